@@ -22,7 +22,8 @@ from app.config.profile import RELEASES
 from app.config.settings import Settings
 from app.config.variables import CONFIG
 from app.feeds.saved import SavedClusterError
-from app.framework.interface import DEFAULT_RELEASE, PluginSpec
+from app.framework.handle import DEFAULT_RELEASE
+from app.framework.spec import PluginSpec
 from app.kube.credentials import CredentialsError, load, namespace_in_use
 from app.kube.names import is_label, shown
 from app.main import serve

@@ -37,7 +37,9 @@ from app.feeds.feed import Feed, SavedFeed
 from app.feeds.live import LiveFeed
 from app.feeds.one_node import OneNodeReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
-from app.framework.interface import Handle, Plugin, PluginSpec, ProfileContext, Timing
+from app.framework.handle import Handle, ProfileContext, Timing
+from app.framework.points import Plugin
+from app.framework.spec import PluginSpec
 from app.homes.drain_page import draining_router
 from app.homes.draining import DrainVerb
 from app.homes.homes_page import homes_router

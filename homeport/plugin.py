@@ -13,37 +13,38 @@ from homeport import require_own_packages
 require_own_packages()
 
 from app.framework.activation import Activate
+from app.framework.counts import ALL_NODES, Counts, DomainCounts, Inclusion, PodTerms, Unprepared, all_prepared
 from app.framework.cycle_state import CycleState, StateData, StateKey, StateNotFound
 from app.framework.events import EventRecorder, EventType, Reference
+from app.framework.explanation import Explanation, Figure, Table
 from app.framework.filter_result import FilterResult
 from app.framework.following import Following
-from app.framework.interface import (
-    ALL_NODES,
+from app.framework.handle import (
+    Clock,
+    DryRun,
+    Handle,
+    NodeVerdict,
+    ProfileContext,
+    Sleep,
+    Timing,
+    WaitingPod,
+    WaitingPods,
+    Why,
+)
+from app.framework.listers import ImageState, NodeLister
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.normalize import default_normalize
+from app.framework.objects import Binder, NotServed, ObjectGone, Objects, Unreadable, WriteConflict, Writer
+from app.framework.parts import Part
+from app.framework.points import (
     MAX_NODE_SCORE,
     MIN_NODE_SCORE,
     BackgroundPlugin,
-    Binder,
     BindPlugin,
-    Clock,
     ClusterFilterPlugin,
-    Counts,
-    DomainCounts,
-    DryRun,
-    Explanation,
-    Figure,
     FilterPlugin,
-    Handle,
-    Inclusion,
-    Needs,
-    NodeVerdict,
-    NotServed,
-    ObjectGone,
-    Objects,
     PermitPlugin,
     Plugin,
-    PluginArgs,
-    PluginSpec,
-    PodTerms,
     PostBindPlugin,
     PostFilterAnswer,
     PostFilterPlugin,
@@ -53,31 +54,14 @@ from app.framework.interface import (
     PreEnqueuePlugin,
     PreFilterPlugin,
     PreScorePlugin,
-    ProfileContext,
     QueueSortPlugin,
-    Reads,
     ReservePlugin,
     ScorePlugin,
-    Sleep,
-    Table,
-    Timing,
-    Unprepared,
-    Unreadable,
     Victims,
-    WaitingPod,
-    WaitingPods,
-    Why,
-    WriteConflict,
-    Writer,
-    Writes,
-    all_prepared,
 )
-from app.framework.listers import ImageState, NodeLister
-from app.framework.node_info import Candidates, NodeInfo
-from app.framework.normalize import default_normalize
-from app.framework.parts import Part
 from app.framework.resources import HostPorts, Mounts
 from app.framework.score_classes import ScoreClasses, SparseClasses
+from app.framework.spec import Needs, PluginArgs, PluginSpec, Reads, Writes
 from app.framework.status import (
     SKIP,
     SUCCESS,

@@ -22,9 +22,10 @@ from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.config.profile import Profile
 from app.feeds.saved import in_memory_handle, load_objects, objects_in
-from app.framework.interface import Handle, PluginSpec
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates
 from app.framework.parts import Part, extras_of
+from app.framework.spec import PluginSpec
 from app.framework.status import Code, Status
 from app.kube.core_v1 import Node, Pod, core_v1, decode_node, decode_pod
 from app.runtime.declared import DeclaredObjects

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.framework.interface import PluginSpec
+from app.framework.spec import PluginSpec
 from plugins import sticky_node
 from plugins.in_tree import (
     default_binder,

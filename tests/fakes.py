@@ -10,16 +10,15 @@ from msgspec import Struct
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.events import EventType, Reference
 from app.framework.filter_result import FilterResult
-from app.framework.interface import (
+from app.framework.handle import Handle
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import Part
+from app.framework.points import (
     BindPlugin,
     ClusterFilterPlugin,
     FilterPlugin,
-    Handle,
-    Needs,
     PermitPlugin,
     Plugin,
-    PluginArgs,
-    PluginSpec,
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
@@ -29,13 +28,11 @@ from app.framework.interface import (
     PreFilterPlugin,
     PreScorePlugin,
     QueueSortPlugin,
-    Reads,
     ReservePlugin,
     ScorePlugin,
 )
-from app.framework.node_info import Candidates, NodeInfo
-from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses
+from app.framework.spec import Needs, PluginArgs, PluginSpec, Reads
 from app.framework.status import SUCCESS, Status, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind

@@ -13,9 +13,10 @@ from app.cache.counters import at_once
 from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PluginSpec, Timing
+from app.framework.handle import Handle, Timing
 from app.framework.node_info import Candidates
 from app.framework.parts import extras_of
+from app.framework.spec import PluginSpec
 from app.framework.status import SUCCESS, Status
 from app.kube import kinds
 from app.kube.core_v1 import Node, Pod, core_v1

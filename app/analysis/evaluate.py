@@ -21,7 +21,7 @@ from app.config.profile import Profile
 from app.feeds.saved import in_memory_handle
 from app.feeds.sinks import sink_for
 from app.framework.cycle_state import CycleState
-from app.framework.interface import DEFAULT_RELEASE
+from app.framework.handle import DEFAULT_RELEASE
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import CoreV1, Pod
 from app.kube.decoding import Decoder

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, Victims
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.points import MAX_NODE_SCORE, MIN_NODE_SCORE, Victims
 from app.framework.status import Code, Status, distinct, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework

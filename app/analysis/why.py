@@ -16,8 +16,9 @@ from typing import Final, Protocol, TypeVar
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
-from app.framework.interface import Clock, NodeVerdict, Sleep, Unreadable
+from app.framework.handle import Clock, NodeVerdict, Sleep
 from app.framework.node_info import NodeInfo
+from app.framework.objects import Unreadable
 from app.kube.core_v1 import CoreV1, Pod
 from app.kube.extras import Extra
 from app.kube.kinds import NODES

@@ -24,7 +24,7 @@ from app.cache.left_out import LeftOut
 from app.cache.objects import Gone, ObjectStore
 from app.cache.overlay import Groups, Overlay, is_counted, nomination_of
 from app.cache.terms import Terms
-from app.framework.interface import NO_POD_TERMS, PodTerms
+from app.framework.counts import NO_POD_TERMS, PodTerms
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import PLAIN, CoreV1, Node, Pod, is_same
 from app.kube.extras import Extra, NotDecoded

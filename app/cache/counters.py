@@ -43,7 +43,7 @@ from app.cache.selections import (
     pairs_of,
 )
 from app.cache.topologies import Eligibility, EligibilityKey, Topology, TopologyKey
-from app.framework.interface import ALL_NODES, DomainCounts, Inclusion, Unprepared, all_prepared
+from app.framework.counts import ALL_NODES, DomainCounts, Inclusion, Unprepared, all_prepared
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Node
 from app.kube.labels import LabelSet

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.cache.selections import Scope, Selection
 from app.cache.topologies import Topology, new_stamp
-from app.framework.interface import Inclusion
+from app.framework.counts import Inclusion
 from app.kube.selectors import Selector
 
 _ENTRY_BYTES: Final = 1000

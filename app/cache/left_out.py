@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from app.framework.interface import Unreadable
+from app.framework.objects import Unreadable
 from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 

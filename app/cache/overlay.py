@@ -14,7 +14,7 @@ from app.cache.claims import claim_keys
 from app.cache.domains import Domains
 from app.cache.selections import Scope, covers
 from app.cache.topologies import new_stamp
-from app.framework.interface import DomainCounts
+from app.framework.counts import DomainCounts
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey

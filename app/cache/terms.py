@@ -24,7 +24,7 @@ from app.cache.domains import Domains
 from app.cache.overlay import CountedMoves, Overlay, is_placed, overlaid
 from app.cache.recount import Recount
 from app.cache.selections import EVERYWHERE, Scope, Selection, advance, found_under, pairs_of
-from app.framework.interface import DomainCounts, Unprepared, all_prepared
+from app.framework.counts import DomainCounts, Unprepared, all_prepared
 from app.framework.node_info import NodeInfo
 from app.framework.resources import add
 from app.kube.core_v1 import Node, Pod

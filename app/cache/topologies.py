@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from itertools import filterfalse
 from typing import TYPE_CHECKING, Final
 
-from app.framework.interface import Inclusion
+from app.framework.counts import Inclusion
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Node
 

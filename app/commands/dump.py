@@ -14,7 +14,7 @@ from app.commands.service import CommandError
 from app.config.profile import ANY, Profile
 from app.config.settings import Settings
 from app.feeds.dump import DumpError, dump
-from app.framework.interface import PluginSpec
+from app.framework.spec import PluginSpec
 from app.kube.kinds import NODES
 from app.runtime.profiles import resolve
 from app.runtime.registry import Registry

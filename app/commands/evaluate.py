@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.analysis.evaluate import Evaluator
-from app.framework.interface import PluginSpec
+from app.framework.spec import PluginSpec
 from app.runtime.guard import Guard
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.telemetry.metrics import Metrics

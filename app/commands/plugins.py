@@ -8,7 +8,8 @@ from typing import Any, Final, get_args
 
 from app.commands import table
 from app.config.profile import Preset
-from app.framework.interface import DEFAULT_RELEASE, PluginSpec
+from app.framework.handle import DEFAULT_RELEASE
+from app.framework.spec import PluginSpec
 from app.runtime.profiles import has_point
 from app.runtime.registry import POINT_METHODS, Registry
 

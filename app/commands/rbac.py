@@ -11,7 +11,7 @@ import yaml
 from msgspec import Struct
 
 from app.config.settings import Settings
-from app.framework.interface import PluginSpec
+from app.framework.spec import PluginSpec
 from app.kube.kinds import Kind
 from app.rights.permissions import (
     Rule,

@@ -12,7 +12,7 @@ import httpx
 
 from app.commands.service import answered
 from app.config.settings import Settings
-from app.framework.interface import PluginSpec
+from app.framework.spec import PluginSpec
 from app.main import Service
 
 _BASE: Final = "http://homeport"

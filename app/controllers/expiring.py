@@ -8,7 +8,7 @@ from typing import Final
 
 from app.cache.cluster import Cluster
 from app.controllers.second_looks import SecondLooks
-from app.framework.interface import Clock
+from app.framework.handle import Clock
 from app.kube.core_v1 import Pod
 from app.memory.refused_pods import RefusedPods
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from app.framework.interface import Clock
+from app.framework.handle import Clock
 from app.kube.core_v1 import Pod, PodSpec
 from app.kube.memo import Newest
 

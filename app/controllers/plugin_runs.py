@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
-from app.framework.interface import BackgroundPlugin
+from app.framework.points import BackgroundPlugin
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.slots import declares

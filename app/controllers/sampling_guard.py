@@ -40,7 +40,7 @@ from app.controllers.nominations import CountedNominations
 from app.controllers.pacing import Excluded, Pacing, shape_of
 from app.controllers.unshown import best, elsewhere
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
-from app.framework.interface import Clock, NodeVerdict
+from app.framework.handle import Clock, NodeVerdict
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES

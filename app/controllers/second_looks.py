@@ -14,7 +14,7 @@ from typing import Final
 from app.controllers.pacing import LOOK_SECONDS
 from app.controllers.unshown import elsewhere
 from app.framework.activation import Activate
-from app.framework.interface import Unprepared
+from app.framework.counts import Unprepared
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError
 from app.verbs.context import VerbContext

@@ -18,7 +18,7 @@ from app.feeds.freshness import QUIET_SECONDS
 from app.feeds.outage import Outage
 from app.feeds.reflector import Reflector
 from app.feeds.sinks import sink_for
-from app.framework.interface import Unreadable
+from app.framework.objects import Unreadable
 from app.kube.api_errors import ApiError, ApiUnavailable
 from app.kube.api_requests import PODS as PODS_RESOURCE
 from app.kube.api_requests import Resource

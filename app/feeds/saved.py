@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.feeds.sinks import sink_for
-from app.framework.interface import Handle, ObjectGone, WaitingPods, WriteConflict
+from app.framework.handle import Handle, WaitingPods
+from app.framework.objects import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error
 from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import NOT_WAITING, Pod

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from app.framework.interface import Objects
 from app.framework.node_info import NodeInfo
+from app.framework.objects import Objects
 from app.kube.kinds import DEVICE_CLASSES
 from app.kube.requests import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList, is_extended_resource, is_scalar_resource
 

@@ -1,9 +1,12 @@
-"""What goes on side by side in the background."""
+"""Running tasks side by side, and steps without a pause."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
 
 
 async def together(*runs: Callable[[], Awaitable[None]]) -> None:
@@ -19,3 +22,13 @@ async def together(*runs: Callable[[], Awaitable[None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def at_once(steps: Generator[Any, Any, _T]) -> _T:
+    """Run all ``steps`` without a pause, and return what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _T = end.value
+            return result

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.framework.interface import Objects
+from app.framework.objects import Objects
 from app.kube.core_v1 import Pod
 from app.kube.kinds import REPLICA_SETS, REPLICATION_CONTROLLERS, SERVICES, STATEFUL_SETS, Kind
 from app.kube.memo import MISSING, Memo

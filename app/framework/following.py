@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from app.framework.interface import Objects, Unprepared
+from app.framework.counts import Unprepared
+from app.framework.objects import Objects
 from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 

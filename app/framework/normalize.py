@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from app.framework.interface import MAX_NODE_SCORE
+from app.framework.points import MAX_NODE_SCORE
 
 K = TypeVar("K", bound=Hashable)
 

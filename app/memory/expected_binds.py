@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from app.framework.interface import Clock
+from app.framework.handle import Clock
 from app.kube.core_v1 import Pod
 from app.kube.memo import Newest
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from app.framework.interface import Clock
+from app.framework.handle import Clock
 from app.kube.memo import Newest
 
 _MOST: Final = 4096

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from app.cache.cluster import Cluster
-from app.framework.interface import Unprepared
+from app.framework.counts import Unprepared
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.memory.refused_pods import Cause, both, causes_of

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from app.framework.activation import Activate
 from app.framework.events import EventRecorder, EventType, Reference
-from app.framework.interface import Binder, Writer
+from app.framework.objects import Binder, Writer
 from app.framework.status import Status, error
 from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from app.framework.interface import Reads
+from app.framework.spec import Reads
 from app.kube.core_v1 import Pod
 from app.runtime.picture import Picture
 from app.runtime.recent import Recent, size_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import DryRun
+from app.framework.handle import DryRun
 from app.framework.node_info import NodeInfo
 from app.framework.status import Status
 from app.kube.core_v1 import Pod

@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import PreFilterPlugin, Reads
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.points import PreFilterPlugin
+from app.framework.spec import Reads
 from app.framework.status import SKIP, SUCCESS, Code, Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, filter_each, plugin_error, timed_point

@@ -14,14 +14,9 @@ from functools import partial
 from typing import Any, Final
 
 from app.config.profile import Preset
-from app.framework.interface import (
-    ClusterFilterPlugin,
-    Explanation,
-    Figure,
-    Plugin,
-    ScorePlugin,
-)
+from app.framework.explanation import Explanation, Figure
 from app.framework.node_info import Candidates
+from app.framework.points import ClusterFilterPlugin, Plugin, ScorePlugin
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind

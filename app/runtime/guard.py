@@ -11,9 +11,10 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 import structlog
 from prometheus_client import Histogram
 
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Unprepared, Unreadable
 from app.framework.node_info import NodeInfo
+from app.framework.objects import Unreadable
 from app.framework.status import SKIP, SUCCESS, WORDS, Code, Status, error
 from app.kube.core_v1 import Pod
 from app.runtime.timed import UndatedAnswer

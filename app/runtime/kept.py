@@ -19,8 +19,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from itertools import filterfalse
 from typing import Final
 
+from app.framework.counts import Unprepared
 from app.framework.filter_result import FilterResult
-from app.framework.interface import Unprepared
 from app.framework.node_info import MorePods
 from app.framework.status import Status
 from app.kube.core_v1 import Pod

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import filterfalse
 from typing import Any, Final
 
-from app.framework.interface import Unprepared
+from app.framework.counts import Unprepared
 from app.framework.score_classes import ScoreClasses
 from app.kube.core_v1 import Pod
 from app.runtime.dated import NAME_BYTES, PIECE, Dated, Entries, OfPlugin, step_of

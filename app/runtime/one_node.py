@@ -12,9 +12,12 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, NodeVerdict, Objects, PluginSpec, PreFilterPlugin, Reads
+from app.framework.handle import Handle, NodeVerdict
 from app.framework.node_info import NodeInfo
+from app.framework.objects import Objects
 from app.framework.parts import Part, extras_of
+from app.framework.points import FilterPlugin, PreFilterPlugin
+from app.framework.spec import PluginSpec, Reads
 from app.framework.status import Status
 from app.kube.core_v1 import CoreV1, Pod, core_v1
 from app.kube.kinds import DEVICE_CLASSES, Kind

@@ -10,13 +10,8 @@ from functools import cached_property
 from typing import Any, Final, Protocol, runtime_checkable
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import (
-    PostFilterAnswer,
-    PostFilterResult,
-    PostFilterSteps,
-    Victims,
-)
 from app.framework.node_info import NodeInfo
+from app.framework.points import PostFilterAnswer, PostFilterResult, PostFilterSteps, Victims
 from app.framework.status import Code, Status, error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, PluginError

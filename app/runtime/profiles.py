@@ -15,8 +15,10 @@ from msgspec.structs import replace
 
 from app.config.mistakes import Mistake, Place, checked, meant, misread, written
 from app.config.profile import ANY, POINTS, PluginRef, PluginSet, Preset, Profile
-from app.framework.interface import Handle, Needs, Plugin, PluginArgs, PluginSpec, Reads
+from app.framework.handle import Handle
 from app.framework.parts import Part, extras_of
+from app.framework.points import Plugin
+from app.framework.spec import Needs, PluginArgs, PluginSpec, Reads
 from app.framework.uses import Use
 from app.kube.core_v1 import CoreV1, core_v1
 from app.kube.kinds import Kind

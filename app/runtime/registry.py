@@ -6,22 +6,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from app.config.profile import Preset, Release
-from app.framework import interface
-from app.framework.interface import PluginSpec
+from app.framework import points
+from app.framework.spec import PluginSpec
 
 POINT_METHODS: Final[Mapping[str, type[Any]]] = {
-    "preEnqueue": interface.PreEnqueuePlugin,
-    "queueSort": interface.QueueSortPlugin,
-    "preFilter": interface.PreFilterPlugin,
-    "filter": interface.FilterPlugin,
-    "postFilter": interface.PostFilterPlugin,
-    "preScore": interface.PreScorePlugin,
-    "score": interface.ScorePlugin,
-    "reserve": interface.ReservePlugin,
-    "permit": interface.PermitPlugin,
-    "preBind": interface.PreBindPlugin,
-    "bind": interface.BindPlugin,
-    "postBind": interface.PostBindPlugin,
+    "preEnqueue": points.PreEnqueuePlugin,
+    "queueSort": points.QueueSortPlugin,
+    "preFilter": points.PreFilterPlugin,
+    "filter": points.FilterPlugin,
+    "postFilter": points.PostFilterPlugin,
+    "preScore": points.PreScorePlugin,
+    "score": points.ScorePlugin,
+    "reserve": points.ReservePlugin,
+    "permit": points.PermitPlugin,
+    "preBind": points.PreBindPlugin,
+    "bind": points.BindPlugin,
+    "postBind": points.PostBindPlugin,
 }
 """Which protocol a plugin must fit to take part at an extension point."""
 

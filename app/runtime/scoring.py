@@ -14,8 +14,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE
 from app.framework.node_info import Candidates
+from app.framework.points import MAX_NODE_SCORE, MIN_NODE_SCORE
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import error
 from app.kube.core_v1 import Pod

@@ -9,8 +9,8 @@ from typing import Final
 
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import Reads
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.spec import Reads
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.runtime.filters import WHOLE, Filters

@@ -8,17 +8,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from app.framework import interface
+from app.framework import points
 from app.framework.cycle_state import CycleState
-from app.framework.interface import (
-    ClusterFilterPlugin,
-    FilterPlugin,
-    PreFilterPlugin,
-    Reads,
-    ScorePlugin,
-)
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
+from app.framework.points import ClusterFilterPlugin, FilterPlugin, PreFilterPlugin, ScorePlugin
+from app.framework.spec import Reads
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.timed import ClockReads
@@ -26,7 +21,7 @@ from app.runtime.views import NodeView, PodParts
 
 BASES: Final = tuple(
     it
-    for it in vars(interface).values()
+    for it in vars(points).values()
     if isinstance(it, type) and getattr(it, "_is_protocol", False) and it.__name__.endswith("Plugin")
 )
 """Every protocol that a plugin can name as its base."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.framework.interface import Clock
+from app.framework.handle import Clock
 
 
 class UndatedAnswer(Exception):

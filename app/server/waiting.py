@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.framework.interface import WaitingPod, WaitingPods
+from app.framework.handle import WaitingPod, WaitingPods
 from app.server.bodies import documented, parsed
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {

@@ -21,7 +21,8 @@ from typing import Any, Final
 import structlog
 from msgspec import Struct
 
-from app.framework.interface import Binder, Clock
+from app.framework.handle import Clock
+from app.framework.objects import Binder
 from app.framework.status import Code, Status, error
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from app.cache.cluster import Cluster
 from app.config.profile import ANY
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Unreadable
+from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.decoding import levelled_in_turns
 from app.kube.kinds import Kind

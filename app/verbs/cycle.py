@@ -11,9 +11,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Explanation, PostFilterAnswer, PostFilterSteps, Unprepared, Victims
+from app.framework.explanation import Explanation
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.points import PostFilterAnswer, PostFilterSteps, Victims
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Code, Status
 from app.kube.core_v1 import Pod

@@ -11,8 +11,8 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Unprepared
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework

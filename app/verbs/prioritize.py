@@ -9,8 +9,8 @@ from itertools import compress
 from msgspec import Struct
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import MAX_NODE_SCORE
 from app.framework.node_info import Candidates
+from app.framework.points import MAX_NODE_SCORE
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.kube.core_v1 import Pod
 from app.memory.filter_results import FilterResultCache

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from app.cache.pins import PINS
-from app.framework.interface import Unprepared
+from app.framework.counts import Unprepared
 
 SLICE_SECONDS: Final = 0.004
 """Work done before others get their turn."""

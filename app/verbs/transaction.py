@@ -23,9 +23,11 @@ from functools import partial
 from typing import Any, Final
 
 from app.cache.cluster import Cluster
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Clock, Unprepared, Unreadable
+from app.framework.handle import Clock
 from app.framework.node_info import NodeInfo
+from app.framework.objects import Unreadable
 from app.framework.status import Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PODS, Kind

@@ -18,7 +18,7 @@ import structlog
 from msgspec import Struct
 
 from app.cache.cluster import Cluster
-from app.framework.interface import Clock
+from app.framework.handle import Clock
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
 from app.kube.api_requests import PODS
 from app.kube.client import KubeClient

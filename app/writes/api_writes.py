@@ -14,7 +14,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
-from app.framework.interface import NotServed, ObjectGone, WriteConflict
+from app.framework.objects import NotServed, ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error, unschedulable
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
 from app.kube.api_requests import PODS, PreSendCheck, Resource

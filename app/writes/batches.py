@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from math import inf
 from typing import Final
 
-from app.framework.interface import Clock
+from app.framework.handle import Clock
 
 FEW: Final = 4
 """So many leave within a window without being held."""

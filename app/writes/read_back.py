@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
-from app.framework.interface import Clock
+from app.framework.handle import Clock
 from app.framework.status import SUCCESS, Status, error
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
 from app.kube.api_requests import PODS

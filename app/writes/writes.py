@@ -7,7 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from app.framework.activation import Activate
-from app.framework.interface import Binder, Writer
+from app.framework.objects import Binder, Writer
 from app.writes.bind_guard import BindGuard, Leadership
 from app.writes.nominator import Nominator
 

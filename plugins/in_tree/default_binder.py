@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final, final
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import BindPlugin, Handle, PluginArgs, PluginSpec
+from app.framework.handle import Handle
+from app.framework.points import BindPlugin
+from app.framework.spec import PluginArgs, PluginSpec
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
 

@@ -16,21 +16,12 @@ from msgspec import Struct
 from pydantic import Field, model_validator
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import (
-    DryRun,
-    Handle,
-    Needs,
-    PluginArgs,
-    PluginSpec,
-    PostFilterAnswer,
-    PostFilterPlugin,
-    PostFilterResult,
-    PostFilterSteps,
-    Unreadable,
-    Victims,
-)
+from app.framework.handle import DryRun, Handle
 from app.framework.node_info import NodeInfo
+from app.framework.objects import Unreadable
 from app.framework.parts import Part
+from app.framework.points import PostFilterAnswer, PostFilterPlugin, PostFilterResult, PostFilterSteps, Victims
+from app.framework.spec import Needs, PluginArgs, PluginSpec
 from app.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import POD_DISRUPTION_BUDGETS

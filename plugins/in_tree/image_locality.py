@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Final, final
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import MAX_NODE_SCORE, Handle, PluginArgs, PluginSpec, Reads, ScorePlugin
+from app.framework.handle import Handle
 from app.framework.listers import ImageState
 from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
+from app.framework.points import MAX_NODE_SCORE, ScorePlugin
+from app.framework.spec import PluginArgs, PluginSpec, Reads
 from app.kube.core_v1 import Pod
 from app.kube.extras import PodImages
 

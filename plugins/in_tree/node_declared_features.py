@@ -7,9 +7,11 @@ from typing import Final, final
 from msgspec import Struct
 
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, PreFilterPlugin, Reads
+from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
+from app.framework.points import FilterPlugin, PreFilterPlugin
+from app.framework.spec import PluginArgs, PluginSpec, Reads
 from app.framework.status import SKIP, SUCCESS, TOO_LONG, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.declared_features import RESTART_RULES

@@ -19,18 +19,11 @@ from app.framework.allocation import (
     quotient,
 )
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.interface import (
-    MAX_NODE_SCORE,
-    Handle,
-    Needs,
-    PluginArgs,
-    PluginSpec,
-    PreScorePlugin,
-    Reads,
-    ScorePlugin,
-)
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
+from app.framework.points import MAX_NODE_SCORE, PreScorePlugin, ScorePlugin
+from app.framework.spec import Needs, PluginArgs, PluginSpec, Reads
 from app.framework.status import SKIP, SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import DEVICE_CLASSES

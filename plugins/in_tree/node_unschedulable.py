@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final, final
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, Reads
+from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
+from app.framework.points import FilterPlugin
+from app.framework.spec import PluginArgs, PluginSpec, Reads
 from app.framework.status import SUCCESS, TOO_LONG, Status, unresolvable
 from app.kube.core_v1 import TOLERATIONS, Pod
 from app.kube.taints import UNSCHEDULABLE, LatestTolerance

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from app.framework.interface import Handle, PluginArgs, PluginSpec, QueueSortPlugin
+from app.framework.handle import Handle
+from app.framework.points import QueueSortPlugin
+from app.framework.spec import PluginArgs, PluginSpec
 from app.kube.core_v1 import Pod
 
 NAME: Final = "PrioritySort"

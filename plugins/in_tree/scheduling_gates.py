@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from app.framework.interface import Handle, PluginArgs, PluginSpec, PreEnqueuePlugin, Reads
+from app.framework.handle import Handle
 from app.framework.parts import Part
+from app.framework.points import PreEnqueuePlugin
+from app.framework.spec import PluginArgs, PluginSpec, Reads
 from app.framework.status import SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.scheduling_gates import SCHEDULING_GATES

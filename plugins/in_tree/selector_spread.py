@@ -9,9 +9,11 @@ from msgspec import Struct
 
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.default_selectors import KINDS, DefaultSelectors
-from app.framework.interface import MAX_NODE_SCORE, Handle, Needs, PluginArgs, PluginSpec, PreScorePlugin, ScorePlugin
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates
+from app.framework.points import MAX_NODE_SCORE, PreScorePlugin, ScorePlugin
 from app.framework.score_classes import ScoreClasses
+from app.framework.spec import Needs, PluginArgs, PluginSpec
 from app.framework.status import SKIP, SUCCESS, Status
 from app.kube.core_v1 import LABELS, SPREAD, Pod
 from app.kube.selectors import EVERYTHING

@@ -8,10 +8,12 @@ from typing import Any, Final, final
 from msgspec import Struct
 
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, PreScorePlugin, Reads, ScorePlugin
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.normalize import default_normalize
 from app.framework.parts import Part
+from app.framework.points import FilterPlugin, PreScorePlugin, ScorePlugin
+from app.framework.spec import PluginArgs, PluginSpec, Reads
 from app.framework.status import SKIP, SUCCESS, TOO_LONG, Status, unresolvable
 from app.kube.core_v1 import TOLERATIONS, Pod
 from app.kube.taints import LatestTolerance, Tolerance

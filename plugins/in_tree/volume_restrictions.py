@@ -9,19 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.framework.claims import NO_CLAIMS, claim_not_found
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.interface import (
-    ClusterFilterPlugin,
-    Handle,
-    Needs,
-    PluginArgs,
-    PluginSpec,
-    PreFilterPlugin,
-    Reads,
-    Unprepared,
-)
+from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
+from app.framework.points import ClusterFilterPlugin, PreFilterPlugin
+from app.framework.spec import Needs, PluginArgs, PluginSpec, Reads
 from app.framework.status import SKIP, SUCCESS, TOO_LONG, Status, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS

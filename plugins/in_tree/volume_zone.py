@@ -15,9 +15,11 @@ from app.framework.claims import (
     volume_not_found,
 )
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.interface import ClusterFilterPlugin, Handle, Needs, PluginArgs, PluginSpec, PreFilterPlugin, Reads
+from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
+from app.framework.points import ClusterFilterPlugin, PreFilterPlugin
+from app.framework.spec import Needs, PluginArgs, PluginSpec, Reads
 from app.framework.status import SKIP, SUCCESS, TOO_LONG, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.csi_migration import BETA_REGION, BETA_ZONE, BETWEEN_ZONES, REGION, ZONE

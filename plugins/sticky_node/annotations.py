@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from app.framework.interface import Objects, Writer
+from app.framework.objects import Objects, Writer
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import Home, memory_name
 from app.kube.kinds import AnnotatedObject, Kind

@@ -11,7 +11,8 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.framework.interface import Clock, NotServed, ObjectGone, Objects, Sleep, Unreadable, WriteConflict
+from app.framework.handle import Clock, Sleep
+from app.framework.objects import NotServed, ObjectGone, Objects, Unreadable, WriteConflict
 from app.homes.protocol import Whereabouts
 from app.kube.api_errors import ApiUnavailable, UnknownOutcome
 from app.kube.core_v1 import Pod

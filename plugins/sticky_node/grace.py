@@ -24,7 +24,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.framework.interface import Clock, Handle
+from app.framework.handle import Clock, Handle
 from app.homes.protocol import LISTED_ONLY, State
 from app.kube.core_v1 import Pod
 from app.kube.memo import Newest

@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from app.framework.interface import Handle, Unreadable
+from app.framework.handle import Handle
+from app.framework.objects import Unreadable
 from app.framework.parts import Part
 from app.homes.protocol import State
 from app.kube.core_v1 import Node, Pod

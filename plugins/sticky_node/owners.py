@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.framework.interface import Objects
+from app.framework.objects import Objects
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import API_VERSION, KIND, Home, decode_home, memory_name
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, AnnotatedObject, Kind, owner_kind

@@ -24,27 +24,24 @@ from msgspec.structs import replace
 
 from app.framework.background import together
 from app.framework.cycle_state import CycleState, StateKey
+from app.framework.explanation import Explanation, Figure
 from app.framework.filter_result import FilterResult
-from app.framework.interface import (
+from app.framework.handle import Handle
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.parts import Part
+from app.framework.points import (
     MAX_NODE_SCORE,
     BackgroundPlugin,
     ClusterFilterPlugin,
-    Explanation,
-    Figure,
-    Handle,
-    Needs,
-    PluginSpec,
     PostBindPlugin,
     PreBindPlugin,
     PreFilterPlugin,
     PreScorePlugin,
     ReservePlugin,
     ScorePlugin,
-    Writes,
 )
-from app.framework.node_info import Candidates, NodeInfo
-from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses, SparseClasses
+from app.framework.spec import Needs, PluginSpec, Writes
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.homes.protocol import Home, HomesPlugin, Keeper, Policy
 from app.kube.core_v1 import Pod

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from app.framework.interface import Objects, Unreadable
+from app.framework.objects import Objects, Unreadable
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import (
     PERSISTENT_VOLUME_CLAIMS,

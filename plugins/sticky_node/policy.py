@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from app.framework.interface import Clock, Objects
+from app.framework.handle import Clock
+from app.framework.objects import Objects
 from app.homes.protocol import Policy, State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, Kind

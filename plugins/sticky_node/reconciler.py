@@ -19,7 +19,8 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from app.framework.interface import Handle, Unreadable
+from app.framework.handle import Handle
+from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import Home, memory_name
 from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES, AnnotatedObject, Kind

@@ -14,7 +14,8 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
+from app.framework.handle import Handle
+from app.framework.objects import ObjectGone, Unreadable, WriteConflict
 from app.kube.core_v1 import Pod
 from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES
 from app.kube.kubevirt_v1 import VirtualMachineInstance

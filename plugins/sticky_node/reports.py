@@ -10,8 +10,10 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from app.framework.interface import Explanation, Figure, Handle, NodeVerdict, Objects, Table, Unreadable
+from app.framework.explanation import Explanation, Figure, Table
+from app.framework.handle import Handle, NodeVerdict
 from app.framework.node_info import Candidates
+from app.framework.objects import Objects, Unreadable
 from app.homes.protocol import Home, HomeOwner, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain

@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias
 import structlog
 from msgspec import Struct
 
-from app.framework.interface import Handle, ObjectGone, Unreadable, WriteConflict
+from app.framework.handle import Handle
+from app.framework.objects import ObjectGone, Unreadable, WriteConflict
 from app.homes.protocol import Policy, State
 from app.kube.api_errors import ApiError
 from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind

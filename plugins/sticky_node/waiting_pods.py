@@ -15,7 +15,8 @@ from typing import Any, Final
 import structlog
 from msgspec import Struct
 
-from app.framework.interface import NOT_KNOWN, Handle, Unreadable
+from app.framework.handle import NOT_KNOWN, Handle
+from app.framework.objects import Unreadable
 from app.homes.protocol import State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind

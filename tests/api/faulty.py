@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from app.config.profile import Profile
-from app.framework.interface import Handle, PluginArgs, PluginSpec
+from app.framework.handle import Handle
+from app.framework.spec import PluginArgs, PluginSpec
 from app.framework.status import SUCCESS
 from tests.fakes import bases_of
 

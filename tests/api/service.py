@@ -12,7 +12,7 @@ import httpx
 from msgspec import Struct
 
 from app.config.settings import Settings
-from app.framework.interface import PluginSpec
+from app.framework.spec import PluginSpec
 from app.main import Service
 from app.verbs.outcome import Verb
 from plugins import DEFAULT_WEIGHTS, SHIPPED

@@ -13,17 +13,11 @@ from app.config.loading import load_settings
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
 from app.framework.events import Reference
-from app.framework.interface import (
-    Explanation,
-    Figure,
-    FilterPlugin,
-    Handle,
-    Needs,
-    PluginArgs,
-    PluginSpec,
-    PreFilterPlugin,
-)
+from app.framework.explanation import Explanation, Figure
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.points import FilterPlugin, PreFilterPlugin
+from app.framework.spec import Needs, PluginArgs, PluginSpec
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind, owner_kind

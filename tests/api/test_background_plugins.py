@@ -13,8 +13,8 @@ from app.analysis.evaluate import Evaluator
 from app.config.profile import Profile
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
-from app.framework.interface import BackgroundPlugin, FilterPlugin
 from app.framework.node_info import NodeInfo
+from app.framework.points import BackgroundPlugin, FilterPlugin
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard

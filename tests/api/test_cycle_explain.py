@@ -12,7 +12,7 @@ import pytest
 from app.config.profile import Profile
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
-from app.framework.interface import PostFilterPlugin, PostFilterResult, PostFilterSteps, PreEnqueuePlugin
+from app.framework.points import PostFilterPlugin, PostFilterResult, PostFilterSteps, PreEnqueuePlugin
 from app.framework.status import Code, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error

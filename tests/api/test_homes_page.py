@@ -10,8 +10,10 @@ import pytest
 
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec
+from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
+from app.framework.points import FilterPlugin
+from app.framework.spec import PluginArgs, PluginSpec
 from app.framework.status import SUCCESS, Status
 from app.homes.homes_page import HomesPage
 from app.homes.protocol import Home, HomeOwner, HomesPlugin, Keeper, Policy, State, Whereabouts

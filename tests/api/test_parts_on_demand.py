@@ -12,9 +12,11 @@ import pytest
 from app.config.profile import Profile
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, Needs, PluginArgs, PluginSpec
+from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
+from app.framework.points import FilterPlugin
+from app.framework.spec import Needs, PluginArgs, PluginSpec
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 from plugins import DEFAULT_WEIGHTS, SHIPPED

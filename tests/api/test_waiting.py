@@ -13,7 +13,9 @@ import pytest
 from app.config.profile import Profile
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PermitPlugin, PluginSpec
+from app.framework.handle import Handle
+from app.framework.points import PermitPlugin
+from app.framework.spec import PluginSpec
 from app.framework.status import Code, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import RESOURCE_CLAIMS

@@ -14,9 +14,11 @@ from msgspec.structs import replace
 
 from app.cache.counters import at_once
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, Needs, PluginArgs, PluginSpec, Reads, ScorePlugin
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
+from app.framework.points import FilterPlugin, ScorePlugin
+from app.framework.spec import Needs, PluginArgs, PluginSpec, Reads
 from app.framework.status import SUCCESS, Status, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import partial_kind

@@ -16,8 +16,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from app.cache.counters import at_once
+from app.framework.counts import DomainCounts
 from app.framework.cycle_state import CycleState
-from app.framework.interface import DomainCounts
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from inspect import signature
 
-from app.framework.interface import Handle, Plugin, PluginSpec
+from app.framework.handle import Handle
+from app.framework.points import Plugin
+from app.framework.spec import PluginSpec
 from app.homes.protocol import HomesPlugin
 from app.runtime.post_filters import Preemption
 from app.runtime.slots import BASES

@@ -26,7 +26,7 @@ from app.config.mistakes import field_names
 from app.config.profile import Preset, Profile
 from app.config.sections import LeaderElection, TracingConfiguration
 from app.config.settings import Settings
-from app.framework.interface import PluginSpec
+from app.framework.spec import PluginSpec
 from app.kube.durations import parse_duration
 from app.main import Service
 from app.runtime.framework import _ASIDE

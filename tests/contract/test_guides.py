@@ -17,8 +17,9 @@ import pytest
 
 from app.analysis.evaluate import Evaluator
 from app.config.loading import load_settings
-from app.framework import interface
-from app.framework.interface import Handle, PluginSpec
+from app.framework import points
+from app.framework.handle import Handle
+from app.framework.spec import PluginSpec
 from app.runtime.guard import Guard
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registry
 from app.telemetry.metrics import Metrics
@@ -129,7 +130,7 @@ class TestReference:
         assert list(POINT_METHODS) == points
 
     def test_every_method_of_a_base_is_there_and_no_other(self) -> None:
-        protocols = [getattr(interface, it) for it in exported("plugin") if it.endswith(("Plugin", "Extensions"))]
+        protocols = [getattr(points, it) for it in exported("plugin") if it.endswith("Plugin")]
         methods = {name for it in protocols for name, had in vars(it).items() if callable(had) and name[0] != "_"}
 
         assert methods == set(shown_methods())

@@ -13,14 +13,10 @@ import pytest
 
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import (
-    ClusterFilterPlugin,
-    Handle,
-    PluginArgs,
-    PluginSpec,
-    PreFilterPlugin,
-)
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.points import ClusterFilterPlugin, PreFilterPlugin
+from app.framework.spec import PluginArgs, PluginSpec
 from app.framework.status import SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from tests.api.virtual import virtual_time

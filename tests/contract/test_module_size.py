@@ -15,7 +15,6 @@ LONGER: Final = {
     "app/cache/terms.py": "to be split: the terms of pods that run, and the count of matching pods",
     "app/controllers/sampling_guard.py": "to be split: which pods, and what is done for one",
     "app/feeds/reflector.py": "to be split: list, and watch",
-    "app/framework/interface.py": "to be split: extension points, handle, counts, spec",
     "app/kube/core_v1.py": "to be split: pods, nodes, services",
     "app/kube/credentials.py": "to be split: kubeconfig, service account",
     "app/kube/extras.py": "to be split: parts of pods, parts of nodes",

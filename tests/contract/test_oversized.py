@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.framework.interface import FilterPlugin
+from app.framework.points import FilterPlugin
 from app.kube.core_v1 import Pod
 from app.runtime.slots import declares
 from plugins import SHIPPED

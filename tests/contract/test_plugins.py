@@ -11,13 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import (
-    FilterPlugin,
-    PluginSpec,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-)
+from app.framework.points import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from app.framework.spec import PluginSpec
 from app.framework.status import Code, Status
 from app.homes.protocol import HomesPlugin
 from app.kube.core_v1 import Pod

@@ -12,18 +12,11 @@ from structlog.testing import capture_logs
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import (
-    ClusterFilterPlugin,
-    FilterPlugin,
-    Handle,
-    PluginArgs,
-    PluginSpec,
-    PreFilterPlugin,
-    Reads,
-    ScorePlugin,
-)
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
+from app.framework.points import ClusterFilterPlugin, FilterPlugin, PreFilterPlugin, ScorePlugin
+from app.framework.spec import PluginArgs, PluginSpec, Reads
 from app.framework.status import SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime.filters import Recheck

@@ -15,7 +15,14 @@ FOLDERS: Final = ("api", "property")
 """Where a file of a module's name may be too: what shows only over HTTP, and what holds for any input."""
 
 ELSEWHERE: Final = {
-    "tests/api/test_cycle_explain.py": ["app/server/cycle.py", "app/server/bodies.py", "app/wire/cycle_v1.py"],
+    "tests/api/test_cycle_explain.py": [
+        "app/framework/explanation.py",
+        "app/server/cycle.py",
+        "app/server/bodies.py",
+        "app/wire/cycle_v1.py",
+    ],
+    "tests/contract/test_reads.py": ["app/framework/points.py"],
+    "tests/unit/app/runtime/test_declared.py": ["app/framework/objects.py"],
     "tests/api/test_explain_command.py": ["app/commands/explain.py"],
     "tests/api/test_homes_command.py": ["app/commands/service.py"],
     "tests/api/test_saved_option.py": ["app/commands/dump.py", "app/commands/saved.py"],

@@ -122,7 +122,7 @@ def borrowed(venv: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 DUPLICATE: Final = """\
 from plugins.in_tree.priority_sort import PrioritySort, PrioritySortArgs
-from app.framework.interface import PluginSpec
+from app.framework.spec import PluginSpec
 SPEC = PluginSpec("PrioritySort", PrioritySortArgs, PrioritySort)
 """
 

@@ -3,7 +3,9 @@
 from typing import Final
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PermitPlugin, PluginSpec
+from app.framework.handle import Handle
+from app.framework.points import PermitPlugin
+from app.framework.spec import PluginSpec
 from app.framework.status import Code, Status
 from app.kube.core_v1 import Pod
 from tests.fakes import NoArgs

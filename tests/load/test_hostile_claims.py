@@ -15,8 +15,8 @@ from typing import Any, Final
 import pytest
 from msgspec import Struct
 
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Unprepared
 from app.kube.core_v1 import Pod
 from tests.builders import (
     JsonObject,

@@ -14,8 +14,8 @@ import pytest
 
 from app.cache import counters
 from app.cache.counters import at_once
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Unprepared
 from app.kube.core_v1 import MOST_CONSTRAINTS, Pod, decode_pod
 from tests.load import cluster, hostile
 from tests.load.shop import Json, Shop, app, asked, constraint, node, pod

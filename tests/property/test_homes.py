@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import WriteConflict
+from app.framework.objects import WriteConflict
 from app.kube.core_v1 import Pod
 from plugins.sticky_node.annotations import Claim, home_pod, recorded_home
 from plugins.sticky_node.owners import Owner

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
-from app.framework.interface import DomainCounts
+from app.framework.counts import DomainCounts
 from app.kube.core_v1 import Node, Pod, decode_node
 from app.kube.kinds import partial_kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from app.cache import counters
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
-from app.framework.interface import Inclusion, Unprepared
+from app.framework.counts import Inclusion, Unprepared
 from app.framework.resources import Totals
 from app.kube.core_v1 import core_v1
 from app.kube.extras import Extra

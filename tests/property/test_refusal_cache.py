@@ -14,9 +14,10 @@ from hypothesis.stateful import invariant, precondition, rule
 from app.cache.counters import at_once
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import FilterPlugin, PluginSpec, Reads
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
+from app.framework.points import FilterPlugin
+from app.framework.spec import PluginSpec, Reads
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import SERVICES, partial_kind

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from app.framework.interface import PluginArgs
+from app.framework.spec import PluginArgs
 
 _LEAST_BINDING_TIMEOUT: Final = 1.0
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from app.framework.counts import Unprepared, all_prepared
 from app.framework.following import Following
-from app.framework.interface import Objects, Unprepared, Unreadable, all_prepared
+from app.framework.objects import Objects, Unreadable
 from app.kube.claims import DEVICE_CLASS_RESOURCE
 from app.kube.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from app.framework.interface import Unprepared, at_once
+from app.framework.background import at_once
+from app.framework.counts import Unprepared
 from app.framework.node_info import NodeInfo
 from app.framework.status import Status, error, unresolvable
 from app.kube.memo import MISSING, Memo

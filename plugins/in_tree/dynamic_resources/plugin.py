@@ -10,12 +10,13 @@ from typing import Any, Final, final
 from msgspec import Struct
 
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.interface import (
+from app.framework.handle import Handle
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.normalize import default_normalize
+from app.framework.parts import Part
+from app.framework.points import (
     ClusterFilterPlugin,
-    Handle,
-    Needs,
     PermitPlugin,
-    PluginSpec,
     PostFilterPlugin,
     PostFilterSteps,
     PreBindPlugin,
@@ -24,10 +25,8 @@ from app.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from app.framework.node_info import Candidates, NodeInfo
-from app.framework.normalize import default_normalize
-from app.framework.parts import Part
 from app.framework.score_classes import ScoreClasses
+from app.framework.spec import Needs, PluginSpec
 from app.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
 from app.kube.claims import CLAIMS, PodClaim
 from app.kube.core_v1 import Pod

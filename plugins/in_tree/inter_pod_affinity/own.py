@@ -12,7 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from app.framework.interface import Objects, Unprepared, all_prepared
+from app.framework.counts import Unprepared, all_prepared
+from app.framework.objects import Objects
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES
 from app.kube.memo import MISSING, Memo

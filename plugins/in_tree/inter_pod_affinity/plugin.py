@@ -8,23 +8,15 @@ from typing import Annotated, Any, Final, final
 
 from pydantic import Field
 
+from app.framework.counts import Unprepared, all_prepared
 from app.framework.cycle_state import CycleState, StateNotFound
 from app.framework.filter_result import FilterResult
-from app.framework.interface import (
-    ClusterFilterPlugin,
-    Handle,
-    Needs,
-    PluginArgs,
-    PluginSpec,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-    Unprepared,
-    all_prepared,
-)
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
+from app.framework.points import ClusterFilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from app.framework.score_classes import ScoreClasses
+from app.framework.spec import Needs, PluginArgs, PluginSpec
 from app.framework.status import SKIP, SUCCESS, Status, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES

@@ -8,9 +8,10 @@ from itertools import repeat
 from operator import add
 from typing import Any, Final, Self, TypeVar
 
+from app.framework.counts import Counts, DomainCounts, PodTerms, Unprepared, all_prepared
 from app.framework.cycle_state import StateKey
-from app.framework.interface import MAX_NODE_SCORE, Counts, DomainCounts, PodTerms, Unprepared, all_prepared
 from app.framework.node_info import Candidates
+from app.framework.points import MAX_NODE_SCORE
 from app.framework.score_classes import ScoreClasses
 from app.kube.pod_affinity import Newcomer
 from plugins.in_tree.inter_pod_affinity.filtering import NAME

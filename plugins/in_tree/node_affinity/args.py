@@ -8,7 +8,7 @@ from typing import Annotated, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from app.framework.interface import PluginArgs
+from app.framework.spec import PluginArgs
 from app.kube.field_errors import aggregate
 from app.kube.node_affinity import NodeMatcher, Preferences, RequiredNodeAffinity
 from app.kube.node_selectors import PreferredTermObject, RequirementObject, TermObject, preferred

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from app.framework.allocation import CPU_AND_MEMORY, ResourceSpec
-from app.framework.interface import PluginArgs
+from app.framework.spec import PluginArgs
 from app.kube.selectors import is_label_key
 
 LEAST: Final = "LeastAllocated"

@@ -9,18 +9,11 @@ from msgspec import Struct
 
 from app.framework.allocation import Comparison, DeviceClassResources, int64, may_be_backed
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.interface import (
-    FilterPlugin,
-    Handle,
-    Needs,
-    PluginSpec,
-    PreFilterPlugin,
-    PreScorePlugin,
-    Reads,
-    ScorePlugin,
-)
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
+from app.framework.points import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from app.framework.spec import Needs, PluginSpec, Reads
 from app.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import DEVICE_CLASSES

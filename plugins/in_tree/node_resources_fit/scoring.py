@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from app.framework.allocation import Use, int64, quotient
-from app.framework.interface import MAX_NODE_SCORE
+from app.framework.points import MAX_NODE_SCORE
 from plugins.in_tree.node_resources_fit.args import MOST, ScoringStrategy
 
 Strategy = Callable[[Sequence[Use]], int]

@@ -7,10 +7,11 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
+from app.framework.counts import Unprepared
 from app.framework.following import Following
-from app.framework.interface import Objects, Unprepared, Unreadable
 from app.framework.listers import NodeLister
 from app.framework.node_info import NodeInfo
+from app.framework.objects import Objects, Unreadable
 from app.framework.resources import Mounts, add
 from app.kube.kinds import CSI_NODES, PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS
 from app.kube.storage_v1 import VolumeAttachment

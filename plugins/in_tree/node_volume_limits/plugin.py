@@ -8,10 +8,12 @@ from typing import Any, Final, final
 
 from app.framework.claims import NO_CLAIMS, claims_signature
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.interface import ClusterFilterPlugin, Handle, Needs, PluginArgs, PluginSpec, PreFilterPlugin, Reads
+from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
 from app.framework.parts import Part
+from app.framework.points import ClusterFilterPlugin, PreFilterPlugin
 from app.framework.resources import Mounts
+from app.framework.spec import Needs, PluginArgs, PluginSpec, Reads
 from app.framework.status import SKIP, SUCCESS, TOO_LONG, Status, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import CSI_NODES, VOLUME_ATTACHMENTS, Kind

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from app.framework.claims import claim_not_found, is_for_pod, not_for_pod
-from app.framework.interface import Objects, Unreadable
+from app.framework.objects import Objects, Unreadable
 from app.framework.resources import Mounts
 from app.framework.status import unresolvable
 from app.kube.csi_migration import DRIVERS, NOT_COUNTED

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
-from app.framework.interface import PluginArgs
+from app.framework.spec import PluginArgs
 from app.kube.core_v1 import SCHEDULE_ANYWAY, TopologySpreadConstraint
 from app.kube.selectors import is_label_key
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from app.framework.interface import Inclusion
+from app.framework.counts import Inclusion
 from app.kube.core_v1 import (
     HONOR,
     LABELS,

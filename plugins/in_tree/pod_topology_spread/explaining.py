@@ -7,7 +7,8 @@ from heapq import nlargest
 from itertools import islice
 from typing import Final
 
-from app.framework.interface import Counts, DomainCounts, Explanation, Table
+from app.framework.counts import Counts, DomainCounts
+from app.framework.explanation import Explanation, Table
 from app.kube.core_v1 import Pod
 from plugins.in_tree.pod_topology_spread.constraints import Constraint
 from plugins.in_tree.pod_topology_spread.filtering import HardConstraint, hard_state

@@ -7,9 +7,9 @@ from functools import partial
 from itertools import compress
 from typing import Final
 
+from app.framework.counts import Counts, DomainCounts, Unprepared, all_prepared
 from app.framework.cycle_state import StateKey
 from app.framework.filter_result import FilterResult
-from app.framework.interface import Counts, DomainCounts, Unprepared, all_prepared
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, TOO_LONG, Status, unresolvable, unschedulable
 from app.kube.core_v1 import LABELS, MOST_CONSTRAINTS, NODE_SELECTOR, SPREAD, TOLERATIONS, Pod

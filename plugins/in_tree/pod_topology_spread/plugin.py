@@ -7,19 +7,13 @@ from typing import Any, ClassVar, Final, final
 
 from app.framework.cycle_state import CycleState, StateNotFound
 from app.framework.default_selectors import KINDS, DefaultSelectors
+from app.framework.explanation import Explanation
 from app.framework.filter_result import FilterResult
-from app.framework.interface import (
-    ClusterFilterPlugin,
-    Explanation,
-    Handle,
-    Needs,
-    PluginSpec,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-)
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.points import ClusterFilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from app.framework.score_classes import ScoreClasses
+from app.framework.spec import Needs, PluginSpec
 from app.framework.status import SKIP, SUCCESS, Status, error
 from app.kube.core_v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, Pod, PodSpec
 from app.kube.labels import LabelSet

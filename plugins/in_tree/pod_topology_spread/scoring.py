@@ -11,9 +11,10 @@ from typing import Any, Final, Self, TypeVar
 
 from msgspec import Struct
 
+from app.framework.counts import Counts, Unprepared, all_prepared
 from app.framework.cycle_state import StateKey
-from app.framework.interface import MAX_NODE_SCORE, Counts, Unprepared, all_prepared
 from app.framework.node_info import Candidates
+from app.framework.points import MAX_NODE_SCORE
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.kube.core_v1 import Pod
 from plugins.in_tree.pod_topology_spread.args import HOSTNAME

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
-from app.framework.interface import PluginArgs
+from app.framework.spec import PluginArgs
 
 
 class VolumeBindingArgs(PluginArgs):

@@ -7,8 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from app.framework.interface import Handle, ObjectGone, Unprepared, WriteConflict
+from app.framework.counts import Unprepared
+from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
+from app.framework.objects import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from app.framework.claims import claim_not_found, is_for_pod, not_for_pod
-from app.framework.interface import Objects
+from app.framework.objects import Objects
 from app.framework.status import TOO_LONG
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES

@@ -10,9 +10,10 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from app.framework.interface import Objects, Unprepared, Unreadable
+from app.framework.counts import Unprepared
 from app.framework.listers import NodeLister
 from app.framework.node_info import NodeInfo
+from app.framework.objects import Objects, Unreadable
 from app.kube.kinds import CSI_NODES, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from app.kube.labels import LabelSet
 from app.kube.persistent_volumes import PersistentVolume, PersistentVolumeClaim

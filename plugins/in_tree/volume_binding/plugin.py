@@ -10,20 +10,11 @@ from msgspec import Struct
 
 from app.framework.claims import NO_CLAIMS, claims_signature
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
-from app.framework.interface import (
-    ClusterFilterPlugin,
-    Handle,
-    Needs,
-    PluginSpec,
-    PreBindPlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    Reads,
-    ScorePlugin,
-    Writes,
-)
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
+from app.framework.points import ClusterFilterPlugin, PreBindPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from app.framework.spec import Needs, PluginSpec, Reads, Writes
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import (

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from msgspec import Struct
 
 from app.framework.following import Following
-from app.framework.interface import Objects, Unreadable
+from app.framework.objects import Objects, Unreadable
 from app.kube.kinds import CSI_DRIVERS, CSI_STORAGE_CAPACITIES, PERSISTENT_VOLUMES, Kind
 from app.kube.labels import LabelSet
 from app.kube.memo import MISSING, Memo

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.framework import interface
+from app.framework import points
 from app.runtime.registry import POINT_METHODS
 from homeport import plugin
 
@@ -22,7 +22,7 @@ OF_THE_ENGINE: Final = {"Totals"}
 
 
 def test_every_base_of_a_plugin_is_exported() -> None:
-    bases = {name for name in vars(interface) if name.endswith("Plugin")}
+    bases = {name for name in vars(points) if name.endswith("Plugin")}
 
     assert set() == bases - EXPORTED.keys()
     assert set(POINT_METHODS.values()) <= {it for it in EXPORTED.values() if isinstance(it, type)}

@@ -16,8 +16,9 @@ from app.__main__ import main
 from app.analysis.evaluate import Evaluator
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, PreFilterPlugin, ScorePlugin
+from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
+from app.framework.points import FilterPlugin, PreFilterPlugin, ScorePlugin
 from app.framework.status import Status, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard

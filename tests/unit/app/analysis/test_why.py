@@ -8,7 +8,7 @@ from itertools import pairwise
 from app.analysis.why import KEPT_SECONDS, LONGEST_SECONDS, MOST_WAITING, PAUSE_SECONDS, Whys
 from app.cache.cluster import Cluster
 from app.config.profile import Profile
-from app.framework.interface import NodeVerdict, Why
+from app.framework.handle import NodeVerdict, Why
 from app.framework.node_info import NodeInfo
 from app.framework.parts import extras_of
 from app.kube.core_v1 import CoreV1, Pod, core_v1

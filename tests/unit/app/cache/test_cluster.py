@@ -8,7 +8,7 @@ import pytest
 
 from app.cache.checking import check_in_turns
 from app.cache.cluster import Cluster
-from app.framework.interface import Unreadable
+from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PODS, SERVICES, VIRTUAL_MACHINE_INSTANCES, Kind
 from app.kube.selectors import EVERYTHING, of_labels

@@ -13,7 +13,7 @@ from app.cache.bounded import Bounded
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.cache.pins import PINS
-from app.framework.interface import ALL_NODES, DomainCounts, Inclusion, Unprepared
+from app.framework.counts import ALL_NODES, DomainCounts, Inclusion, Unprepared
 from app.kube.core_v1 import Node, Pod
 from app.kube.selectors import DOES_NOT_EXIST, EVERYTHING, Selector, of_labels, requirement, selector
 from app.kube.taints import Toleration

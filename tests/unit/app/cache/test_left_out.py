@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.cache.left_out import LeftOut
-from app.framework.interface import Unreadable
+from app.framework.objects import Unreadable
 from app.kube.kinds import NODES, PODS, SERVICES
 
 WEB = ("default", "web")

@@ -6,8 +6,8 @@ import pytest
 
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
-from app.framework.interface import Unreadable
 from app.framework.listers import ImageState
+from app.framework.objects import Unreadable
 from app.kube.core_v1 import core_v1
 from app.kube.extras import Extra, NotDecoded
 from app.kube.kinds import NODES

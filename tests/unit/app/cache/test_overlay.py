@@ -8,7 +8,7 @@ from app.cache import counters
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.cache.overlay import Overlaid
-from app.framework.interface import ALL_NODES, DomainCounts, Unprepared
+from app.framework.counts import ALL_NODES, DomainCounts, Unprepared
 from app.kube.core_v1 import Pod
 from app.kube.selectors import EVERYTHING, of_labels
 from tests.builders import ZONE, make_node, make_pod

@@ -12,7 +12,7 @@ from app.cache import terms
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.cache.terms import Terms
-from app.framework.interface import DomainCounts, Unprepared
+from app.framework.counts import DomainCounts, Unprepared
 from app.kube.core_v1 import Pod, core_v1
 from app.kube.extras import Extra, NotDecoded
 from app.kube.labels import NO_LABELS, label_set

@@ -10,9 +10,11 @@ from typing import Any
 from app.controllers.expiring import CHECK_SECONDS, ExpiringVerdicts
 from app.controllers.second_looks import SecondLooks
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, Reads
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
+from app.framework.points import FilterPlugin
+from app.framework.spec import PluginArgs, PluginSpec, Reads
 from app.framework.status import Status, success, unresolvable
 from app.kube.core_v1 import Pod
 from app.memory.refused_pods import RefusedPods

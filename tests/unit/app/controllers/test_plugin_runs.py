@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from app.controllers.plugin_runs import AGAIN_SECONDS, MOST_SECONDS, PluginRun, runs_of
 from app.controllers.supervisor import Supervisor
-from app.framework.interface import BackgroundPlugin
+from app.framework.points import BackgroundPlugin
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.telemetry.metrics import Metrics

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.controllers.nominations import CountedNominations
 from app.controllers.pacing import LOOK_SECONDS, NOMINATION_SECONDS
 from app.controllers.sampling_guard import ANSWER_SECONDS, SamplingGuard
-from app.framework.interface import NodeVerdict
+from app.framework.handle import NodeVerdict
 from app.kube.core_v1 import Node, Pod, PodSpec
 from app.telemetry.metrics import Metrics
 from app.verbs.context import VerbContext

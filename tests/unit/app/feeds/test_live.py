@@ -19,7 +19,7 @@ from app.cache.cluster import Cluster
 from app.feeds import freshness, live, reflector
 from app.feeds.feed import FeedState
 from app.feeds.live import LiveFeed
-from app.framework.interface import Unreadable
+from app.framework.objects import Unreadable
 from app.framework.status import error
 from app.kube.client import KubeClient
 from app.kube.credentials import CredentialsError

@@ -13,7 +13,7 @@ import yaml
 from app.cache.cluster import Cluster
 from app.feeds.feed import FeedState, SavedFeed
 from app.feeds.saved import MemoryBinder, MemoryWriter, SavedClusterError, load_saved
-from app.framework.interface import ObjectGone
+from app.framework.objects import ObjectGone
 from app.framework.status import SUCCESS, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PODS, REPLICA_SETS, SERVICES, Kind, owner_kind

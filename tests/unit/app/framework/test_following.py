@@ -5,8 +5,8 @@ from typing import Final
 import pytest
 
 from app.cache.cluster import Cluster
+from app.framework.counts import Unprepared
 from app.framework.following import AT_ONCE, Following
-from app.framework.interface import Unprepared
 from app.kube.kinds import PERSISTENT_VOLUMES
 from tests.builders import encoded, volume_object
 

@@ -10,8 +10,10 @@ import pytest
 from app.feeds.saved import NothingToRead
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import FilterPlugin, Handle, PluginArgs
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.points import FilterPlugin
+from app.framework.spec import PluginArgs
 from app.framework.status import SUCCESS, Status
 from app.homes import lodging, placing
 from app.homes.draining import DrainVerb, Plan

@@ -8,8 +8,10 @@ from typing import Any, Final, Unpack
 import pytest
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec
+from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
+from app.framework.points import FilterPlugin
+from app.framework.spec import PluginArgs, PluginSpec
 from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import partial_kind

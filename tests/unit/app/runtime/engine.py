@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from app.cache.cluster import Cluster
 from app.config.profile import POINTS
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Reads
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.spec import Reads
 from app.framework.status import Code, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime.filters import Judged

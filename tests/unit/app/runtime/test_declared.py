@@ -9,8 +9,11 @@ import pytest
 
 from app.cache.cluster import Cluster
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, Needs, Objects, PluginArgs, PluginSpec, Writes
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.objects import Objects
+from app.framework.points import FilterPlugin
+from app.framework.spec import Needs, PluginArgs, PluginSpec, Writes
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PODS, REPLICA_SETS, SERVICES, VIRTUAL_MACHINE_INSTANCES, Kind, partial_kind

@@ -3,8 +3,8 @@
 import pytest
 
 from app.framework.cycle_state import CycleState, StateKey
-from app.framework.interface import FilterPlugin, PreFilterPlugin
 from app.framework.node_info import NodeInfo
+from app.framework.points import FilterPlugin, PreFilterPlugin
 from app.framework.resources import Totals
 from app.framework.status import SUCCESS, Code, Status, unschedulable
 from app.kube.core_v1 import Pod, core_v1

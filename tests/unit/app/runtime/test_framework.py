@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from app.framework.background import at_once
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Explanation, Figure, PostFilterResult, at_once
+from app.framework.explanation import Explanation, Figure
 from app.framework.node_info import Candidates
+from app.framework.points import PostFilterResult
 from app.framework.status import SKIP, SUCCESS, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import SERVICES

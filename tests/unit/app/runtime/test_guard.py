@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.interface import Unprepared
+from app.framework.counts import Unprepared
 from app.framework.status import SKIP, SUCCESS, error, unresolvable
 from app.runtime.guard import SAMPLE_EVERY, Guard, PluginError, plugin_error, word_of
 from app.telemetry.metrics import Metrics

@@ -8,8 +8,9 @@ import pytest
 
 from app.cache import changes
 from app.cache.cluster import Cluster
+from app.framework.counts import Unprepared
 from app.framework.filter_result import FilterResult
-from app.framework.interface import Reads, Unprepared
+from app.framework.spec import Reads
 from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime import dated

@@ -8,7 +8,8 @@ import pytest
 
 from app.cache import changes
 from app.cache.cluster import Cluster
-from app.framework.interface import Reads, Unprepared
+from app.framework.counts import Unprepared
+from app.framework.spec import Reads
 from app.kube.core_v1 import Pod
 from app.runtime import dated, kept_scores
 from app.runtime.kept_scores import KeptRows, KeptScores

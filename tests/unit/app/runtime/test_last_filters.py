@@ -9,8 +9,9 @@ import pytest
 
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import FilterPlugin, PreFilterPlugin, Reads
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.points import FilterPlugin, PreFilterPlugin
+from app.framework.spec import Reads
 from app.framework.status import SKIP, SUCCESS, Status, error, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime.filters import Judged, Recheck

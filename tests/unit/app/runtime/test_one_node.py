@@ -8,8 +8,10 @@ import pytest
 
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, NodeVerdict, PluginSpec
+from app.framework.handle import NodeVerdict
 from app.framework.node_info import NodeInfo
+from app.framework.points import FilterPlugin
+from app.framework.spec import PluginSpec
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard

@@ -5,14 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from app.framework.cycle_state import CycleState, StateKey
-from app.framework.interface import (
-    PostFilterAnswer,
-    PostFilterPlugin,
-    PostFilterResult,
-    PostFilterSteps,
-    Victims,
-)
 from app.framework.node_info import NodeInfo
+from app.framework.points import PostFilterAnswer, PostFilterPlugin, PostFilterResult, PostFilterSteps, Victims
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError

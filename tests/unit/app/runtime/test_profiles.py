@@ -7,8 +7,9 @@ import pytest
 from pydantic import BaseModel, model_validator
 
 from app.config.profile import POINTS, PluginRef, Profile
-from app.framework.interface import Handle, Needs, PluginArgs, PluginSpec, Reads
+from app.framework.handle import Handle
 from app.framework.parts import Part
+from app.framework.spec import Needs, PluginArgs, PluginSpec, Reads
 from app.kube.core_v1 import PLAIN
 from app.kube.durations import Seconds
 from app.kube.extras import Extra

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import PreScorePlugin
+from app.framework.points import PreScorePlugin
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import SKIP, Status, error
 from app.runtime.guard import PluginError

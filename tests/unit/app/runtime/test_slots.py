@@ -1,13 +1,8 @@
 """A plugin's forms are read off the bases it names. What contradicts itself: `tests/contract/test_reads.py`."""
 
-from app.framework.interface import (
-    ClusterFilterPlugin,
-    FilterPlugin,
-    PreFilterPlugin,
-    Reads,
-    ScorePlugin,
-)
 from app.framework.parts import Part
+from app.framework.points import ClusterFilterPlugin, FilterPlugin, PreFilterPlugin, ScorePlugin
+from app.framework.spec import Reads
 from app.runtime.slots import PluginSlot, declares, is_plain, overrides
 from tests.fakes import HalvesInBatch, Prepares, Rejects, RejectsInBatch, RejectsUncertain, ScoresNodes
 

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, Handle, PluginArgs, PluginSpec, Reads, ScorePlugin
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import Part
+from app.framework.points import FilterPlugin, ScorePlugin
+from app.framework.spec import PluginArgs, PluginSpec, Reads
 from app.framework.status import SUCCESS, Status, success, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError

@@ -8,10 +8,11 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
+from app.framework.background import at_once
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import PostFilterResult, at_once
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.points import PostFilterResult
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
 from app.runtime.framework import Framework

@@ -13,8 +13,9 @@ from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.feeds.saved import MemoryWriter
-from app.framework.interface import Handle, PluginSpec, Timing
+from app.framework.handle import Handle, Timing
 from app.framework.parts import extras_of
+from app.framework.spec import PluginSpec
 from app.framework.status import SUCCESS, Status
 from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import Node, Pod, core_v1

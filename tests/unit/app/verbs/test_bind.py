@@ -11,19 +11,13 @@ import pytest
 
 from app.cache import counters
 from app.feeds.sinks import PodSink, sink_for
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
-from app.framework.interface import (
-    FilterPlugin,
-    Handle,
-    PluginArgs,
-    PluginSpec,
-    PostBindPlugin,
-    PreBindPlugin,
-    ReservePlugin,
-    Unprepared,
-)
+from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
 from app.framework.parts import extras_of
+from app.framework.points import FilterPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
+from app.framework.spec import PluginArgs, PluginSpec
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod, core_v1
 from app.kube.kinds import NODES, PODS, REPLICA_SETS, Kind, owner_kind

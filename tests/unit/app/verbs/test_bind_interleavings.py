@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PermitPlugin, PluginSpec
+from app.framework.handle import Handle
+from app.framework.points import PermitPlugin
+from app.framework.spec import PluginSpec
 from app.framework.status import SUCCESS, Code, Status, error
 from app.kube.core_v1 import Pod
 from plugins import DEFAULT_WEIGHTS

@@ -13,19 +13,19 @@ import pytest
 from msgspec.structs import replace
 
 from app.feeds.saved import NothingToRead
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState, StateKey
-from app.framework.interface import (
+from app.framework.node_info import NodeInfo
+from app.framework.points import (
     FilterPlugin,
     PostFilterPlugin,
     PostFilterResult,
     PostFilterSteps,
     PreEnqueuePlugin,
     PreFilterPlugin,
-    Reads,
-    Unprepared,
     Victims,
 )
-from app.framework.node_info import NodeInfo
+from app.framework.spec import Reads
 from app.framework.status import SUCCESS, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.memory.expected_binds import ExpectedBinds

@@ -13,8 +13,8 @@ import pytest
 
 from app.feeds.sinks import sink_for
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin
 from app.framework.node_info import NodeInfo
+from app.framework.points import FilterPlugin
 from app.framework.status import Status, unschedulable
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.kinds import NODES as NODE_KIND

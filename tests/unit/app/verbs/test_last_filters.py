@@ -13,8 +13,9 @@ from app.controllers.unshown import elsewhere
 from app.feeds.saved import NothingToRead
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
-from app.framework.interface import FilterPlugin, Reads
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.points import FilterPlugin
+from app.framework.spec import Reads
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.memory.expected_binds import ExpectedBinds

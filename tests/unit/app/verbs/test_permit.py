@@ -10,7 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, PermitPlugin, PluginSpec, ReservePlugin
+from app.framework.handle import Handle
+from app.framework.points import PermitPlugin, ReservePlugin
+from app.framework.spec import PluginSpec
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.verbs.bind import ELSEWHERE, ENDS, LOST

@@ -10,8 +10,8 @@ import pytest
 from app.feeds.saved import NothingToRead
 from app.feeds.sinks import sink_for
 from app.framework.cycle_state import CycleState
-from app.framework.interface import FilterPlugin, PreFilterPlugin
 from app.framework.node_info import NodeInfo
+from app.framework.points import FilterPlugin, PreFilterPlugin
 from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES as NODE_KIND

@@ -10,7 +10,7 @@ import pytest
 
 from app.cache import counters
 from app.cache.cluster import Cluster
-from app.framework.interface import Unprepared, all_prepared
+from app.framework.counts import Unprepared, all_prepared
 from app.kube.selectors import DOES_NOT_EXIST, Requirement, Selector, of_labels
 from app.verbs import slices
 from app.verbs.slices import in_slices, prepared

@@ -9,17 +9,10 @@ from typing import Any, Final
 import pytest
 
 from app.framework.cycle_state import CycleState, StateKey
-from app.framework.interface import (
-    BindPlugin,
-    FilterPlugin,
-    Handle,
-    Needs,
-    PermitPlugin,
-    PluginSpec,
-    PreFilterPlugin,
-    Reads,
-)
+from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
+from app.framework.points import BindPlugin, FilterPlugin, PermitPlugin, PreFilterPlugin
+from app.framework.spec import Needs, PluginSpec, Reads
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SERVICES, STORAGE_CLASSES, Kind

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app.cache.cluster import Cluster
-from app.framework.interface import NotServed, ObjectGone, WriteConflict
+from app.framework.objects import NotServed, ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.api_requests import METADATA, PreSendCheck, Resource
 from app.kube.client import KubeClient

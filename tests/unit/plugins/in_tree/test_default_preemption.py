@@ -9,16 +9,10 @@ import pytest
 from pydantic import ValidationError
 
 from app.cache.cluster import Cluster
+from app.framework.background import at_once
 from app.framework.cycle_state import CycleState, StateKey
-from app.framework.interface import (
-    FilterPlugin,
-    PostFilterAnswer,
-    PostFilterResult,
-    PreFilterPlugin,
-    Victims,
-    at_once,
-)
 from app.framework.node_info import NodeInfo
+from app.framework.points import FilterPlugin, PostFilterAnswer, PostFilterResult, PreFilterPlugin, Victims
 from app.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod, core_v1
 from app.kube.extras import Extra

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import pytest
 
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Unprepared
 from app.kube.volumes import Disks
 from plugins.in_tree import volume_restrictions
 from plugins.in_tree.volume_restrictions import VolumeRestrictions, VolumeRestrictionsArgs

@@ -11,7 +11,7 @@ from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.feeds.saved import MemoryWriter
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Handle, ProfileContext, Timing
+from app.framework.handle import Handle, ProfileContext, Timing
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.interface import WriteConflict
+from app.framework.objects import WriteConflict
 from app.kube.kinds import AnnotatedObject
 from plugins.sticky_node.annotations import home_in, is_foreign, recorded_machine, sealed
 from plugins.sticky_node.owners import HOMES, Owner

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.framework.interface import Unreadable
+from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES as NODES_KIND
 from plugins.sticky_node.plugin import REASON_OWNER_UNKNOWN

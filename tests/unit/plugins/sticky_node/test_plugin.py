@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import ObjectGone, WriteConflict
+from app.framework.objects import ObjectGone, WriteConflict
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES as NODES_KIND
 from plugins.sticky_node.plugin import OWNER_UNKNOWN

@@ -19,7 +19,7 @@ import pytest
 
 from app.cache.cluster import Cluster
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Unreadable
+from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, owner_kind
 from app.kube.volumes import MOST_VOLUMES

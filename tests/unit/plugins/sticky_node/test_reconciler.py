@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.interface import NotServed, Unreadable, WriteConflict
+from app.framework.objects import NotServed, Unreadable, WriteConflict
 from app.kube.api_errors import ApiUnavailable, UnknownOutcome
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import Home, Keeper, decode_home, memory_name

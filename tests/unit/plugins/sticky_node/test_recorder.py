@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import WriteConflict
+from app.framework.objects import WriteConflict
 from app.kube.core_v1 import Pod
 from plugins.sticky_node.annotations import Claim, home_pod, recorded_home
 from plugins.sticky_node.owners import Owner

@@ -16,7 +16,8 @@ from typing import Any, Unpack
 import pytest
 from msgspec.structs import replace
 
-from app.framework.interface import NOT_KNOWN, Explanation, Figure, NodeVerdict, Table
+from app.framework.explanation import Explanation, Figure, Table
+from app.framework.handle import NOT_KNOWN, NodeVerdict
 from app.framework.node_info import Candidates
 from app.homes.protocol import Home, HomeOwner, Keeper, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.interface import ObjectGone, Unreadable, WriteConflict
+from app.framework.objects import ObjectGone, Unreadable, WriteConflict
 from app.homes.protocol import Policy
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind

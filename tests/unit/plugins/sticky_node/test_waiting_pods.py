@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from app.framework.interface import NodeVerdict
+from app.framework.handle import NodeVerdict
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, AnnotatedObject, Kind
 from app.kube.names import shown

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Timing
+from app.framework.handle import Timing
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind

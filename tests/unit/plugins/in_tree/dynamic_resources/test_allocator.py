@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.framework.interface import at_once
+from app.framework.background import at_once
 from app.kube.resource_claims import decode_resource_claim
 from app.kube.resource_v1 import Device, DeviceClass, ResourceSlice
 from plugins.in_tree.dynamic_resources import allocator

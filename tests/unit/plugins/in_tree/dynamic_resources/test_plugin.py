@@ -7,8 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from app.cache.cluster import Cluster
+from app.framework.background import at_once
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Unprepared, at_once
 from app.framework.status import Code
 from app.kube.core_v1 import Pod, core_v1
 from app.kube.extras import Extra

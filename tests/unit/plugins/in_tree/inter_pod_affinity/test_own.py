@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from app.cache.counters import at_once
-from app.framework.interface import Unprepared
+from app.framework.counts import Unprepared
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
 from app.kube.pod_affinity import Peers

@@ -7,8 +7,8 @@ import pytest
 
 import plugins.in_tree.node_volume_limits.attached as counting
 from app.cache.cluster import Cluster
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
-from app.framework.interface import Unprepared
 from app.framework.resources import Mounts
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES, VOLUME_ATTACHMENTS

@@ -1,6 +1,6 @@
 """What a person is told is bounded: of many domains the fullest, of many constraints the first."""
 
-from app.framework.interface import Explanation
+from app.framework.explanation import Explanation
 from tests.builders import HOSTNAME, ZONE, constraint, make_node, make_pod
 from tests.harness import SPREAD, World, only
 

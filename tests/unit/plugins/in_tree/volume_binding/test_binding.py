@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.cache.cluster import Cluster
 from app.framework.cycle_state import CycleState
 from app.framework.following import AT_ONCE
-from app.framework.interface import ObjectGone, WriteConflict
+from app.framework.objects import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from plugins.in_tree.volume_binding.args import VolumeBindingArgs

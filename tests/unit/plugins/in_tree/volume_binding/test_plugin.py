@@ -8,9 +8,9 @@ from typing import Any, Final
 import pytest
 from pydantic import ValidationError
 
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.framework.following import AT_ONCE
-from app.framework.interface import Unprepared
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUMES
