@@ -396,7 +396,7 @@ class Service:
                 LEASES.kind,
                 asked.resource_namespace,
                 asked.resource_name,
-                str(record.found.get("metadata", {}).get("uid", "")),
+                str(record.raw.get("metadata", {}).get("uid", "")),
             )
             note = f"{record.holder} leads; it is reached at {record.address}"
             self._events.event(lease, None, "Normal", "LeaderElection", "Leading", note)

@@ -13,7 +13,7 @@ from app.config.settings import Settings
 from app.feeds.live import LiveFeed
 from app.kube.client import REQUEST_SECONDS
 from app.kube.kinds import Kind
-from app.replicas.authority import Asked, Authority
+from app.replicas.authority import Authority, CertificateSpec
 from app.replicas.lease import post_seconds
 from app.rights.access_review import PermissionCheck
 from app.rights.permissions import Kept, Lease, Work
@@ -64,7 +64,7 @@ def authority(settings: Settings, live: LiveFeed | None) -> Authority | None:
     found = settings.self_signed
     if live is None or found is None:
         return None
-    asked = Asked(
+    asked = CertificateSpec(
         found.secret_namespace,
         found.secret_name,
         found.dns_names,

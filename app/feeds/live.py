@@ -249,7 +249,7 @@ class LiveFeed:
             if self._reflectors[kind].last_contact <= since:
                 return fault
         if not self._complete.is_set():
-            return f"the picture of the cluster is not complete: waiting for {self._waiting_for()}"
+            return f"the snapshot of the cluster is not complete: waiting for {self._waiting_for()}"
         oldest = monotonic() - self._max_age
         for kind, reflector in self._reflectors.items():
             if reflector.last_contact < oldest:

@@ -1,6 +1,6 @@
-"""Several replicas: the Lease, who leads, how one takes over from another, and the authority they share.
+"""Leader election between replicas: the Lease, take-over and hand-over, and the certificate authority they share.
 
-``leadership`` is all that others ask; a process alone is asked the same.
+Other packages use ``leadership`` only; its interface is the same for a single process.
 
-Not here: how verbs are sent on to the leader (``app.server``), and what is written (``app.writes``).
+Not here: forwarding verbs to the leader (``app.server``), and writes to the API server (``app.writes``).
 """

@@ -1,13 +1,13 @@
-"""Certificates that nobody has to bring: an authority in a Secret that all replicas share, and what each issues.
+"""Self-signed certificates: one authority in a Secret that all replicas share, and the pairs that each replica issues.
 
-    start      an authority in memory, so that listeners speak TLS at once
-    settle     the Secret has one: it is taken over · it is empty: ours is stored, unless another replica was faster
-    from then  every minute: leaves and the client's pair are renewed at two thirds of their life; a Secret that was
-               emptied gets back what we have, one with another authority is taken over
+    start      create an authority in memory, so that listeners speak TLS at once
+    settle     the Secret holds an authority: use it · it is empty: store ours, unless another replica was faster
+    then       every minute: renew leaves and the client's pair at two thirds of their lifetime; store our authority
+               again if the Secret was emptied; use the one in the Secret if it differs
 
-Serving leaves stay in memory, each replica's own: their DNS names say that they are replicas. What is in a Secret and
-is not ours is never overwritten. ``ca.crt`` may hold more than one certificate: the first belongs to ``ca.key`` and
-signs, all are trusted, so that an authority can be replaced without a gap.
+Each replica keeps its own serving certificate in memory; its DNS names say that it is a replica. Data in a Secret that
+Homeport did not issue is never overwritten. ``ca.crt`` can hold several certificates: the first belongs to ``ca.key``
+and signs, all are trusted, so that an authority can be replaced without a gap.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from app.replicas.issuing import (
     COMMON_NAME,
     SERVING_SECONDS,
     BadPair,
-    Known,
+    CertificateInfo,
     Pair,
+    authority_info,
+    certificate_info,
     is_issued_by,
     is_of_any,
     issue,
-    known,
-    known_authority,
     new_authority,
 )
 
@@ -45,7 +45,7 @@ _LOG: Final = structlog.get_logger(__name__)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
 
 AGAIN_SECONDS: Final = 2.0
-"""Between two attempts while something is not as it should be."""
+"""Delay between two attempts while certificates are not settled."""
 
 STEADY_SECONDS: Final = 60.0
 
@@ -57,12 +57,15 @@ KEY: Final = "tls.key"
 Sleep = Callable[[float], Awaitable[None]]
 
 _CONFLICT: Final = 409
-_OUT_OF_TIME: Final = "the authority does not hold now: empty the Secret for a new one, or put one there"
+_OUT_OF_TIME: Final = "the authority is outside its validity period: empty the Secret, or store a valid authority"
 _SERVING_NAME: Final = "homeport"
 
 
-class Asked(Struct, frozen=True):
-    """What is to be made. ``client_secret`` is empty where nobody calls with a pair of ours; durations in seconds."""
+class CertificateSpec(Struct, frozen=True):
+    """Settings of the certificates to issue.
+
+    ``client_secret`` is empty without a client pair; ``client_seconds`` is its lifetime.
+    """
 
     namespace: str
     secret: str
@@ -84,86 +87,90 @@ class _Secret(Struct):
 _SECRETS: Final = Decoder[_Secret](_Secret)
 
 
-class _NotOurs(Exception):
-    """A Secret holds what must not be overwritten; says what."""
+class _ForeignData(Exception):
+    """A Secret holds data that must not be overwritten; the message says which."""
 
 
 class Authority:
-    """``contents`` are what listeners serve with, from the first moment. ``clock`` gives seconds since the epoch.
+    """Shared certificate authority of the replicas. Listeners serve with ``contents``, from the first moment.
 
-    ``unusable``: why listeners would not take such contents; empty if they would.
+    ``unusable`` returns why listeners would not accept such contents, empty if they would. ``clock`` returns seconds
+    since the epoch.
     """
 
     def __init__(
         self,
         client: KubeClient,
-        asked: Asked,
+        spec: CertificateSpec,
         unusable: Callable[[tuple[bytes, ...]], str],
         *,
         clock: Callable[[], float] = time,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._client = client
-        self._asked = asked
+        self._spec = spec
         self._unusable = unusable
         self._clock = clock
         self._sleep = sleep
         self._problem = "not read yet"
         self._shared = asyncio.Event()
-        self._client_known: Known | None = None
+        self._client_known: CertificateInfo | None = None
         self._provided: tuple[Pair, Pair] | None = None
         self._pair = new_authority(clock())
         self._serving = self._issued(self._pair)
 
-    # what is asked of it
+    # state
 
     @property
     def stamp(self) -> object:
-        """Another one whenever ``contents`` have changed."""
+        """Identity of the current ``contents``: a different object after each change."""
         return self._serving
 
     @property
     def contents(self) -> tuple[bytes, ...]:
-        """Certificate chain, key and authorities, PEM."""
+        """Certificate chain, key and authorities, in PEM."""
         return self._serving.certificates, self._serving.key, self._pair.certificates
 
     @property
     def trouble(self) -> str:
-        """What is not as it should be, as of the last look; empty if all is well."""
+        """Cause of the last failed reconciliation; empty if it succeeded."""
         return self._problem
 
     def problem(self) -> str:
-        """Why others cannot know us by the authority in the Secret; empty if they can."""
-        if self._shared.is_set() and self._clock() < known(self._serving.certificates).ends:
+        """Return why other replicas cannot verify this one with the authority in the Secret; empty if they can."""
+        if self._shared.is_set() and self._clock() < certificate_info(self._serving.certificates).ends:
             return ""
-        return f"certificates: {self._problem or 'ours has ended'}"
+        return f"certificates: {self._problem or 'the certificate of this replica has expired'}"
 
     async def shared(self) -> None:
-        """Wait until the authority is that of the Secret, for the first time."""
+        """Wait until this replica uses the authority of the Secret for the first time."""
         await self._shared.wait()
 
     def ends(self) -> Mapping[str, float]:
-        """When the ``client``'s pair ends, seconds since the epoch, once it is known."""
+        """Return when the ``client`` pair expires, in seconds since the epoch; empty while unknown."""
         return {} if self._client_known is None else {"client": self._client_known.ends}
 
-    # what it does
+    # actions
 
     async def run(self) -> NoReturn:
-        """Until cancelled, whatever the API server does."""
+        """Reconcile until cancelled; API errors are retried."""
         while True:
             well = await self.look()
             await self._sleep(STEADY_SECONDS if well else AGAIN_SECONDS)
 
     async def look(self) -> bool:
-        """One round; whether all is well. What is in memory is renewed also where nothing can be read."""
+        """Reconcile once; return true on success.
+
+        Certificates in memory are renewed even if the Secret cannot be read.
+        """
         try:
             try:
                 await self._settle()
             finally:
                 await self._renew()
-            if self._asked.client_secret:
+            if self._spec.client_secret:
                 await self._provide()
-        except (KubeError, msgspec.DecodeError, BadPair, _NotOurs) as error:
+        except (KubeError, msgspec.DecodeError, BadPair, _ForeignData) as error:
             self._fail(error)
             return False
         self._problem = ""
@@ -174,120 +181,128 @@ class Authority:
             return  # another replica was faster: the next look shows what it wrote
         if self._problem != str(error):
             self._problem = str(error)
-            _LOG.error("certificates not settled", cause=self._problem)
+            _LOG.error("certificate Secret not reconciled", cause=self._problem)
 
     async def _settle(self) -> None:
-        found = await self._read(self._asked.secret)
-        stored = self._stored(self._asked.secret, found, CA_CERTIFICATE, CA_KEY)
+        secret = await self._read(self._spec.secret)
+        stored = self._stored(self._spec.secret, secret, CA_CERTIFICATE, CA_KEY)
         if stored is None:
-            await self._store(found)
+            await self._store(secret)
         elif stored != self._pair:
             await self._take_over(stored)
         elif not self._holds(self._pair):
-            raise _NotOurs(f"{self._where(self._asked.secret)}: {_OUT_OF_TIME}")
+            raise _ForeignData(f"{self._where(self._spec.secret)}: {_OUT_OF_TIME}")
         self._shared.set()
 
-    async def _store(self, found: _Secret) -> None:
-        """What we have, or where that is not of this time a new one."""
+    async def _store(self, secret: _Secret) -> None:
+        """Store our authority in the Secret; create a new one first if ours is outside its validity period."""
         if not self._holds(self._pair):
             fresh = new_authority(self._clock())
             self._pair, self._serving = fresh, self._issued(fresh)
         data = {CA_CERTIFICATE: self._pair.certificates, CA_KEY: self._pair.key}
-        await self._write(self._asked.secret, found, data)
-        name = known_authority(self._pair).common_name
-        _LOG.info("authority stored", secret=self._where(self._asked.secret), name=name)
+        await self._write(self._spec.secret, secret, data)
+        name = authority_info(self._pair).common_name
+        _LOG.info("authority stored", secret=self._where(self._spec.secret), name=name)
 
     def _holds(self, authority: Pair) -> bool:
-        found = known(authority.certificates)
-        return found.begins <= self._clock() < found.ends
+        info = certificate_info(authority.certificates)
+        return info.begins <= self._clock() < info.ends
 
     async def _take_over(self, stored: Pair) -> None:
-        """Raises ``_NotOurs``: what we have goes on. Large keys take their time, in a thread."""
-        where = self._where(self._asked.secret)
+        """Use the authority of the Secret. Runs in threads, because large keys take long.
+
+        Raises ``_ForeignData``: ours stays.
+        """
+        where = self._where(self._spec.secret)
         try:
-            found = await asyncio.to_thread(known_authority, stored)
+            info = await asyncio.to_thread(authority_info, stored)
             serving = await asyncio.to_thread(self._issued, stored)
         except BadPair as error:
-            raise _NotOurs(f"{where}: {CA_CERTIFICATE} and {CA_KEY} cannot be used: {error}") from None
+            raise _ForeignData(f"{where}: {CA_CERTIFICATE} and {CA_KEY} cannot be used: {error}") from None
         contents = (serving.certificates, serving.key, stored.certificates)
         why = await asyncio.to_thread(self._unusable, contents)
         if why:
-            raise _NotOurs(f"{where}: what {CA_CERTIFICATE} and {CA_KEY} issue cannot be used: {why}")
+            raise _ForeignData(f"{where}: certificates issued by {CA_CERTIFICATE} and {CA_KEY} cannot be used: {why}")
         self._pair, self._serving = stored, serving
-        _LOG.info("authority read", secret=where, name=found.common_name)
+        _LOG.info("authority read", secret=where, name=info.common_name)
 
     async def _renew(self) -> None:
-        """Not where the authority itself has ended: what to do about that, the look at its Secret has told."""
-        if self._holds(self._pair) and known(self._serving.certificates).is_due(self._clock()):
+        """Renew the serving certificate if it is due. ``_settle`` reports an authority that has itself expired."""
+        if self._holds(self._pair) and certificate_info(self._serving.certificates).is_due(self._clock()):
             self._serving = await asyncio.to_thread(self._issued, self._pair)
 
     def _issued(self, authority: Pair) -> Pair:
-        names = self._asked.dns_names
+        names = self._spec.dns_names
         return issue(authority, _SERVING_NAME, names, seconds=SERVING_SECONDS, now=self._clock())
 
     async def _provide(self) -> None:
-        """The pair that a scheduler calls with, in a Secret that it can mount."""
-        asked = self._asked
-        found = await self._read(asked.client_secret)
-        stored = self._stored(asked.client_secret, found, CERTIFICATE, KEY)
+        """Store the pair that the scheduler authenticates with in its Secret, which the scheduler can mount."""
+        spec = self._spec
+        secret = await self._read(spec.client_secret)
+        stored = self._stored(spec.client_secret, secret, CERTIFICATE, KEY)
         if stored is None or not await self._is_good(stored):
             if stored is not None:
                 self._check_ours(stored)
             stored = await asyncio.to_thread(
-                issue, self._pair, asked.client_name, (), seconds=asked.client_seconds, now=self._clock()
+                issue, self._pair, spec.client_name, (), seconds=spec.client_seconds, now=self._clock()
             )
-        elif _value(found, CA_CERTIFICATE) == self._pair.certificates:
-            self._client_known = known(stored.certificates)
+        elif _value(secret, CA_CERTIFICATE) == self._pair.certificates:
+            self._client_known = certificate_info(stored.certificates)
             return
         data = {CA_CERTIFICATE: self._pair.certificates, CERTIFICATE: stored.certificates, KEY: stored.key}
-        await self._write(asked.client_secret, found, data)
-        self._client_known = known(stored.certificates)
-        _LOG.info("client pair stored", secret=self._where(asked.client_secret), name=asked.client_name)
+        await self._write(spec.client_secret, secret, data)
+        self._client_known = certificate_info(stored.certificates)
+        _LOG.info("client pair stored", secret=self._where(spec.client_secret), name=spec.client_name)
 
     async def _is_good(self, pair: Pair) -> bool:
-        """Signatures are looked at once: with a large key that takes a quarter of a second."""
+        """Return true if the stored pair is current.
+
+        Signatures are verified once: a large key takes a quarter of a second.
+        """
         if self._provided != (self._pair, pair):
             if not await asyncio.to_thread(is_issued_by, self._pair, pair):
                 return False
             self._provided = (self._pair, pair)
-        found = known(pair.certificates)
-        return found.common_name == self._asked.client_name and not found.is_due(self._clock())
+        info = certificate_info(pair.certificates)
+        return info.common_name == self._spec.client_name and not info.is_due(self._clock())
 
     async def _read(self, name: str) -> _Secret:
-        return _SECRETS.decode(await self._client.get(SECRETS, self._asked.namespace, name))
+        return _SECRETS.decode(await self._client.get(SECRETS, self._spec.namespace, name))
 
-    async def _write(self, name: str, found: _Secret, data: Mapping[str, bytes]) -> None:
-        """Raises ``ApiError`` (409) where the Secret is not as it was read."""
+    async def _write(self, name: str, secret: _Secret, data: Mapping[str, bytes]) -> None:
+        """Patch the Secret. Raises ``ApiError`` (409) if it has changed since it was read."""
         change: dict[str, Any] = {
-            "metadata": {"resourceVersion": found.metadata.resource_version},
+            "metadata": {"resourceVersion": secret.metadata.resource_version},
             "data": {key: b64encode(value).decode() for key, value in data.items()},
         }
-        await self._client.patch(SECRETS, self._asked.namespace, name, change)
+        await self._client.patch(SECRETS, self._spec.namespace, name, change)
 
     def _where(self, name: str) -> str:
-        return f"Secret {self._asked.namespace}/{name}"
+        return f"Secret {self._spec.namespace}/{name}"
 
-    def _stored(self, name: str, found: _Secret, certificate: str, key: str) -> Pair | None:
-        """``None`` where there is neither. Raises ``_NotOurs`` for one without the other."""
-        pair = Pair(_value(found, certificate), _value(found, key))
+    def _stored(self, name: str, secret: _Secret, certificate: str, key: str) -> Pair | None:
+        """Return the pair in the Secret; ``None`` if both entries are empty. Raises ``_ForeignData`` if only one is."""
+        pair = Pair(_value(secret, certificate), _value(secret, key))
         if bool(pair.certificates) != bool(pair.key):
-            raise _NotOurs(f"{self._where(name)}: it has one of {certificate} and {key}, and not the other")
+            raise _ForeignData(f"{self._where(name)}: it must have both {certificate} and {key}, or neither")
         return pair if pair.certificates else None
 
     def _check_ours(self, pair: Pair) -> None:
-        """Raises ``_NotOurs`` unless it is of an authority of ours, a former one, or one that is trusted here."""
-        where = self._where(self._asked.client_secret)
+        """Raise ``_ForeignData`` unless a current or former authority of Homeport, or a trusted one, issued the
+        pair.
+        """
+        where = self._where(self._spec.client_secret)
         try:
-            found = known(pair.certificates)
+            info = certificate_info(pair.certificates)
         except BadPair as error:
-            raise _NotOurs(f"{where}: {CERTIFICATE} cannot be used: {error}") from None
-        if not found.issuer.startswith(COMMON_NAME) and not is_of_any(self._pair.certificates, pair.certificates):
-            raise _NotOurs(f'{where}: {CERTIFICATE} was issued by "{found.issuer[:100]}", and not by Homeport')
+            raise _ForeignData(f"{where}: {CERTIFICATE} cannot be used: {error}") from None
+        if not info.issuer.startswith(COMMON_NAME) and not is_of_any(self._pair.certificates, pair.certificates):
+            raise _ForeignData(f'{where}: {CERTIFICATE} was issued by "{info.issuer[:100]}", and not by Homeport')
 
 
-def _value(found: _Secret, key: str) -> bytes:
-    """Empty for what is not there, and for what cannot be: the API server lets nothing but base64 in."""
+def _value(secret: _Secret, key: str) -> bytes:
+    """Decode an entry; empty if it is missing or invalid. The API server accepts only base64."""
     try:
-        return b64decode((found.data or {}).get(key) or "", validate=True)
+        return b64decode((secret.data or {}).get(key) or "", validate=True)
     except ValueError:
         return b""

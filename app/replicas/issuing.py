@@ -1,7 +1,7 @@
-"""An authority of our own, and what it issues: P-256 pairs in PEM. Nothing here talks to anybody.
+"""Create a certificate authority and issue P-256 pairs in PEM. No I/O.
 
-The authority lives for ten years, since kube-scheduler never reads it again; what it issues lives for a short while,
-since kube-scheduler and kubelets read that again at each handshake. Each begins an hour early: clocks differ.
+The authority is valid for ten years, because kube-scheduler reads its CA file only once. Leaves are short-lived,
+because kube-scheduler and kubelets read them again at each handshake. Validity begins an hour early because of skew.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ AUTHORITY_SECONDS: Final = 10 * 365 * 86_400.0
 SERVING_SECONDS: Final = 7 * 86_400.0
 _EARLY_SECONDS: Final = 3600.0
 _RENEWED_AFTER: Final = 2 / 3
-"""Of its life, after which a pair is replaced: the rest is for whoever could not be reached meanwhile."""
+"""Fraction of its lifetime after which a pair is renewed; the rest covers times when the API server is unreachable."""
 
 COMMON_NAME: Final = "homeport authority"
-"""Begins the common name of every authority made here; a part of its serial number follows."""
+"""Prefix of the common name of every authority created here; part of its serial number follows."""
 
 _UNREADABLE: Final = (
     ValueError,
@@ -40,26 +40,26 @@ _UNREADABLE: Final = (
 )
 
 _LARGEST: Final = 256 << 10
-"""Bytes of PEM that are looked at; more cannot be a pair and a few authorities."""
+"""Maximum PEM length in bytes; a valid pair with a few authorities is always shorter."""
 
 
 PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-"""Ours are the first; an authority that was put in the place of ours may have the second."""
+"""Keys created here are elliptic curve keys; an authority provided by the operator can have an RSA key."""
 
 
 class BadPair(ValueError):
-    """What is no certificate with its key; says why."""
+    """The input is not a certificate with its key; the message says why."""
 
 
 class Pair(Struct, frozen=True):
-    """PEM: a certificate, more behind it where there are, and the key of the first."""
+    """PEM: one or more certificates, and the key of the first."""
 
     certificates: bytes
     key: bytes
 
 
-class Known(Struct, frozen=True):
-    """What is to be known of a certificate. Times are seconds since the epoch."""
+class CertificateInfo(Struct, frozen=True):
+    """Fields read from a certificate. ``begins`` and ``ends`` are seconds since the epoch."""
 
     common_name: str
     issuer: str
@@ -68,16 +68,16 @@ class Known(Struct, frozen=True):
     names: tuple[str, ...]
 
     def is_due(self, now: float) -> bool:
-        """Whether one that was issued here is to be replaced: also where the clock was ahead when it was."""
+        """Return true if a pair issued here must be renewed, or if the clock was ahead when it was issued."""
         issued = self.begins + _EARLY_SECONDS
         return not self.begins <= now < issued + (self.ends - issued) * _RENEWED_AFTER
 
 
-def _told_as_bad_pairs(function: Callable[P, R]) -> Callable[P, R]:
-    """What the library says of bad input in a dozen ways."""
+def _raises_bad_pair(function: Callable[P, R]) -> Callable[P, R]:
+    """Convert every exception that ``cryptography`` raises for bad input into ``BadPair``."""
 
     @wraps(function)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except BadPair:
@@ -85,11 +85,11 @@ def _told_as_bad_pairs(function: Callable[P, R]) -> Callable[P, R]:
         except _UNREADABLE as error:
             raise BadPair(f"the certificate cannot be read: {_line(error)}") from None
 
-    return told
+    return wrapper
 
 
 def new_authority(now: float) -> Pair:
-    """One that signs certificates and nothing else, and no further authorities."""
+    """Create an authority that can sign certificates, but no intermediate authorities."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
     name = _name(f"{COMMON_NAME} {serial:x}"[: len(COMMON_NAME) + 9])
@@ -109,11 +109,13 @@ def new_authority(now: float) -> Pair:
     return _signed(builder.add_extension(usage, critical=True), key, key)
 
 
-@_told_as_bad_pairs
+@_raises_bad_pair
 def issue(authority: Pair, common_name: str, names: Sequence[str], *, seconds: float, now: float) -> Pair:
-    """A pair for clients, and with DNS ``names`` for servers too. It ends with the authority at the latest.
+    """Issue a client pair, also valid for servers if DNS ``names`` are given.
 
-    Raises ``BadPair`` for an authority that is none.
+    It expires with the authority at the latest.
+
+    Raises ``BadPair`` for an unusable or expired authority.
     """
     issuer, issuer_key = _read(authority)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -144,27 +146,30 @@ def issue(authority: Pair, common_name: str, names: Sequence[str], *, seconds: f
     return _signed(builder, key, issuer_key)
 
 
-@_told_as_bad_pairs
-def known(certificates: bytes) -> Known:
-    """Of the first certificate. Raises ``BadPair``."""
+@_raises_bad_pair
+def certificate_info(certificates: bytes) -> CertificateInfo:
+    """Read the first certificate. Raises ``BadPair``."""
     return _known(_first(certificates))
 
 
-@_told_as_bad_pairs
-def known_authority(authority: Pair) -> Known:
-    """Raises ``BadPair`` where its certificate is that of no authority, or its key belongs to another."""
+@_raises_bad_pair
+def authority_info(authority: Pair) -> CertificateInfo:
+    """Read the authority's certificate.
+
+    Raises ``BadPair`` if it is not a CA, or if its key belongs to another certificate.
+    """
     certificate, _ = _read(authority)
     try:
-        found = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     except x509.ExtensionNotFound:
-        raise BadPair("the certificate is that of no authority") from None
-    if not found.ca:
-        raise BadPair("the certificate is that of no authority")
+        raise BadPair("the certificate does not belong to an authority") from None
+    if not constraints.ca:
+        raise BadPair("the certificate does not belong to an authority")
     return _known(certificate)
 
 
 def is_issued_by(authority: Pair, pair: Pair) -> bool:
-    """Whether it is a certificate with its key that this authority signed."""
+    """Return true if the pair is a certificate with its key, signed by this authority."""
     try:
         issuer, _ = _read(authority)
         certificate, _ = _read(pair)
@@ -174,7 +179,7 @@ def is_issued_by(authority: Pair, pair: Pair) -> bool:
 
 
 def is_of_any(authorities: bytes, certificates: bytes) -> bool:
-    """Whether one of several authorities signed a certificate."""
+    """Return true if one of several authorities signed the certificate."""
     try:
         certificate = _first(certificates)
         return any(_signed_by(it, certificate) for it in x509.load_pem_x509_certificates(authorities))
@@ -199,9 +204,9 @@ def _read(pair: Pair) -> tuple[x509.Certificate, PrivateKey]:
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise BadPair(f"the key cannot be read: {_line(error)}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
-        raise BadPair("the key is neither one of an elliptic curve nor of RSA")
+        raise BadPair("the key is neither an elliptic curve key nor an RSA key")
     if certificate.public_key() != key.public_key():
-        raise BadPair("the key is not that of the certificate")
+        raise BadPair("the key does not match the certificate")
     return certificate, key
 
 
@@ -214,19 +219,19 @@ def _first(certificates: bytes) -> x509.Certificate:
         raise BadPair(f"the certificate cannot be read: {_line(error)}") from None
 
 
-def _known(certificate: x509.Certificate) -> Known:
+def _known(certificate: x509.Certificate) -> CertificateInfo:
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        names = tuple(found.get_values_for_type(x509.DNSName))
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = tuple(alternatives.get_values_for_type(x509.DNSName))
     except (x509.ExtensionNotFound, *_UNREADABLE):
         names = ()
     begins, ends = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
     subject, issuer = _common_name(lambda: certificate.subject), _common_name(lambda: certificate.issuer)
-    return Known(subject, issuer, begins, ends, names)
+    return CertificateInfo(subject, issuer, begins, ends, names)
 
 
 def _common_name(name: Callable[[], x509.Name]) -> str:
-    """Empty where there is none, and where it is written as nobody does any more."""
+    """Return the common name; empty if there is none or it has an obsolete encoding."""
     try:
         return next((str(it.value) for it in name().get_attributes_for_oid(NameOID.COMMON_NAME)), "")
     except _UNREADABLE:

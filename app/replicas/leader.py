@@ -1,4 +1,4 @@
-"""Carries out what the rules of ``app.replicas.lease`` say: reads, watches, takes, renews and releases the Lease."""
+"""Executes the steps that ``app.replicas.lease`` decides: reads, watches, takes, renews and releases the Lease."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _EVENTS: Final = Decoder[_Event](_Event)
 
 
 class Elector:
-    """Takes part in one election for as long as ``run`` runs.
+    """Candidate in one leader election while ``run`` runs.
 
-    ``election`` holds what is known; ``changed`` tells that it may have changed. ``retry_period`` is in seconds, and
-    so is ``attempt_seconds``, after which a request is taken for unanswered.
+    ``election`` holds the state; ``changed`` waits for it to change. ``retry_period`` is in seconds.
+    ``attempt_seconds`` is the time limit of one request, in seconds.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Elector:
         self._rng = rng
         self._changed = asyncio.Event()
         self._writing = asyncio.Lock()
-        self._told = False
+        self._failure_logged = False
 
     async def changed(self, seconds: float | None = None) -> bool:
-        """Wait until something was heard or done; ``False``: not in so many seconds."""
+        """Wait until the state may have changed; return ``False`` after ``seconds`` without a change."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -69,12 +69,12 @@ class Elector:
         return True
 
     def tell(self) -> None:
-        """Wake whoever waits for a change."""
+        """Wake all tasks that wait for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Take part until cancelled, whatever the API server does."""
+        """Take part in the election until cancelled; API errors are retried."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_forever())
             group.create_task(self._elect_forever())
@@ -94,22 +94,25 @@ class Elector:
             async with asyncio.timeout(self._attempt_seconds):
                 await (self._read() if what == "read" else self._write())
         except (KubeError, msgspec.DecodeError, TimeoutError) as error:
-            self._not_done(what, error)
+            self._failed(what, error)
         else:
-            self._told = False
+            self._failure_logged = False
 
-    def _not_done(self, what: str, error: Exception) -> None:
+    def _failed(self, what: str, error: Exception) -> None:
         if isinstance(error, ApiError) and what == "write" and self._is_outdated(error.status):
             self.election.conflicted()
             return
         self.election.failed(0.5 + 0.5 * self._rng())
-        if not self._told:
-            self._told = True
+        if not self._failure_logged:
+            self._failure_logged = True
             cause = str(error) or f"no answer within {self._attempt_seconds:g} s"
-            _LOG.warning("lease not reached", attempt=what, lease=f"{self._namespace}/{self._name}", cause=cause)
+            _LOG.warning("lease request failed", attempt=what, lease=f"{self._namespace}/{self._name}", cause=cause)
 
     def _is_outdated(self, status: int) -> bool:
-        """Whether another look tells more. Not where there is nothing to be made in: the namespace is missing."""
+        """Return true if reading the Lease again can help.
+
+        It cannot if a create fails with 404: the namespace is missing.
+        """
         return status == _CONFLICT or (status == _NOT_FOUND and self.election.record is not None)
 
     async def _read(self) -> None:
@@ -123,10 +126,10 @@ class Elector:
         self.election.observe(LeaseRecord.of(raw))
 
     async def _write(self) -> None:
-        self.election.written(LeaseRecord.of(await self._sent(self.election.writing())))
+        self.election.written(LeaseRecord.of(await self._send(self.election.writing())))
 
-    async def _sent(self, lease: dict[str, Any]) -> bytes:
-        """Replaces the Lease that was last seen; makes one where none was."""
+    async def _send(self, lease: dict[str, Any]) -> bytes:
+        """Replace the Lease that was last seen, or create it if there was none."""
         if lease["metadata"].get("resourceVersion"):
             path = LEASES.path(self._namespace, self._name)
             return await self._client.put(path, lease, timeout=self._attempt_seconds)
@@ -134,16 +137,16 @@ class Elector:
         return await self._client.post(LEASES.path(self._namespace), lease, timeout=self._attempt_seconds)
 
     async def release(self) -> bool:
-        """Give the Lease up; whether others know of it. From now on it is not taken again."""
+        """Release the Lease and do not take it again. Return true if the API server confirmed the release."""
         async with self._writing:
             if not self.election.leads:
                 return False
             try:
                 async with asyncio.timeout(self._attempt_seconds):
-                    released = LeaseRecord.of(await self._sent(self.election.resignation()))
+                    released = LeaseRecord.of(await self._send(self.election.resignation()))
                     self.election.observe(released, lagging=True)
             except (KubeError, msgspec.DecodeError, TimeoutError) as error:
-                _LOG.warning("lease not released, it has to expire", cause=str(error))
+                _LOG.warning("lease not released, the next leader waits until it expires", cause=str(error))
                 self.election.failed()
                 return False
             finally:
@@ -151,7 +154,7 @@ class Elector:
         return True
 
     async def _watch_forever(self) -> None:
-        """Hear of changes at once. Without a watch the Lease is read again and again all the same."""
+        """Watch the Lease to see changes at once. The Lease is also polled, so that a failed watch does no harm."""
         while True:
             record = self.election.record
             if record is None:
@@ -177,7 +180,7 @@ class Elector:
                 self._take(_EVENTS.decode(line))
 
     def _take(self, event: _Event) -> None:
-        """Raises ``KubeError`` for one that says that the watch is over."""
+        """Process a watch event. Raises ``KubeError`` for an ``ERROR`` event, which ends the watch."""
         if event.type == "ERROR":
             raise ApiUnavailable(str(ApiError.parse(event.object)))
         self.election.observe(None if event.type == "DELETED" else LeaseRecord.of(event.object), lagging=True)

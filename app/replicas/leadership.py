@@ -1,6 +1,6 @@
-"""Whether this process decides, as all others ask it: the composition root gives it once, and nobody looks for more.
+"""Interface to leadership for all other packages; the composition root passes it in.
 
-``Replica`` answers for one of several processes, ``ALONE`` for one that has nobody beside it.
+Implemented by ``Replica`` for one of several processes, and by ``ALONE`` for a single process.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from app.replicas.lease import LeaseRecord
 
 
 class Leadership(Protocol):
-    """What a process knows of its own part. What tells why not does so in a sentence, empty if it may."""
+    """State of this process in the election. Methods that return a reason return an empty string if there is none."""
 
     @property
     def leads(self) -> bool:
-        """Whether decisions are taken here."""
+        """True if this process takes the decisions."""
         ...
 
     @property
     def identity(self) -> str:
-        """The name in the election; empty for a process alone."""
+        """The holder name in the election; empty for a single process."""
         ...
 
     @property
@@ -31,31 +31,33 @@ class Leadership(Protocol):
         ...
 
     def problem(self) -> str:
-        """Why no verb can be answered, here or elsewhere."""
+        """Return why no verb can be answered, here or by another replica."""
         ...
 
     def role(self) -> str:
-        """For a person, where ``problem`` is empty; empty for a process alone."""
+        """Describe the role to a reader, if ``problem`` is empty; empty for a single process."""
         ...
 
     def may_write(self) -> str:
-        """Why nothing may be written now."""
+        """Return why writes are not allowed now."""
         ...
 
     def may_bind(self, namespace: str) -> str:
-        """Why no pod of the namespace may be bound now."""
+        """Return why pods of the namespace must not be bound now."""
         ...
 
     async def admitted(self, namespace: str, seconds: float) -> str:
-        """The same, after a wait of at most so many seconds for it to become possible."""
+        """Like ``may_bind``, but first wait at most ``seconds`` for binds to become possible."""
         ...
 
     def is_remembered(self, scheduler_name: str) -> bool:
-        """Whether a Binding for a pod of that scheduler may leave: who takes over from here knows of it."""
+        """Return true if the Lease names the scheduler, so that its Bindings may be sent: a successor fences off its
+        pods.
+        """
         ...
 
     async def remember(self, scheduler_name: str, seconds: float) -> str:
-        """Wait at most so many seconds until it is remembered; returns why it is not."""
+        """Wait at most ``seconds`` until the Lease names the scheduler; return why it does not."""
         ...
 
     async def leading(self) -> None:
@@ -63,11 +65,11 @@ class Leadership(Protocol):
         ...
 
     async def lost(self) -> None:
-        """Wait until it does not lead."""
+        """Wait until this process does not lead."""
         ...
 
     async def hand_over(self, settle: Callable[[], Awaitable[bool]]) -> None:
-        """Before its end: let another process lead, if there are several. ``settle``: see ``Replica.hand_over``."""
+        """Let another replica lead before this process ends. ``settle``: see ``Replica.hand_over``."""
         ...
 
     async def start(self) -> None: ...
@@ -75,7 +77,7 @@ class Leadership(Protocol):
 
 
 class Alone:
-    """It always leads, and has nobody to hand over to."""
+    """A single process: always leads, and has no successor."""
 
     leads: Final = True
     identity: Final = ""

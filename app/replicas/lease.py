@@ -1,24 +1,24 @@
-"""Who leads, decided by rules alone: a Lease as it was seen, and what to do about it. No I/O.
+"""Rules of leader election: the Lease as it was seen, and the next step. No I/O.
 
-A Lease is judged by this process' own clock. Another's tenure ends its duration after a *change* of the record was
-seen here; our own ends its duration after the renewal that succeeded was *sent*. So whoever holds it believes that it
-ends before anybody else does, whatever the delays and the wall clocks.
+Tenures are measured with this process' own clock. Another holder's tenure ends one lease duration after a *change* of
+the record was seen here; our own ends one duration after the last successful renewal was *sent*. So a holder stops
+leading before any other replica takes over, whatever the delays and the wall clocks.
 
-The duration of another holder counts within bounds, whatever the Lease says: at least as long as ours, at most
-``LONGEST_LEASE``, which the configuration enforces too. Deleting the Lease does not shorten the wait: its holder may
-not know yet. Whoever saw that Lease waits a whole duration from when it saw the deletion, unless it leads itself.
+The duration in another holder's Lease is bounded: at least ours, at most ``LONGEST_LEASE``, which the configuration
+enforces too. Deleting the Lease does not shorten the wait, because its holder might not have noticed. A replica that
+saw that Lease waits a whole duration from the deletion, unless it leads itself.
 
-A holder that is known to have ended (``succeed``) is not waited for. What it sent last can still arrive, so that such a
-term begins with every fence, see ``Term.together``.
+A holder that is known to have ended (``succeed``) is not waited for. Its last requests can still arrive; therefore
+such a term raises all fences before any Binding (``Term.together``).
 
     following ──(free: none, released, or not changed for its duration)──▶ write ──(taken)──▶ leading
         ▲                                                                                       │
         └── another holds it, it is gone, or no renewal was answered for ``renew_deadline`` ◀───┘
 
-It also remembers whose pods were bound (``callers``): a name is in a Lease that was written before its first Binding
-leaves, so that the next leader knows which waiting pods a late Binding may reach. While one process holds the Lease,
-each write of its has all names of the form it replaces, so that a name that was seen there stays. A Lease that was
-released by a holder that had everything settled lets the names be: nothing is late.
+The Lease also records the schedulers whose pods were bound (``callers``). A scheduler's name is written before its
+first Binding is sent, so that the next leader knows which waiting pods a late Binding may reach. While one process
+holds the Lease, each of its writes has all names of the version it replaces, so that a recorded name stays. A Lease
+released by a holder that had settled all binds keeps the names, but needs no fence: no Binding can arrive late.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from app.writes.callers import EVERYBODY, NOBODY, Callers
 
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 ADDRESS: Final = f"{ANNOTATION_DOMAIN}address"
-"""Annotation of the Lease: ``host:port`` at which its holder answers the verbs."""
+"""Annotation of the Lease: ``host:port`` at which its holder answers verbs."""
 
 SCHEDULERS: Final = f"{ANNOTATION_DOMAIN}schedulers"
-"""Annotation of the Lease: the scheduler names whose pods were bound, see ``app.writes.callers``."""
+"""Annotation of the Lease: names of the schedulers whose pods were bound, see ``app.writes.callers``."""
 
 LONGEST_POST: Final = 10.0
 _POST_PART: Final = 3
@@ -56,16 +56,18 @@ _LONGEST_ADDRESS: Final = 253 + len(":65535")
 _LONGEST_TIME: Final = 64
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _POLL: Final = 1.5
-"""Retry periods without a word after which a Lease is read: a holder renews once each, and a watch tells of it."""
+"""Retry periods without a change after which the Lease is read: a holder renews once per period, and the watch reports
+it.
+"""
 
 
 def never_stopping() -> float:
-    """Seconds on a clock that is never set, and that goes on while the machine sleeps where the system has such."""
+    """Return seconds on a monotonic clock that also advances during suspend, where the system has one."""
     return clock_gettime(_CLOCK)
 
 
 def post_seconds(lease_duration: float) -> float:
-    """How long a Binding may take to be answered, for a Lease of that duration. All replicas count alike."""
+    """Return the time limit of a Binding for a Lease of that duration; equal on all replicas."""
     return min(LONGEST_POST, lease_duration / _POST_PART)
 
 
@@ -92,11 +94,11 @@ _LEASE: Final = Decoder[_LeaseObject](_LeaseObject)
 
 
 class LeaseRecord(Struct, frozen=True):
-    """A Lease as it was seen. ``holder`` is empty where it was released. ``duration`` is in seconds, as written.
+    """A Lease as it was seen. ``holder`` is empty once released. ``duration`` is in seconds, as written.
 
     ``address``: ``host:port`` of the holder, empty if it is too long · ``since``: when its holder took it, on the
-    holder's wall clock, for people · ``callers``: whose pods were bound, ``None`` where that is lost or cannot be
-    read · ``found``: the whole object.
+    holder's wall clock, for display · ``callers``: schedulers whose pods were bound, ``None`` if missing or unreadable
+    · ``raw``: the whole object.
     """
 
     holder: str
@@ -107,11 +109,11 @@ class LeaseRecord(Struct, frozen=True):
     uid: str
     version: str
     callers: Callers | None
-    found: Mapping[str, Any]
+    raw: Mapping[str, Any]
 
     @classmethod
     def of(cls, raw: bytes | msgspec.Raw) -> LeaseRecord:
-        """Raises ``msgspec.DecodeError`` for what is no Lease."""
+        """Decode a Lease. Raises ``msgspec.DecodeError`` if it is invalid."""
         lease = _LEASE.decode(raw)
         metadata, spec = lease.metadata or _LeaseMeta(), lease.spec or _LeaseSpec()
         annotations = metadata.annotations or {}
@@ -124,12 +126,12 @@ class LeaseRecord(Struct, frozen=True):
             uid=metadata.uid or "",
             version=metadata.resource_version or "",
             callers=Callers.read(annotations.get(SCHEDULERS)),
-            found=_WHOLE.decode(raw),
+            raw=_WHOLE.decode(raw),
         )
 
     @property
     def holder_shown(self) -> str:
-        """The holder for logs and pages: anything may stand in a Lease."""
+        """The holder for logs and pages, shortened: a Lease can contain any text."""
         return shortened(self.holder)
 
 
@@ -138,11 +140,11 @@ def _up_to(most: int, text: str | None) -> str:
 
 
 class Term(Struct, frozen=True):
-    """One leadership term. ``safe_at``: when the last Binding that the predecessor could send has had its time.
+    """One leadership term. ``safe_at``: time by which the predecessor's last Binding is answered or timed out.
 
-    ``fence``: whose waiting pods a Binding of the predecessor may still reach; nobody's where it said that all its
-    binds are settled, and where there was none. ``together``: the last Bindings have not had their time, so that no
-    Binding leaves in any namespace before all these pods are fenced off.
+    ``fence``: schedulers whose waiting pods a Binding of the predecessor may still reach; empty if the predecessor
+    settled all its binds, or if there was none. ``together``: the predecessor's last Bindings might not have timed out,
+    so that no Binding is sent in any namespace before all these pods are fenced off.
     """
 
     number: int
@@ -153,7 +155,7 @@ class Term(Struct, frozen=True):
 
 
 class _Tenure(NamedTuple):
-    """Until when somebody else may believe that it leads, and when its last Binding has had its time."""
+    """Time until which another process may believe that it leads, and time by which its last Binding has timed out."""
 
     until: float = -inf
     safe_at: float = -inf
@@ -163,17 +165,19 @@ _NO_TENURE: Final = _Tenure()
 
 
 class Step(Struct, frozen=True):
-    """What to do next; ``wait``: nothing for so many seconds, or until something is heard."""
+    """Next step. ``wait``: nothing for ``seconds``, or until a change is reported."""
 
     do: Literal["read", "write", "wait"]
     seconds: float = 0.0
 
 
 class Election:
-    """What one replica knows of the Lease. Times are seconds on ``clock``, which must never stand still or go back.
+    """The Lease and the election, as one replica knows them.
 
-    ``record``: the Lease as last seen, ``None`` before it was and where there is none · ``term``: that of this replica,
-    kept through a lapse in which nobody else took the Lease.
+    Times are seconds on ``clock``, which must never stop or go back.
+
+    ``record``: the Lease as last seen, ``None`` before the first read or without a Lease · ``term``: the term of this
+    replica, kept through a lapse in which no other replica took the Lease.
     """
 
     def __init__(
@@ -194,8 +198,10 @@ class Election:
         self._renew_deadline = renew_deadline
         self._retry_period = retry_period
         self._clock = clock
-        self._known = False  # what the API server has, as far as anybody told
-        self._deleted = False  # a Lease that we saw, and no term of ours has fenced everybody since
+        self._known = False  # the record is current, as far as we know
+        self._deleted = (
+            False  # a Lease that we saw was deleted, and no term of ours has fenced off all schedulers since
+        )
         self._heard_at = -inf
         self._retry_at = -inf
         self._sent_at = -inf  # the last write, answered or not
@@ -205,21 +211,21 @@ class Election:
         self._ended: frozenset[str] = frozenset()
         self._terms = 0
         self._next_term: Term | None = None
-        self._callers = NOBODY  # what the next write says of them; of the record, or more, while it is ours
-        self._sent_callers: Callers | None = None  # what the last write said of them, unless it is known to have failed
+        self._callers = NOBODY  # for the next write; includes those of the record while the Lease is ours
+        self._sent_callers: Callers | None = None  # in the last write, unless it failed
         self._retired = self._resigned = False
         self.stands = True
-        """Whether it would take a free Lease: not before it could decide anything."""
+        """True if this replica takes a free Lease; false until it is able to decide."""
 
-    # what is asked of it
+    # state
 
     @property
     def leads(self) -> bool:
-        """Whether the Lease is ours, by a renewal that is not too long ago."""
+        """True if this replica holds the Lease and its last renewal is recent enough."""
         return self.term is not None and self._clock() < self._renewed_at + self._renew_deadline
 
     def may_post(self, seconds: float) -> str:
-        """Why a write that may take ``seconds`` must not be sent now; empty if our tenure outlasts it."""
+        """Return why a write that may take ``seconds`` must not be sent now; empty if our tenure outlasts it."""
         if not self.leads:
             return "this replica does not lead"
         if self._renewed_at + self._lease_duration - self._clock() <= seconds:
@@ -228,42 +234,42 @@ class Election:
 
     @property
     def recorded(self) -> Callers:
-        """Whose Bindings may leave while we lead: those that the Lease names, as far as we have seen it written."""
-        found = self.record.callers if self.record is not None and self._is_ours() else None
-        return NOBODY if found is None else found
+        """Schedulers whose Bindings may be sent while we lead: those that the Lease names, in the last version seen."""
+        callers = self.record.callers if self.record is not None and self._is_ours() else None
+        return NOBODY if callers is None else callers
 
     def remember(self, scheduler_name: str) -> None:
-        """Let the Lease name a scheduler too, as long as it is ours."""
+        """Add a scheduler to the next write of the Lease, if it is ours."""
         if self._is_ours():
             self._callers = self._callers.with_(Callers(frozenset((scheduler_name,))))
 
     @property
     def leader(self) -> LeaseRecord | None:
-        """Whoever else holds the Lease now; ``None`` if nobody does, or we do."""
+        """The Lease, if another replica holds it now; ``None`` otherwise."""
         record = self.record
         if record is None or record.holder in ("", self.identity) or self._clock() >= self._holder_tenure.until:
             return None
         return record
 
     def succeed(self, ended: frozenset[str]) -> None:
-        """Do not wait for these identities any more: every process that used one of them has ended."""
+        """Stop waiting for these holders: every process that used one of these identities has ended."""
         self._ended |= ended
 
     @property
     def vacant(self) -> bool:
-        """Return true if a next leader is to be expected soon."""
+        """True if a new leader is expected soon."""
         return self.released or self._has_ended_holder()
 
     @property
     def released(self) -> bool:
-        """Whether the last holder gave it up in good order: the next one comes soon."""
+        """True if the last holder released the Lease, so that a new holder is expected soon."""
         return self.record is not None and not self.record.holder and not self._deleted
 
     def retire(self) -> None:
-        """From now on do not take the Lease any more; one that is held is renewed until ``resignation``."""
+        """Do not take the Lease any more; if held, it is renewed until ``resignation``."""
         self._retired = True
 
-    # what to do
+    # next step
 
     def next_step(self) -> Step:
         now = self._clock()
@@ -278,8 +284,8 @@ class Election:
         if not self._known:
             return self._retry_at
         if self._is_ours():
-            untold = self._callers not in (self._sent_callers, self.recorded)
-            return self._retry_at if untold else max(self._sent_at + self._retry_period, self._retry_at)
+            unrecorded = self._callers not in (self._sent_callers, self.recorded)
+            return self._retry_at if unrecorded else max(self._sent_at + self._retry_period, self._retry_at)
         poll = self._heard_at + _POLL * self._retry_period
         if self._retired or not self.stands:
             return max(poll, self._retry_at)
@@ -292,7 +298,7 @@ class Election:
 
     @property
     def _free_at(self) -> float:
-        """When nobody else can believe any more that it leads."""
+        """Time at which no other process can believe any more that it leads."""
         return max(self._holder_tenure.until, self._deleted_tenure.until)
 
     @property
@@ -303,15 +309,19 @@ class Election:
         return self.record is not None and self.record.holder in self._ended
 
     def _is_ours(self) -> bool:
-        """Return true if the Lease names us by a write of ours.
+        """Return true if the Lease names us because of our own write.
 
-        One that names us by the hand of somebody else, or from a backup, is another's: its holder may not know yet.
+        A Lease that names us because of a manual edit or a restored backup counts as another's: its holder might not
+        know yet.
         """
         by_us = self.term is not None or self._next_term is not None
         return by_us and self.record is not None and self.record.holder == self.identity and not self._resigned
 
     def writing(self) -> dict[str, Any]:
-        """The Lease with us as its holder, to be sent now. With a ``resourceVersion`` it replaces the one last seen."""
+        """Build the Lease with us as holder, to be sent now.
+
+        With a ``resourceVersion`` it replaces the one last seen.
+        """
         self._sent_at = self._clock()
         if self._is_ours() and self.record is not None:
             self._sent_callers = self._callers
@@ -331,7 +341,7 @@ class Election:
         return Term(self._terms, safe_at, self._inherited(), predecessor, together=self._has_ended_holder())
 
     def _inherited(self) -> Callers:
-        """Whom the one before us let bind. Where the record of that is lost, it may be everybody."""
+        """Return the schedulers that the predecessor let bind; all schedulers if its record is lost."""
         record = self.record
         if self._deleted:
             return EVERYBODY
@@ -342,38 +352,38 @@ class Election:
         return record.callers if record.callers is not None else EVERYBODY
 
     def resignation(self) -> dict[str, Any]:
-        """The Lease without a holder. From now on we do not lead, whatever becomes of the write."""
+        """Build the Lease without a holder. From now on we do not lead, even if the write fails."""
         self._retired = self._resigned = True
         self._stop_leading()
         record = self.record
-        found = self._object(record.since, record.transitions) if record is not None else self._object("", 0)
-        found["spec"]["holderIdentity"] = ""
-        return found
+        lease = self._object(record.since, record.transitions) if record is not None else self._object("", 0)
+        lease["spec"]["holderIdentity"] = ""
+        return lease
 
     def _object(self, since: str, transitions: int) -> dict[str, Any]:
-        found = dict(self.record.found) if self.record is not None else {}
-        metadata = dict(found.get("metadata") or {})
+        lease = dict(self.record.raw) if self.record is not None else {}
+        metadata = dict(lease.get("metadata") or {})
         metadata.pop("managedFields", None)
         ours = {ADDRESS: self.address, SCHEDULERS: self._callers.written()}
         now = _wall_clock()
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **ours}
         spec = {
-            **(found.get("spec") or {}),
+            **(lease.get("spec") or {}),
             "holderIdentity": self.identity,
             "leaseDurationSeconds": ceil(self._lease_duration),
             "acquireTime": since or now,
             "renewTime": now,
             "leaseTransitions": transitions % _TRANSITIONS,
         }
-        return {**found, "apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
+        return {**lease, "apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
 
-    # what was heard
+    # observations
 
     def observe(self, record: LeaseRecord | None, *, lagging: bool = False) -> None:
-        """Take in the Lease as it was read, or (``lagging``) as a watch showed it; ``None``: there is none."""
+        """Process the Lease as it was read or, if ``lagging``, as a watch reported it; ``None``: there is no Lease."""
         known = self.record
         if lagging and known is not None and record is not None and precedes(record.version, known.version):
-            return  # behind our own write; a read is not, also where versions went back with a restored backup
+            return  # older than our own write; reads are never older, even if a restored backup lowered the version
         now = self._clock()
         self._known, self._heard_at = True, now
         if known is not None and record is not None and (record.uid, record.version) == (known.uid, known.version):
@@ -389,11 +399,14 @@ class Election:
             return
         self._stop_leading()
         if record is not None:
-            self._next_term = None  # what was sent replaces a version that is not there any more
+            self._next_term = None  # our pending write names a version that no longer exists
         self._tenure = self._tenure_from_now(record) if record is not None and record.holder else _NO_TENURE
 
     def _note_deletion(self, deleted: LeaseRecord) -> None:
-        """Wait for whoever held the deleted Lease, which need not be the holder that we saw last, unless we did."""
+        """Wait for the holder of the deleted Lease, which can differ from the last one seen.
+
+        Not needed if we held it.
+        """
         self._deleted = True
         if not self.leads:
             tenure = self._tenure_from_now(deleted)
@@ -410,22 +423,25 @@ class Election:
         self._renewed_at = -inf
 
     def written(self, record: LeaseRecord) -> None:
-        """Our last write succeeded, and this is its result."""
+        """Process the result of our last write, which succeeded."""
         self.observe(record, lagging=True)
         if self._is_ours():
             self._renewed_at = self._sent_at
 
     def conflicted(self) -> None:
-        """Our last write was refused: the Lease is not what we thought."""
+        """Process a conflict of our last write: the Lease has changed, so read it."""
         self._known, self._sent_callers = False, None
         self._retry_at = -inf
 
     def failed(self, patience: float = 1.0) -> None:
-        """No answer: what the Lease is now is not known. ``patience``: of a retry period until the next attempt."""
+        """Process a request without an answer: the Lease is unknown.
+
+        ``patience``: delay of the next attempt in retry periods.
+        """
         self._known, self._sent_callers = False, None
         self._retry_at = self._clock() + self._retry_period * patience
 
 
 def _wall_clock() -> str:
-    """As the API writes a MicroTime. For people: no decision rests on it."""
+    """Return the wall clock as a MicroTime. For display: no decision depends on it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -2,8 +2,8 @@
 
 The file lies in an emptyDir: it outlives a container, and no other pod sees it. A process appends its identity only
 while it holds an exclusive flock, which the kernel releases when the last process with the descriptor has ended. So
-whoever gets the lock knows that every process named in the file has ended, however it ended; what these processes sent
-can still arrive (``app.writes.fences``).
+every process named in the file has ended once another process gets the lock. Requests that these processes sent can
+still arrive (``app.writes.fences``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RETRY_SECONDS: Final = 0.5
 """Delay before the next attempt to get a lock that another process holds."""
 
 MOST_NAMED: Final = 16
-"""Maximum number of ended processes that count. Containers that crash more often than that outlast a Lease."""
+"""Maximum number of ended processes remembered. A container that crashes more often runs longer than a Lease lasts."""
 
 _MOST_BYTES: Final = 16_384
 
@@ -51,9 +51,9 @@ class PodLock:
         return names
 
     def acquire(self) -> frozenset[str] | None:
-        """Return the identities in the file and append ours; ``None``: another process holds the lock.
+        """Return the identities in the file and append ours; ``None`` if another process holds the lock.
 
-        The descriptor stays open until the process ends. Raises ``OSError`` without the lock.
+        The descriptor stays open until the process ends. Raises ``OSError`` if the file cannot be locked.
         """
         descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -70,7 +70,10 @@ class PodLock:
         return frozenset(names)
 
     def _append(self, descriptor: int, names: list[str]) -> None:
-        """Add our line. A process that is killed in between leaves names of lock holders, or parts of them."""
+        """Append our identity.
+
+        A process killed during the write leaves whole or partial names of lock holders, all ended.
+        """
         lines = "".join(f"{it}\n" for it in (*names[1 - MOST_NAMED :], self._identity)).encode()
         try:
             os.pwrite(descriptor, lines, 0)

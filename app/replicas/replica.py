@@ -1,13 +1,15 @@
-"""One of several processes that serve the same pods: which of them decides, and when its Bindings may leave.
+"""One of several replicas: which of them decides, and when its Bindings may be sent.
 
-    take-over   wait until the predecessor's last Binding has had its time  (skipped if it released the Lease)
-                make sure that the picture has all that was written before
-                lead; fence off the pods that waited and that a late Binding may reach: those of the schedulers that
-                the Lease names; the namespaces that are asked for come first  (skipped too)
-                not waited for: a predecessor in the same pod that has ended; then all fences come before any Binding
-    hand-over   no new binds, settle those under way, release the Lease, stay until somebody else leads
+    take-over   wait until the predecessor's last Binding has been answered or timed out (skipped if the predecessor
+                released the Lease)
+                wait until the snapshot has everything that was written before
+                lead; fence off the waiting pods that a late Binding may reach: those of the schedulers that the Lease
+                names, namespaces with a bind in flight first (skipped too)
+                if the predecessor was a process in the same pod that has ended: do not wait, but raise all fences
+                before any Binding
+    hand-over   begin no new binds, settle binds in flight, release the Lease, stay until another replica leads
 
-Not here: HTTP. ``app.server.forward`` sends on what this replica does not decide.
+Not here: HTTP. ``app.server.forward`` forwards verbs that this replica does not decide.
 """
 
 from __future__ import annotations
@@ -30,30 +32,30 @@ from app.writes.fences import Fences
 _LOG: Final = structlog.get_logger(__name__)
 
 SUCCESSOR_SECONDS: Final = 2.0
-"""How long a process that is told to end waits for another one to lead, and sends on to it what still comes in."""
+"""Time that a terminating process waits for another leader and forwards requests to it."""
 
 NO_LEADER: Final = "no replica leads"
-NOT_REMEMBERED: Final = "the lease could not be made to name this pod's scheduler in time"
+NOT_REMEMBERED: Final = "this pod's scheduler could not be recorded in the lease in time"
 _LOOK_SECONDS: Final = 0.25
-"""Between looks for what nobody tells: that renewals have stayed away for too long."""
+"""Poll interval while leading: an expired renewal deadline triggers no event."""
 
 
 class CatchesUp(Protocol):
-    """The picture, as far as a take-over needs it."""
+    """Interface to the snapshot, as needed by a take-over."""
 
     async def complete(self) -> None:
-        """Wait until the picture is complete for the first time."""
+        """Wait until the snapshot is complete for the first time."""
         ...
 
     async def catch_up(self) -> None:
-        """Return once all that was written before this call is in the picture."""
+        """Return once the snapshot has everything that was written before this call."""
         ...
 
     def problem(self) -> str: ...
 
 
 class Route(Struct, frozen=True):
-    """Where a verb is decided. ``soon``: nowhere yet, but a change is to be expected."""
+    """Process that decides a verb. ``soon``: not known yet, but a change is expected."""
 
     where: Literal["here", "there", "soon", "nowhere"]
     address: str = ""
@@ -66,15 +68,15 @@ _NOWHERE: Final = Route("nowhere")
 
 
 async def _at_once() -> None:
-    """Nothing has to come first."""
+    """Return immediately: default for ``known_to_others``."""
 
 
 class Replica:
-    """Implements ``leadership.Leadership``. ``post_seconds``: how long a Binding may take. ``clock`` is the election's.
+    """Implements ``leadership.Leadership``. ``post_seconds``: time limit of a Binding. ``clock`` is the election's.
 
     ``on_change(leads)`` is called when this replica begins or ceases to lead, ``on_leader`` for each new holder seen.
-    ``known_to_others`` returns once other replicas can speak to this one, ``ended`` the identities of processes that
-    are known to have ended.
+    ``known_to_others`` returns once other replicas can connect to this one. ``ended`` returns the identities of
+    processes that are known to have ended.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class Replica:
         self._seen = ""
         self._retiring = self._settled = False
         self._known_to_others = known_to_others
-        # Begun again after a fault, each finds all it needs in the election; too late, somebody else takes over.
+        # All state is in the election, so each task can be restarted after a fault.
         self._parts: dict[str, Callable[[], Awaitable[None]]] = {
             "candidacy": self._stand,
             "election": elector.run,
@@ -115,35 +117,38 @@ class Replica:
             self._parts["succession"] = partial(self._succeed, ended)
         self._background = Background()
 
-    # what is asked of it
+    # state
 
     @property
     def leads(self) -> bool:
-        """Whether decisions are taken here."""
+        """True if this replica takes the decisions."""
         return self._election.leads
 
     def may_post(self, deadline_seconds: float) -> str:
-        """Why a write must not be sent that may take so many seconds; empty if it may. To be asked when it is sent."""
+        """Return why a write that may take so many seconds must not be sent; empty if it may.
+
+        Call it immediately before sending.
+        """
         if self._settled:
             return "this replica has handed over"
-        found = self._election.may_post(deadline_seconds)
-        if not found and self._ready is not self._election.term:
+        reason = self._election.may_post(deadline_seconds)
+        if not reason and self._ready is not self._election.term:
             return f"taking over: {self._doing}"
-        return found
+        return reason
 
     def may_bind(self, namespace: str) -> str:
-        """The same for the Binding of a pod of a namespace."""
-        found = self.may_post(self._post_seconds)
-        if not found and self._fences.pending_in(namespace):
-            return "taking over: the pods that waited are not fenced off yet"
-        return found
+        """Return why a pod of the namespace must not be bound now; empty if it may be."""
+        reason = self.may_post(self._post_seconds)
+        if not reason and self._fences.pending_in(namespace):
+            return "taking over: waiting pods are not fenced off yet"
+        return reason
 
     def is_remembered(self, scheduler_name: str) -> bool:
-        """Whether the Lease is known to name a scheduler, so that who takes over from here fences off its pods."""
+        """Return true if the Lease is known to name the scheduler, so that a successor fences off its pods."""
         return scheduler_name in self._election.recorded
 
     async def remember(self, scheduler_name: str, seconds: float) -> str:
-        """Have the Lease name it, and wait at most so many seconds until it does; returns why it does not."""
+        """Add the scheduler to the Lease and wait at most ``seconds`` until it is written; return why it is not."""
         self._election.remember(scheduler_name)
         self._elector.tell()
         with suppress(TimeoutError):
@@ -153,7 +158,7 @@ class Replica:
         return "" if self.is_remembered(scheduler_name) else self.may_write() or NOT_REMEMBERED
 
     def may_write(self) -> str:
-        """The same for any other write."""
+        """Return why writes other than Bindings are not allowed now; empty if they are."""
         return self.may_post(self._post_seconds)
 
     async def leading(self) -> None:
@@ -167,7 +172,7 @@ class Replica:
             await self._elector.changed(_LOOK_SECONDS)
 
     async def admitted(self, namespace: str, seconds: float) -> str:
-        """Wait at most so many seconds until a bind in a namespace makes sense; returns why it does not."""
+        """Wait at most ``seconds`` until pods of the namespace can be bound; return why they cannot."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.leads and self._ready is not self._election.term:
@@ -176,7 +181,7 @@ class Replica:
         return self.may_bind(namespace)
 
     def route(self, *, binds: bool) -> Route:
-        """Where to decide now. Who is about to hand over begins no bind."""
+        """Return which process decides now. A replica that is handing over begins no binds."""
         if self.leads:
             return _SOON if self._retiring and binds else _HERE
         leader = self._election.leader
@@ -185,17 +190,17 @@ class Replica:
         return _SOON if self._election.vacant else _NOWHERE
 
     async def changed(self, seconds: float) -> bool:
-        """Wait until who leads may have changed; ``False``: not in so many seconds."""
+        """Wait until the leader may have changed; return ``False`` after ``seconds`` without a change."""
         return await self._elector.changed(seconds)
 
     def problem(self) -> str:
-        """Why no verb can be answered, here or elsewhere; empty if all is well."""
+        """Return why no verb can be answered, here or by another replica; empty if all is well."""
         if not self.leads:
             return "" if self._election.leader is not None else NO_LEADER
         return f"taking over: {self._doing}" if self._ready is not self._election.term else ""
 
     def role(self) -> str:
-        """For a person, where ``problem`` is empty."""
+        """Describe the role to a reader, if ``problem`` is empty."""
         if self.leads:
             return "leader"
         leader = self._election.leader
@@ -210,7 +215,7 @@ class Replica:
         """The Lease as last seen."""
         return self._election.record
 
-    # what it does
+    # actions
 
     async def start(self) -> None:
         self._election.stands = False
@@ -218,14 +223,17 @@ class Replica:
             self._background.begin(name, part)
 
     def stalled(self) -> str:
-        """Return which of its tasks cannot be restarted; empty if all run."""
+        """Return which task cannot be restarted; empty if all run."""
         return self._background.problem()
 
     async def stop(self) -> None:
         await self._background.stop()
 
     async def _stand(self) -> None:
-        """Who takes the Lease without a picture, or a name among replicas, would keep it from those that have them."""
+        """Become a candidate once ready.
+
+        A replica without a snapshot, or that others cannot reach, would block ready ones.
+        """
         await self._feed.complete()
         await self._known_to_others()
         self._election.stands = True
@@ -237,10 +245,10 @@ class Replica:
         self._elector.tell()
 
     async def hand_over(self, settle: Callable[[], Awaitable[bool]]) -> None:
-        """Let another replica lead. ``settle`` ends what is under way and tells whether all of it has ended.
+        """Let another replica lead. ``settle`` finishes requests in flight and returns true if all of them have ended.
 
-        What has not ended, or a take-over of our own that has not, leaves the Lease to expire: the next leader then
-        waits and fences, as after a crash.
+        If some have not, or if this replica's own take-over is not complete, the Lease is left to expire: the next
+        leader then waits and fences, as after a crash.
         """
         self._retiring = True
         self._election.retire()
@@ -250,23 +258,23 @@ class Replica:
         until = self._clock() + SUCCESSOR_SECONDS
         while self._election.leader is None and (left := until - self._clock()) > 0:
             await self._elector.changed(left)
-            if self.leads and not resigned:  # it was taken while we were told to end
+            if self.leads and not resigned:  # the Lease was taken after termination began
                 resigned = True
                 await self._resign(settle)
 
     async def _resign(self, settle: Callable[[], Awaitable[bool]]) -> None:
         _LOG.info("handing over", identity=self.identity)
         self._settled = await settle()
-        if self._settled and self._owes_nothing() and await self._elector.release():
+        if self._settled and self._nothing_in_flight() and await self._elector.release():
             _LOG.info("lease released", identity=self.identity)
 
-    def _owes_nothing(self) -> bool:
-        """Whether nothing of a predecessor can be on its way: all is fenced off, or nothing had to be."""
+    def _nothing_in_flight(self) -> bool:
+        """Return true if no Binding of a predecessor can be in flight: all pods are fenced off, or none had to be."""
         term = self._election.term
         return term is not None and (self._fenced is term or (not term.fence and term.safe_at <= self._clock()))
 
     async def _follow_terms(self) -> None:
-        """One take-over at a time, given up when its term ends."""
+        """Run one take-over at a time; cancel it when its term ends."""
         term: Term | None = None
         taking_over: asyncio.Task[None] | None = None
         try:
@@ -280,12 +288,12 @@ class Replica:
                 if taking_over is not None and taking_over.done() and not taking_over.cancelled():
                     taking_over.result()
                 self._note_change()
-                await self._elector.changed(self._patience())
+                await self._elector.changed(self._poll_seconds())
         finally:
             await _cancelled(taking_over)
 
-    def _patience(self) -> float | None:
-        """To notice in time that renewals stay away."""
+    def _poll_seconds(self) -> float | None:
+        """Return the poll interval while leading, to detect missing renewals in time; ``None`` otherwise."""
         return _LOOK_SECONDS if self._led or self._election.term is not None else None
 
     def _note_change(self) -> None:
@@ -303,12 +311,12 @@ class Replica:
             _LOG.info("new leader", leader=record.holder_shown, address=record.address, transitions=record.transitions)
 
     async def _take_over(self, term: Term) -> None:
-        self._doing = "waiting until the last bindings of the former leader have had their time"
+        self._doing = "waiting until the last bindings of the former leader are answered or timed out"
         while (left := term.safe_at - self._clock()) > 0:  # noqa: ASYNC110  # its clock may run ahead of the loop's
             await asyncio.sleep(left)
-        self._doing = "the picture of the cluster is not complete"
+        self._doing = "the snapshot of the cluster is not complete"
         await self._feed.complete()
-        self._doing = "the picture of the cluster is not known to be current"
+        self._doing = "the snapshot of the cluster is not known to be current"
         await self._feed.catch_up()
         waiting = self._fences.note(term.fence, together=term.together) if term.fence else 0
         self._ready = term

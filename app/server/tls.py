@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn, Protocol
 import structlog
 from msgspec import Struct
 
-from app.replicas.issuing import BadPair, known
+from app.replicas.issuing import BadPair, certificate_info
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -239,7 +239,7 @@ def _ends(contents: tuple[bytes, ...]) -> Mapping[str, float]:
     found = {}
     for name, content in zip(("serving", "authority"), (contents[0], *contents[_PAIR:]), strict=False):
         with suppress(BadPair):
-            found[name] = known(content).ends
+            found[name] = certificate_info(content).ends
     return found
 
 

@@ -394,7 +394,7 @@ class TestNoAnswer:
             status, answer = await ask(api, path, asked)
 
         assert 503 == status
-        assert answer["detail"].startswith("homeport: the picture of the cluster is not complete: waiting for v1 Node")
+        assert answer["detail"].startswith("homeport: the snapshot of the cluster is not complete: waiting for v1 Node")
 
     @pytest.mark.parametrize(("method", "point"), [("pre_filter", "PreFilter"), ("filter", "Filter")])
     async def test_a_plugin_that_fails(self, tmp_path: Path, path: str, method: str, point: str) -> None:

@@ -147,10 +147,10 @@ class TestNotReady:
 
         reply = await api.post(verb, request(verb))
 
-        assert problem.startswith("the picture of the cluster is not complete: waiting for v1 Node")
+        assert problem.startswith("the snapshot of the cluster is not complete: waiting for v1 Node")
         assert ("not_ready", told(verb, "not_ready", "").status) == (reply.outcome, reply.status)
         assert verb in ("filter", "bind") or told(verb, "not_ready", "") == reply
-        assert verb not in ("filter", "bind") or reply.answer["Error"].startswith("homeport: the picture")
+        assert verb not in ("filter", "bind") or reply.answer["Error"].startswith("homeport: the snapshot")
 
     async def test_readyz_is_not_and_livez_is(self, api: Api) -> None:
         assert (503, 200) == ((await api.http.get("/readyz")).status_code, (await api.http.get("/livez")).status_code)

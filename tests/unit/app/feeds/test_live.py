@@ -83,7 +83,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def test_before_it_starts_it_waits_for_every_kind(world: World) -> None:
     assert (
-        "the picture of the cluster is not complete: waiting for v1 Node, v1 Pod, "
+        "the snapshot of the cluster is not complete: waiting for v1 Node, v1 Pod, "
         "apps/v1 ReplicaSet, kubevirt.io/v1 VirtualMachine (starting)"
     ) == world.feed.problem()
 
@@ -141,7 +141,7 @@ async def test_a_kind_that_is_forbidden_is_named(world: World) -> None:
 
     await until(lambda: "v1 Pod" not in world.feed.problem() and "forbidden" in world.feed.problem())
     assert world.feed.problem().startswith(
-        "the picture of the cluster is not complete: waiting for v1 Node (forbidden: "
+        "the snapshot of the cluster is not complete: waiting for v1 Node (forbidden: "
     )
 
 

@@ -14,8 +14,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from app.replicas.authority import Asked, Authority
-from app.replicas.issuing import AUTHORITY_SECONDS, SERVING_SECONDS, Pair, is_issued_by, issue, known, new_authority
+from app.replicas.authority import Authority, CertificateSpec
+from app.replicas.issuing import (
+    AUTHORITY_SECONDS,
+    SERVING_SECONDS,
+    Pair,
+    certificate_info,
+    is_issued_by,
+    issue,
+    new_authority,
+)
 from app.server.tls import unusable
 from tests.apiserver import client_of
 from tests.certificates import badly_named
@@ -23,7 +31,7 @@ from tests.certificates import badly_named
 NOW: Final = float(int(time.time()))
 """As it is: OpenSSL looks at the same clock."""
 DAY: Final = 86_400.0
-ASKED: Final = Asked(
+ASKED: Final = CertificateSpec(
     "here",
     "authority",
     ("homeport.here.svc",),
@@ -88,7 +96,7 @@ def _status(code: int) -> httpx.Response:
 class One:
     """A replica's authority and its clock."""
 
-    def __init__(self, server: SecretServer, asked: Asked = ASKED) -> None:
+    def __init__(self, server: SecretServer, asked: CertificateSpec = ASKED) -> None:
         self.now = NOW
         self.found = Authority(client_of(server), asked, unusable, clock=lambda: self.now)
 
@@ -107,7 +115,7 @@ async def test_it_serves_from_memory_before_anything_was_stored() -> None:
 
     assert not await one.look()
     assert one.found.problem().startswith("certificates: ")
-    assert "homeport.here.svc" in known(one.leaf.certificates).names
+    assert "homeport.here.svc" in certificate_info(one.leaf.certificates).names
     assert [] == server.writes
 
 
@@ -162,8 +170,8 @@ async def test_the_client_s_pair_is_stored_and_left_alone_until_two_thirds() -> 
     assert server.authority.certificates == server.values("client")["ca.crt"]
     assert "ca.key" not in server.values("client")
     assert is_issued_by(server.authority, first)
-    assert "homeport-scheduler" == known(first.certificates).common_name
-    assert {"client": known(first.certificates).ends} == dict(one.found.ends())
+    assert "homeport-scheduler" == certificate_info(first.certificates).common_name
+    assert {"client": certificate_info(first.certificates).ends} == dict(one.found.ends())
 
     one.now = NOW + 240 * DAY
     assert await one.look()
@@ -172,7 +180,7 @@ async def test_the_client_s_pair_is_stored_and_left_alone_until_two_thirds() -> 
     assert await one.look()
     second = server.pair("client", "tls.crt", "tls.key")
     assert first != second
-    assert known(second.certificates).ends == one.now + 365 * DAY
+    assert certificate_info(second.certificates).ends == one.now + 365 * DAY
 
 
 async def test_leaves_are_renewed_in_memory() -> None:
@@ -238,8 +246,11 @@ async def test_another_authority_is_taken_over_with_all_that_it_trusts() -> None
     ("stored", "said"),
     [
         ({"ca.crt": b"somebody's", "ca.key": b"own"}, "ca.crt and ca.key cannot be used"),
-        ({"ca.crt": new_authority(NOW).certificates}, "one of ca.crt and ca.key, and not the other"),
-        ({"ca.crt": new_authority(NOW).certificates, "ca.key": new_authority(NOW).key}, "not that of the certificate"),
+        ({"ca.crt": new_authority(NOW).certificates}, "it must have both ca.crt and ca.key, or neither"),
+        (
+            {"ca.crt": new_authority(NOW).certificates, "ca.key": new_authority(NOW).key},
+            "does not match the certificate",
+        ),
         ({"ca.crt": b"\xff" * 300_000, "ca.key": b"\xff"}, "too long"),
     ],
 )
@@ -272,12 +283,12 @@ async def test_one_that_ends_while_it_serves_is_no_reason_not_to_read_the_next()
     assert await one.look()
     one.now = NOW + AUTHORITY_SECONDS + DAY
     assert not await one.look(2)
-    assert "certificates: Secret here/authority: the authority does not hold now" in one.found.problem()
+    assert "certificates: Secret here/authority: the authority is outside its validity period" in one.found.problem()
 
     server.put("authority", {})
     assert await one.look()
     assert "" == one.found.problem()
-    assert known(one.leaf.certificates).ends > one.now
+    assert certificate_info(one.leaf.certificates).ends > one.now
 
 
 def signing(authority: Pair, usage: x509.KeyUsage | None, *more: x509.ExtensionType, begins: float = NOW) -> Pair:
@@ -323,7 +334,7 @@ async def test_a_clock_that_was_ahead_is_got_over() -> None:
 
     assert await early.look()
     for it in (early.leaf.certificates, server.authority.certificates, server.values("client")["tls.crt"]):
-        assert known(it).begins <= NOW
+        assert certificate_info(it).begins <= NOW
 
 
 async def test_an_authority_of_a_time_that_has_not_come_is_told() -> None:
@@ -355,7 +366,7 @@ async def test_a_name_that_only_openssl_reads_ends_nothing() -> None:
 
     assert not await one.look()
     assert "cannot be used" in one.found.problem()
-    assert known(pem).ends > 0
+    assert certificate_info(pem).ends > 0
 
 
 @pytest.mark.parametrize("what", ["no certificate", "of another authority"])
@@ -380,7 +391,7 @@ async def test_without_rights_or_secret_it_says_so_and_goes_on(status: int, caps
 
     assert not await one.look(3)
     assert f"answered {status}" in one.found.problem()
-    assert 1 == capsys.readouterr().out.count("certificates not settled")
+    assert 1 == capsys.readouterr().out.count("certificate Secret not reconciled")
     server.denied = 0
     assert await one.look()
     assert "" == one.found.problem() == one.found.trouble
@@ -388,7 +399,7 @@ async def test_without_rights_or_secret_it_says_so_and_goes_on(status: int, caps
 
 async def test_without_a_client_secret_none_is_asked_for() -> None:
     server = SecretServer()
-    one = One(server, Asked("here", "authority", ("homeport.here.svc",)))
+    one = One(server, CertificateSpec("here", "authority", ("homeport.here.svc",)))
 
     assert await one.look()
     assert ["authority"] == server.writes

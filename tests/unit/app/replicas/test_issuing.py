@@ -14,10 +14,10 @@ from app.replicas.issuing import (
     SERVING_SECONDS,
     BadPair,
     Pair,
+    authority_info,
+    certificate_info,
     is_issued_by,
     issue,
-    known,
-    known_authority,
     new_authority,
 )
 from app.server.tls import Certificates, InMemory
@@ -27,7 +27,7 @@ HOUR: Final = 3600.0
 
 
 def test_an_authority_lives_for_ten_years_and_begins_early() -> None:
-    found = known_authority(new_authority(NOW))
+    found = authority_info(new_authority(NOW))
 
     assert (NOW - HOUR, NOW + AUTHORITY_SECONDS) == (found.begins, found.ends)
     assert found.common_name.startswith(COMMON_NAME)
@@ -36,13 +36,13 @@ def test_an_authority_lives_for_ten_years_and_begins_early() -> None:
 
 def test_no_two_have_a_name() -> None:
     """Clients look for an issuer by its name: of two with one name they would try the wrong key."""
-    assert known_authority(new_authority(NOW)).common_name != known_authority(new_authority(NOW)).common_name
+    assert authority_info(new_authority(NOW)).common_name != authority_info(new_authority(NOW)).common_name
 
 
 def test_a_leaf_has_its_names_and_is_renewed_at_two_thirds() -> None:
     authority = new_authority(NOW)
     leaf = issue(authority, "homeport", ("a.svc", "b.svc"), seconds=SERVING_SECONDS, now=NOW)
-    found = known(leaf.certificates)
+    found = certificate_info(leaf.certificates)
 
     assert ("homeport", ("a.svc", "b.svc"), NOW + SERVING_SECONDS) == (found.common_name, found.names, found.ends)
     due = [found.is_due(NOW + SERVING_SECONDS * part) for part in (-0.1, 0.0, 0.6, 0.7, 1.1)]
@@ -58,7 +58,8 @@ def test_nothing_outlives_its_authority() -> None:
     late = NOW + AUTHORITY_SECONDS - HOUR
 
     assert (
-        NOW + AUTHORITY_SECONDS == known(issue(authority, "x", (), seconds=SERVING_SECONDS, now=late).certificates).ends
+        NOW + AUTHORITY_SECONDS
+        == certificate_info(issue(authority, "x", (), seconds=SERVING_SECONDS, now=late).certificates).ends
     )
     with pytest.raises(BadPair, match="has expired"):
         issue(authority, "x", (), seconds=SERVING_SECONDS, now=NOW + AUTHORITY_SECONDS)
@@ -68,8 +69,8 @@ def test_a_server_is_no_authority_and_a_client_no_server() -> None:
     authority = new_authority(NOW)
     server = issue(authority, "homeport", ("a.svc",), seconds=HOUR, now=NOW)
 
-    with pytest.raises(BadPair, match="that of no authority"):
-        known_authority(server)
+    with pytest.raises(BadPair, match="does not belong to an authority"):
+        authority_info(server)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_a_server_is_no_authority_and_a_client_no_server() -> None:
         (lambda one, _: Pair(b"", one.key), "the certificate cannot be read"),
         (lambda one, _: Pair(one.certificates[:200], one.key), "the certificate cannot be read"),
         (lambda one, _: Pair(one.certificates, b"no key"), "the key cannot be read"),
-        (lambda one, other: Pair(one.certificates, other.key), "not that of the certificate"),
+        (lambda one, other: Pair(one.certificates, other.key), "does not match the certificate"),
         (lambda one, _: Pair(b"\0" * 300_000, one.key), "too long"),
         (lambda one, _: Pair(one.certificates, b"\0" * 300_000), "too long"),
         (lambda one, _: Pair(b"\xff\xfe", b"\xff\xfe"), "cannot be read"),
@@ -88,7 +89,7 @@ def test_what_is_none_is_told(spoilt: object, said: str) -> None:
     one, other = new_authority(NOW), new_authority(NOW)
 
     with pytest.raises(BadPair, match=said):
-        known_authority(spoilt(one, other))  # type: ignore[operator]
+        authority_info(spoilt(one, other))  # type: ignore[operator]
 
 
 class TestTls:

@@ -234,7 +234,7 @@ async def test_nothing_is_bound_on_a_picture_that_is_not_current() -> None:
     async with running("a", Leases()) as a:
         a.picture.current.clear()
         await asyncio.sleep(5)
-        said = "taking over: the picture of the cluster is not known to be current"
+        said = "taking over: the snapshot of the cluster is not known to be current"
         assert (said, said, HERE) == (
             a.replica.may_bind("default"),
             a.replica.problem(),
@@ -254,7 +254,7 @@ async def test_no_pod_of_a_namespace_is_bound_before_all_that_waited_there_are_f
     server.fail("PATCH", "lost", "lost", "lost", "lost", "lost", "lost")
     async with running("a", server) as a:
         await until_it_may(a, "elsewhere")
-        assert "taking over: the pods that waited are not fenced off yet" == a.replica.may_bind("default")
+        assert "taking over: waiting pods are not fenced off yet" == a.replica.may_bind("default")
         assert "" == a.replica.may_write()
         assert "" == await a.replica.admitted("default", 60.0)
         assert "" == a.replica.may_bind("default")
@@ -275,7 +275,7 @@ async def test_an_ended_process_of_this_pod_is_not_waited_for_and_everything_is_
         a.picture.whole.set()
         await asyncio.sleep(0.5)
         assert ("", HERE) == (a.replica.problem(), a.replica.route(binds=True))
-        assert "taking over: the pods that waited are not fenced off yet" == a.replica.may_bind("elsewhere")
+        assert "taking over: waiting pods are not fenced off yet" == a.replica.may_bind("elsewhere")
         await until_it_may(a, "elsewhere")
         assert "" == a.replica.may_bind("default")
 
@@ -449,7 +449,7 @@ async def test_a_name_that_cannot_be_written_in_time_is_told() -> None:
         leases.down = "lost"
         began = now()
 
-        assert "the lease could not be made to name this pod's scheduler in time" == await a.replica.remember("s0", 3.0)
+        assert "this pod's scheduler could not be recorded in the lease in time" == await a.replica.remember("s0", 3.0)
         assert 3.0 == now() - began
         leases.down = None
         assert "" == await a.replica.remember("s0", 10.0)
