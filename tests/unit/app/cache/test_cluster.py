@@ -586,13 +586,6 @@ class TestByController:
         assert ["pods of controllers differ from the pods"] == cluster.check()
 
 
-def test_which_nodes_there_are() -> None:
-    cluster = Cluster()
-    cluster.upsert_node(make_node("n1"))
-
-    assert (True, False) == (cluster.has_node("n1"), cluster.has_node("n2"))
-
-
 def test_a_node_that_cannot_be_read_is_not_missed() -> None:
     cluster = Cluster()
     cluster.upsert_node(make_node("n1"))

@@ -5,7 +5,8 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,53 +14,33 @@ import pytest
 import trustme
 import yaml
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from app.kube import credentials as module
 from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
 from app.kube.credentials import Credentials, CredentialsError, Kubeconfig, ServiceAccount, load, namespace_in_use
 
-# Made for these tests, good for 127.0.0.1 and api.test until 2126; each is its own authority.
-CERTIFICATE = """\
------BEGIN CERTIFICATE-----
-MIIBlTCCATqgAwIBAgIUaXd8Oalc23Q5vz/u0gkICZcctbAwCgYIKoZIzj0EAwIw
-ETEPMA0GA1UEAwwGdGVzdC0xMCAXDTI2MTEyMTExMTkyN1oYDzIxMjYxMDI4MTEx
-OTI3WjARMQ8wDQYDVQQDDAZ0ZXN0LTEwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
-AAROQnkfSKICE4nQEDHPoLudAwfHjLFLcKApqqOlaLeb5Oy0b3r5bu0c9u+QSI/R
-IFI4OCwC9Tia82wPwvN7Ez6co24wbDAdBgNVHQ4EFgQUOvAcXCjfUIjbMAT48tYp
-pCWiLY0wHwYDVR0jBBgwFoAUOvAcXCjfUIjbMAT48tYppCWiLY0wDwYDVR0TAQH/
-BAUwAwEB/zAZBgNVHREEEjAQhwR/AAABgghhcGkudGVzdDAKBggqhkjOPQQDAgNJ
-ADBGAiEAxhoFiwJXCngMyfiD07ebt+ki4Ppt9vWg5l+0mwJ8lRYCIQDalCzfL60H
-0cYX5VzwLAXzzor4WVlySa79Qlb/LJjEfw==
------END CERTIFICATE-----
-"""
-KEY = """\
------BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgSLl3Y5pgSMuWbG5z
-IBJ41/RWpxb2nCnYS5Nx59jjPTChRANCAAROQnkfSKICE4nQEDHPoLudAwfHjLFL
-cKApqqOlaLeb5Oy0b3r5bu0c9u+QSI/RIFI4OCwC9Tia82wPwvN7Ez6c
------END PRIVATE KEY-----
-"""
-OTHER_CERTIFICATE = """\
------BEGIN CERTIFICATE-----
-MIIBkzCCATqgAwIBAgIUIdQX/Rl1IQzx/CjRmCGJjDFoESkwCgYIKoZIzj0EAwIw
-ETEPMA0GA1UEAwwGdGVzdC0yMCAXDTI2MTEyMTExMTkyN1oYDzIxMjYxMDI4MTEx
-OTI3WjARMQ8wDQYDVQQDDAZ0ZXN0LTIwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
-AAT9q4X652ywB3BXkBHhtyg7W4VZSc361GBQDzC6teWkmTCXKewTgIBhbLN1tG8l
-XwjPy1GMkFc/MM0tptLtbjhWo24wbDAdBgNVHQ4EFgQUJoMgE2sSljU+vuuK9nAF
-LxQLU3AwHwYDVR0jBBgwFoAUJoMgE2sSljU+vuuK9nAFLxQLU3AwDwYDVR0TAQH/
-BAUwAwEB/zAZBgNVHREEEjAQhwR/AAABgghhcGkudGVzdDAKBggqhkjOPQQDAgNH
-ADBEAiBF1TJF94a+fyK6UJv74kB+4IKpPz6iwddw0rRcUwYVqAIgc4wnOLd2sedV
-a2BGB2RC9kbPAyRdB2M7mZDeUjRhG8E=
------END CERTIFICATE-----
-"""
-OTHER_KEY = """\
------BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgZ1P81q1cU38tWiWU
-F9iqXIxWdHb512S7+P3CXjaxU6OhRANCAAT9q4X652ywB3BXkBHhtyg7W4VZSc36
-1GBQDzC6teWkmTCXKewTgIBhbLN1tG8lXwjPy1GMkFc/MM0tptLtbjhW
------END PRIVATE KEY-----
-"""
+
+def self_signed(name: str) -> tuple[str, str]:
+    """Certificate and key, PEM, good for 127.0.0.1 and api.test, and an authority of its own."""
+    key, of, now = (
+        ec.generate_private_key(ec.SECP256R1()),
+        x509.Name.from_rfc4514_string(f"CN={name}"),
+        datetime.now(UTC),
+    )
+    builder = x509.CertificateBuilder(of, of, key.public_key(), 1, now - timedelta(1), now + timedelta(900))
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("api.test")])
+    made = builder.add_extension(names, critical=False).sign(key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return made.public_bytes(pem).decode(), secret.decode()
+
+
+CERTIFICATE, KEY = self_signed("test-1")
+OTHER_CERTIFICATE, OTHER_KEY = self_signed("test-2")
 Json: TypeAlias = dict[str, Any]
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 V1 = "client.authentication.k8s.io/v1"

@@ -264,13 +264,6 @@ class TestUnknownOutcome:
         assert found is not None
         assert {FENCE: version} == found["metadata"]["annotations"]
 
-    async def test_it_arrives_late_and_meets_a_conflict(self, bind: Bind) -> None:
-        bind.server.fail("POST", "late")
-
-        assert await bind.to() == NOT_ARRIVED
-        assert [409] == bind.server.arrive()
-        assert "" == bind.bound_to
-
     async def test_it_arrives_between_the_look_and_the_fence(self, bind: Bind) -> None:
         bind.server.fail("POST", "late")
         bind.server.meanwhile("PATCH", bind.server.arrive)
@@ -596,15 +589,6 @@ class TestWholeObjects:
             await homes.create()
         elif known is not None:
             await (homes.writer.delete(HOMES, known) if verb == "delete" else homes.writer.change(HOMES, known, {}))
-
-
-async def test_a_pod_that_somebody_has_fenced_off_is_not_tried_again(bind: Bind) -> None:
-    """A new leader did, since it gave up what its predecessor had on the way."""
-    bind.change(labels={"app": "web"}, annotations={FENCE: "100"})()
-
-    status = await bind.to()
-
-    assert (status.code, [POST, GET], "") == (Code.UNSCHEDULABLE, bind.server.log, bind.bound_to)
 
 
 @pytest.mark.parametrize(

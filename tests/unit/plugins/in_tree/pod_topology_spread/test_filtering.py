@@ -92,43 +92,11 @@ class TestSkew:
     def test_count_plus_self_less_the_minimum(self, counts: Sequence[int], skew: int, expected: str) -> None:
         assert expected == verdict(spread_world(*zoned(*counts)), pending(constraint(ZONE, skew=skew, app="web")))
 
-    def test_a_pod_that_does_not_match_its_own_selector_adds_nothing(self) -> None:
-        world = spread_world(*zoned(1, 0))
-
-        assert "ok, ok" == verdict(world, pending(constraint(ZONE, app="web"), labels={"app": "db"}))
-
-    def test_all_nodes_of_a_domain_share_its_count(self) -> None:
-        world = spread_world(*zoned(1, 0), make_node("na2", zone="a"))
-
-        assert "crowded, ok, crowded" == verdict(world, pending(constraint(ZONE, app="web")))
-
-    @pytest.mark.parametrize(
-        ("other", "expected"),
-        [
-            pytest.param(web("x", "na"), "crowded, ok", id="a running pod counts"),
-            pytest.param(
-                make_pod("x", node="na", labels=WEB, namespace="shop"), "ok, ok", id="not of another namespace"
-            ),
-            pytest.param(make_pod("x", node="na", labels=WEB, terminating=True), "ok, ok", id="not a terminating one"),
-            pytest.param(make_pod("x", node="na", labels=WEB, phase="Failed"), "ok, ok", id="not a finished one"),
-            pytest.param(make_pod("x", labels=WEB), "ok, ok", id="not a waiting one"),
-            pytest.param(make_pod("x", node="gone", labels=WEB), "ok, ok", id="not one on a node that is gone"),
-            pytest.param(make_pod("pending", node="na", labels=WEB), "ok, ok", id="not the pod itself"),
-        ],
-    )
-    def test_which_pods_count(self, other: Pod, expected: str) -> None:
-        assert expected == verdict(spread_world(*zoned(0, 0), other), pending(constraint(ZONE, app="web")))
-
     def test_an_assumed_pod_counts(self) -> None:
         world = spread_world(*zoned(0, 0))
         world.cluster.assume(make_pod("x", labels=WEB), "na")
 
         assert "crowded, ok" == verdict(world, pending(constraint(ZONE, app="web")))
-
-    def test_a_pod_nominated_to_the_node_counts_there_and_nowhere_else(self) -> None:
-        world = spread_world(*zoned(0, 0), make_node("na2", zone="a"), make_pod("x", labels=WEB, nominated="na"))
-
-        assert "crowded, ok, ok" == verdict(world, pending(constraint(ZONE, app="web")))
 
 
 class TestConstraints:
