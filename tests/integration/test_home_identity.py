@@ -184,7 +184,7 @@ def remembered(client: Client) -> dict[str, str]:
 def test_a_machine_made_anew_under_its_name_comes_home_unless_it_was_released(
     plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
 ) -> None:
-    """Deleted with everything it had, while Homeport is away, and made again by whoever needs it."""
+    """Deleted while Homeport is away, and created again: empty, or from a backup that names an older home."""
     client = plane.client
     install_kubevirt(client)
     install_memory(client)
@@ -192,12 +192,13 @@ def test_a_machine_made_anew_under_its_name_comes_home_unless_it_was_released(
     homeport = start_homeport(often(tmp_path))
 
     with start_scheduler(plane, homeport):
-        machines = {name: client.create(objects.virtual_machine(name)) for name in ("db01", "released")}
+        machines = {name: client.create(objects.virtual_machine(name)) for name in ("db01", "restored", "released")}
         pods = {name: running(client, machine, "first") for name, machine in machines.items()}
         homes = {name: node for name, (_, node) in pods.items()}
-        client.wait_for(lambda: remembered(client) == homes, what="both homes to be remembered")
+        client.wait_for(lambda: remembered(client) == homes, what="all homes to be remembered")
         release(client, "released")
-        client.wait_for(lambda: remembered(client) == {"db01": homes["db01"]}, what="the released home to be forgotten")
+        kept = {name: homes[name] for name in ("db01", "restored")}
+        client.wait_for(lambda: remembered(client) == kept, what="the released home to be forgotten")
 
         homeport.kill()
         for name, (pod, _) in pods.items():
@@ -207,13 +208,22 @@ def test_a_machine_made_anew_under_its_name_comes_home_unless_it_was_released(
             client.create(objects.pod(f"crowd-{number}", node_name=homes["db01"], requests={"cpu": "1"}))
         again = client.create(objects.virtual_machine("db01"))
         client.create(objects.virtual_machine("released"))
+        older = next(it for it in ("zone-a-0", "zone-b-0") if it != homes["restored"])
+        backup = objects.virtual_machine("restored")
+        former = machines["restored"]["metadata"]["uid"]
+        backup["metadata"]["annotations"] = {HOME: older, HOME_POD: "a-pod-of-then", HOME_OWNER: f"{former} {older}"}
+        restored = client.create(backup)
         homeport.start()
 
         assert running(client, again, "second")[1] == homes["db01"]
         wait_seal(client, "db01", f"{again['metadata']['uid']} {homes['db01']}")
         seen(client, "db01", "HomeRemembered")
+        assert running(client, restored, "second")[1] == homes["restored"]
+        wait_seal(client, "restored", f"{restored['metadata']['uid']} {homes['restored']}")
+        seen(client, "restored", "HomeNotInherited")
+        seen(client, "restored", "HomeRemembered")
         assert home_of(client, "released") == ""
-        assert remembered(client) == {"db01": homes["db01"]}
+        assert remembered(client) == kept
 
 
 def test_without_the_definition_homes_end_with_their_owners(
