@@ -678,11 +678,7 @@ class TestPartsByFlags:
                 id="what the file says wrong counts where no flag does",
             ),
             pytest.param(
-                "{",
-                None,
-                {"leaseDuration": "20s"},
-                ["leaderElection"],
-                id="a variable that is no JSON is told of once",
+                "{", None, {"leaseDuration": "20s"}, ["leaderElection"], id="a variable that is no JSON is told of once"
             ),
             pytest.param(
                 None,
@@ -755,10 +751,7 @@ class TestTrust:
                 id="other names, where no pair is made",
             ),
             pytest.param(
-                {
-                    "host": "0.0.0.0",
-                    "self_signed": {**SELF_SIGNED, "dnsNames": ["b" * 63], "clientName": "ä" * 32},
-                },
+                {"host": "0.0.0.0", "self_signed": {**SELF_SIGNED, "dnsNames": ["b" * 63], "clientName": "ä" * 32}},
                 id="names as long as they may be",
             ),
             pytest.param(
@@ -775,9 +768,7 @@ class TestTrust:
         [
             *(
                 pytest.param(
-                    {"host": host, **others},
-                    [open_to_all(host)],
-                    id=f"off loopback: {host or 'every address'}, {why}",
+                    {"host": host, **others}, [open_to_all(host)], id=f"off loopback: {host or 'every address'}, {why}"
                 )
                 for host in ("0.0.0.0", "::", "10.0.0.1", "homeport.example", "")
                 for others, why in (
@@ -801,9 +792,7 @@ class TestTrust:
             ),
             pytest.param(
                 {**PAIR, "tls": "false"},
-                [
-                    'clientCAFile "ca.crt" (flag --client-ca-file): ' + NO_TLS,
-                ],
+                ['clientCAFile "ca.crt" (flag --client-ca-file): ' + NO_TLS],
                 id="an authority that is never asked",
             ),
             pytest.param(
@@ -817,11 +806,7 @@ class TestTrust:
                 id="readers without certificates",
             ),
             pytest.param(
-                {"peer_port": "1"},
-                [
-                    'peerPort "1" (flag --peer-port): ' + PEERS,
-                ],
-                id="replicas without certificates",
+                {"peer_port": "1"}, ['peerPort "1" (flag --peer-port): ' + PEERS], id="replicas without certificates"
             ),
         ],
     )

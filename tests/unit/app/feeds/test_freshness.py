@@ -243,10 +243,7 @@ def hangs(
     return handle
 
 
-@pytest.mark.parametrize(
-    ("times", "seconds"),
-    [(1, 5), (2, 5 + 10), (3, 5 + 10 + 20)],
-)
+@pytest.mark.parametrize(("times", "seconds"), [(1, 5), (2, 5 + 10), (3, 5 + 10 + 20)])
 @virtual_time
 async def test_a_list_that_hangs_is_asked_for_again_with_more_patience(times: int, seconds: float) -> None:
     """One that is slow gets its time in the end."""

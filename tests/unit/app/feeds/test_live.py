@@ -310,10 +310,7 @@ class TestFetch:
 
         with pytest.raises(OSError, match=r"^asked for default/young, was answered other/young$"):
             await complete.feed.fetch_pod("default", "young")
-        assert (None, None) == (
-            complete.cluster.pod("default", "young"),
-            complete.cluster.pod("other", "young"),
-        )
+        assert (None, None) == (complete.cluster.pod("default", "young"), complete.cluster.pod("other", "young"))
 
     async def test_an_owner_that_is_answered_with_another_is_missing(self, complete: World) -> None:
         complete.plane.down_at[self.SET] = answered(workload_object("ReplicaSet", "another"))

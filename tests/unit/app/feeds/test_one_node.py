@@ -47,10 +47,7 @@ async def test_a_node_comes_with_the_pods_on_it(tmp_path: Path) -> None:
         ("/api/v1/nodes", {"fieldSelector": "metadata.name=n1", "resourceVersion": "0"}),
         (
             "/api/v1/pods",
-            {
-                "fieldSelector": "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed",
-                "resourceVersion": "0",
-            },
+            {"fieldSelector": "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed", "resourceVersion": "0"},
         ),
     ] == [(it.url.path, dict(it.url.params)) for it in script.asked]
 

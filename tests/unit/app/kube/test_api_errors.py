@@ -23,8 +23,7 @@ def test_in_words(raw: bytes, given: dict[str, int], told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "in_header", "seconds"),
-    [(b"3", None, 3.0), (b"3", 7.0, 7.0), (b"0", None, None), (b"null", None, None)],
+    ("named", "in_header", "seconds"), [(b"3", None, 3.0), (b"3", 7.0, 7.0), (b"0", None, None), (b"null", None, None)]
 )
 def test_the_time_to_wait(named: bytes, in_header: float | None, seconds: float | None) -> None:
     raw = b'{"code": 429, "details": {"retryAfterSeconds": %s}}' % named

@@ -102,9 +102,7 @@ def test_match_fields_read_the_name(field: JsonObject, expected: bool) -> None:
             id="the expressions of a term are ANDed",
         ),
         pytest.param(
-            affinity(term(expression("gpu", "Exists")), term(expression("disk", "Exists"))),
-            True,
-            id="terms are ORed",
+            affinity(term(expression("gpu", "Exists")), term(expression("disk", "Exists"))), True, id="terms are ORed"
         ),
         pytest.param(
             affinity(term(expression("disk", "Exists"), fields=[expression("metadata.name", "In", "n2")])),
@@ -191,12 +189,7 @@ def test_a_node_is_worth_the_weights_of_the_terms_that_match() -> None:
 
     assert [10, 11, 5, 0] == [
         preferences.score(name, labels)
-        for name, labels in (
-            (NAME, LABELS),
-            ("n2", LABELS),
-            (NAME, {"disk": "ssd"}),
-            ("n2", {"cores": "20"}),
-        )
+        for name, labels in ((NAME, LABELS), ("n2", LABELS), (NAME, {"disk": "ssd"}), ("n2", {"cores": "20"}))
     ]
     assert 0 == PreferredNodeAffinity().compiled().score(NAME, LABELS)
 

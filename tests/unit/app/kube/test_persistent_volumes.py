@@ -58,17 +58,8 @@ def test_of_a_claim_is_read_what_it_asks_for() -> None:
         found.access_modes,
         found.selector,
     )
-    assert ("Block", "gold", True, True) == (
-        found.volume_mode,
-        found.attributes_class,
-        found.lost,
-        found.terminating,
-    )
-    assert (None, None, "Filesystem") == (
-        claim(size=None).request,
-        claim().selected_node,
-        claim().volume_mode,
-    )
+    assert ("Block", "gold", True, True) == (found.volume_mode, found.attributes_class, found.lost, found.terminating)
+    assert (None, None, "Filesystem") == (claim(size=None).request, claim().selected_node, claim().volume_mode)
 
 
 @pytest.mark.parametrize(
@@ -166,11 +157,7 @@ def test_the_volume_of_an_in_tree_driver_is_one_of_the_csi_driver() -> None:
     found = volume(more={"awsElasticBlockStore": {"volumeID": "vol-1"}}, labels={ZONE: "a"})
     strange = volume(more={"awsElasticBlockStore": {"volumeID": "aws://a/b"}})
 
-    assert ("kubernetes.io/aws-ebs", "vol-1", None) == (
-        found.in_tree_plugin,
-        found.migrated.handle,
-        found.affinity,
-    )
+    assert ("kubernetes.io/aws-ebs", "vol-1", None) == (found.in_tree_plugin, found.migrated.handle, found.affinity)
     assert found.migrated_affinity.matches("", {"topology.ebs.csi.aws.com/zone": "a"})
     assert (None, True) == (strange.migrated, strange.untranslatable.endswith("(aws://a/b)"))
     assert [

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from app.kube import quantity
-from app.kube.quantity import (
-    LONGEST,
-    ZERO,
-    MalformedQuantity,
-    OverlongQuantity,
-    Quantity,
-    parse_quantity,
-    quantity_of,
-)
+from app.kube.quantity import LONGEST, ZERO, MalformedQuantity, OverlongQuantity, Quantity, parse_quantity, quantity_of
 
 POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "e3": 3, "E-2": -2}
 BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}

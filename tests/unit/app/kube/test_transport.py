@@ -58,9 +58,7 @@ async def test_cookies_are_not_sent_back(tmp_path: Path) -> None:
     ("answer", "expected"),
     [
         pytest.param(
-            status(409, "Conflict", "changed meanwhile"),
-            (409, "Conflict", "changed meanwhile", None),
-            id="a Status",
+            status(409, "Conflict", "changed meanwhile"), (409, "Conflict", "changed meanwhile", None), id="a Status"
         ),
         pytest.param(
             status(429, "TooManyRequests", "slow down", retryAfterSeconds=3),

@@ -235,11 +235,7 @@ async def test_nothing_is_bound_on_a_picture_that_is_not_current() -> None:
         a.picture.current.clear()
         await asyncio.sleep(5)
         said = "taking over: the snapshot of the cluster is not known to be current"
-        assert (said, said, HERE) == (
-            a.replica.may_bind("default"),
-            a.replica.problem(),
-            a.replica.route(binds=True),
-        )
+        assert (said, said, HERE) == (a.replica.may_bind("default"), a.replica.problem(), a.replica.route(binds=True))
         assert said == await a.replica.admitted("default", 1.0)
 
         waiting = asyncio.create_task(a.replica.admitted("default", 60.0))
@@ -430,10 +426,7 @@ async def test_the_lease_names_a_scheduler_before_its_first_binding_and_the_next
         assert not leader.replica.is_remembered("s0")
         assert "" == await leader.replica.remember("s0", 5.0)
         assert leases.lease is not None
-        assert ("s0", True) == (
-            leases.lease["metadata"]["annotations"][SCHEDULERS],
-            leader.replica.is_remembered("s0"),
-        )
+        assert ("s0", True) == (leases.lease["metadata"]["annotations"][SCHEDULERS], leader.replica.is_remembered("s0"))
         assert "this replica does not lead" == await other.replica.remember("s1", 5.0)
         await leader.replica.stop()
         await until_it_may(other)

@@ -40,17 +40,13 @@ SLIM = make_pod("web-1", labels={"app": "web"}, node_selector={"disk": "ssd"})
 ARGS = [call for call in CALLS if call.verb in ("filter", "prioritize")]
 PREEMPTIONS = [call for call in CALLS if call.verb == "preempt"]
 BINDINGS = [call for call in CALLS if call.verb == "bind"]
-CASES = [
-    pytest.param(str.lower, id="lower"),
-    pytest.param(camel, id="camel"),
-    pytest.param(str.upper, id="UPPER"),
-]
+CASES = [pytest.param(str.lower, id="lower"), pytest.param(camel, id="camel"), pytest.param(str.upper, id="UPPER")]
 
 
 EVERYTHING = core_v1(list(Extra))
 DEMANDING = pod_object(
     containers=[
-        container(requests={"cpu": "1", "example.com/Image": "2"}, ports=[{"hostPort": 80, "hostIP": "10.0.0.1"}]),
+        container(requests={"cpu": "1", "example.com/Image": "2"}, ports=[{"hostPort": 80, "hostIP": "10.0.0.1"}])
     ],
     more={
         "initContainers": [container("first", restartPolicy="Always", requests={"cpu": "2"})],

@@ -39,12 +39,7 @@ def test_any_names_are_read_as_they_were_written(names: frozenset[str]) -> None:
 
 
 def test_everybody_and_nobody() -> None:
-    assert (True, False, True, False) == (
-        "x" in EVERYBODY,
-        "x" in NOBODY,
-        bool(EVERYBODY),
-        bool(NOBODY),
-    )
+    assert (True, False, True, False) == ("x" in EVERYBODY, "x" in NOBODY, bool(EVERYBODY), bool(NOBODY))
 
 
 @pytest.mark.parametrize(

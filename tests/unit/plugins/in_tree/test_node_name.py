@@ -8,11 +8,7 @@ from plugins.in_tree.node_name import NodeName, NodeNameArgs
 from tests.builders import make_node, make_pod
 from tests.harness import Answer, World, only
 
-OTHER: Answer = (
-    "UnschedulableAndUnresolvable",
-    "NodeName",
-    ("node(s) didn't match the requested node name",),
-)
+OTHER: Answer = ("UnschedulableAndUnresolvable", "NodeName", ("node(s) didn't match the requested node name",))
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,7 @@ from tests.harness import Answer, World, only
 
 PORTS: Final = "NodePorts"
 TAKEN: Final = ("Unschedulable", PORTS, ("node(s) didn't have free ports for the requested pod ports",))
-UNREAD: Final = (
-    "UnschedulableAndUnresolvable",
-    PORTS,
-    (REASON_UNREAD,),
-)
+UNREAD: Final = ("UnschedulableAndUnresolvable", PORTS, (REASON_UNREAD,))
 
 
 def port(number: int, protocol: str = "TCP", ip: str = "") -> JsonObject:

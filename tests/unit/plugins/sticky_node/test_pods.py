@@ -65,11 +65,7 @@ from tests.unit.plugins.sticky_node.watched import SINCE, Watched, after
 
 ALL: Final = list(NODES)
 KEEPS: Final = {"example.com/home": "kept"}
-CLAIMS: Final[JsonObject] = {
-    "apiVersion": "v1",
-    "kind": "PersistentVolumeClaim",
-    "selector": {"matchLabels": KEEPS},
-}
+CLAIMS: Final[JsonObject] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "selector": {"matchLabels": KEEPS}}
 SETS: Final[JsonObject] = {"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}
 MANY: Final = ("ReadWriteMany",)
 
@@ -170,10 +166,7 @@ class TestWhich:
 
     @pytest.mark.parametrize(
         ("rules", "expected"),
-        [
-            pytest.param([SETS], ["n3"], id="a rule for its set"),
-            pytest.param([], ["n2"], id="none"),
-        ],
+        [pytest.param([SETS], ["n3"], id="a rule for its set"), pytest.param([], ["n2"], id="none")],
     )
     def test_a_rule_for_its_controllers_comes_first(self, rules: list[JsonObject], expected: list[str]) -> None:
         machines = machines_of(*rules)

@@ -489,8 +489,7 @@ class TestKept:
         assert {f"gone-{number}" for number in range(3, 1003)} == {it.keeper.name for it in memory(machines)}
 
     @pytest.mark.parametrize(
-        ("failure", "tries"),
-        [(NotServed("homeport.dev/v1alpha1 Home is not served"), 2), (OSError("forbidden"), 4)],
+        ("failure", "tries"), [(NotServed("homeport.dev/v1alpha1 Home is not served"), 2), (OSError("forbidden"), 4)]
     )
     async def test_without_the_kind_or_the_right_homes_are_recorded_all_the_same(
         self, machines: Machines, failure: OSError, tries: int

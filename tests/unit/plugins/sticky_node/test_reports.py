@@ -236,8 +236,7 @@ def test_the_home_of_an_owner_that_is_gone_is_listed_while_it_is_remembered() ->
 
 
 @pytest.mark.parametrize(
-    ("node", "is_away", "mark"),
-    [({"unschedulable": True}, True, "cordoned"), (None, False, "there is no such node")],
+    ("node", "is_away", "mark"), [({"unschedulable": True}, True, "cordoned"), (None, False, "there is no such node")]
 )
 def test_what_is_wrong_with_its_node_is_told_too(node: Any, is_away: bool, mark: str) -> None:
     machines = Machines()

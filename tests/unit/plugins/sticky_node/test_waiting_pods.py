@@ -542,8 +542,7 @@ def told(until: str = "", reasons: str = "Insufficient cpu") -> list[Told]:
 
 @virtual_time
 @pytest.mark.parametrize(
-    ("policy", "until"),
-    [("hard", ""), ("grace", f"; from {after(901)} on it may start elsewhere")],
+    ("policy", "until"), [("hard", ""), ("grace", f"; from {after(901)} on it may start elsewhere")]
 )
 async def test_on_the_pod_and_on_its_owner(policy: str, until: str) -> None:
     machines = Asked({"policy": policy})

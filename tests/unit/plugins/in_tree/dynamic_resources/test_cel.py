@@ -44,11 +44,7 @@ def said(expression: str, device: Device = GPU) -> Any:
         pytest.param("device.attributes['gpu.test'].x == 1 || true", True, id="an error that does not matter"),
         pytest.param("device.attributes['gpu.test'].x == 1 && true", "no such key: x", id="one that does"),
         pytest.param("device.attributes['gpu.test'].model < 3", "no such overload", id="no order"),
-        pytest.param(
-            "device.attributes['gpu.test'].model",
-            NO_TRUTH,
-            id="no truth",
-        ),
+        pytest.param("device.attributes['gpu.test'].model", NO_TRUTH, id="no truth"),
         pytest.param("device.attributes['gpu.test'].?x.orValue(2) == 2", True, id="optional"),
         pytest.param("device.attributes['gpu.test'].version.isGreaterThan(semver('1.9.0'))", True, id="versions"),
         pytest.param("device.capacity['gpu.test'].memory.compareTo(quantity('40Gi')) == 0", True, id="quantities"),
@@ -146,8 +142,7 @@ def test_a_chain_is_as_deep_as_it_is_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("less", "more"),
-    [("1.2.3", "1.10.0"), ("2.0.0-rc.1", "2.0.0"), ("1.0.0-1", "1.0.0-a"), ("1.0.0-a.1", "1.0.0-a.2")],
+    ("less", "more"), [("1.2.3", "1.10.0"), ("2.0.0-rc.1", "2.0.0"), ("1.0.0-1", "1.0.0-a"), ("1.0.0-a.1", "1.0.0-a.2")]
 )
 def test_versions_have_an_order(less: str, more: str) -> None:
     first, second = parse_semver(less), parse_semver(more)

@@ -74,13 +74,7 @@ class TestWhoMatters:
             ),
         ],
     )
-    def test_by_the_terms_of_both(
-        self,
-        pod: JsonObject,
-        other: JsonObject,
-        args: JsonObject,
-        matters: bool,
-    ) -> None:
+    def test_by_the_terms_of_both(self, pod: JsonObject, other: JsonObject, args: JsonObject, matters: bool) -> None:
         cluster = Cluster(**args)
 
         assert matters is cluster.framework.scoring.score_depends_on(cluster.slim(pod), cluster.slim(other))

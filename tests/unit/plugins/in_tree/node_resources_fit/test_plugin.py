@@ -17,11 +17,7 @@ CLASS: Final[JsonObject] = {
     "metadata": {"name": "fast"},
     "spec": {"extendedResourceName": GPU},
 }
-UNREAD: Final = (
-    "UnschedulableAndUnresolvable",
-    FIT,
-    (UNREAD_REQUESTS,),
-)
+UNREAD: Final = ("UnschedulableAndUnresolvable", FIT, (UNREAD_REQUESTS,))
 
 
 def lacks(*reasons: str, cured: bool = True) -> Answer:

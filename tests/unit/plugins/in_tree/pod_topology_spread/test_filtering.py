@@ -13,15 +13,7 @@ from app.kube.core_v1 import Node, Pod
 from app.runtime.filters import Recheck
 from app.runtime.guard import PluginError
 from plugins.in_tree.pod_topology_spread.filtering import CONSTRAINTS_NOT_MATCH, NODE_LABEL_NOT_MATCH
-from tests.builders import (
-    ZONE,
-    JsonObject,
-    PodFields,
-    constraint,
-    expression,
-    make_node,
-    make_pod,
-)
+from tests.builders import ZONE, JsonObject, PodFields, constraint, expression, make_node, make_pod
 from tests.harness import SPREAD, World, answer_of, only
 
 WEB = {"app": "web"}

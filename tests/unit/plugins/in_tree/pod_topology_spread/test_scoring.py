@@ -7,16 +7,7 @@ import pytest
 from app.kube.core_v1 import Node, Pod
 from app.runtime.guard import PluginError
 from plugins.in_tree.pod_topology_spread import scoring
-from tests.builders import (
-    HOSTNAME,
-    ZONE,
-    JsonObject,
-    constraint,
-    expression,
-    make_node,
-    make_pod,
-    service_object,
-)
+from tests.builders import HOSTNAME, ZONE, JsonObject, constraint, expression, make_node, make_pod, service_object
 from tests.harness import SPREAD, World, only
 
 WEB = {"app": "web"}
@@ -105,11 +96,7 @@ TWO_KEYS: Objects = [
         ),
         pytest.param(ZONES, pending(soft(ZONE)), None, [75, 75, 100], id="zones 6/4 over three nodes"),
         pytest.param(
-            TWO_LEVELS,
-            pending(soft(ZONE), soft(HOSTNAME)),
-            ["n0", "n1"],
-            [100, 63],
-            id="zones 3/6 and hosts 2/2",
+            TWO_LEVELS, pending(soft(ZONE), soft(HOSTNAME)), ["n0", "n1"], [100, 63], id="zones 3/6 and hosts 2/2"
         ),
         pytest.param(
             TWO_KEYS,

@@ -17,15 +17,7 @@ from app.framework.status import SUCCESS, Status
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from plugins.in_tree.volume_binding.args import VolumeBindingArgs
 from plugins.in_tree.volume_binding.plugin import VolumeBinding
-from tests.builders import (
-    ZONE,
-    JsonObject,
-    claim_object,
-    class_object,
-    mounting,
-    node_object,
-    volume_object,
-)
+from tests.builders import ZONE, JsonObject, claim_object, class_object, mounting, node_object, volume_object
 from tests.fakes import NoWriter
 from tests.harness import World, only
 
