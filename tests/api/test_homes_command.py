@@ -208,36 +208,39 @@ def test_there_is_nothing_to_keep(url: str, capsys: pytest.CaptureFixture[str], 
     assert (1, "", f"homeport: {told}\n") == ran(capsys, url, "keep", owner, "-n", "machines")
 
 
-def test_two_kinds_of_one_name_are_told_apart_by_their_group(
-    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path_factory.mktemp("twins")
-    owners = [{"apiVersion": f"{group}.example.com/v1", "kind": "Database"} for group in ("a", "b")]
+@pytest.fixture(scope="module")
+def many_kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a service whose homes belong to owners of every sort, two of which have the same kind."""
+    group = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "perOrdinal": True}
+    owners = [
+        *({"apiVersion": f"{it}.example.com/v1", "kind": "Database"} for it in ("a", "b")),
+        {**group, "through": [{"apiVersion": "apps/v1", "kind": "StatefulSet"}]},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "selector": {}},
+    ]
     profile = {"schedulerName": "*", "pluginConfig": [{"name": "StickyNode", "args": {"owners": owners}}]}
+    folder = tmp_path_factory.mktemp("kinds")
     with served(folder, "--config", configured(folder, profile)) as http:
-        code, _, err = ran(capsys, str(http.base_url), "release", "database/x")
-        other, _, none = ran(capsys, str(http.base_url), "keep", "Database.b.example.com/x")
+        yield str(http.base_url)
+
+
+def test_two_kinds_of_one_name_are_told_apart_by_their_group(
+    many_kinds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = ran(capsys, many_kinds, "release", "database/x")
+    other, _, none = ran(capsys, many_kinds, "keep", "Database.b.example.com/x")
 
     choices = "Database.a.example.com/x or Database.b.example.com/x"
     assert (1, f"homeport: database may be more than one kind: say {choices}\n") == (code, err)
     assert (1, "homeport: Database default/x has neither a home nor a pod, as far as Homeport knows\n") == (other, none)
 
 
-def test_owners_of_every_sort_can_be_named(
-    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    group = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "perOrdinal": True}
-    through = [{"apiVersion": "apps/v1", "kind": "StatefulSet"}]
-    claims = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "selector": {}}
-    args = {"owners": [{**group, "through": through}, claims]}
-    profile = {"schedulerName": "*", "pluginConfig": [{"name": "StickyNode", "args": args}]}
+def test_owners_of_every_sort_can_be_named(many_kinds: str, capsys: pytest.CaptureFixture[str]) -> None:
     named = {
         "lws/model/0-2": "LeaderWorkerSet default/model/0-2",
         "pvc/data": "PersistentVolumeClaim default/data",
         "persistentvolumeclaims/data": "PersistentVolumeClaim default/data",
     }
-    with served(tmp_path_factory.mktemp("s"), "--config", configured(tmp_path_factory.mktemp("c"), profile)) as http:
-        found = {owner: ran(capsys, str(http.base_url), "keep", owner) for owner in named}
+    found = {owner: ran(capsys, many_kinds, "keep", owner) for owner in named}
 
     told = "has neither a home nor a pod, as far as Homeport knows"
     assert {owner: (1, "", f"homeport: {it} {told}\n") for owner, it in named.items()} == found

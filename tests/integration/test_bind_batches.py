@@ -36,7 +36,7 @@ def held(homeport: Homeport) -> int:
     return int(float(count.rpartition(" ")[2]))
 
 
-@pytest.mark.parametrize(("window", "some"), [("1s", True), ("0s", False)])
+@pytest.mark.parametrize(("window", "some"), [("1s", True), pytest.param("0s", False, marks=pytest.mark.long)])
 def test_a_burst_leaves_together(
     plane: ControlPlane, start_homeport: Callable[..., Homeport], window: str, some: bool
 ) -> None:

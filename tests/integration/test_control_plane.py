@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,18 +23,6 @@ plane.start_scheduler()
 print(plane.folder, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[ControlPlane]:
-    with ControlPlane() as plane:
-        yield plane
-
-
-@pytest.fixture
-def plane(running: ControlPlane) -> Iterator[ControlPlane]:
-    yield running
-    running.client.clear()
 
 
 def test_a_stock_scheduler_binds_a_pod(plane: ControlPlane) -> None:
@@ -150,6 +137,7 @@ def test_a_scheduler_that_does_not_start_says_why(plane: ControlPlane) -> None:
         plane.start_scheduler({"misspelt": True})
 
 
+@pytest.mark.long
 def test_nothing_outlives_a_killed_test() -> None:
     """A test process that is killed takes its control plane with it: processes and folder."""
     root = Path(__file__).parents[2]
@@ -164,6 +152,7 @@ def test_nothing_outlives_a_killed_test() -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_stop_leaves_nothing() -> None:
     """After `stop` neither a process nor the folder is left; a second one does nothing."""
     plane = ControlPlane()

@@ -105,7 +105,9 @@ def _street(plane: ControlPlane, folder: Path) -> Iterator[Street]:
                 street.close()
 
 
-@pytest.mark.parametrize("rule", [pytest.param(SILENT, id="half-open"), pytest.param(REFUSED, id="refused")])
+@pytest.mark.parametrize(
+    "rule", [pytest.param(SILENT, id="half-open"), pytest.param(REFUSED, id="refused", marks=pytest.mark.long)]
+)
 def test_an_outage(street: Street, rule: Rule) -> None:
     """Every connection is lost, pods are placed meanwhile, and the first verdict afterwards counts them."""
     with street.proxy.during(rule):

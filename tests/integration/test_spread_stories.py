@@ -45,7 +45,9 @@ def wait_all_bound(plane: ControlPlane, names: Iterable[str], timeout: float = 6
     ("when", "flags"),
     [
         pytest.param("DoNotSchedule", (), id="hard"),
-        pytest.param("ScheduleAnyway", ("--max-priority=100", "--due-bind-wait=100ms"), id="soft"),
+        pytest.param(
+            "ScheduleAnyway", ("--max-priority=100", "--due-bind-wait=100ms"), id="soft", marks=pytest.mark.long
+        ),
     ],
 )
 def test_sixty_pods_come_out_even(
