@@ -44,8 +44,7 @@ class Recheck(Struct, frozen=True):
 class TakingPart(Struct, frozen=True):
     """Filters that PreFilter did not skip.
 
-    ``kept``: those whose verdicts are cached · ``last``: those that judge last · ``by_pods_on_node``: of the cached,
-    those that read the pods of a node.
+    ``kept``: verdicts are cached · ``last``: they judge last · ``by_pods_on_node``: cached, and read pods of a node.
     """
 
     every: Sequence[PluginSlot]
