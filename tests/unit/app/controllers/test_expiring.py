@@ -19,7 +19,6 @@ from app.framework.status import Status, success, unresolvable
 from app.kube.core_v1 import Pod
 from app.memory.refused_pods import RefusedPods
 from app.telemetry.metrics import Metrics
-from app.verbs.context import VerbContext
 from tests.api.virtual import settle, virtual_time
 from tests.builders import make_node, make_pod
 from tests.unit.app.verbs.bench import Bench
@@ -60,8 +59,7 @@ async def test_a_refused_pod_is_woken_when_the_verdict_ends() -> None:
     def activate(pods: Iterable[Pod]) -> None:
         woken.extend((pod.name, loop.time() - began) for pod in pods)
 
-    context = VerbContext(bench.cluster, {"default-scheduler": bench.framework}, bench.reader, lambda: "", bench.due)
-    second_looks = SecondLooks(context, activate)
+    second_looks = SecondLooks(bench.context, activate)
     refused = RefusedPods(Metrics().refusals.labels)
     refused.refused(waits, "default-scheduler", (("Opens", "node(s) were closed"),))
     refused.refused(other, "default-scheduler", (("PodTopologySpread", "x"),))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar, ParamSpec
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +17,6 @@ from app.controllers.sampling_guard import ANSWER_SECONDS, SamplingGuard
 from app.framework.handle import NodeVerdict
 from app.kube.core_v1 import Node, Pod, PodSpec
 from app.telemetry.metrics import Metrics
-from app.verbs.context import VerbContext
 from app.verbs.outcome import Outcome
 from app.writes.nominator import Nominated
 from tests.api.virtual import now, settle, virtual_time
@@ -26,6 +26,7 @@ from tests.unit.app.verbs.bench import SPREAD, WEB, Bench
 
 CROWD = [f"a{number}" for number in range(1, 4)]
 QUIET = 0.01
+P = ParamSpec("P")
 
 
 class InTree:
@@ -57,6 +58,8 @@ class World:
     The test plays the scheduler. A request with fewer than ``smallest`` names is no sample.
     """
 
+    made: ClassVar[list[World]] = []
+
     def __init__(self, *left: str, pods: Sequence[Pod] = (), smallest: int = 1) -> None:
         crowd = [make_node(name, zone="a") for name in CROWD]
         closed = make_node("closed", zone="b", taints=[taint("dedicated")])
@@ -68,18 +71,10 @@ class World:
         self.metrics = Metrics()
         self.written: list[tuple[float, str, str]] = []
         self.answers: list[Nominated] = []
-        self.looks = 0
-        context = VerbContext(
-            self.cluster,
-            {"default-scheduler": self.bench.framework},
-            self.bench.reader,
-            self._problem,
-            self.bench.due,
-        )
         self.events = RecordingRecorder()
         self.in_tree = InTree()
         self.guard = SamplingGuard(
-            context,
+            self.bench.context,
             self,
             self.nominations,
             lambda _: self.in_tree,
@@ -89,11 +84,7 @@ class World:
             self.events,
         )
         self.started = now()
-
-    def _problem(self) -> str:
-        """Asked once per look at the picture."""
-        self.looks += 1
-        return self.bench.problem
+        self.made.append(self)
 
     @staticmethod
     def left(*names: str) -> list[Node]:
@@ -139,6 +130,19 @@ class World:
         return next(it.value for it in found.samples if it.name.endswith("_total"))
 
 
+def guarded(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test in virtual time, after which the guards of its worlds leave all pods alone."""
+
+    @functools.wraps(test)
+    async def leaving(*args: P.args, **kwargs: P.kwargs) -> None:
+        World.made.clear()
+        await test(*args, **kwargs)
+        for world in World.made:
+            await world.guard.leave_all()
+
+    return virtual_time(leaving)
+
+
 def late(name: str = "late", **fields: Any) -> Pod:
     return make_pod(name, labels=WEB, spread=SPREAD, **fields)
 
@@ -148,7 +152,7 @@ async def elapse(seconds: float) -> None:
     await settle()
 
 
-@virtual_time
+@guarded
 async def test_it_is_nominated_shortly_after_the_last_refusal() -> None:
     """Its own retry comes 6 ms after the first refusal; a nomination written in between would be cleared unseen."""
     world = World("b1", pods=[late()])
@@ -164,26 +168,22 @@ async def test_it_is_nominated_shortly_after_the_last_refusal() -> None:
 
 
 @pytest.mark.parametrize(("answer", "told"), [("taken", 1), ("failed", 0), ("gone", 0), ("forbidden", 0)])
-def test_people_are_told_of_a_nomination_that_was_written(answer: Nominated, told: int) -> None:
-    @virtual_time
-    async def test() -> None:
-        world = World("b1", pods=[late()])
-        world.answers = [answer] * 9
-        world.asked("late")
-        await elapse(0.5)
-        await world.guard.leave_all()
+@guarded
+async def test_people_are_told_of_a_nomination_that_was_written(answer: Nominated, told: int) -> None:
+    world = World("b1", pods=[late()])
+    world.answers = [answer] * 9
+    world.asked("late")
+    await elapse(0.5)
 
-        note = (
-            f"Homeport refused all {len(CROWD)} nodes of the scheduler's request; nominated the pod to b1, which was "
-            "not among them: the scheduler tries it next"
-        )
-        event = Told("Pod default/late", "Node b1", "Normal", "NominatedUnshown", "Nominating", note)
-        assert [event] * told == world.events.told
-
-    test()
+    note = (
+        f"Homeport refused all {len(CROWD)} nodes of the scheduler's request; nominated the pod to b1, which was "
+        "not among them: the scheduler tries it next"
+    )
+    event = Told("Pod default/late", "Node b1", "Normal", "NominatedUnshown", "Nominating", note)
+    assert [event] * told == world.events.told
 
 
-@virtual_time
+@guarded
 async def test_a_pod_that_is_asked_about_without_a_pause_is_nominated_all_the_same() -> None:
     world = World("b1", pods=[late()])
     for _ in range(40):
@@ -193,7 +193,6 @@ async def test_a_pod_that_is_asked_about_without_a_pause_is_nominated_all_the_sa
     ((at, *nominated),) = world.written
     assert ["late", "b1"] == nominated
     assert pytest.approx(0.1, abs=0.004) == at
-    await world.guard.leave_all()
 
 
 @pytest.mark.parametrize(
@@ -209,7 +208,7 @@ async def test_a_pod_that_is_asked_about_without_a_pause_is_nominated_all_the_sa
         pytest.param(CROWD, "no_fit", late(uid="another"), ["b1"], id="it was replaced"),
     ],
 )
-@virtual_time
+@guarded
 async def test_who_is_left_alone(names: list[str], outcome: Outcome, pod: Pod, nodes: list[str]) -> None:
     world = World(*nodes, pods=[pod])
     world.asked("late", names, outcome)
@@ -226,7 +225,7 @@ async def test_who_is_left_alone(names: list[str], outcome: Outcome, pod: Pod, n
         pytest.param(["b2"], "b2", False, id="one that the pod is nominated to: a probe"),
     ],
 )
-@virtual_time
+@guarded
 async def test_what_a_sample_is(names: list[str], nominated: str, guarded: bool) -> None:
     world = World("b1", "b2", pods=[late(nominated=nominated)], smallest=len(CROWD) if len(names) > 1 else 1)
     world.nominations.put("uid-default-late", nominated)
@@ -234,10 +233,9 @@ async def test_what_a_sample_is(names: list[str], nominated: str, guarded: bool)
     await elapse(1)
 
     assert guarded == bool(world.written)
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_without_a_picture_nobody_is_nominated() -> None:
     world = World("b1", pods=[late()])
     world.bench.problem = "the watch is silent"
@@ -247,7 +245,7 @@ async def test_without_a_picture_nobody_is_nominated() -> None:
     assert [] == world.written
 
 
-@virtual_time
+@guarded
 async def test_a_pod_is_nominated_once_the_watch_has_shown_it() -> None:
     world = World("b1")
     world.asked("late")
@@ -257,10 +255,9 @@ async def test_a_pod_is_nominated_once_the_watch_has_shown_it() -> None:
     await elapse(0.3)
 
     assert [("late", "b1")] == world.nominated
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_one_that_the_watch_never_shows_is_let_be() -> None:
     world = World("b1")
     world.asked("late")
@@ -269,7 +266,7 @@ async def test_one_that_the_watch_never_shows_is_let_be() -> None:
     assert ([], {}) == (world.written, world.guard._cases)
 
 
-@virtual_time
+@guarded
 async def test_a_request_decides_neither_who_is_nominated_nor_where() -> None:
     """Forged: another pod's UID, and labels, owner and constraints that the pod does not have."""
     owner = controller("ReplicaSet", "web")
@@ -286,10 +283,9 @@ async def test_a_request_decides_neither_who_is_nominated_nor_where() -> None:
     ((_, name, node),) = world.written
     (shape,) = world.guard._pacing._shapes
     assert ("late", True, honest.spec) == (name, node in {*CROWD, "b1"}, shape.spec)
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_a_node_that_in_tree_filters_refuse_is_not_nominated_until_it_changes() -> None:
     """They are asked first; the next nodes are asked about at once, and nothing is tried in vain."""
     world = World("b1", "b2", pods=[late()])
@@ -310,33 +306,28 @@ async def test_a_node_that_in_tree_filters_refuse_is_not_nominated_until_it_chan
     world.asked("late")
     await elapse(15)
     assert [("late", "b2")] == world.nominated
-    await world.guard.leave_all()
 
 
 @pytest.mark.parametrize("owners", ["one ReplicaSet", "none", "a Job each"])
-def test_pods_of_one_shape_share_what_in_tree_filters_refused(owners: str) -> None:
+@guarded
+async def test_pods_of_one_shape_share_what_in_tree_filters_refused(owners: str) -> None:
     """Twenty pods cost two questions and no nomination, whoever owns them."""
+    names = [f"late-{number}" for number in range(20)]
+    if owners == "none":
+        pods = [late(name) for name in names]
+    else:
+        kind = owners.split()[1]
+        pods = [late(it, owner=controller(kind, "web" if kind == "ReplicaSet" else it)) for it in names]
+    world = World("b1", "b2", pods=pods)
+    world.in_tree.refused |= {"b1", "b2"}
+    for pod in pods:
+        world.guard.answered(pod, len(CROWD), "", "no_fit")
+    await elapse(120)
 
-    @virtual_time
-    async def test() -> None:
-        names = [f"late-{number}" for number in range(20)]
-        if owners == "none":
-            pods = [late(name) for name in names]
-        else:
-            kind = owners.split()[1]
-            pods = [late(it, owner=controller(kind, "web" if kind == "ReplicaSet" else it)) for it in names]
-        world = World("b1", "b2", pods=pods)
-        world.in_tree.refused |= {"b1", "b2"}
-        for pod in pods:
-            world.guard.answered(pod, len(CROWD), "", "no_fit")
-        await elapse(120)
-
-        assert ([], 2) == (world.written, len(world.in_tree.asked))
-
-    test()
+    assert ([], 2) == (world.written, len(world.in_tree.asked))
 
 
-@virtual_time
+@guarded
 async def test_a_pod_that_asks_for_less_is_asked_about_anew() -> None:
     """The picture of this profile does not tell the two pods apart; what in-tree filters read of them does."""
     world = World("b1", pods=[late("large"), late("small-1")])
@@ -349,10 +340,9 @@ async def test_a_pod_that_asks_for_less_is_asked_about_anew() -> None:
     await elapse(1)
 
     assert [("small-1", "b1")] == world.nominated
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_an_unknown_verdict_allows_one_nomination() -> None:
     """In-tree filters that cannot be asked refuse the node: it is excluded for all pods alike until it changes."""
     world = World("b1", pods=[late("late-1"), late("late-2")])
@@ -369,10 +359,9 @@ async def test_an_unknown_verdict_allows_one_nomination() -> None:
         world.asked("late-2")
         await elapse(1)
     assert ["b1", "b1"] == [node for _, node in world.nominated[:2]]
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_misses_grow_rarer() -> None:
     """Twelve nodes that unknown filters refuse: attempts after 0, 1, 5, 21 and 85 s, each at another node."""
     world = World(*(f"b{number}" for number in range(12)), pods=[late()])
@@ -387,10 +376,9 @@ async def test_misses_grow_rarer() -> None:
     assert (5, 5) == (len(world.written), len(set(world.nominated)))
     moments = [at for at, *_ in world.written]
     assert [True] * 4 == [later - earlier >= 4**number for number, (earlier, later) in enumerate(pairwise(moments))]
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_a_node_that_comes_is_tried_before_one_that_was_refused_may_be() -> None:
     """Its arrival wakes the pod, which is not shown it."""
     world = World("b1", pods=[late()])
@@ -403,10 +391,9 @@ async def test_a_node_that_comes_is_tried_before_one_that_was_refused_may_be() -
     await elapse(1)
 
     assert [("late", "b1"), ("late", "b2")] == world.nominated
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_the_process_nominates_ten_pods_a_second() -> None:
     names = [f"late-{number}" for number in range(40)]
     world = World(*(f"b{number}" for number in range(40)), pods=[late(name) for name in names])
@@ -415,10 +402,9 @@ async def test_the_process_nominates_ten_pods_a_second() -> None:
     await elapse(2)
 
     assert 20 <= len(world.written) <= 21
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_pods_take_turns_at_a_node() -> None:
     """Two that are nominated to one node count against each other in-tree: neither would get the last place."""
     world = World("b1", pods=[late("late-1"), late("late-2")])
@@ -430,10 +416,9 @@ async def test_pods_take_turns_at_a_node() -> None:
     await settle()
 
     assert [("late-1", "b1"), ("late-2", "b1")] == world.nominated
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_pods_are_nominated_to_different_nodes() -> None:
     names = [f"late-{number}" for number in range(4)]
     world = World("b1", "b2", "b3", "b4", pods=[late(name) for name in names])
@@ -442,10 +427,9 @@ async def test_pods_are_nominated_to_different_nodes() -> None:
     await elapse(QUIET + 4 * NOMINATION_SECONDS)
 
     assert {"b1", "b2", "b3", "b4"} == {node for _, node in world.nominated}
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_one_whose_turn_comes_too_late_is_nominated_elsewhere() -> None:
     """The first took the last place of the zone: for the second the node would break its constraint."""
     world = World("b1", pods=[late("late-1"), late("late-2")])
@@ -459,10 +443,9 @@ async def test_one_whose_turn_comes_too_late_is_nominated_elsewhere() -> None:
 
     assert ("late-1", "b1") == world.nominated[0]
     assert world.nominated[1] in [("late-2", node) for node in CROWD]
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_a_nomination_that_was_cleared_unseen_is_repeated() -> None:
     """Two calls without it: the second one came after the scheduler had cleared it."""
     world = World("b1", pods=[late()])
@@ -476,7 +459,6 @@ async def test_a_nomination_that_was_cleared_unseen_is_repeated() -> None:
 
     assert [("late", "b1")] * 2 == world.nominated
     assert {"lost": 1} == world.results
-    await world.guard.leave_all()
 
 
 @pytest.mark.parametrize(
@@ -486,7 +468,7 @@ async def test_a_nomination_that_was_cleared_unseen_is_repeated() -> None:
         pytest.param(0, "refused", 1, id="no call: in-tree filters left no node to ask us about"),
     ],
 )
-@virtual_time
+@guarded
 async def test_a_nomination_that_is_cleared_without_a_word(calls: int, result: str, times: int) -> None:
     """The watch tells."""
     world = World("b1", pods=[late()])
@@ -498,10 +480,9 @@ async def test_a_nomination_that_is_cleared_without_a_word(calls: int, result: s
     await elapse(0.4)
 
     assert ({result: 1}, times) == (world.results, len(world.nominated))
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_a_nomination_without_any_effect_counts_as_refused() -> None:
     world = World("b1", pods=[late()])
     world.asked("late")
@@ -511,10 +492,9 @@ async def test_a_nomination_without_any_effect_counts_as_refused() -> None:
     await elapse(9)
 
     assert [("late", "b1")] == world.nominated
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_a_pod_that_found_a_node_by_itself_needs_no_guard() -> None:
     world = World("b1", "b2", pods=[late()])
     world.asked("late")
@@ -525,7 +505,7 @@ async def test_a_pod_that_found_a_node_by_itself_needs_no_guard() -> None:
     assert ({"overtaken": 1}, {}) == (world.results, world.guard._cases)
 
 
-@virtual_time
+@guarded
 async def test_our_own_nomination_is_replaced_unless_somebody_is_evicted_there() -> None:
     """A scheduler whose preemption was vetoed leaves it; one that evicts has made it its own."""
     for terminating, expected in ((False, 2), (True, 1)):
@@ -538,10 +518,9 @@ async def test_our_own_nomination_is_replaced_unless_somebody_is_evicted_there()
         await elapse(3)
 
         assert expected == len(world.written)
-        await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_a_standing_refusal_is_looked_into_ever_more_rarely() -> None:
     """Every bind wakes every refused pod. Asked about 10 times a second for a minute, it is looked for 8 times."""
     world = World(pods=[late()])
@@ -549,15 +528,14 @@ async def test_a_standing_refusal_is_looked_into_ever_more_rarely() -> None:
         world.asked("late")
         await elapse(0.1)
 
-    assert (8, []) == (world.looks, world.nominated)
+    assert (8, []) == (world.bench.looks, world.nominated)
     world.cluster.upsert_node(make_node("b1", zone="b"))
     world.asked("late")
     await elapse(15)
     assert [("late", "b1")] == world.nominated
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_once_forbidden_it_stays_off() -> None:
     world = World("b1", pods=[late("late-1"), late("late-2")])
     world.answers = ["forbidden"]
@@ -570,7 +548,7 @@ async def test_once_forbidden_it_stays_off() -> None:
 
 
 @pytest.mark.parametrize(("answer", "expected"), [("gone", 1), ("failed", 2)])
-@virtual_time
+@guarded
 async def test_a_patch_that_was_not_taken(answer: Nominated, expected: int) -> None:
     """A pod that is gone is forgotten; another failure is tried again after a pause."""
     world = World("b1", pods=[late()])
@@ -579,10 +557,9 @@ async def test_a_patch_that_was_not_taken(answer: Nominated, expected: int) -> N
     await elapse(1.5)
 
     assert expected == len(world.written)
-    await world.guard.leave_all()
 
 
-@virtual_time
+@guarded
 async def test_a_deleted_pod_is_forgotten() -> None:
     world = World("b1", pods=[late()])
     world.asked("late")
@@ -593,7 +570,7 @@ async def test_a_deleted_pod_is_forgotten() -> None:
     assert ({"overtaken": 1}, {}) == (world.results, world.guard._cases)
 
 
-@virtual_time
+@guarded
 async def test_cancelled_it_leaves_all_pods_alone() -> None:
     """Also those whose nomination is on its way."""
     world = World("b1", pods=[late("late-1"), late("late-2")])

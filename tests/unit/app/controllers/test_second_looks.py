@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
+from msgspec.structs import replace
 
 from app.controllers.second_looks import DELAY_SECONDS, SecondLooks
 from app.kube.core_v1 import Pod
-from app.verbs.context import VerbContext
 from tests.api.virtual import settle, virtual_time
 from tests.builders import make_node, make_pod
-from tests.unit.app.verbs.bench import SPREAD, WEB, Bench
+from tests.unit.app.verbs.bench import WEB, Bench, web
 
-LATE = make_pod("late", labels=WEB, spread=SPREAD)
+LATE = web("late")
 
 
 class World:
@@ -27,23 +27,11 @@ class World:
         self.cluster.upsert_node(make_node("b1", zone="b", unschedulable=True))
         self.cluster.upsert_pod(LATE)
         self.activated: list[str] = []
-        self.looks = 0
-        context = VerbContext(
-            self.cluster,
-            {"default-scheduler": self.bench.framework},
-            self.bench.reader,
-            self._problem,
-            self.bench.due,
-        )
-        self.second_looks = SecondLooks(context, self._activate)
+        self.second_looks = SecondLooks(self.bench.context, self._activate)
         self.running = asyncio.ensure_future(self.second_looks.run())
 
     def _activate(self, pods: Iterable[Pod]) -> None:
         self.activated += [pod.name for pod in pods]
-
-    def _problem(self) -> str:
-        self.looks += 1
-        return self.bench.problem
 
     def cure(self) -> None:
         for name in ("web-1", "web-2"):
@@ -74,33 +62,30 @@ async def test_one_that_stands_costs_no_look() -> None:
         world.second_looks.refused(LATE)
         await asyncio.sleep(0.1)
 
-    assert ([], 0) == (world.activated, world.looks)
+    assert ([], 0) == (world.activated, world.bench.looks)
     world.running.cancel()
 
 
-@pytest.mark.parametrize("case", ["bound", "gone", "replaced", "no picture", "no node is open"])
-def test_who_is_left_alone(case: str) -> None:
-    @virtual_time
-    async def test() -> None:
-        world = World()
-        world.second_looks.refused(LATE)
-        world.cure()
-        if case == "bound":
-            world.cluster.upsert_pod(make_pod("late", labels=WEB, spread=SPREAD, node="a1"))
-        elif case == "gone":
-            world.cluster.delete_pod(("default", "late"))
-        elif case == "replaced":
-            world.cluster.upsert_pod(make_pod("late", uid="another", labels=WEB, spread=SPREAD))
-        elif case == "no picture":
-            world.bench.problem = "the watch is silent"
-        else:
-            world.cluster.upsert_node(make_node("a1", zone="a", unschedulable=True))
-        await world.pass_by()
+@pytest.mark.parametrize(
+    "then",
+    [
+        pytest.param(lambda it: it.bench.show(web("late", "a1")), id="bound"),
+        pytest.param(lambda it: it.cluster.delete_pod(("default", "late")), id="gone"),
+        pytest.param(lambda it: it.bench.show(replace(LATE, uid="another")), id="replaced"),
+        pytest.param(lambda it: setattr(it.bench, "problem", "the watch is silent"), id="no picture"),
+        pytest.param(lambda it: it.bench.show(make_node("a1", zone="a", unschedulable=True)), id="no node is open"),
+    ],
+)
+@virtual_time
+async def test_who_is_left_alone(then: Callable[[World], object]) -> None:
+    world = World()
+    world.second_looks.refused(LATE)
+    world.cure()
+    then(world)
+    await world.pass_by()
 
-        assert [] == world.activated
-        world.running.cancel()
-
-    test()
+    assert [] == world.activated
+    world.running.cancel()
 
 
 @virtual_time

@@ -118,7 +118,7 @@ class ScriptedReader:
 
 
 class Bench:
-    """Everything a bind needs, made as ``app.main`` makes it. ``problem`` may be set."""
+    """Everything a bind needs, made as ``app.main`` makes it. ``problem`` may be set; ``looks`` at it are counted."""
 
     def __init__(
         self,
@@ -156,9 +156,10 @@ class Bench:
             guard=Guard(Metrics()),
         )
         self.due = ExpectedBinds(now, wait_seconds=0.0, observe=lambda _: None)
-        context = VerbContext(self.cluster, {name: self.framework}, self.reader, lambda: self.problem, self.due)
+        self.looks = 0
+        self.context = VerbContext(self.cluster, {name: self.framework}, self.reader, self._problem, self.due)
         self.verb = BindVerb(
-            context,
+            self.context,
             self.binder,
             self.binder.bind_guard,
             self.waiting,
@@ -166,6 +167,11 @@ class Bench:
             time_limit=LIMIT,
             bind_others=bind_others,
         )
+
+    def _problem(self) -> str:
+        """Asked once per look at the picture."""
+        self.looks += 1
+        return self.problem
 
     def show(self, *objects: Node | Pod) -> None:
         """What the watch shows."""
