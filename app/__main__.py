@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -15,14 +15,12 @@ from typing import Any, Final
 import structlog
 
 from app.commands import drain, dump, evaluate, explain, homes, plugins, rbac, saved, service
-from app.config.flags import Flag, flags_of, given_by
+from app.commands.arguments import FLAGS, parser, with_list
+from app.config.flags import given_by
 from app.config.loading import Loaded, SettingsError, read_settings
-from app.config.mistakes import Mistake, default_at, written
-from app.config.profile import RELEASES
-from app.config.settings import Settings
+from app.config.mistakes import Mistake
 from app.config.variables import CONFIG
 from app.feeds.saved import SavedClusterError
-from app.framework.handle import DEFAULT_RELEASE
 from app.framework.spec import PluginSpec
 from app.kube.credentials import CredentialsError, load, namespace_in_use
 from app.kube.names import is_label, shown
@@ -49,50 +47,9 @@ _MISTAKES: Final = (
     DuplicatePlugin,
 )
 _CERTIFICATES: Final = ("tls_cert_file", "tls_private_key_file", "client_ca_file", "leader_election")
-_FLAGS: Final = tuple(flags_of(Settings))
-
-_EPILOG: Final = """\
-every setting but the profiles can come from the command line. All can come from the environment as
-HOMEPORT_<NAME> (lists and mappings as JSON), and from the file given with --config. Flags go before variables,
-these before the file. Profiles are best kept in the file:
-
-  apiVersion: homeport.dev/v1alpha1
-  kind: HomeportConfiguration
-  httpTimeout: 5s
-  profiles:
-  - schedulerName: default-scheduler
-    plugins:
-      multiPoint:
-        enabled: [{name: PodTopologySpread, weight: 2}]
-
-examples:
-  homeport serve --cluster examples/sample-cluster.yaml      a saved cluster, no API server needed
-  homeport serve --kubeconfig ~/.kube/config --port 8888     a live cluster
-  homeport serve --config homeport.yaml                      in a pod, with its service account
-"""
-
 
 _PODS: Final = ("pod", "pods", "po")
 """Names of the kind, as kubectl knows them."""
-
-_WHERE: Final = "whose current context names the namespace"
-
-_HOMES: Final = """\
-Ask a running Homeport who lives where. Without an action, homes are listed. move, release and keep write to the API
-server what kubectl annotate would, with the rights of your kubeconfig. OWNER is KIND/NAME, as vm/db01, or
-KIND/NAME/ORDINAL where each pod has a home of its own, as sts/db/0.
-"""
-
-_HOMES_EPILOG: Final = """\
-examples:
-  homeport homes -A -o wide                                  all homes, with policies, times and pods
-  homeport homes -A --orphaned                               those whose node, or whose owner, is gone
-  homeport homes move vm/db01 node-b3 -n machines            db01 lives on node-b3 from now on
-  homeport homes release sts/db/0                            pod 0 of StatefulSet db may start anywhere
-  homeport homes drain node-b2 --dry-run                     who lives there, and what would become of them
-
-what narrows a list: homeport homes list -h
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,10 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    arguments = _parser().parse_args(_with_list(argv))
-    run: Callable[[argparse.Namespace], None] = arguments.run
+    arguments = parser().parse_args(with_list(argv))
     try:
-        run(arguments)
+        _RUNS[arguments.run](arguments)
     except _MISTAKES as mistake:
         _complain(mistake)
         return USAGE_ERROR
@@ -146,13 +102,6 @@ def _has_no_reader(pipe: int) -> bool:
     return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
-def _with_list(argv: list[str]) -> list[str]:
-    """``homeport homes`` alone, or with flags, lists."""
-    if argv[:1] != ["homes"] or argv[1:2] in (["-h"], ["--help"]) or (argv[1:] and not argv[1].startswith("-")):
-        return argv
-    return ["homes", "list", *argv[1:]]
-
-
 def _complain(error: Exception) -> None:
     for line in str(error).splitlines():
         print(f"homeport: {line}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
@@ -164,7 +113,7 @@ def _specs() -> tuple[PluginSpec[Any], ...]:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
-    given = given_by(_FLAGS, {name.replace("_", "-"): value for name, value in vars(arguments).items()})
+    given = given_by(FLAGS, {name.replace("_", "-"): value for name, value in vars(arguments).items()})
     found = read_settings(given, config=arguments.config or os.environ.get(CONFIG))
     specs = _specs()
     _raise_for(found, _deeper_mistakes(found, specs))
@@ -331,202 +280,21 @@ def _version(_arguments: argparse.Namespace) -> None:
     print(version("homeport"))  # noqa: T201  # the answer of the command
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="homeport", description="A Kubernetes scheduler extender: replicas spread, machines come home."
-    )
-    parser.add_argument("--version", action="version", version=version("homeport"), help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_serve(commands)
-    _add_evaluate(commands)
-    _add_explain(commands)
-    _add_homes(commands)
-    _add_dump(commands)
-    _add_rbac(commands)
-    listing = commands.add_parser("plugins", help="list the plugins that a profile can name, and the presets")
-    listing.set_defaults(run=_plugins)
-    commands.add_parser("version", help="print the version").set_defaults(run=_version)
-    return parser
-
-
-def _add_serve(commands: Any) -> None:
-    parser = commands.add_parser(
-        "serve",
-        help="answer filter, prioritize, preempt and bind over HTTP",
-        description="Answer kube-scheduler's extender calls: POST /filter, /prioritize, /preempt, /bind. "
-        "Operator pages are under /api/v1 and /docs, health at /livez, /readyz and /metrics.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--config", metavar="FILE", help="configuration file (YAML). Environment: HOMEPORT_CONFIG.")
-    for flag in _FLAGS:
-        _add_flag(parser, flag)
-    parser.set_defaults(run=_serve)
-
-
-def _add_evaluate(commands: Any) -> None:
-    parser = commands.add_parser(
-        "evaluate",
-        help="judge saved cases, a JSON object a line",
-        description="Read cases (a cluster, a pending pod, a profile), a JSON object a line, and write what the "
-        "profile's plugins say about every node, a line each in the same order. A bad case gives an error line.",
-    )
-    parser.add_argument("file", nargs="?", metavar="FILE", help="read cases from here; default: standard input")
-    parser.add_argument(
-        "--release",
-        choices=RELEASES,
-        default=DEFAULT_RELEASE,
-        help="the Kubernetes release whose in-tree plugins are meant, where a case does not say. Default: %(default)s.",
-    )
-    parser.set_defaults(run=_evaluate)
-
-
-def _add_explain(commands: Any) -> None:
-    parser = commands.add_parser(
-        "explain",
-        help="why may a pod go where, and what would unblock it?",
-        description="Ask a running Homeport about a pod that it knows, and print its answer as tables.",
-    )
-    parser.add_argument("pod", metavar="POD", help="NAME, pod/NAME or NAMESPACE/NAME")
-    _add_namespace(parser, "of the pod", _WHERE)
-    _add_server(parser)
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="Default: text.")
-    parser.set_defaults(run=_explain)
-
-
-def _add_server(parser: argparse.ArgumentParser) -> None:
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument(
-        "--saved", metavar="FILE", help="read this saved cluster (homeport dump) instead of asking a running Homeport"
-    )
-    parser.add_argument("--config", metavar="FILE", help="configuration file (YAML) whose profiles judge --saved")
-    source.add_argument(
-        "--server", metavar="URL", help=f"where its pages are served. Default: {', else '.join(service.SERVERS)}."
-    )
-    parser.add_argument("--certificate-authority", metavar="FILE", help="authorities of the server's certificate, PEM")
-    parser.add_argument(
-        "--client-certificate", metavar="FILE", help="certificate of a reader, PEM, with its key or not"
-    )
-    parser.add_argument("--client-key", metavar="FILE", help="its key, PEM")
-
-
-def _add_homes(commands: Any) -> None:
-    parser = commands.add_parser(
-        "homes",
-        help="who lives where; move, release and keep homes; what a drain would mean",
-        description=_HOMES,
-        epilog=_HOMES_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _add_list(actions)
-    move = _add_change(actions, "move", _move_home, "another node is the home from now on")
-    move.add_argument("node", metavar="NODE", help="the new home")
-    move.add_argument("--force", action="store_true", help="also if there is no such node, or you may not ask for it")
-    _add_change(actions, "release", _release_home, "there is no home from now on; the next first bind makes one")
-    _add_change(actions, "keep", _keep_home, "the node on which the pod is now is the home from now on")
-    _add_drain(actions)
-
-
-def _add_list(actions: Any) -> None:
-    parser = actions.add_parser("list", help="homes, by namespace, kind, name and ordinal")
-    _add_namespace(parser, "of the owners", _WHERE)
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
-    parser.add_argument("--node", default="", help="homes on this node")
-    parser.add_argument(
-        "--orphaned", action="store_true", help="homes whose node is gone or another machine, or whose owner is gone"
-    )
-    parser.add_argument("--away", action="store_true", help="homes whose node takes no pods now")
-    parser.add_argument("--contradictory", action="store_true", help="homes with something else that says otherwise")
-    _add_homes_output(parser)
-    _add_server(parser)
-    parser.set_defaults(run=_list_homes)
-
-
-def _add_namespace(parser: argparse.ArgumentParser, of: str, told: str) -> None:
-    """As kubectl has it. ``told``: what the kubeconfig is for."""
-    default = "Default: that of the kubeconfig's current context, or of the pod this runs in, else default."
-    parser.add_argument("-n", "--namespace", help=f"{of}. {default}")
-    sources = "Default: $KUBECONFIG, a pod's service account, ~/.kube/config."
-    parser.add_argument("--kubeconfig", metavar="FILE", help=f"{told}. {sources}")
-
-
-def _add_change(
-    actions: Any, name: str, run: Callable[[argparse.Namespace], None], told: str
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=told, description=f"{told.capitalize()}.")
-    parser.add_argument("owner", metavar="OWNER", help="KIND/NAME, or KIND/NAME/ORDINAL")
-    _add_namespace(parser, "of the owner", "who you are, and where")
-    _add_server(parser)
-    parser.set_defaults(run=run)
-    return parser
-
-
-def _add_drain(actions: Any) -> None:
-    parser = actions.add_parser(
-        "drain",
-        help="who lives on a node, where each would go, who would wait",
-        description="Tell where those who live or run on a node would go, beside one another, and who would wait for "
-        "what. Homeport evicts nobody.",
-    )
-    parser.add_argument("node", metavar="NODE")
-    parser.add_argument("--dry-run", action="store_true", required=True, help="tell alone; kubectl drain does it")
-    _add_homes_output(parser)
-    _add_server(parser)
-    parser.set_defaults(run=_drain)
-
-
-def _add_homes_output(parser: argparse.ArgumentParser) -> None:
-    choices = ("table", "wide", "json", "yaml", "name")
-    parser.add_argument("-o", "--output", choices=choices, default="table", help="Default: table.")
-
-
-def _add_dump(commands: Any) -> None:
-    parser = commands.add_parser(
-        "dump",
-        help="save a live cluster to a file",
-        description="Write the objects of a live cluster to a file that --saved and serve --cluster read: the kinds "
-        "that are served, and of each object the fields that Homeport decodes. It holds no Secrets, env, commands, "
-        "user data or managedFields. The file has mode 0600 and is replaced only once all of it is written.",
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write, JSON")
-    parser.add_argument("--config", metavar="FILE", help="configuration file (YAML). Environment: HOMEPORT_CONFIG.")
-    _add_flag(parser, next(it for it in _FLAGS if it.name == "kubeconfig"))
-    parser.set_defaults(run=_dump)
-
-
-def _add_rbac(commands: Any) -> None:
-    parser = commands.add_parser(
-        "rbac",
-        help="print the least role for a configuration, and its bindings",
-        description="Print what Homeport must be allowed under a configuration, each rule with its reason, for "
-        "kubectl apply. No cluster is needed; kinds that are not known are looked up in one if it can be reached.",
-    )
-    parser.add_argument("--config", metavar="FILE", help="configuration file (YAML). Environment: HOMEPORT_CONFIG.")
-    _add_flag(parser, next(it for it in _FLAGS if it.name == "kubeconfig"))
-    parser.add_argument(
-        "-n", "--namespace", default="kube-system", help="of the service account. Default: %(default)s."
-    )
-    parser.add_argument(
-        "--service-account", metavar="NAME", default="homeport", help="Also names the roles. Default: %(default)s."
-    )
-    parser.add_argument(
-        "--user", metavar="NAME", default="", help="bind the roles to this user instead, as of a kubeconfig"
-    )
-    parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="Default: yaml.")
-    parser.set_defaults(run=_rbac)
-
-
-def _add_flag(parser: argparse.ArgumentParser, flag: Flag) -> None:
-    default = (default_at(Settings, flag.place) or "").strip('"')
-    variable = f"HOMEPORT_{flag.setting.upper()}" + (f'={{"{flag.place[1]}": …}}' if len(flag.place) > 1 else "")
-    described = flag.info.description or f"{written(flag.place)} of the file."
-    text = f"{described}{f' Default: {default}.' if default else ''} Environment: {variable}.".replace("%", "%%")
-    metavar = flag.name.rpartition("-")[2].upper()
-    if flag.switches:
-        parser.add_argument(f"--{flag.name}", nargs="?", const="true", metavar="true|false", help=text)
-    else:
-        parser.add_argument(f"--{flag.name}", metavar=metavar, help=text)
+_RUNS: Final[Mapping[str, Callable[[argparse.Namespace], None]]] = {
+    "serve": _serve,
+    "evaluate": _evaluate,
+    "explain": _explain,
+    "plugins": _plugins,
+    "version": _version,
+    "homes list": _list_homes,
+    "homes move": _move_home,
+    "homes release": _release_home,
+    "homes keep": _keep_home,
+    "homes drain": _drain,
+    "dump": _dump,
+    "rbac": _rbac,
+}
+"""Commands by the name that their arguments have."""
 
 
 if __name__ == "__main__":

@@ -2,5 +2,7 @@
 
 They read files and standard input, ask a running Homeport over HTTP, and print for a person or a pipe.
 
-Not here: parsing of arguments (``app.__main__``), and anything a verb means (``app.verbs``).
+``arguments`` has their flags and texts of help.
+
+Not here: what each command is given (``app.__main__``), and anything a verb means (``app.verbs``).
 """

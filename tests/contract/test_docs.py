@@ -20,7 +20,7 @@ from prometheus_client import Metric
 from pydantic.alias_generators import to_camel
 
 import plugins
-from app.__main__ import _parser, _with_list
+from app.commands.arguments import parser, with_list
 from app.config.loading import load_settings
 from app.config.mistakes import field_names
 from app.config.profile import Preset, Profile
@@ -569,7 +569,7 @@ HOMES: Final = [
 
 @pytest.mark.parametrize("line", HOMES)
 def test_commands_about_homes_that_are_shown_can_be_said(line: str) -> None:
-    assert _parser().parse_args(_with_list(shlex.split(line))).run
+    assert parser().parse_args(with_list(shlex.split(line))).run
 
 
 def test_commands_that_make_run_shows_name_the_server() -> None:

@@ -9,7 +9,6 @@ ROOT: Final = Path(__file__).parents[2]
 MOST_LINES: Final = 350
 
 LONGER: Final = {
-    "app/__main__.py": "to be split: one module for the commands, one for what they need",
     "app/cache/cluster.py": "to be split: the picture, and what is derived from it",
     "app/cache/counters.py": "to be split: counts by node, and by domain",
     "app/cache/terms.py": "to be split: the terms of pods that run, and the count of matching pods",

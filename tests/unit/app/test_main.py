@@ -16,6 +16,7 @@ import yaml
 
 from app import __main__ as command_line
 from app.__main__ import main
+from app.commands.arguments import FLAGS
 from app.config.mistakes import as_model, bare, field_names
 from app.config.settings import Settings
 from app.telemetry import tracing
@@ -69,8 +70,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(
             ["serve", "--help"],
             [
-                *(f"--{flag.name} " for flag in command_line._FLAGS),
-                *(f"HOMEPORT_{flag.setting.upper()}" for flag in command_line._FLAGS),
+                *(f"--{flag.name} " for flag in FLAGS),
+                *(f"HOMEPORT_{flag.setting.upper()}" for flag in FLAGS),
                 "--config",
                 "HOMEPORT_CONFIG",
                 "apiVersion: homeport.dev/v1alpha1",
@@ -174,8 +175,8 @@ def test_every_setting_has_a_flag_except_profiles() -> None:
         for inner in ([(part,) for part in field_names(model)] if model is not None else [()])
     ]
 
-    assert [("profiles",)] == [place for place in places if place not in {flag.place for flag in command_line._FLAGS}]
-    assert len(places) - 1 == len({flag.name for flag in command_line._FLAGS})
+    assert [("profiles",)] == [place for place in places if place not in {flag.place for flag in FLAGS}]
+    assert len(places) - 1 == len({flag.name for flag in FLAGS})
 
 
 def test_leader_election_has_the_flags_of_kube_scheduler(served: list[Settings]) -> None:
@@ -188,7 +189,7 @@ def test_leader_election_has_the_flags_of_kube_scheduler(served: list[Settings])
     assert 0 == main(["serve", "--cluster=c", "--leader-elect-resource-namespace", "town", "--insecure", "--port=1"])
 
     first, second = served
-    assert wanted == {flag.name for flag in command_line._FLAGS if flag.setting == "leader_election"}
+    assert wanted == {flag.name for flag in FLAGS if flag.setting == "leader_election"}
     assert (20.0, 10.0, "kube-system") == (
         first.leader_election.lease_duration,
         first.leader_election.renew_deadline,
