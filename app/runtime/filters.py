@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import filterfalse
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -13,13 +13,12 @@ from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.points import PreFilterPlugin
-from app.framework.spec import Reads
 from app.framework.status import SKIP, SUCCESS, Code, Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, filter_each, plugin_error, timed_point
 from app.runtime.picture import Nominations
 from app.runtime.prefilter import NOT_NARROWED, PreFiltered
-from app.runtime.slots import PluginSlot, overrides, sees, sees_node, sees_nodes
+from app.runtime.slots import PluginSlot, TakingPart, overrides, sees, sees_node, sees_nodes
 
 WHOLE: Final = "a FilterResult that passes or rejects each node"
 _LEFT: Final = "a FilterResult that passes or rejects each node that passed so far, and no other"
@@ -39,27 +38,6 @@ class Recheck(Struct, frozen=True):
 
     status: Status
     certain: bool = True
-
-
-class TakingPart(Struct, frozen=True):
-    """Filters that PreFilter did not skip.
-
-    ``kept``: verdicts are cached · ``last``: they judge last · ``by_pods_on_node``: cached, and read pods of a node.
-    """
-
-    every: Sequence[PluginSlot]
-    kept: Sequence[PluginSlot]
-    others: Sequence[PluginSlot]
-    last: Sequence[PluginSlot]
-    by_pods_on_node: Sequence[PluginSlot]
-
-    @classmethod
-    def of(cls, filters: Iterable[PluginSlot], skipped: Container[str]) -> Self:
-        every = [it for it in filters if it.name not in skipped]
-        kept = [it for it in every if it.is_kept]
-        others = [it for it in every if not it.is_kept]
-        by_pods_on_node = [it for it in kept if it.reads is Reads.PODS_ON_NODE]
-        return cls(every, kept, others, [it for it in every if it.filters_last], by_pods_on_node)
 
 
 class Filters:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from msgspec import Struct
 
@@ -142,6 +142,28 @@ class PluginSlot(Struct, frozen=True, eq=False):
     def is_kept(self) -> bool:
         """Whether its verdicts and raw scores rest on nodes alone, and are kept."""
         return self.reads is not Reads.CLUSTER
+
+
+class TakingPart(Struct, frozen=True):
+    """Filters that PreFilter did not skip.
+
+    ``kept``: those whose verdicts are cached · ``last``: those that judge last · ``by_pods_on_node``: of the cached,
+    those that read the pods of a node.
+    """
+
+    every: Sequence[PluginSlot]
+    kept: Sequence[PluginSlot]
+    others: Sequence[PluginSlot]
+    last: Sequence[PluginSlot]
+    by_pods_on_node: Sequence[PluginSlot]
+
+    @classmethod
+    def of(cls, filters: Iterable[PluginSlot], skipped: Container[str]) -> Self:
+        every = [it for it in filters if it.name not in skipped]
+        kept = [it for it in every if it.is_kept]
+        others = [it for it in every if not it.is_kept]
+        by_pods_on_node = [it for it in kept if it.reads is Reads.PODS_ON_NODE]
+        return cls(every, kept, others, [it for it in every if it.filters_last], by_pods_on_node)
 
 
 def sees(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:
