@@ -31,7 +31,7 @@ from app.kube.names import is_segment
 from app.telemetry.background import Background
 from app.telemetry.tracing import Tracing
 from app.writes.activator import ApiActivator
-from app.writes.answers import as_asked
+from app.writes.answers import as_requested
 from app.writes.api_writes import ApiBinder, ApiWriter
 from app.writes.batches import BindBatches
 from app.writes.bind_guard import BindGuard
@@ -208,7 +208,7 @@ class LiveFeed:
             raw = await self._client.get(
                 resource, namespace, name, metadata_only=kind.metadata_only, timeout=_FETCH_SECONDS
             )
-            found = as_asked(self._cluster.decoder(kind)(raw), namespace if resource.namespaced else "", name)
+            found = as_requested(self._cluster.decoder(kind)(raw), namespace if resource.namespaced else "", name)
         except (ApiError, ApiUnavailable) as cause:
             _LOG.debug("not read", kind=repr(kind), object=f"{namespace}/{name}", cause=str(cause))
             is_miss = kind != NODES or (isinstance(cause, ApiError) and cause.status in _MISSES)
@@ -230,7 +230,7 @@ class LiveFeed:
     async def fetch_pod(self, namespace: str, name: str) -> None:
         try:
             raw = await self._client.get(PODS_RESOURCE, namespace, name, timeout=_FETCH_SECONDS)
-            found = as_asked(self._cluster.core.decode_pod(raw), namespace, name)
+            found = as_requested(self._cluster.core.decode_pod(raw), namespace, name)
         except ApiError as refused:
             if refused.status == _NOT_FOUND:
                 return

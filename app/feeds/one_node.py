@@ -14,7 +14,7 @@ from app.kube.api_requests import NODES, PODS, Resource
 from app.kube.client import KubeClient
 from app.kube.core_v1 import CoreV1, Pod
 from app.kube.names import is_segment, is_subdomain
-from app.writes.answers import as_asked
+from app.writes.answers import as_requested
 
 MOST_BYTES: Final = 4 << 20
 """Of the pods of a node: some hundred of the usual ones. To part them holds up the event loop for some milliseconds."""
@@ -44,7 +44,7 @@ class OneNodeReader:
             return None
         try:
             raw = await self._client.get(PODS, namespace, name, timeout=_SECONDS)
-            return as_asked(core.decode_pod(raw), namespace, name)
+            return as_requested(core.decode_pod(raw), namespace, name)
         except ApiError as refused:
             if refused.status == _NOT_FOUND:
                 return None
@@ -60,7 +60,7 @@ class OneNodeReader:
             found = await self._page(NODES, f"metadata.name={name}")
             if not found.items:
                 return None
-            node = as_asked(core.decode_node(found.items[0]), "", name)
+            node = as_requested(core.decode_node(found.items[0]), "", name)
             info = NodeInfo(node)
             for at, item in enumerate((await self._page(PODS, f"spec.nodeName={name},{_NOT_FINISHED}")).items or ()):
                 if at % _STEP == 0:

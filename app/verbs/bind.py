@@ -35,7 +35,7 @@ from app.verbs.settlements import Settlements
 from app.verbs.transaction import Target, Transaction, give_up, require_bound
 from app.verbs.unserved import printable
 from app.wire.extender_v1 import BindingArgs, MalformedRequest, decode_binding, encode_binding
-from app.writes.bind_guard import BindGuard, NotBound, Passed, passed_down
+from app.writes.bind_guard import BindClearance, BindGuard, NotBound, passed_down
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -202,7 +202,7 @@ class BindVerb:
         if not self._bind_others:
             raise NotBound(error(NO_PROFILE.format(printable(pod.spec.scheduler_name))))
         self._cluster.assume(pod, node_name)
-        passed: Passed | None = None
+        passed: BindClearance | None = None
         try:
             with passed_down(pod, node_name, _nothing_to_break, lambda: deadline - self._clock()) as passed:
                 status: Status = await self._binder.bind(pod, node_name, {})

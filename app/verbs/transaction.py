@@ -37,7 +37,7 @@ from app.verbs.context import VerbContext
 from app.verbs.settlements import Settlements
 from app.verbs.slices import prepared
 from app.wire.extender_v1 import BindingArgs
-from app.writes.bind_guard import NotBound, NotYet, Passed, passed_down
+from app.writes.bind_guard import BindClearance, NotBound, NotYet, passed_down
 
 UNCLEAR: Final = "the outcome of the binding is unknown"
 RESERVED: Final = "no longer possible unless other pods that wait at Permit are bound, or are not"
@@ -111,7 +111,7 @@ class Transaction:
         self._deadline = deadline
         self._holds_at = -1
         self._settled_at = 0
-        self._passed: Passed | None = None
+        self._passed: BindClearance | None = None
 
     async def run(self) -> tuple[Pod, CycleState]:
         """Bind the pod; returns it as it was decided on, and the state of that check.
@@ -215,7 +215,7 @@ class Transaction:
         return self._deadline - self._clock()
 
 
-def require_bound(status: Status, passed: Passed) -> None:
+def require_bound(status: Status, passed: BindClearance) -> None:
     """Raise ``NotBound`` unless the bind plugin returned Success and no Binding is left whose outcome is unknown."""
     if status.code is Code.SUCCESS and passed.unclear:
         raise NotBound(error(UNCLEAR))
@@ -223,7 +223,7 @@ def require_bound(status: Status, passed: Passed) -> None:
         raise NotBound(status)
 
 
-def give_up(cluster: Cluster, pod: Pod, passed: Passed | None) -> None:
+def give_up(cluster: Cluster, pod: Pod, passed: BindClearance | None) -> None:
     """End the assumption of a pod that is not bound, or mark it unclear if its Binding may still take effect."""
     if passed is not None and passed.unclear:
         cluster.doubt(pod.uid)

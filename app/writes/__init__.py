@@ -1,4 +1,4 @@
-"""What Homeport writes to the cluster: Bindings, annotations, nominations, fences and Events, and when they may leave.
+"""Writes to the API server: Bindings, annotations, nominations, fences and Events, and when they may be sent.
 
-Not here: what is decided (``app.verbs``), who leads (``app.replicas``), and reading (``app.feeds``).
+Not here: decisions (``app.verbs``), leadership (``app.replicas``), and reads (``app.feeds``).
 """

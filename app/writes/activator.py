@@ -1,8 +1,7 @@
-"""Wakes pods that wait: kube-scheduler tries a refused pod again once anything of the pod has changed.
+"""Wakes waiting pods by an annotation: kube-scheduler retries a refused pod once anything of the pod has changed.
 
-Of all that wakes one, an annotation is the gentlest: no selector matches it, it points nowhere, it wakes no other pod,
-and nobody clears it. A nomination makes two cycles when it is refused, and its clearing wakes all pods of that or lower
-priority.
+An annotation has the fewest side effects: no selector matches it, it wakes no other pod, and nothing clears it. A
+nomination costs two scheduling cycles if it is refused, and clearing it wakes all pods of that or lower priority.
 """
 
 from __future__ import annotations
@@ -28,13 +27,16 @@ from app.kube.meta_v1 import ACTIVATED, ObjectKey
 _LOG: Final = structlog.get_logger(__name__)
 
 PAUSE_SECONDS: Final = 0.02
-"""For each pod, of which one is written at a time: 50 a second in the long run, each of them a scheduling cycle."""
+"""Delay after each write; pods are written one at a time.
+
+Limits the rate to 50 pods a second, because each causes a scheduling cycle.
+"""
 
 MOST_AT_ONCE: Final = 256
-"""Pods without a pause between them, after a time in which fewer were woken: the machines of a node that is back."""
+"""Maximum burst of pods without a delay after an idle time, for example the machines of a node that is back."""
 
 MOST_ASKED: Final = 4096
-"""Pods that wait for their turn."""
+"""Maximum number of queued pods."""
 
 _ATTEMPTS: Final = 3
 _RETRY_SECONDS: Final = 0.5
@@ -47,20 +49,24 @@ _SERVER_FAULT: Final = 500
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class _Asked(Struct):
+class _Activation(Struct):
     key: ObjectKey
     attempts: int = 0
 
 
 def activation(uid: str, now: datetime) -> dict[str, Any]:
-    """The merge patch of ``pods/status``, which stores annotations too. No version: any form of the pod will do."""
+    """Return the merge patch of ``pods/status``, which stores annotations too.
+
+    Without a resource version it never conflicts.
+    """
     return {"metadata": {"uid": uid, "annotations": {ACTIVATED: now.isoformat(timespec="microseconds")}}}
 
 
 class ApiActivator:
     """Implements ``framework.Activate``; ``run`` does the writing.
 
-    ``may_write`` says why this process may not write now: then what is asked for is dropped, for it asks here too.
+    ``may_write`` returns why this process must not write now; then calls have no effect, because the plugins of the
+    leader activate the pods too.
     """
 
     def __init__(
@@ -75,84 +81,89 @@ class ApiActivator:
         self._client = client
         self._cluster = cluster
         self._sleep = sleep
-        self._asked: dict[str, _Asked] = {}
+        self._queue: dict[str, _Activation] = {}
         self._some = asyncio.Event()
         self._clock = clock
         self._free_at = -inf
-        self._told_full = False
-        self._told_forbidden = False
+        self._full_logged = False
+        self._forbidden_logged = False
 
     def __call__(self, pods: Iterable[Pod]) -> None:
         if self._may_write():
             return
         for pod in pods:
-            if len(self._asked) < MOST_ASKED:
-                self._asked.setdefault(pod.uid, _Asked(pod.key))
-            elif not self._told_full:
-                self._told_full = True
-                _LOG.warning("too many pods to be activated at once", pod=str(pod))
-        if self._asked:
+            if len(self._queue) < MOST_ASKED:
+                self._queue.setdefault(pod.uid, _Activation(pod.key))
+            elif not self._full_logged:
+                self._full_logged = True
+                _LOG.warning("activation queue full", pod=str(pod))
+        if self._queue:
             self._some.set()
 
     async def run(self) -> None:
-        """Write until cancelled: one pod at a time, in the order asked. What is left then is dropped."""
+        """Write until cancelled: one pod at a time, in the order of the calls. Cancelling drops the remaining pods."""
         try:
             while True:
                 await self._some.wait()
-                while self._asked:
-                    uid = next(iter(self._asked))
-                    pause = await self._activate(uid, self._asked.pop(uid))
+                while self._queue:
+                    uid = next(iter(self._queue))
+                    pause = await self._activate(uid, self._queue.pop(uid))
                     if pause:
                         await self._sleep(pause)
-                self._told_full = False
+                self._full_logged = False
                 self._some.clear()
         except asyncio.CancelledError:
-            self._asked.clear()
+            self._queue.clear()
             self._some.clear()
             raise
 
-    async def _activate(self, uid: str, asked: _Asked) -> float:
-        """Returns for how many seconds nothing is to be written."""
-        pod = self._cluster.pod(*asked.key)
+    async def _activate(self, uid: str, entry: _Activation) -> float:
+        """Write one pod; return the delay in seconds until the next write."""
+        pod = self._cluster.pod(*entry.key)
         if pod is None or pod.uid != uid or not _waits(pod) or self._may_write():
             return 0.0
         body = activation(uid, datetime.now(UTC))
         try:
-            await self._client.patch(PODS, *asked.key, body, subresource="status", timeout=_SECONDS)
+            await self._client.patch(PODS, *entry.key, body, subresource="status", timeout=_SECONDS)
         except ApiError as refused:
-            return self._refused(pod, asked, refused)
+            return self._refused(pod, entry, refused)
         except (ApiUnavailable, UnknownOutcome) as cause:
-            return self._failed(pod, asked, str(cause))
-        self._told_forbidden = False
+            return self._failed(pod, entry, str(cause))
+        self._forbidden_logged = False
         _LOG.debug("pod activated", pod=str(pod))
         return self._pause()
 
     def _pause(self) -> float:
-        """Seconds until the next pod may be written: none, as long as fewer were than could have been."""
+        """Return the seconds until the next pod may be written; 0 while the burst is not used up."""
         now = self._clock()
         self._free_at = max(self._free_at, now - MOST_AT_ONCE * PAUSE_SECONDS) + PAUSE_SECONDS
         return max(0.0, self._free_at - now)
 
-    def _refused(self, pod: Pod, asked: _Asked, refused: ApiError) -> float:
+    def _refused(self, pod: Pod, entry: _Activation, refused: ApiError) -> float:
         if refused.status in _GONE:
             return self._pause()
         if refused.status == _TOO_MANY or refused.status >= _SERVER_FAULT:
-            return self._failed(pod, asked, str(refused))
-        if refused.status != _FORBIDDEN or not self._told_forbidden:
-            self._told_forbidden = self._told_forbidden or refused.status == _FORBIDDEN
+            return self._failed(pod, entry, str(refused))
+        if refused.status != _FORBIDDEN or not self._forbidden_logged:
+            self._forbidden_logged = self._forbidden_logged or refused.status == _FORBIDDEN
             _LOG.warning("pod not activated", pod=str(pod), cause=str(refused))
         return self._pause()
 
-    def _failed(self, pod: Pod, asked: _Asked, cause: str) -> float:
-        """It is tried again after all others, and given up in the end: the scheduler looks at every pod again."""
-        asked.attempts += 1
-        if asked.attempts < _ATTEMPTS:
-            self._asked.setdefault(pod.uid, asked)
+    def _failed(self, pod: Pod, entry: _Activation, cause: str) -> float:
+        """Queue the pod again behind all others, or drop it after the last attempt: the scheduler retries every pod
+        anyway.
+        """
+        entry.attempts += 1
+        if entry.attempts < _ATTEMPTS:
+            self._queue.setdefault(pod.uid, entry)
         else:
             _LOG.warning("pod not activated", pod=str(pod), cause=cause)
         return _RETRY_SECONDS
 
 
 def _waits(pod: Pod) -> bool:
-    """Not assumed either: its Binding carries the version that would be moved."""
+    """Return true if the pod can be activated.
+
+    An assumed pod cannot: its Binding carries the version that would change.
+    """
     return not (pod.node_name or pod.spec.gated or pod.terminating or pod.finished)

@@ -1,6 +1,6 @@
-"""Checks that an answer of the API server is what the request asked for: a 2xx alone proves nothing.
+"""Checks that an answer of the API server belongs to the request: a 2xx status alone proves nothing.
 
-A proxy, a load balancer or a captive portal can answer in the API server's place, with any status code and any body.
+A proxy, a load balancer or a captive portal can answer instead of the API server, with any status code and body.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Object = TypeVar("Object", bound=KubeObject)
 
 
 class PodState(Struct, frozen=True):
-    """The fields of a stored pod that decide what became of a Binding. ``node_name`` is empty for a pending pod."""
+    """Fields of a stored pod that decide the outcome of a Binding. ``node_name`` is empty for a pending pod."""
 
     uid: str
     resource_version: str
@@ -52,39 +52,39 @@ _STATUS: Final[Decoder[_Status]] = Decoder(_Status)
 _POD: Final[Decoder[_Pod]] = Decoder(_Pod)
 
 
-def as_asked(found: Object, namespace: str, name: str) -> Object:
-    """Return ``found`` if it has that namespace and name. Raises ``ApiUnavailable`` if it has another."""
-    if found.key != (namespace, name):
-        _refuse((namespace, name), found.key)
-    return found
+def as_requested(answer: Object, namespace: str, name: str) -> Object:
+    """Return ``answer`` if it has that namespace and name. Raises ``ApiUnavailable`` if not."""
+    if answer.key != (namespace, name):
+        _refuse((namespace, name), answer.key)
+    return answer
 
 
 def is_success(raw: bytes) -> bool:
-    """Return whether the answer is a Status that says Success, which the API server sends for a Binding."""
+    """Return true if the answer is a Status with Success, which the API server sends for a Binding."""
     try:
-        found = _STATUS.decode(raw)
+        status = _STATUS.decode(raw)
     except msgspec.DecodeError:
         return False
-    return (found.kind, found.status) == ("Status", "Success")
+    return (status.kind, status.status) == ("Status", "Success")
 
 
 def pod_state(raw: bytes, pod: Pod) -> PodState:
-    """Read from an answer how the pod of that name is stored. Raises ``ApiUnavailable`` if the answer is no such pod.
+    """Read from an answer how the pod of that name is stored. Raises ``ApiUnavailable`` if the answer is not that pod.
 
-    Reads so few fields that no content of the pod can make it unreadable.
+    Decodes only these fields, so that no other content of the pod can make it unreadable.
     """
     try:
-        found = _POD.decode(raw)
+        stored = _POD.decode(raw)
     except msgspec.DecodeError as cause:
         raise ApiUnavailable(f"the answer about pod {pod} is not a Pod: {cause}") from None
-    meta = found.metadata
-    if found.kind != "Pod" or not meta.uid or not meta.resource_version:
+    meta = stored.metadata
+    if stored.kind != "Pod" or not meta.uid or not meta.resource_version:
         raise ApiUnavailable(f"the answer about pod {pod} is not a stored Pod")
     if (meta.namespace, meta.name) != pod.key:
         _refuse(pod.key, (meta.namespace, meta.name))
-    return PodState(meta.uid, meta.resource_version, found.spec.node_name or "")
+    return PodState(meta.uid, meta.resource_version, stored.spec.node_name or "")
 
 
 def _refuse(wanted: tuple[str, str], answered: tuple[str, str]) -> None:
     wanted_name, answered_name = ("/".join(filter(None, key)) for key in (wanted, answered))
-    raise ApiUnavailable(f"asked for {wanted_name}, was answered {answered_name}")
+    raise ApiUnavailable(f"requested {wanted_name}, the answer is about {answered_name}")

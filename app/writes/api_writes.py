@@ -1,6 +1,6 @@
-"""The ways in which decisions reach the API server: the Binding, and annotations of owners.
+"""Writes decisions to the API server: Bindings, and changes of other objects.
 
-A write whose fate is unknown is read back before anything is said about it.
+A Binding with an unknown outcome is read back before its bind returns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod, is_same_spec
 from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.meta_v1 import ObjectKey
-from app.writes.answers import as_asked, is_success
+from app.writes.answers import as_requested, is_success
 from app.writes.bind_guard import BindGuard, NotBound
 from app.writes.read_back import ReadBack, bound_elsewhere, gone
 
@@ -31,12 +31,13 @@ _LOG: Final = structlog.get_logger(__name__)
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _CONFLICTS: Final = 16
-"""Maximum number of Bindings of one pod that may meet a conflict before it is given back to its scheduler. Each costs a
-read and some milliseconds; the scheduler would wait for seconds.
+"""Maximum number of conflicts of one bind before the pod is returned to its scheduler.
+
+A retry costs a read and some milliseconds; the scheduler would wait for seconds.
 """
 
 _PASSING: Final = frozenset({401, 404, 408, 409, 425, 429})
-"""Refusals that may be no more at the next attempt."""
+"""Refusals that can be temporary."""
 
 _RETRY_SECONDS: Final = 0.25
 _MAX_RETRY_SECONDS: Final = 2.0
@@ -47,7 +48,9 @@ ResourceOf = Callable[[Kind[Any]], Resource | None]
 
 
 def binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> dict[str, Any]:
-    """The Binding: UID and version are preconditions, annotations land on the pod in the same write."""
+    """Build the Binding: UID and version are preconditions; its annotations are written to the pod in the same
+    request.
+    """
     metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
     if pod.resource_version:
         metadata["resourceVersion"] = pod.resource_version
@@ -58,9 +61,11 @@ def binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> dict[st
 
 
 class ApiBinder:
-    """Binds through ``pods/binding``. Returns Success only for a pod that the API server says is bound to that node.
+    """Binds through ``pods/binding``.
 
-    That is its own Status in answer to the Binding, or the pod as it was read. Any other 2xx is an unknown outcome.
+    Returns Success only if the API server confirms that the pod is bound to that node.
+
+    It confirms by its Status in answer to the Binding, or by the pod as read back. Any other 2xx is an unknown outcome.
     """
 
     def __init__(
@@ -72,7 +77,7 @@ class ApiBinder:
         *,
         post_seconds: float = REQUEST_SECONDS,
     ) -> None:
-        """``decode_pod``: the decoder of the cache, so that a pod that is read has the parts that were decided on.
+        """``decode_pod``: the cache's decoder, so that a pod read back has the same fields as the pod decided on.
 
         ``post_seconds``: time without an answer after which the outcome of a Binding is unknown.
         """
@@ -84,29 +89,29 @@ class ApiBinder:
         self._post_seconds = post_seconds
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        """Bind the pod. Conflicts are rejections (the pod is not what was decided on), other failures are Errors.
+        """Bind the pod. Conflicts are rejections (the pod has changed since the decision), other failures are Errors.
 
-        A pod that changed in nothing that was decided on is tried again: schedulers, and our own nominations, write
-        its status about the time it is bound.
+        The Binding is retried if nothing relevant to the decision changed: schedulers, and our own nominations, often
+        write the pod's status while it is bound.
         """
         read, message = pod, ""
         for _ in range(_CONFLICTS):
             try:
-                return await self._posted(read, node_name, annotations)
+                return await self._post(read, node_name, annotations)
             except NotBound as held:
                 return held.status
             except ApiError as refused:
                 if refused.status != _CONFLICT:
                     return error(f"the API server refused the binding: {refused.message}")
-                found = await self._after_conflict(pod, node_name, refused)
-                if isinstance(found, Status):
-                    return found
-                read, message = found, refused.message
+                newest = await self._after_conflict(pod, node_name, refused)
+                if isinstance(newest, Status):
+                    return newest
+                read, message = newest, refused.message
             except ApiUnavailable as unsent:
                 return error(f"the API server cannot be reached: {unsent}")
         return unschedulable(f"the pod keeps changing while it is being bound: {message}")
 
-    async def _posted(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
+    async def _post(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
         """Send the Binding; return once its outcome is known.
 
         Raises ``ApiError`` and ``ApiUnavailable``, and ``NotBound`` if the pre-send check holds it back: in all three
@@ -129,7 +134,7 @@ class ApiBinder:
         return await self._bind_guard.through(pod, node_name, send)
 
     async def _settled(self, pod: Pod, node_name: str) -> Status:
-        """Read the pod back until it is known what became of the Binding."""
+        """Read the pod back until the outcome of the Binding is known."""
         delay = _RETRY_SECONDS
         while (fate := await self._read_back.fate(pod, node_name)) is None:
             await self._sleep(delay)
@@ -137,29 +142,29 @@ class ApiBinder:
         return fate.status
 
     async def _after_conflict(self, pod: Pod, node_name: str, refused: ApiError) -> Pod | Status:
-        """Return the pod with its newest version if it can be tried again, else what to answer.
+        """Return the pod with its newest version if the Binding can be retried, else the bind's result.
 
-        The conflict says that this Binding has no effect. A pod that is bound to the node already is a success.
+        The conflict proves that this Binding has no effect. A pod that is already bound to the node is a success.
         """
         try:
-            found = await self._read(pod)
+            newest = await self._read(pod)
         except ValueError as cause:
             return error(f'pod "{pod.name}" cannot be read: {cause}')
-        if found is None or found.uid != pod.uid:
+        if newest is None or newest.uid != pod.uid:
             return gone(pod)
-        if found.node_name:
-            return SUCCESS if found.node_name == node_name else bound_elsewhere(pod, found.node_name)
-        if not _decides_alike(found, pod):
+        if newest.node_name:
+            return SUCCESS if newest.node_name == node_name else bound_elsewhere(pod, newest.node_name)
+        if not _is_decision_unaffected(newest, pod):
             return unschedulable(f"the pod changed while it was being bound: {refused.message}")
-        return replace(pod, resource_version=found.resource_version)
+        return replace(pod, resource_version=newest.resource_version)
 
     async def _read(self, pod: Pod) -> Pod | None:
         """Read the pod until the API server answers; ``None`` if it is gone. Raises ``ValueError`` if unreadable."""
         delay = _RETRY_SECONDS
         while True:
             try:
-                found = self._decode_pod(await self._client.get(PODS, pod.namespace, pod.name))
-                return as_asked(found, pod.namespace, pod.name)
+                newest = self._decode_pod(await self._client.get(PODS, pod.namespace, pod.name))
+                return as_requested(newest, pod.namespace, pod.name)
             except ApiError as refused:
                 if refused.status == _NOT_FOUND:
                     return None
@@ -170,24 +175,26 @@ class ApiBinder:
             delay = min(delay * 2, _MAX_RETRY_SECONDS)
 
 
-def _decides_alike(found: Pod, pod: Pod) -> bool:
-    """Return whether a decision taken on ``pod`` holds for ``found``: all that it read is equal by value.
+def _is_decision_unaffected(newest: Pod, pod: Pod) -> bool:
+    """Return true if a decision on ``pod`` holds for ``newest``: all that it depends on is equal by value.
 
-    Of annotations only those of our domain are decoded: homes, policies, and a fence, which gives this bind up.
+    Only annotations of Homeport's domain are decoded: homes, policies, and a fence, which rejects this bind.
     """
-    read, decided = ((it.labels, it.annotations, it.owner, it.terminating, it.finished) for it in (found, pod))
-    return read == decided and is_same_spec(found.spec, pod.spec)
+    read, decided = ((it.labels, it.annotations, it.owner, it.terminating, it.finished) for it in (newest, pod))
+    return read == decided and is_same_spec(newest.spec, pod.spec)
 
 
-def will_never_do(status: int) -> bool:
-    """Whether the API server, or a webhook of its, refuses for good: no permission, or a rule against the write."""
+def is_permanent_refusal(status: int) -> bool:
+    """Return true if a refusal by the API server or its webhook is permanent: no permission, or a rule against the
+    write.
+    """
     return 400 <= status < 500 and status not in _PASSING
 
 
 class ApiWriter:
-    """Writes objects under optimistic concurrency and keeps the picture up to what was written.
+    """Writes objects under optimistic concurrency, and stores each result in the cache.
 
-    ``may_write`` says why this process may not write now; then nothing is sent, and the error is an ``OSError``.
+    ``may_write`` returns why this process must not write now; then nothing is sent, and ``OSError`` is raised.
     """
 
     def __init__(
@@ -199,45 +206,48 @@ class ApiWriter:
         self._resource_of = resource_of
 
     async def annotate(
-        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+        self, kind: Kind[AnnotatedObject], target: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
-        await self._patch(kind, found, {"metadata": {**_precondition(found), "annotations": dict(annotations)}})
+        await self._patch(kind, target, {"metadata": {**_precondition(target), "annotations": dict(annotations)}})
 
-    async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
-        await self._patch(kind, found, {"metadata": _precondition(found), "spec": dict(spec)})
+    async def change(self, kind: Kind[AnnotatedObject], target: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        await self._patch(kind, target, {"metadata": _precondition(target), "spec": dict(spec)})
 
     async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
         resource = self._writable(kind)
         metadata = {"namespace": namespace, "name": name}
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": dict(spec)}
-        raw = await self._sent(kind, (namespace, name), lambda: self._client.post(resource.path(namespace), body))
+        raw = await self._send(kind, (namespace, name), lambda: self._client.post(resource.path(namespace), body))
         self._objects.upsert_read(kind, _read(kind, (namespace, name), raw))
 
-    async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
+    async def delete(self, kind: Kind[AnnotatedObject], target: AnnotatedObject) -> None:
         resource = self._writable(kind)
 
         async def send() -> bytes:
-            version = found.resource_version
-            await self._client.delete(resource, found.namespace, found.name, uid=found.uid, resource_version=version)
+            version = target.resource_version
+            await self._client.delete(resource, target.namespace, target.name, uid=target.uid, resource_version=version)
             return b""
 
-        await self._sent(kind, found.key, send, found.uid)
-        self._objects.delete(kind, found.key, found.uid)
+        await self._send(kind, target.key, send, target.uid)
+        self._objects.delete(kind, target.key, target.uid)
 
-    async def _patch(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, body: Mapping[str, Any]) -> None:
+    async def _patch(self, kind: Kind[AnnotatedObject], target: AnnotatedObject, body: Mapping[str, Any]) -> None:
         resource = self._writable(kind)
-        raw = await self._sent(
+        raw = await self._send(
             kind,
-            found.key,
-            lambda: self._client.patch(resource, found.namespace, found.name, body, metadata_only=kind.metadata_only),
-            found.uid,
+            target.key,
+            lambda: self._client.patch(resource, target.namespace, target.name, body, metadata_only=kind.metadata_only),
+            target.uid,
         )
-        self._objects.upsert_read(kind, _read(kind, found.key, raw))
+        self._objects.upsert_read(kind, _read(kind, target.key, raw))
 
-    async def _sent(
+    async def _send(
         self, kind: Kind[AnnotatedObject], key: ObjectKey, send: Callable[[], Awaitable[bytes]], uid: str = ""
     ) -> bytes:
-        """The answer. After a conflict the newest form is in the picture; ``uid``: of what is written to."""
+        """Send the request and return the answer. A conflict stores the newest version in the cache.
+
+        ``uid``: of the object written.
+        """
         try:
             return await send()
         except ApiError as refused:
@@ -268,7 +278,10 @@ class ApiWriter:
         return ObjectGone(f"{kind.kind} {'/'.join(key)}")
 
     def _writable(self, kind: Kind[Any]) -> Resource:
-        """Raises ``OSError`` where nothing may be written, or there is nowhere to write to."""
+        """Return the resource.
+
+        Raises ``OSError`` if writes are not allowed, or if the API server does not serve the kind.
+        """
         resource = self._resource(kind)
         problem = self._may_write()
         if problem:
@@ -282,14 +295,14 @@ class ApiWriter:
         return resource
 
 
-def _precondition(found: AnnotatedObject) -> dict[str, str]:
-    return {"uid": found.uid, "resourceVersion": found.resource_version}
+def _precondition(target: AnnotatedObject) -> dict[str, str]:
+    return {"uid": target.uid, "resourceVersion": target.resource_version}
 
 
 def _read(kind: Kind[AnnotatedObject], key: ObjectKey, raw: bytes) -> AnnotatedObject:
-    """What was answered. Raises ``OSError`` if it makes no sense: the watch will tell."""
+    """Decode the answer. Raises ``OSError`` if it is invalid; the watch will report the object."""
     try:
-        return as_asked(kind.decode(raw), *key)
+        return as_requested(kind.decode(raw), *key)
     except ValueError as cause:
         raise OSError(f"{kind.kind} {'/'.join(key)} cannot be read: {cause}") from None
     except ApiUnavailable as another:

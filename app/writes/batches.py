@@ -1,15 +1,14 @@
-"""Has Bindings leave together where many leave.
+"""Delays Bindings under load so that they are sent in batches.
 
-What a Binding costs kube-apiserver and etcd depends on what comes with it: each that comes by itself wakes a dozen
-threads of theirs, and those that come together share it. So once several have left within a moment, the next are held
-until that moment is over, and leave one right after the other; so do their answers come, and what schedulers write
-about them.
+Bindings sent together cost kube-apiserver and etcd less: a single one wakes a dozen of their threads, and a batch
+shares that. Once several Bindings were sent within a window, the next ones are held until the window ends and then sent
+back to back. Their answers, and the writes of schedulers that follow, arrive together too.
 
-Nothing is held where few leave: a pod by itself is bound as ever. Nor while anybody waits for a bind to settle, or has
-waited in the last moments: what would be held is what others wait for. Who binds one pod after the other has nobody to
-leave with: that is noticed by nobody joining twice, and then nothing is held for a while either.
+No Binding is held at a low rate. None is held either while a request waits for a bind to settle, or shortly after: a
+held Binding would delay that request. A client that binds one pod after the other gains nothing from a batch: after two
+batches of one Binding in a row, none is held for a while.
 
-The decision is checked when a Binding leaves, not when it begins to be held (``bind_guard``).
+The decision is checked when a Binding is sent, not when it begins to be held (``bind_guard``).
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ from typing import Final
 from app.framework.handle import Clock
 
 FEW: Final = 4
-"""So many leave within a window without being held."""
+"""Number of Bindings sent within a window before further ones are held."""
 
 MOST: Final = 16
-"""So many leave together at most; they do before the window ends."""
+"""Maximum size of a batch; a full batch is sent before the window ends."""
 
 PAUSE_SECONDS: Final = 1.0
-"""For so long nothing is held once a bind has had to wait for another, or nobody has joined two held in a row."""
+"""Seconds without holding after a request had to wait for a bind, or after two batches of one Binding in a row."""
 
 _SILENCE: Final = 0.5
-"""Part of the window for which nobody joins: then nobody is to be expected."""
+"""Fraction of the window without a new Binding after which the batch is sent early."""
 
 
 class BindBatches:
-    """``window``: for how long a Binding is held at most, in seconds; 0: never.
+    """Groups Bindings into batches. ``window``: maximum delay of a Binding in seconds; 0 disables batches.
 
-    ``observe`` is told for how many seconds each was that was held.
+    ``observe`` is called with the delay of each held Binding, in seconds.
     """
 
     def __init__(self, window: float, clock: Clock, observe: Callable[[float], None] = lambda _: None) -> None:
@@ -53,7 +52,7 @@ class BindBatches:
         self._awaited = self._alone = 0
 
     async def turn(self, seconds_left: float = inf) -> None:
-        """Until a Binding may leave. None is held whose bind may not take that long any more."""
+        """Wait until the Binding may be sent. A bind with less time left than the window is never delayed."""
         if not self._window:
             return
         if seconds_left > self._window and (self._held or self._many()):
@@ -62,7 +61,9 @@ class BindBatches:
 
     @contextmanager
     def awaited(self) -> Iterator[None]:
-        """While somebody waits for a bind to settle, and a moment longer: what is held leaves, and nothing is held."""
+        """Context in which a request waits for a bind to settle: releases held Bindings, and none is held until a while
+        after.
+        """
         self._awaited += 1
         self._release()
         try:
@@ -90,19 +91,19 @@ class BindBatches:
         try:
             await turn
         finally:
-            if turn in self._held:  # its bind is given up
+            if turn in self._held:  # its bind was cancelled
                 self._held.remove(turn)
         self._observe(self._clock() - began)
 
     def _look_again(self) -> None:
-        """Let them go when the window ends, or nobody has joined for long; until then a timer comes back here."""
+        """Send the batch if the window has ended or no Binding has joined for long; else call again later."""
         now = self._clock()
         until = min(self._ends, self._joined + self._window * _SILENCE)
         if now < until:
             self._timer = asyncio.get_running_loop().call_later(until - now, self._look_again)
             return
         self._alone = self._alone + 1 if len(self._held) == 1 else 0
-        if self._alone > 1:  # once may be a scheduler that pauses
+        if self._alone > 1:  # a single time can be a pause of the scheduler
             self._alone, self._from = 0, now + PAUSE_SECONDS
         self._release()
 
@@ -112,5 +113,5 @@ class BindBatches:
             self._timer = None
         held, self._held = self._held, []
         for turn in held:
-            if not turn.done():  # else its bind was given up in this very step
+            if not turn.done():  # else its bind was cancelled in this step of the event loop
                 turn.set_result(None)

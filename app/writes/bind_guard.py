@@ -1,11 +1,10 @@
-"""Every Binding leaves through one guard, whoever sends it: the decision is checked in the step that sends it.
+"""Guard through which every Binding is sent: the decision is checked in the same step of the event loop as the send.
 
-Between a decision and the moment its write can leave, time passes: a connection is opened, credentials are read. The
-picture moves on meanwhile. So the sender asks again when nothing is left to wait for, and what may leave then leaves.
+Between a decision and its write, time passes: a connection is opened, credentials are read, and the snapshot changes.
+So the sender calls the check again when it has nothing left to wait for, and sends at once if the check passes.
 
-What is asked is the check that the transaction has passed down, see ``passed_down``. It travels with the call, through
-a plugin that knows nothing of it: ``Binder.bind`` takes a pod, a node and annotations, and that is a contract with the
-plugins of others. What it says comes back as what ``bind`` returns or raises.
+The transaction passes the check down through a context variable (``passed_down``), because ``Binder.bind`` is part of
+the plugin API and takes only a pod, a node and annotations. ``bind`` returns or raises the outcome of the check.
 """
 
 from __future__ import annotations
@@ -29,13 +28,16 @@ from app.writes.batches import BindBatches
 Sent = TypeVar("Sent")
 
 BLIND_SECONDS: Final = 2.0
-"""How long a Binding waits for a watch that is being opened again."""
+"""Maximum time in seconds that a Binding waits for a watch that is being reopened."""
 
 _LOOK_SECONDS: Final = 0.01
 
 
 class NotBound(Exception):
-    """The pod is not bound. ``status`` says why: an Error, or a rejection where it is not what was decided on."""
+    """The pod is not bound.
+
+    ``status`` gives the reason: an Error, or a rejection if the pod differs from the decision.
+    """
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
@@ -43,19 +45,19 @@ class NotBound(Exception):
 
 
 class NotYet(Exception):
-    """The check shall be asked again after ``until``, which raises ``NotBound`` if there is no use in that."""
+    """The check must be repeated after ``until`` returns; ``until`` raises ``NotBound`` if waiting is useless."""
 
     def __init__(self, until: Callable[[], Awaitable[object]]) -> None:
         super().__init__()
         self.until = until
 
 
-class Passed(Struct):
-    """The check of a transaction, valid for that pod on that node until it is ``over``.
+class BindClearance(Struct):
+    """Check of a transaction, valid for that pod on that node until it is ``over``.
 
-    ``had_turn``: it was held once, to leave with others; a Binding that is sent again after that leaves at once.
-    ``unclear``: number of Bindings that have left and whose sender has not returned an outcome. A sender that is
-    cancelled or fails never does, and then the pod must keep its place.
+    ``had_turn``: the Binding was already held for a batch; a retry is sent at once. ``unclear``: number of Bindings
+    that were sent and whose sender has not returned an outcome. A sender that is cancelled or fails never does, and
+    then the pod must stay assumed.
     """
 
     uid: str
@@ -67,60 +69,60 @@ class Passed(Struct):
     unclear: int = 0
 
 
-_PASSED: Final[ContextVar[Passed]] = ContextVar("passed")
+_PASSED: Final[ContextVar[BindClearance]] = ContextVar("passed")
 
 
 @contextmanager
 def passed_down(
     pod: Pod, node_name: str, check: PreSendCheck, seconds_left: Callable[[], float] = lambda: BLIND_SECONDS
-) -> Iterator[Passed]:
-    """Within it, and in tasks that are begun within it, a Binding of this pod to this node may leave.
+) -> Iterator[BindClearance]:
+    """Allow Bindings of this pod to this node within the context, and in tasks started within it.
 
-    ``check`` is asked in the step in which it would leave. If it returns, it does. It raises ``NotBound`` where it must
-    not leave, ``NotYet`` where something is to be awaited first; whatever else it raises comes out of the binder, as it
-    is. ``seconds_left``: how long this bind may wait for anything.
+    ``check`` is called in the step that sends the Binding; if it returns, the Binding is sent. It raises ``NotBound``
+    if the Binding must not be sent, and ``NotYet`` if something must be awaited first. The binder passes other
+    exceptions on. ``seconds_left`` returns how long this bind may still wait.
     """
-    passed = Passed(pod.uid, node_name, check, seconds_left)
-    token = _PASSED.set(passed)
+    clearance = BindClearance(pod.uid, node_name, check, seconds_left)
+    token = _PASSED.set(clearance)
     try:
-        yield passed
+        yield clearance
     finally:
-        passed.over = True
+        clearance.over = True
         _PASSED.reset(token)
 
 
-def _passed_to(pod: Pod, node_name: str) -> Passed:
-    """Raises ``NotBound``."""
-    passed = _PASSED.get(None)
-    if passed is None or passed.uid != pod.uid:
-        raise NotBound(error(f'no bind of pod "{pod}" is under way here'))
-    if passed.node != node_name:
-        raise NotBound(error(f'decided on node "{passed.node}", not on "{node_name}"'))
-    return passed
+def _clearance_for(pod: Pod, node_name: str) -> BindClearance:
+    """Return the clearance for this pod and node. Raises ``NotBound`` without one."""
+    clearance = _PASSED.get(None)
+    if clearance is None or clearance.uid != pod.uid:
+        raise NotBound(error(f'no bind of pod "{pod}" is in flight here'))
+    if clearance.node != node_name:
+        raise NotBound(error(f'decided on node "{clearance.node}", not on "{node_name}"'))
+    return clearance
 
 
-class Leadership(Protocol):
-    """Whether this process may bind, where it is one of several."""
+class BindLeadership(Protocol):
+    """Leadership, as the guard needs it."""
 
     def may_bind(self, namespace: str) -> str:
-        """Why it may not bind there now; empty if it may."""
+        """Return why pods of the namespace must not be bound now; empty if they may."""
         ...
 
     async def admitted(self, namespace: str, seconds: float) -> str:
-        """The same, after a wait of at most so many seconds for it to become possible."""
+        """Like ``may_bind``, but first wait at most ``seconds`` for binds to become possible."""
         ...
 
     def is_remembered(self, scheduler_name: str) -> bool:
-        """Whether the Lease is known to name that scheduler: only then may a Binding for its pods leave."""
+        """Return true if the Lease is known to name that scheduler: only then Bindings of its pods may be sent."""
         ...
 
     async def remember(self, scheduler_name: str, seconds: float) -> str:
-        """Have the Lease name it, and wait at most so many seconds; returns why it does not."""
+        """Add the scheduler to the Lease and wait at most ``seconds``; return why it is not written."""
         ...
 
 
 class _Alone:
-    """Where there is only one process."""
+    """Leadership of a single process."""
 
     def may_bind(self, _namespace: str) -> str:
         return ""
@@ -139,20 +141,20 @@ _ALONE: Final = _Alone()
 
 
 def _always() -> bool:
-    """Where nothing is watched."""
+    """Default for ``follows`` without watches."""
     return True
 
 
 class BindGuard:
-    """One for all binders of a process, and the one place where bind asks who leads: at its beginning and its end.
+    """Guard shared by all binders of a process. Only here a bind checks leadership: when it begins and when it is sent.
 
-    ``leadership`` is asked after the check. ``follows``: whether pods and nodes are being watched; while not, others
-    bind and we do not see it. ``batches``: has Bindings leave together; without it each leaves by itself.
+    Leadership is checked after the transaction's check. ``follows`` returns true while pods and nodes are watched;
+    without a watch, other binds would not be seen. ``batches`` groups Bindings; without it each is sent at once.
     """
 
     def __init__(
         self,
-        leadership: Leadership = _ALONE,
+        leadership: BindLeadership = _ALONE,
         follows: Callable[[], bool] = _always,
         batches: BindBatches | None = None,
     ) -> None:
@@ -161,34 +163,34 @@ class BindGuard:
         self.batches = batches or BindBatches(0.0, monotonic)
 
     async def admitted(self, namespace: str, seconds: float) -> str:
-        """Why no bind in the namespace is begun here, after a wait of at most so many seconds; empty if one may be."""
+        """Return why no bind can begin in the namespace, after a wait of at most ``seconds``; empty if one can."""
         problem = self._leadership.may_bind(namespace)
         return await self._leadership.admitted(namespace, seconds) if problem else ""
 
     async def through(self, pod: Pod, node_name: str, send: Callable[[PreSendCheck], Awaitable[Sent]]) -> Sent:
         """Call ``send``, which calls its argument immediately before it sends, and returns once the outcome is known.
 
-        Raises ``NotBound`` and what ``send`` and the check raise. After an ``ApiError`` or ``ApiUnavailable`` the
-        Binding has no effect; after anything else that was raised once it had left its outcome is unclear.
+        Raises ``NotBound``, and exceptions of ``send`` and the check. After an ``ApiError`` or ``ApiUnavailable`` the
+        Binding has no effect; after any other exception raised once it was sent, its outcome is unclear.
         """
-        passed = _passed_to(pod, node_name)
+        clearance = _clearance_for(pod, node_name)
         left = 0
 
         def ask() -> None:
             nonlocal left
-            answered()  # a second attempt: the first was refused, since the credentials were too old
-            self._ask(passed, pod)
+            answered()  # second attempt: the first was refused because of expired credentials
+            self._ask(clearance, pod)
             left = 1
-            passed.unclear += left
+            clearance.unclear += left
 
         def answered() -> None:
             nonlocal left
-            passed.unclear -= left
+            clearance.unclear -= left
             left = 0
 
-        if not passed.had_turn:
-            passed.had_turn = True
-            await self.batches.turn(passed.seconds_left())
+        if not clearance.had_turn:
+            clearance.had_turn = True
+            await self.batches.turn(clearance.seconds_left())
         while True:
             try:
                 sent = await send(ask)
@@ -202,17 +204,17 @@ class BindGuard:
                 return sent
             await until()
 
-    def _ask(self, passed: Passed, pod: Pod) -> None:
-        if passed.over:
-            raise NotBound(error(f'the bind of pod "{pod}" is over'))
+    def _ask(self, clearance: BindClearance, pod: Pod) -> None:
+        if clearance.over:
+            raise NotBound(error(f'the bind of pod "{pod}" has ended'))
         if not self._follows():
             raise NotYet(self._until_following)
-        passed.check()
+        clearance.check()
         problem = self._leadership.may_bind(pod.namespace)
         if problem:
             raise NotBound(error(problem))
         if not self._leadership.is_remembered(pod.spec.scheduler_name):
-            raise NotYet(partial(self._until_remembered, pod.spec.scheduler_name, passed.seconds_left))
+            raise NotYet(partial(self._until_remembered, pod.spec.scheduler_name, clearance.seconds_left))
 
     async def _until_remembered(self, scheduler_name: str, seconds_left: Callable[[], float]) -> None:
         problem = await self._leadership.remember(scheduler_name, seconds_left())
@@ -223,5 +225,5 @@ class BindGuard:
         for _ in range(round(BLIND_SECONDS / _LOOK_SECONDS)):
             if self._follows():
                 return
-            await asyncio.sleep(_LOOK_SECONDS)  # a watch is opened again in a moment, or not for long
+            await asyncio.sleep(_LOOK_SECONDS)  # polled: a watch is usually reopened within milliseconds
         raise NotBound(error("pods or nodes are not being watched at the moment"))

@@ -1,4 +1,4 @@
-"""Who has been let to bind: the scheduler names that the Lease remembers, for whoever takes over. No I/O."""
+"""Schedulers whose pods were bound, as the Lease records them for the next leader. No I/O."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from msgspec import Struct
 
 MOST_NAMES: Final = 64
 MOST_CHARACTERS: Final = 4096
-"""Of the annotation. What would be more of either is written as everybody."""
+"""Maximum length of the annotation. Beyond this, or ``MOST_NAMES``, all schedulers are recorded."""
 
 _EVERYBODY: Final = "*"
 _BETWEEN: Final = ","
 
 
 class Callers(Struct, frozen=True):
-    """A set of scheduler names; with ``everybody`` all there are. Empty it is false."""
+    """Set of scheduler names; with ``everybody`` all schedulers. False if empty."""
 
     names: frozenset[str] = frozenset()
     everybody: bool = False
@@ -28,24 +28,24 @@ class Callers(Struct, frozen=True):
         return self.everybody or bool(self.names)
 
     def with_(self, others: Callers) -> Callers:
-        """Those of both."""
+        """Return the union of both sets."""
         if self.everybody or others.everybody:
             return EVERYBODY
         return self if others.names <= self.names else bounded(self.names | others.names)
 
     def written(self) -> str:
-        """As the annotation: sorted, with commas, each as in a URL, since a name may be any text."""
+        """Return the annotation's value: sorted, separated by commas, URL-quoted because a name can be any text."""
         return _EVERYBODY if self.everybody else _BETWEEN.join(sorted(map(_quoted, self.names)))
 
     @classmethod
     def read(cls, text: object) -> Callers | None:
-        """``None`` for what ``written`` does not write, and where nothing is written."""
+        """Parse the annotation; ``None`` if it is missing or invalid."""
         if not isinstance(text, str) or len(text) > MOST_CHARACTERS:
             return None
         if text == _EVERYBODY:
             return EVERYBODY
-        found = cls(frozenset(map(_unquoted, text.split(_BETWEEN)))) if text else NOBODY
-        return found if found.written() == text else None
+        callers = cls(frozenset(map(_unquoted, text.split(_BETWEEN)))) if text else NOBODY
+        return callers if callers.written() == text else None
 
 
 NOBODY: Final = Callers()
@@ -53,9 +53,9 @@ EVERYBODY: Final = Callers(everybody=True)
 
 
 def bounded(names: frozenset[str]) -> Callers:
-    """These names, or everybody where they are too many, or too long, to be remembered."""
-    found = Callers(names)
-    return found if len(names) <= MOST_NAMES and len(found.written()) <= MOST_CHARACTERS else EVERYBODY
+    """Return a set of these names, or ``EVERYBODY`` if they are too many or too long to be recorded."""
+    callers = Callers(names)
+    return callers if len(names) <= MOST_NAMES and len(callers.written()) <= MOST_CHARACTERS else EVERYBODY
 
 
 def _quoted(name: str) -> str:

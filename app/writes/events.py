@@ -1,16 +1,16 @@
-"""Writes Events (``events.k8s.io/v1``): few, in the background, and never at the cost of anything else.
+"""Writes Events (``events.k8s.io/v1``): few, in the background, and with lower priority than all other requests.
 
-    raised     by the leader alone; what was raised before counts up its series  (no request)
-    budget     of each object: 10 at once, then one in a minute; what is beyond is dropped
-    queue      1,000, of which 20 a second are written; namespaces take turns, and a full queue drops from the namespace
-               that has most in it
-    series     the second of a kind changes the Event (PATCH), later ones only its count in memory, which is written
-               every 30 min and when none has come for 6 min
+    recorded   on the leader only; a repeated Event increases the count of its series  (no request)
+    budget     per object: a burst of 10, then one a minute; more are dropped
+    queue      1,000 entries, 20 written a second; namespaces take turns, and a full queue drops from the namespace
+               with the most entries
+    series     the second Event of a series is written (PATCH); later ones increase the count in memory, which is
+               written every 30 min and once the series has been idle for 6 min
 
-All that is dropped is counted. A write that is not answered is tried again later, behind what waits by then; one that
-is refused is not.
+Dropped Events are counted. A write without an answer is retried later, behind the entries queued by then; a refused
+write is not retried.
 
-Not here: what is worth an Event. Plugins, ``app.verbs`` and ``app.main`` raise them through ``EventRecorder``.
+Not here: which Events are recorded. Plugins, ``app.verbs`` and ``app.main`` record them through ``EventRecorder``.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ CONTROLLER: Final = "homeport.dev/homeport"
 
 MOST_QUEUED: Final = 1000
 AT_ONCE: Final = 10
-"""Events of one object that are written however fast they come."""
+"""Burst of Events of one object that are written at any rate."""
 
 REFILL_SECONDS: Final = 60.0
 PACE_SECONDS: Final = 0.05
-"""Between two writes."""
+"""Delay between two writes."""
 
 IDLE_SECONDS: Final = 360.0
 WRITE_AGAIN_SECONDS: Final = 1800.0
 LOOK_SECONDS: Final = 60.0
-"""Between looks at all series."""
+"""Interval between two checks of all series."""
 
 FORBIDDEN_SECONDS: Final = 60.0
-"""How long nothing is tried after a refusal for want of a right."""
+"""Seconds without writes after a refusal because of a missing permission."""
 
 FLUSH_SECONDS: Final = 0.5
-"""At the end, for what is queued."""
+"""Seconds at shutdown to write queued Events."""
 
 _REQUEST_SECONDS: Final = 5.0
 _TRIES: Final = 12
@@ -67,28 +67,28 @@ _MOST_OBJECTS: Final = 4096
 _LONGEST_NOTE: Final = 1024
 _LONGEST_WORD: Final = 128
 _LONGEST_FIELD: Final = {"api_version": 253 + 1 + 63, "kind": 63, "namespace": 63, "name": 253, "uid": 128}
-"""Of a reference, in characters: beyond that it names nothing that an API server has."""
+"""Maximum lengths of the fields of a reference, in characters; valid objects are never longer."""
 
 _LONGEST_NAME: Final = 235
-"""Of the object, in the name of its Event: a dot and the time come after it."""
+"""Maximum length of the object's name within the Event's name, where a dot and the time follow it."""
 
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _ENDING: Final = "because it is being terminated"
-"""Of a namespace that takes nothing new any more: no right is missing."""
+"""Text of a refusal because the namespace is terminating: no permission is missing."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
 Count = Callable[[str], None]
 _Kind = tuple[str, str, str, Reference, Reference | None]
-"""Type, action, reason, regarding, related: what makes two Events the same."""
+"""Type, action, reason, regarding, related: identity of a series."""
 
 
 class _Series:
-    """One Event. ``written``: the count that the API server has; 0 before it has any.
+    """One Event series. ``written``: the count stored in the API server; 0 before the first write.
 
-    ``tries``: how often nobody answered since · ``not_before``: when to try again.
+    ``tries``: failed attempts since the last success · ``not_before``: time of the next attempt.
     """
 
     __slots__ = (
@@ -122,13 +122,13 @@ class _Series:
     def namespace(self) -> str:
         return str(self.body["metadata"]["namespace"])
 
-    def as_found(self) -> dict[str, Any]:
-        """What is to be written on an Event that is there."""
+    def patch_body(self) -> dict[str, Any]:
+        """Return the fields to patch into an existing Event."""
         return {"series": {"count": self.count, "lastObservedTime": self.observed}}
 
 
 class _Budget(Struct):
-    """Of one object: ``left`` as of ``since``."""
+    """Token bucket of one object: ``left`` tokens at time ``since``."""
 
     left: float
     since: float
@@ -143,9 +143,9 @@ class _Budget(Struct):
 
 
 class _Queue:
-    """Series that wait to be written, at most ``MOST_QUEUED``. Namespaces take turns, and share the room.
+    """Queue of series to be written, at most ``MOST_QUEUED``. Namespaces take turns and share the capacity.
 
-    One namespace can fill the queue alone. When another one needs room, the namespace that has most gives it.
+    One namespace can fill the queue alone. If another one needs room, the namespace with the most entries loses one.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class _Queue:
         return self._sizes.total()
 
     def make_room(self, namespace: str) -> tuple[bool, _Series | None]:
-        """Return whether there is room for one more of ``namespace``, and the series that was dropped for it."""
+        """Return true if one more series of ``namespace`` fits, and the series dropped for it, if any."""
         if len(self) < MOST_QUEUED:
             return True, None
         largest, size = max(self._sizes.items(), key=itemgetter(1))
@@ -167,7 +167,7 @@ class _Queue:
         return True, self._drop(largest)
 
     def _drop(self, namespace: str) -> _Series:
-        """Take the newest of a namespace out."""
+        """Remove the newest series of a namespace."""
         ready = self._ready.get(namespace)
         if ready:
             series = ready.pop()
@@ -185,12 +185,12 @@ class _Queue:
         self._ready.setdefault(series.namespace, deque()).append(series)
 
     def add_later(self, series: _Series) -> None:
-        """Add a series that is not to be written before its time."""
+        """Add a series that must not be written before its ``not_before``."""
         self._in(series)
         heappush(self._later, (series.not_before, next(self._turns), series))
 
     def take(self, now: float) -> _Series | None:
-        """Take the oldest out of the namespace whose turn it is."""
+        """Remove and return the oldest series of the namespace whose turn it is; ``None`` if none is ready."""
         while self._later and self._later[0][0] <= now:
             series = heappop(self._later)[-1]
             self._ready.setdefault(series.namespace, deque()).append(series)
@@ -205,7 +205,7 @@ class _Queue:
         return None
 
     def next_at(self) -> float | None:
-        """Return when the first of those that wait for their time may be written."""
+        """Return the earliest time at which a delayed series may be written; ``None`` without one."""
         return self._later[0][0] if self._later else None
 
     def _in(self, series: _Series) -> None:
@@ -221,9 +221,11 @@ class _Queue:
 
 
 class ApiRecorder:
-    """Implements ``EventRecorder``. ``instance``: which process tells; ``count`` is told what became of each.
+    """Implements ``EventRecorder``.
 
-    ``leads`` says whether this process is the one that tells: replicas see the same.
+    ``instance``: name of this process; ``count`` is called with the outcome of each Event.
+
+    ``leads`` returns true if this process writes Events: other replicas would write the same ones.
     """
 
     def __init__(
@@ -249,10 +251,10 @@ class ApiRecorder:
         self._idle = asyncio.Event()
         self._idle.set()
         self._barred_until = 0.0
-        self._told = False
+        self._forbidden_logged = False
         self._background = Background()
 
-    # told
+    # recording
 
     def event(
         self, regarding: Reference, related: Reference | None, kind: EventType, reason: str, action: str, note: str
@@ -261,8 +263,8 @@ class ApiRecorder:
             return
         now = self._clock()
         regarding, related = _bounded(regarding), _bounded(related) if related is not None else None
-        same = (kind, action[:_LONGEST_WORD], reason[:_LONGEST_WORD], regarding, related)
-        series = self._series.get(same)
+        identity = (kind, action[:_LONGEST_WORD], reason[:_LONGEST_WORD], regarding, related)
+        series = self._series.get(identity)
         if series is not None and now - series.changed_at < IDLE_SECONDS:
             self._again(series, now)
             return
@@ -271,12 +273,12 @@ class ApiRecorder:
         if not self._budget(regarding, now).take(now):
             self._count("over_budget")
         elif self._makes_room(_namespace_of(regarding)):
-            self._first(same, note, now)
+            self._first(identity, note, now)
 
-    def _first(self, same: _Kind, note: str, now: float) -> None:
-        name = f"{same[3].name[:_LONGEST_NAME]}.{time_ns():x}"
-        series = _Series(same, name, self._body(same, name, note), now)
-        self._series.put(same, series)
+    def _first(self, identity: _Kind, note: str, now: float) -> None:
+        name = f"{identity[3].name[:_LONGEST_NAME]}.{time_ns():x}"
+        series = _Series(identity, name, self._body(identity, name, note), now)
+        self._series.put(identity, series)
         self._enqueue(series)
 
     def _again(self, series: _Series, now: float) -> None:
@@ -288,7 +290,7 @@ class ApiRecorder:
             self._enqueue(series)
 
     def _enqueue(self, series: _Series) -> None:
-        """Queue a series, unless it is queued already: it is written with what it has counted by then."""
+        """Queue a series unless it is queued already: its count at the time of writing is written."""
         if series.queued or not self._makes_room(series.namespace):
             return
         self._queue.add(series)
@@ -296,7 +298,7 @@ class ApiRecorder:
         self._filled.set()
 
     def _makes_room(self, namespace: str) -> bool:
-        """Return whether an Event of the namespace can be queued; count what is dropped."""
+        """Return true if an Event of the namespace can be queued; count dropped Events."""
         has_room, dropped = self._queue.make_room(namespace)
         if not has_room or dropped is not None:
             self._count("overflow")
@@ -305,12 +307,12 @@ class ApiRecorder:
         return has_room
 
     def _budget(self, regarding: Reference, now: float) -> _Budget:
-        found = self._budgets.get(regarding) or _Budget(float(AT_ONCE), now)
-        self._budgets.put(regarding, found)
-        return found
+        budget = self._budgets.get(regarding) or _Budget(float(AT_ONCE), now)
+        self._budgets.put(regarding, budget)
+        return budget
 
-    def _body(self, same: _Kind, name: str, note: str) -> dict[str, Any]:
-        kind, action, reason, regarding, related = same
+    def _body(self, identity: _Kind, name: str, note: str) -> dict[str, Any]:
+        kind, action, reason, regarding, related = identity
         body = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
@@ -326,19 +328,19 @@ class ApiRecorder:
         }
         return body if related is None else {**body, "related": _object_reference(related)}
 
-    # written
+    # writing
 
     def start(self) -> None:
-        """Begin to write. To be called on the event loop."""
+        """Start writing. Must be called on the event loop."""
         self._background.begin("events", self._write_forever)
         self._background.begin("series of events", self._look_forever)
 
     def stalled(self) -> str:
-        """Return which of its tasks cannot be restarted; empty if all run."""
+        """Return which task cannot be restarted; empty if all run."""
         return self._background.problem()
 
     async def stop(self) -> None:
-        """Write what is queued and what was counted up, as far as half a second goes."""
+        """Write queued Events and changed counts for at most half a second, then stop."""
         self._queue_unwritten(self._series.values())
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), FLUSH_SECONDS)
@@ -349,13 +351,13 @@ class ApiRecorder:
             series = await self._next()
             try:
                 await self._write(series)
-            except Exception as fault:  # noqa: BLE001  # an Event that cannot be told must not silence all others
+            except Exception as fault:  # noqa: BLE001  # a fault with one Event must not stop all others
                 self._lost("failed", series)
                 _LOG.error("event not written", traceback="".join(traceback.format_exception(fault)))
             await asyncio.sleep(PACE_SECONDS)
 
     async def _next(self) -> _Series:
-        """Return the next series whose time has come."""
+        """Wait for the next series to write."""
         while True:
             now = self._clock()
             if (series := self._queue.take(now)) is not None:
@@ -376,35 +378,38 @@ class ApiRecorder:
 
     def _look(self) -> None:
         now = self._clock()
-        for it in [it for it in self._series.values() if now - it.changed_at >= IDLE_SECONDS]:
-            self._end(it)
+        for series in [it for it in self._series.values() if now - it.changed_at >= IDLE_SECONDS]:
+            self._end(series)
         self._queue_unwritten(it for it in self._series.values() if now - it.written_at >= WRITE_AGAIN_SECONDS)
 
     def _end(self, series: _Series) -> None:
-        """The next of its kind is a new Event."""
+        """End a series: the next Event of its kind begins a new one."""
         self._queue_unwritten((series,))
         if self._series.get(series.kind) is series:
             del self._series[series.kind]
 
-    def _queue_unwritten(self, found: Iterable[_Series]) -> None:
-        for it in found:
-            if it.written and it.count > it.written:
-                self._enqueue(it)
+    def _queue_unwritten(self, all_series: Iterable[_Series]) -> None:
+        for series in all_series:
+            if series.written and series.count > series.written:
+                self._enqueue(series)
 
     async def _write(self, series: _Series) -> None:
-        """Once; where nobody answers it is queued again, within reason."""
+        """Try to write a series once; queue it again if there is no answer."""
         if self._clock() < self._barred_until:
             return self._lost("refused", series)
         try:
             await self._attempt(series)
         except ApiError as refused:
-            self._tell_refused(refused)
+            self._log_refused(refused)
             self._lost("refused", series)
         except (ApiUnavailable, UnknownOutcome) as cause:
             self._put_off(series, str(cause))
 
     def _put_off(self, series: _Series, cause: str) -> None:
-        """Behind all others: it may be its namespace alone that does not answer."""
+        """Queue a series behind all others after a failure; drop it after the last attempt.
+
+        Only its namespace might be affected.
+        """
         series.tries += 1
         if series.tries >= _TRIES:
             self._lost("failed", series)
@@ -415,46 +420,46 @@ class ApiRecorder:
             self._queue.add_later(series)
 
     def _lost(self, what: str, series: _Series) -> None:
-        """The next of its kind is tried anew."""
+        """Count a dropped series and forget it, so that the next Event of its kind is written again."""
         self._count(what)
         series.tries, series.not_before = 0, 0.0
         if self._series.get(series.kind) is series:
             del self._series[series.kind]
 
     async def _attempt(self, series: _Series) -> None:
-        """Raises ``KubeError``."""
+        """Send the request. Raises ``KubeError``."""
         counted = series.count
         if series.written:
             try:
                 path = (EVENTS, series.namespace, series.name)
-                await self._client.patch(*path, series.as_found(), timeout=_REQUEST_SECONDS)
+                await self._client.patch(*path, series.patch_body(), timeout=_REQUEST_SECONDS)
             except ApiError as refused:
                 if refused.status != _NOT_FOUND:
                     raise
-                await self._create(series)  # it has had its hour
+                await self._create(series)  # the API server deletes Events after an hour
         else:
             await self._create(series)
         self._note("repeated" if series.written else "written", series, counted)
 
     async def _create(self, series: _Series) -> None:
-        body = series.body if series.count < 2 else {**series.body, **series.as_found()}
+        body = series.body if series.count < 2 else {**series.body, **series.patch_body()}
         try:
             await self._client.post(EVENTS.path(series.namespace), body, timeout=_REQUEST_SECONDS)
         except ApiError as refused:
-            if refused.status != _CONFLICT:  # else an attempt whose answer was lost has arrived
+            if refused.status != _CONFLICT:  # a conflict: an earlier attempt without an answer succeeded
                 raise
 
     def _note(self, what: str, series: _Series, counted: int) -> None:
         series.written, series.written_at = counted, self._clock()
         series.tries, series.not_before = 0, 0.0
-        self._told = False
+        self._forbidden_logged = False
         self._count(what)
 
-    def _tell_refused(self, refused: ApiError) -> None:
+    def _log_refused(self, refused: ApiError) -> None:
         if refused.status == _FORBIDDEN and _ENDING not in refused.message:
             self._barred_until = self._clock() + FORBIDDEN_SECONDS
-            if not self._told:
-                self._told = True
+            if not self._forbidden_logged:
+                self._forbidden_logged = True
                 _LOG.warning(
                     "events are not written: creating them is forbidden, see homeport rbac", cause=str(refused)
                 )
@@ -467,17 +472,17 @@ def _namespace_of(regarding: Reference) -> str:
     return regarding.namespace or "default"
 
 
-def _bounded(found: Reference) -> Reference:
-    if all(len(getattr(found, field)) <= most for field, most in _LONGEST_FIELD.items()):
-        return found
-    return Reference(**{field: getattr(found, field)[:most] for field, most in _LONGEST_FIELD.items()})
+def _bounded(reference: Reference) -> Reference:
+    if all(len(getattr(reference, field)) <= most for field, most in _LONGEST_FIELD.items()):
+        return reference
+    return Reference(**{field: getattr(reference, field)[:most] for field, most in _LONGEST_FIELD.items()})
 
 
-def _object_reference(found: Reference) -> dict[str, str]:
-    named = {"namespace": found.namespace, "name": found.name, "uid": found.uid}
-    return {"apiVersion": found.api_version, "kind": found.kind} | {key: it for key, it in named.items() if it}
+def _object_reference(reference: Reference) -> dict[str, str]:
+    named = {"namespace": reference.namespace, "name": reference.name, "uid": reference.uid}
+    return {"apiVersion": reference.api_version, "kind": reference.kind} | {key: it for key, it in named.items() if it}
 
 
 def _micro(when: datetime) -> str:
-    """A MicroTime."""
+    """Format a MicroTime."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,7 +1,7 @@
-"""Fences off what a former leader may still have on the way: every pending pod gets a new version.
+"""Fences off late Bindings of a former leader: every pending pod gets a new resource version.
 
-A Binding carries the version of the pod that it was decided on. One that was held up somewhere, beyond every deadline,
-arrives at a pod that has moved on, and meets a conflict.
+A Binding carries the version of the pod that it was decided on. A Binding that was delayed beyond every deadline
+reaches a pod with a newer version and meets a conflict.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
 from app.kube.api_requests import PODS
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_v1 import Pod
-from app.writes.answers import as_asked, pod_state
-from app.writes.api_writes import will_never_do
+from app.writes.answers import as_requested, pod_state
+from app.writes.api_writes import is_permanent_refusal
 from app.writes.callers import Callers
 from app.writes.read_back import NOT_FOUND, fence_off
 
@@ -27,7 +27,7 @@ _LOG: Final = structlog.get_logger(__name__)
 
 AT_ONCE: Final = 8
 PAUSE_SECONDS: Final = 0.02
-"""After each write: at most ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
+"""Delay after each write of a worker; limits the rate to ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
 
 _RETRY_SECONDS: Final = 0.5
 _CONFLICT: Final = 409
@@ -36,7 +36,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Fences:
-    """The pods that still have to be fenced off. Namespaces that a bind asks for come first."""
+    """Pods that must still be fenced off. Namespaces with a waiting bind come first."""
 
     def __init__(self, client: KubeClient, cluster: Cluster, sleep: Sleep = asyncio.sleep) -> None:
         self._client = client
@@ -44,32 +44,34 @@ class Fences:
         self._sleep = sleep
         self._noted: dict[str, list[Pod]] = {}
         self._left: dict[str, int] = {}
-        self._asked: dict[str, None] = {}
+        self._wanted: dict[str, None] = {}
         self._moved = asyncio.Event()
         self._late_until = 0.0
         self._together = False
 
     @property
     def pending(self) -> int:
-        """How many pods are left."""
+        """Number of pods that are not fenced off yet."""
         return sum(self._left.values())
 
     def pending_in(self, namespace: str) -> bool:
-        """Return true if no pod of that namespace may be bound yet: one of it is left, or ``together`` any."""
+        """Return true if no pod of that namespace may be bound yet: one of its pods, or with ``together`` any pod, is
+        pending.
+        """
         return bool(self._left) if self._together else namespace in self._left
 
     async def cleared(self, namespace: str) -> None:
         """Wait until pods of that namespace may be bound."""
         while self.pending_in(namespace):
             if namespace in self._left:
-                self._asked[namespace] = None
+                self._wanted[namespace] = None
             await self._moved.wait()
 
     def note(self, callers: Callers, *, together: bool = False) -> int:
-        """Note every pending pod of one of these schedulers, to be fenced off; return their number.
+        """Collect every pending pod of these schedulers, to be fenced off; return their number.
 
-        ``together``: what has been sent has not had its time yet. A Binding that lands in one namespace takes room that
-        pods of all others count on, so that all namespaces wait for all fences.
+        ``together``: requests of the predecessor might not have timed out. A Binding that arrives in one namespace uses
+        capacity that pods of all others rely on, so that all namespaces wait for all fences.
         """
         self._together = together
         self._noted.clear()
@@ -77,14 +79,19 @@ class Fences:
         assumed = self._cluster.assumed
         uncertain = {it.uid for it in (*assumed.in_flight(), *assumed.reserved())}
         for pod in self._cluster.pods():
-            pending = not pod.node_name or pod.uid in uncertain  # what this process only means to bind is not bound
+            pending = (
+                not pod.node_name or pod.uid in uncertain
+            )  # a pod that this process has only assumed is still pending
             if pending and _may_be_bound(pod) and pod.spec.scheduler_name in callers:
                 self._noted.setdefault(pod.namespace, []).append(pod)
         self._left = {namespace: len(pods) for namespace, pods in self._noted.items()}
         return self.pending
 
     async def raise_all(self) -> None:
-        """Fence off what was noted. Cancelled, as when a term ends, it leaves none pending; a fault leaves them."""
+        """Fence off the collected pods.
+
+        Cancelling it, as when a term ends, leaves none pending; an exception leaves them pending.
+        """
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(AT_ONCE, self.pending)):
@@ -92,11 +99,11 @@ class Fences:
         except asyncio.CancelledError:
             self._noted.clear()
             self._left.clear()
-            self._asked.clear()
-            self._tell()
+            self._wanted.clear()
+            self._notify()
             raise
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()
 
@@ -106,12 +113,12 @@ class Fences:
             self._left[pod.namespace] -= 1
             if not self._left[pod.namespace]:
                 del self._left[pod.namespace]
-                self._asked.pop(pod.namespace, None)
-                self._tell()
+                self._wanted.pop(pod.namespace, None)
+                self._notify()
             await self._sleep(PAUSE_SECONDS)
 
     def _next(self) -> Pod | None:
-        namespace = next((it for it in self._asked if it in self._noted), next(iter(self._noted), None))
+        namespace = next((it for it in self._wanted if it in self._noted), next(iter(self._noted), None))
         if namespace is None:
             return None
         pods = self._noted[namespace]
@@ -121,30 +128,33 @@ class Fences:
         return pod
 
     async def _until_fenced(self, pod: Pod) -> None:
-        """One that cannot be fenced off may still be reached: it is read when nobody waits for a Binding any more."""
-        told = refused = False
+        """Fence off one pod, with retries.
+
+        If that is refused for good, read the pod once no late Binding can arrive any more.
+        """
+        logged = refused = False
         while True:
             try:
                 await (self._read(pod) if refused else self._fence(pod))
             except (ApiError, ApiUnavailable, UnknownOutcome) as error:
-                if isinstance(error, ApiError) and will_never_do(error.status):
+                if isinstance(error, ApiError) and is_permanent_refusal(error.status):
                     _LOG.error("pod cannot be fenced off", pod=str(pod), cause=str(error))
                     if refused:
                         return
                     refused = True
                     await self._sleep(max(0.0, self._late_until - monotonic()))
                     continue
-                if not told:
-                    told = True
+                if not logged:
+                    logged = True
                     _LOG.warning("pod not fenced off yet", pod=str(pod), cause=str(error))
             else:
                 return
             await self._sleep(_RETRY_SECONDS)
 
     async def _fence(self, pod: Pod) -> None:
-        """Take the pod in as the API server then has it: a pod that was bound meanwhile counts.
+        """Fence off the pod and store the answer: it shows whether the pod was bound meanwhile.
 
-        Raises ``ApiUnavailable`` for an answer that does not show that the pod has moved on: then it is not fenced off.
+        Raises ``ApiUnavailable`` for an answer that does not show a new version: then the pod is not fenced off.
         """
         try:
             try:
@@ -152,7 +162,7 @@ class Fences:
             except ApiError as refused:
                 if refused.status != _CONFLICT:
                     raise
-                raw = await self._client.get(PODS, pod.namespace, pod.name)  # it moved by itself
+                raw = await self._client.get(PODS, pod.namespace, pod.name)  # its version has changed without us
         except ApiError as refused:
             if refused.reason != NOT_FOUND:
                 raise
@@ -173,13 +183,13 @@ class Fences:
 
     def _take_in(self, pod: Pod, raw: bytes) -> None:
         try:
-            found = self._cluster.core.decode_pod(raw)
-        except ValueError as cause:  # it has moved on: that is what counts
-            _LOG.error("fenced pod cannot be read", pod=str(pod), cause=str(cause))
+            stored = self._cluster.core.decode_pod(raw)
+        except ValueError as cause:  # the version has changed, so the pod is fenced off
+            _LOG.error("fenced pod cannot be decoded", pod=str(pod), cause=str(cause))
             return
-        self._cluster.upsert_read_pod(as_asked(found, pod.namespace, pod.name))
+        self._cluster.upsert_read_pod(as_requested(stored, pod.namespace, pod.name))
 
 
 def _may_be_bound(pod: Pod) -> bool:
-    """The API server binds no pod that is gated or being deleted; letting go of a gate moves the version."""
+    """Return true if the pod can be bound. A gated or terminating pod cannot; removing a gate changes its version."""
     return not (pod.spec.gated or pod.terminating or pod.finished)

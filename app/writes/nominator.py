@@ -1,4 +1,4 @@
-"""Writes ``status.nominatedNodeName``: the scheduler tries that node before all others, whatever sample it takes."""
+"""Writes ``status.nominatedNodeName``: the scheduler tries that node first, even if it is outside its sample."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ _UID: Final = "metadata.uid"
 _SECONDS: Final = 2.0
 
 Nominated = Literal["taken", "gone", "forbidden", "failed"]
-"""``taken``: it is on the pod · ``gone``: there is no such pod any more · ``forbidden``: we may not write this, now or
-later · ``failed``: the API server would not, or what became of it is unknown."""
+"""``taken``: written · ``gone``: the pod no longer exists · ``forbidden``: the permission is missing · ``failed``: the
+API server refused it, or the outcome is unknown.
+"""
 
 
 class Nominator(Protocol):
-    """The narrow way in which a pod is pointed to a node."""
+    """Interface to nominate a pod to a node."""
 
     async def nominate(self, pod: Pod, node_name: str) -> Nominated:
-        """Replaces a nomination that is there. The UID is a precondition. Never raises."""
+        """Replace the pod's nomination, if any. The UID is a precondition. Never raises."""
         ...
 
 
 def nomination(pod: Pod, node_name: str) -> dict[str, Any]:
-    """The merge patch of ``pods/status``. No version: the scheduler writes conditions there all the time."""
+    """Return the merge patch of ``pods/status``. No resource version: the scheduler writes conditions all the time."""
     return {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node_name}}
 
 
 class ApiNominator:
-    """By a patch of ``pods/status``. What is lost is not repeated: the next refusal asks anew.
+    """Nominates by a patch of ``pods/status``. Failed patches are not repeated: the next refusal nominates again.
 
-    ``may_write`` says why this process may not write now; then nothing is sent.
+    ``may_write`` returns why this process must not write now; then nothing is sent.
     """
 
     def __init__(self, client: KubeClient, may_write: Callable[[], str] = str) -> None:
@@ -71,5 +72,5 @@ def _refusal(pod: Pod, node_name: str, refused: ApiError) -> Nominated:
 
 
 def _is_another(refused: ApiError) -> bool:
-    """Whether there is another pod of that name: a patch with its predecessor's UID would change what cannot be."""
+    """Return true if another pod has that name: a patch with its predecessor's UID would change an immutable field."""
     return refused.status == _INVALID and _UID in refused.message

@@ -1,10 +1,10 @@
-"""Finds out what became of a Binding, by reading the pod from the API server, until it is known.
+"""Determines the outcome of a Binding by reading the pod from the API server, until it is known.
 
-Two callers need it. ``ApiBinder`` sent a Binding and got no answer that counts. ``BindConfirmation`` looks after binds
-that were answered and that the watch does not show in time, and after those whose transaction ended in the middle.
+It has two callers. ``ApiBinder`` sent a Binding and got no valid answer. ``BindConfirmation`` handles binds that were
+answered but that the watch does not show in time, and binds whose transaction was interrupted.
 
-A pod that is still pending proves nothing by itself: the Binding may arrive late. So its version is moved (a fence),
-and the place is given up only when the API server shows the moved pod without a node.
+A pod that is still pending proves nothing by itself: the Binding can arrive late. So its version is moved (a fence),
+and the pod is forgotten only when the API server shows the moved pod without a node.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONFIRM_SECONDS: Final = 5.0
 """Time that the watch has to show an accepted bind. A healthy watch takes milliseconds."""
 
 LOOK_SECONDS: Final = 1.0
-"""Delay between two looks for binds that are not confirmed yet."""
+"""Interval between two checks for binds that are not confirmed yet."""
 
 MAX_RETRY_SECONDS: Final = 60.0
 """Longest delay between two reads of one pod. It doubles from ``LOOK_SECONDS``."""
@@ -53,7 +53,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Fate(Struct, frozen=True):
-    """What became of a Binding: Success, or an Error if it never takes effect any more.
+    """Outcome of a Binding: Success, or an Error if it can no longer take effect.
 
     ``raw`` is the pod as the API server has it; empty if it is gone.
     """
@@ -66,7 +66,7 @@ async def fence_off(client: KubeClient, pod: Pod) -> bytes:
     """Move the pod's version on from ``pod.resource_version``; return the pod as the API server then has it.
 
     UID and version are preconditions. The write goes through ``pods/status``, which stores annotations too: a right to
-    patch only that cannot change what a pod runs.
+    patch only that cannot change the pod's containers.
     """
     annotations = {FENCE: pod.resource_version}
     metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations}
@@ -74,15 +74,15 @@ async def fence_off(client: KubeClient, pod: Pod) -> bytes:
 
 
 class ReadBack:
-    """Reads pods past the watch and fences those that are pending."""
+    """Reads pods from the API server instead of the watch cache, and fences pending pods."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
     async def fate(self, pod: Pod, node_name: str) -> Fate | None:
-        """Return what became of the Binding of ``pod`` to the node; ``None`` if that is still unknown: try again.
+        """Return the outcome of the Binding of ``pod`` to the node; ``None`` if it is still unknown: try again.
 
-        One read without ``resourceVersion``, which etcd answers, and at most one fence.
+        Sends one read without ``resourceVersion``, which etcd answers, and at most one fence.
         """
         try:
             raw = await self._client.get(PODS, pod.namespace, pod.name)
@@ -97,7 +97,7 @@ class ReadBack:
         return None
 
     async def _fenced(self, pod: Pod, node_name: str, state: PodState) -> Fate | None:
-        """Fence a pending pod at the version that was read. Only the fence's own answer settles its fate.
+        """Fence a pending pod at the version that was read. Only the answer to the fence decides the outcome.
 
         Raises ``ApiError`` (a conflict: the pod has changed since it was read), ``ApiUnavailable`` and
         ``UnknownOutcome``.
@@ -111,7 +111,7 @@ class ReadBack:
 
 
 def _fate(state: PodState, pod: Pod, node_name: str, raw: bytes) -> Fate | None:
-    """Return what the stored pod tells of the Binding; ``None`` if it is pending."""
+    """Return the Binding's outcome according to the stored pod; ``None`` if the pod is pending."""
     if state.uid != pod.uid:
         return Fate(gone(pod), raw)
     if not state.node_name:
@@ -129,7 +129,7 @@ def bound_elsewhere(pod: Pod, node_name: str) -> Status:
     return error(f'pod {pod.name} is already assigned to node "{node_name}"')
 
 
-class _Due(Struct):
+class _Retry(Struct):
     at: float
     delay: float
 
@@ -137,7 +137,7 @@ class _Due(Struct):
 class BindConfirmation:
     """Long-running task that settles each bind that the watch does not confirm in time.
 
-    Until a bind is settled its pod keeps its place, and counts as a bind that may succeed or fail.
+    Until a bind is settled, its pod stays assumed and counts as a bind that can succeed or fail.
     """
 
     def __init__(self, client: KubeClient, cluster: Cluster, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:
@@ -145,7 +145,7 @@ class BindConfirmation:
         self._cluster = cluster
         self._clock = clock
         self._sleep = sleep
-        self._due: dict[str, _Due] = {}
+        self._due: dict[str, _Retry] = {}
 
     async def run(self) -> None:
         """Look for binds to settle until cancelled."""
@@ -156,18 +156,18 @@ class BindConfirmation:
             await self._sleep(LOOK_SECONDS)
 
     def _overdue(self) -> list[Pod]:
-        """Return the unconfirmed pods that are to be read now. Begins the delay of those that are new."""
+        """Return the unconfirmed pods to read now. New ones start with the initial delay."""
         now, assumed, known = self._clock(), self._cluster.assumed, self._due
         pods = assumed.unconfirmed()
         self._due = {
             pod.uid: known.get(pod.uid)
-            or _Due(now if assumed.is_unclear(pod.uid) else now + CONFIRM_SECONDS, LOOK_SECONDS)
+            or _Retry(now if assumed.is_unclear(pod.uid) else now + CONFIRM_SECONDS, LOOK_SECONDS)
             for pod in pods
         }
         return [pod for pod in pods if self._due[pod.uid].at <= now]
 
     async def _look_at(self, pod: Pod) -> None:
-        """Read one pod back and settle its bind. A fault is logged: other pods must not wait for it."""
+        """Read one pod back and settle its bind. Exceptions are logged, so that other pods are not affected."""
         due = self._due[pod.uid]
         due.at, due.delay = self._clock() + due.delay, min(2 * due.delay, MAX_RETRY_SECONDS)
         if not self._cluster.doubt(pod.uid):
@@ -176,16 +176,16 @@ class BindConfirmation:
             fate = await self._read_back.fate(pod, pod.node_name)
             if fate is not None:
                 self._settle(pod, fate)
-        except Exception:  # noqa: BLE001  # whatever it is: the pod keeps its place and is read again
+        except Exception:  # noqa: BLE001  # any fault: the pod stays assumed and is read again
             _LOG.error("bind not settled", pod=str(pod), node=pod.node_name, traceback=traceback.format_exc())
 
     def _settle(self, pod: Pod, fate: Fate) -> None:
-        """Take the pod in as it was read, then confirm its place or give it up."""
+        """Store the pod as it was read, then confirm or forget it."""
         if fate.raw:
             try:
                 self._cluster.upsert_read_pod(self._cluster.core.decode_pod(fate.raw))
             except ValueError as cause:
-                _LOG.error("pod that was read back cannot be decoded", pod=str(pod), cause=str(cause))
+                _LOG.error("pod read back cannot be decoded", pod=str(pod), cause=str(cause))
         if fate.status.is_success:
             self._cluster.confirm(pod.uid)
             return

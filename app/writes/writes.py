@@ -1,4 +1,4 @@
-"""All that can be written to where a picture came from, made once it is known who may write."""
+"""Write interfaces that belong to one source of a snapshot, created once leadership is set up."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from msgspec import Struct
 
 from app.framework.activation import Activate
 from app.framework.objects import Binder, Writer
-from app.writes.bind_guard import BindGuard, Leadership
+from app.writes.bind_guard import BindGuard, BindLeadership
 from app.writes.nominator import Nominator
 
 
-class MayWrite(Leadership, Protocol):
-    """Whether this process decides, where it is one of several."""
+class MayWrite(BindLeadership, Protocol):
+    """Leadership that also allows or forbids writes."""
 
     def may_write(self) -> str:
-        """Why it may not write now; empty if it may."""
+        """Return why this process must not write now; empty if it may."""
         ...
 
 
 class Writes(Struct, frozen=True):
-    """``bind_guard`` is the one that ``binder`` sends through."""
+    """Write interfaces. ``binder`` sends through ``bind_guard``."""
 
     binder: Binder
     writer: Writer

@@ -308,7 +308,7 @@ class TestFetch:
     async def test_a_pod_that_is_answered_with_another_is_one(self, complete: World) -> None:
         complete.plane.down_at[self.PATH] = answered(pod_object("young", namespace="other"))
 
-        with pytest.raises(OSError, match=r"^asked for default/young, was answered other/young$"):
+        with pytest.raises(OSError, match=r"^requested default/young, the answer is about other/young$"):
             await complete.feed.fetch_pod("default", "young")
         assert (None, None) == (complete.cluster.pod("default", "young"), complete.cluster.pod("other", "young"))
 

@@ -81,7 +81,7 @@ async def test_what_no_node_is_called_is_not_asked_for(tmp_path: Path, name: str
         pytest.param((httpx.ReadTimeout("late"),), "late", id="silent"),
         pytest.param((NODE, httpx.Response(200, content=b"nonsense")), "list: ", id="nonsense"),
         pytest.param((NODE, listed({"metadata": []})), "Expected `object`", id="a pod that cannot be read"),
-        pytest.param((listed(node_object("n2")),), "was answered n2", id="another node"),
+        pytest.param((listed(node_object("n2")),), "the answer is about n2", id="another node"),
         pytest.param(
             (NODE, httpx.Response(200, content=b" " * (MOST_BYTES + 1))), "longer than what is read", id="too much"
         ),
@@ -96,7 +96,9 @@ async def test_what_cannot_be_said(tmp_path: Path, answers: tuple[Answer, ...], 
     ("answer", "cause"),
     [
         pytest.param(status(500, "InternalError", "broken"), "broken", id="refused"),
-        pytest.param(httpx.Response(200, json=pod_object("web-2")), "was answered default/web-2", id="another pod"),
+        pytest.param(
+            httpx.Response(200, json=pod_object("web-2")), "the answer is about default/web-2", id="another pod"
+        ),
         pytest.param(httpx.ConnectError("gone"), "gone", id="nobody there"),
     ],
 )

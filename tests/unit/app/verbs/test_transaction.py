@@ -229,7 +229,7 @@ class TestBindPlugins:
         bench, plugin = bench_with(BindsAnother)
 
         assert BOUND == await bench.bind("web-1", "n1")
-        assert error('no bind of pod "default/web-2" is under way here') == plugin.seen[0]
+        assert error('no bind of pod "default/web-2" is in flight here') == plugin.seen[0]
         assert ["web-1"] == [it.pod.name for it in bench.binder.posted]
 
     @virtual_time

@@ -256,7 +256,7 @@ async def test_more_than_there_is_room_for_are_let_go_and_told_once(
     world.activator([world.pod("c")])
 
     assert ["a", "b"] == await world.written()
-    assert ["too many pods to be activated at once"] == warnings(logs)
+    assert ["activation queue full"] == warnings(logs)
     world.activator([world.pod("c")])
     assert ["a", "b", "c"] == await world.written()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.kube.api_errors import ApiUnavailable
-from app.writes.answers import PodState, as_asked, is_success, pod_state
+from app.writes.answers import PodState, as_requested, is_success, pod_state
 from tests.builders import JsonObject, encoded, make_node, make_pod, pod_object
 
 
@@ -16,7 +16,7 @@ def without(found: JsonObject, key: str) -> JsonObject:
 def test_the_one_asked_for() -> None:
     pod = make_pod("web-1")
 
-    assert pod is as_asked(pod, "default", "web-1")
+    assert pod is as_requested(pod, "default", "web-1")
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,13 @@ def test_the_one_asked_for() -> None:
     [pytest.param("default", "web-2", id="another"), pytest.param("shop", "web-1", id="elsewhere")],
 )
 def test_another_one(namespace: str, name: str) -> None:
-    with pytest.raises(ApiUnavailable, match=rf"^asked for {namespace}/{name}, was answered default/web-1$"):
-        as_asked(make_pod("web-1"), namespace, name)
+    with pytest.raises(ApiUnavailable, match=rf"^requested {namespace}/{name}, the answer is about default/web-1$"):
+        as_requested(make_pod("web-1"), namespace, name)
 
 
 def test_one_without_a_namespace_is_told_without_one() -> None:
-    with pytest.raises(ApiUnavailable, match=r"^asked for n2, was answered n1$"):
-        as_asked(make_node("n1"), "", "n2")
+    with pytest.raises(ApiUnavailable, match=r"^requested n2, the answer is about n1$"):
+        as_requested(make_node("n1"), "", "n2")
 
 
 @pytest.mark.parametrize(

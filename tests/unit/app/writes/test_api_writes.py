@@ -17,7 +17,7 @@ from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod, decode_pod
 from app.kube.homes_v1alpha1 import Home, decode_home
 from app.kube.kinds import REPLICA_SETS, AnnotatedObject, Kind, partial_kind
-from app.writes.api_writes import ApiBinder, ApiWriter, binding, will_never_do
+from app.writes.api_writes import ApiBinder, ApiWriter, binding, is_permanent_refusal
 from app.writes.bind_guard import BindGuard, NotBound, NotYet, passed_down
 from app.writes.read_back import FENCE
 from tests.apiserver import ApiServer, Fault, client_of
@@ -596,7 +596,7 @@ class TestWholeObjects:
     [(400, True), (403, True), (422, True), (401, False), (404, False), (409, False), (429, False), (500, False)],
 )
 def test_who_refuses_for_good(status: int, never: bool) -> None:
-    assert never == will_never_do(status)
+    assert never == is_permanent_refusal(status)
 
 
 class TestPreSendCheck:

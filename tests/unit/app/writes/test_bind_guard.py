@@ -15,7 +15,7 @@ from app.kube.api_errors import ApiError, ApiUnavailable, KubeError, UnknownOutc
 from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import Pod
 from app.writes.batches import FEW, BindBatches
-from app.writes.bind_guard import BLIND_SECONDS, BindGuard, NotBound, NotYet, Passed, passed_down
+from app.writes.bind_guard import BLIND_SECONDS, BindClearance, BindGuard, NotBound, NotYet, passed_down
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import make_pod
 from tests.unit.app.writes.leadership import Leadership
@@ -62,7 +62,7 @@ class Sender:
             return held.status
 
 
-def passing(check: PreSendCheck, **more: Any) -> AbstractContextManager[Passed]:
+def passing(check: PreSendCheck, **more: Any) -> AbstractContextManager[BindClearance]:
     return passed_down(POD, "n1", check, **more)
 
 
@@ -70,7 +70,7 @@ class TestOutcome:
     """Where the sender of a Binding ends without an outcome, the transaction can see that its outcome is unclear."""
 
     @staticmethod
-    async def through(passed: Passed, after: Exception | None, *, asks: int = 1) -> bool:
+    async def through(passed: BindClearance, after: Exception | None, *, asks: int = 1) -> bool:
         async def send(ask: PreSendCheck) -> str:
             for _ in range(asks):
                 ask()
@@ -215,17 +215,17 @@ class TestWhoseCheck:
     async def test_without_one_nothing_leaves(self) -> None:
         sender = Sender()
 
-        assert error('no bind of pod "default/web-1" is under way here') == await sender()
+        assert error('no bind of pod "default/web-1" is in flight here') == await sender()
         assert 0 == sender.tries
 
     @pytest.mark.parametrize(
         ("pod", "node", "said"),
         [
-            pytest.param(OTHER, "n1", 'no bind of pod "default/web-2" is under way here', id="of another pod"),
+            pytest.param(OTHER, "n1", 'no bind of pod "default/web-2" is in flight here', id="of another pod"),
             pytest.param(
                 make_pod("web-1", uid="anew"),
                 "n1",
-                'no bind of pod "default/web-1" is under way here',
+                'no bind of pod "default/web-1" is in flight here',
                 id="of another pod of the same name",
             ),
             pytest.param(POD, "n2", 'decided on node "n1", not on "n2"', id="for another node"),
@@ -276,7 +276,7 @@ class TestWhoseCheck:
             left_behind = asyncio.create_task(sender())
             await settle()
 
-        assert error('the bind of pod "default/web-1" is over') == await left_behind
+        assert error('the bind of pod "default/web-1" has ended') == await left_behind
         assert (0, []) == (words.asked, sender.sent)
 
 
