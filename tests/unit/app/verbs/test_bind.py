@@ -704,15 +704,12 @@ class TestTakeOver:
             pytest.param(3.0, OUT_OF_TIME, LIMIT, id="both together do"),
         ],
     )
-    def test_not_for_ever(self, opens: float, expected: Result, waited: float) -> None:
-        @virtual_time
-        async def check() -> None:
-            (bench, _), started = self.bench(opens), now()
+    @virtual_time
+    async def test_not_for_ever(self, opens: float, expected: Result, waited: float) -> None:
+        (bench, _), started = self.bench(opens), now()
 
-            assert expected == await (await bench.start("web-1", "n1"))
-            assert waited == pytest.approx(now() - started)
-
-        check()
+        assert expected == await (await bench.start("web-1", "n1"))
+        assert waited == pytest.approx(now() - started)
 
     @virtual_time
     async def test_what_cannot_be_read_is_told_at_once(self) -> None:

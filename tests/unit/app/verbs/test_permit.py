@@ -151,20 +151,17 @@ async def test_while_one_waits_others_are_bound() -> None:
         ),
     ],
 )
-def test_out_of_time_it_is_rejected(
+@virtual_time
+async def test_out_of_time_it_is_rejected(
     answers: list[tuple[Status, float]], limit: float, seconds: float, message: str
 ) -> None:
-    @virtual_time
-    async def check() -> None:
-        found, _ = bench(*answers, limit=limit)
-        started = now()
+    found, _ = bench(*answers, limit=limit)
+    started = now()
 
-        call = await found.start("web-1", "n1")
+    call = await found.start("web-1", "n1")
 
-        assert rejected("Permit", message) == await call
-        assert (seconds, {}) == (now() - started, found.assumed)
-
-    check()
+    assert rejected("Permit", message) == await call
+    assert (seconds, {}) == (now() - started, found.assumed)
 
 
 @virtual_time
@@ -214,15 +211,12 @@ async def test_a_wait_ends_before_the_callers_time_limit() -> None:
         ),
     ],
 )
-def test_a_plugin_that_says_no_ends_the_bind(answers: list[tuple[Status, float]], expected: Result) -> None:
-    @virtual_time
-    async def check() -> None:
-        found, (permit, *_) = bench(*answers)
+@virtual_time
+async def test_a_plugin_that_says_no_ends_the_bind(answers: list[tuple[Status, float]], expected: Result) -> None:
+    found, (permit, *_) = bench(*answers)
 
-        assert expected == await (await found.start("web-1", "n1"))
-        assert (["web-1"], {}, ()) == (permit.undone, found.assumed, permit.waiting.all())
-
-    check()
+    assert expected == await (await found.start("web-1", "n1"))
+    assert (["web-1"], {}, ()) == (permit.undone, found.assumed, permit.waiting.all())
 
 
 class TestReserved:

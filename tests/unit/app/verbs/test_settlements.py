@@ -33,21 +33,17 @@ async def waiting(settlements: Settlements, name: str, seconds: float = 60.0) ->
 
 
 @pytest.mark.parametrize("how", ["accept", "remove", "reserve"])
-def test_each_way_to_settle_wakes(how: str) -> None:
+@virtual_time
+async def test_each_way_to_settle_wakes(how: str) -> None:
     """One that waits at Permit from now on is no longer waited for either."""
+    assumed, settlements = in_flight("ab")
+    task = await waiting(settlements, "a")
+    assert not task.done()
 
-    @virtual_time
-    async def check() -> None:
-        assumed, settlements = in_flight("ab")
-        task = await waiting(settlements, "a")
-        assert not task.done()
+    getattr(assumed, how)(UIDS["b"])
 
-        getattr(assumed, how)(UIDS["b"])
-
-        await task
-        assert 1 == settlements.count
-
-    check()
+    await task
+    assert 1 == settlements.count
 
 
 @virtual_time

@@ -179,19 +179,15 @@ async def test_one_that_is_given_up_holds_nobody_back() -> None:
 
 
 @pytest.mark.parametrize(("seconds_left", "held"), [(WINDOW, False), (WINDOW + 0.01, True)])
-def test_who_has_no_time_left_is_not_held(seconds_left: float, held: bool) -> None:
+@virtual_time
+async def test_who_has_no_time_left_is_not_held(seconds_left: float, held: bool) -> None:
     """A scheduler that is told that time is up gives the room away."""
+    bindings = Bindings()
+    await bindings.come(FEW)
 
-    @virtual_time
-    async def check() -> None:
-        bindings = Bindings()
-        await bindings.come(FEW)
+    await bindings.send(seconds_left)
 
-        await bindings.send(seconds_left)
-
-        assert held == bool(bindings.held)
-
-    check()
+    assert held == bool(bindings.held)
 
 
 @virtual_time

@@ -231,15 +231,12 @@ class TestWhoseCheck:
             pytest.param(POD, "n2", 'decided on node "n1", not on "n2"', id="for another node"),
         ],
     )
-    def test_it_is_good_for_what_was_decided(self, pod: Pod, node: str, said: str) -> None:
-        @virtual_time
-        async def check() -> None:
-            sender = Sender()
-            with passing(words := Words(None)):
-                assert error(said) == await sender(pod, node)
-            assert (0, []) == (words.asked, sender.sent)
-
-        check()
+    @virtual_time
+    async def test_it_is_good_for_what_was_decided(self, pod: Pod, node: str, said: str) -> None:
+        sender = Sender()
+        with passing(words := Words(None)):
+            assert error(said) == await sender(pod, node)
+        assert (0, []) == (words.asked, sender.sent)
 
     @virtual_time
     async def test_the_same_pod_in_a_later_form_is_the_same(self) -> None:
@@ -330,16 +327,13 @@ class TestLeadership:
             pytest.param(60.0, "taking over", 5.0, id="it does not"),
         ],
     )
-    def test_a_bind_begins_after_a_take_over(self, opens: float, said: str, waited: float) -> None:
-        @virtual_time
-        async def check() -> None:
-            leadership, started = Leadership(opens=opens), now()
-            guard = BindGuard(leadership)
+    @virtual_time
+    async def test_a_bind_begins_after_a_take_over(self, opens: float, said: str, waited: float) -> None:
+        leadership, started = Leadership(opens=opens), now()
+        guard = BindGuard(leadership)
 
-            assert (said, waited) == (await guard.admitted("default", 5.0), now() - started)
-            assert ([("default", 5.0)] if opens else []) == leadership.admissions
-
-        check()
+        assert (said, waited) == (await guard.admitted("default", 5.0), now() - started)
+        assert ([("default", 5.0)] if opens else []) == leadership.admissions
 
 
 class TestWatching:

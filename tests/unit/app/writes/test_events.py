@@ -254,18 +254,15 @@ class TestSeries:
             pytest.param({"regarding": NODE}, id="regarding"),
         ],
     )
-    def test_what_makes_two_events(self, other: dict[str, str]) -> None:
-        @virtual_time
-        async def test() -> None:
-            async with telling() as it:
-                it.tell()
-                it.tell(**other)  # type: ignore[arg-type]  # as a table holds them
-                it.tell(note="another note makes none")
-                await asyncio.sleep(1)
+    @virtual_time
+    async def test_what_makes_two_events(self, other: dict[str, str]) -> None:
+        async with telling() as it:
+            it.tell()
+            it.tell(**other)  # type: ignore[arg-type]  # as a table holds them
+            it.tell(note="another note makes none")
+            await asyncio.sleep(1)
 
-            assert 2 == len(it.server.found)
-
-        test()
+        assert 2 == len(it.server.found)
 
     @virtual_time
     async def test_after_a_rest_it_is_a_new_one(self) -> None:
