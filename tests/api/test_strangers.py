@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +15,11 @@ import httpx
 import pytest
 
 from tests.api.service import SAMPLE, example
-from tests.controlplane.processes import free_port
+from tests.controlplane.processes import Process
 from tests.load.usage import resident_megabytes
+from tests.served import started
 
 MEGABYTE: Final = 1 << 20
-START_SECONDS: Final = 60
 END_SECONDS: Final = 60
 """Three times what is promised, for a machine that is busy."""
 
@@ -29,29 +28,18 @@ MOST_MEGABYTES: Final = 40
 
 
 class Served:
-    """A running Homeport that serves the sample cluster, and connections to it that say what they like."""
+    """A running Homeport, and connections to it that say what they like."""
 
-    def __init__(self, folder: Path) -> None:
-        self.port = free_port()
-        command = [sys.executable, "-m", "homeport", "serve", f"--cluster={SAMPLE}", f"--port={self.port}"]
-        with (folder / "homeport.log").open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = time.monotonic() + START_SECONDS
-        while not self.answers():
-            assert self.process.poll() is None, (folder / "homeport.log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    def __init__(self, process: Process, http: httpx.Client) -> None:
+        self.process = process
+        self._http = http
 
     def answers(self) -> bool:
-        url = f"http://127.0.0.1:{self.port}/lean/filter"
-        try:
-            answer = httpx.post(url, json=example("filter-home"), trust_env=False, timeout=10)
-        except httpx.TransportError:
-            return False
-        return bool(["node-b2"] == answer.json()["NodeNames"])
+        answer = self._http.post("/lean/filter", json=example("filter-home"), timeout=10).json()
+        return bool(["node-b2"] == answer["NodeNames"])
 
     def connect(self) -> socket.socket:
-        found = socket.create_connection(("127.0.0.1", self.port))
+        found = socket.create_connection(("127.0.0.1", self._http.base_url.port))
         found.settimeout(30)
         return found
 
@@ -59,15 +47,17 @@ class Served:
     def megabytes(self) -> float:
         return resident_megabytes(self.process.pid)
 
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Served]:
+    with started(folder, "--cluster", SAMPLE) as (process, http):
+        yield Served(process, http)
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """One process for all that does not end it."""
-    with contextlib.closing(Served(tmp_path_factory.mktemp("served"))) as found:
+    with serving(tmp_path_factory.mktemp("served")) as found:
         yield found
 
 
@@ -120,12 +110,12 @@ HALVES: Final = {
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_no_client_keeps_it_from_ending(tmp_path: Path, number: signal.Signals) -> None:
-    with contextlib.closing(Served(tmp_path)) as served:
+    with serving(tmp_path) as served:
         lines = [served.connect() for _ in HALVES]
         for line, half in zip(lines, HALVES.values(), strict=True):
             line.sendall(half)
         time.sleep(0.5)  # they have arrived: nothing tells
-        served.process.send_signal(number)
+        os.kill(served.process.pid, number)
 
         assert served.process.wait(END_SECONDS) in (0, -number)
     for line in lines:

@@ -8,7 +8,6 @@ import json
 import pkgutil
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
@@ -36,7 +35,7 @@ from app.telemetry.certificates import CertificateCollector
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Outcome
 from plugins import DEFAULT_WEIGHTS, SHIPPED
-from tests.controlplane.processes import ProcessGroup, free_port
+from tests.served import served
 
 ROOT: Final = Path(__file__).parents[2]
 CURL: Final = (ROOT / "examples" / "curl.txt").read_text(encoding="utf-8")
@@ -462,15 +461,9 @@ def test_the_readme_counts_the_sample_cluster_right() -> None:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
-    folder, port = tmp_path_factory.mktemp("curl"), free_port()
-    group = ProcessGroup(folder)
-    cluster = ROOT / "examples" / "sample-cluster.yaml"
-    try:
-        command = [sys.executable, "-m", "homeport", "serve", f"--cluster={cluster}", f"--port={port}"]
-        group.start("homeport", command).wait_ready(lambda: _is_ready(port), 30)
-        yield [_run(line, port) for line in (*CURL.splitlines(), *API_CURL) if line.startswith("curl ")]
-    finally:
-        group.close()
+    folder, cluster = tmp_path_factory.mktemp("curl"), ROOT / "examples" / "sample-cluster.yaml"
+    with served(folder, "--cluster", cluster) as http:
+        yield [_run(line, http) for line in (*CURL.splitlines(), *API_CURL) if line.startswith("curl ")]
 
 
 class TestCurl:
@@ -597,25 +590,17 @@ def test_nothing_is_installed_by_a_name_that_is_not_published() -> None:
     assert [] == [path.name for path, text in texts.items() if re.search(r"pip install '?homeport", text)]
 
 
-def _run(line: str, port: int) -> Any:
+def _run(line: str, http: httpx.Client) -> Any:
     """What a curl line does: ``-d @file`` posts the file, from the folder of the project."""
     curl, silent, *rest = shlex.split(line)
     assert ("curl", "-s") == (curl, silent)
-    url = rest[-1].replace(":8888/", f":{port}/")
-    options: Mapping[str, Any] = {"trust_env": False, "timeout": 10}
+    path = rest[-1].partition(":8888")[2]
     if len(rest) == 1:
-        return httpx.get(url, **options).raise_for_status().json()
+        return http.get(path).raise_for_status().json()
     assert rest[0] == "-d"
     body = (ROOT / rest[1][1:]).read_bytes() if rest[1].startswith("@") else rest[1].encode()
     form = {"content-type": "application/x-www-form-urlencoded"}
-    return httpx.post(url, content=body, headers=form, **options).raise_for_status().json()
-
-
-def _is_ready(port: int) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False, verify=False, timeout=2).is_success
-    except httpx.TransportError:
-        return False
+    return http.post(path, content=body, headers=form).raise_for_status().json()
 
 
 def test_each_right_to_change_something_is_told_where_security_is() -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import httpx
-
 from tests.contract.test_docs import page, table, ticked
-from tests.controlplane.processes import ProcessGroup, free_port
+from tests.served import started
 
 ROOT: Final = Path(__file__).parents[2]
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
@@ -84,19 +81,15 @@ def test_nobody_logs_past_these_loggers() -> None:
 
 def test_the_lines_of_a_whole_life(tmp_path: Path) -> None:
     """In a namespace with a Service called homeport, with a client that speaks no HTTP: each line is an object."""
-    port, group = free_port(), ProcessGroup(tmp_path)
-    command = [sys.executable, "-m", "homeport", "serve", f"--cluster={ROOT / 'examples' / 'sample-cluster.yaml'}"]
     links = {"HOMEPORT_PORT": "tcp://10.96.0.10:8888", "HOMEPORT_SERVICE_HOST": "10.96.0.10"}
-    try:
-        process = group.start("homeport", [*command, f"--port={port}"], links)
-        process.wait_ready(lambda: _is_ready(port), 30)
+    cluster = ROOT / "examples" / "sample-cluster.yaml"
+    with started(tmp_path, "--cluster", cluster, environment=links) as (process, http):
+        port = http.base_url.port
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(b"hello\r\n\r\n")
             assert client.recv(1024).startswith(b"HTTP/1.1 400 ")
         process.stop()
         lines: list[dict[str, Any]] = [json.loads(line) for line in process.log().splitlines()]
-    finally:
-        group.close()
 
     assert [
         "service links ignored",
@@ -115,10 +108,3 @@ def test_the_lines_of_a_whole_life(tmp_path: Path) -> None:
         lines[5]["requests"],
     ]
     assert [] == [it for it in lines if not {"event", "level", "timestamp"} <= it.keys()]
-
-
-def _is_ready(port: int) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False, verify=False, timeout=2).is_success
-    except httpx.TransportError:
-        return False

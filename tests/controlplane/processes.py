@@ -60,11 +60,15 @@ class Process:
                 raise StartError(self._describe(f"was not ready after {timeout:g} s"))
             time.sleep(POLL_SECONDS)
 
+    def wait(self, timeout: float) -> int:
+        """Its exit code, once it has ended; `TimeoutExpired` when it has not after `timeout` seconds."""
+        return self._running.wait(timeout)
+
     def stop(self, timeout: float = 10) -> None:
         """Ask it to end, and end it when it has not after `timeout` seconds."""
         self._running.terminate()
         try:
-            self._running.wait(timeout)
+            self.wait(timeout)
         except subprocess.TimeoutExpired:
             self.kill()
 
