@@ -74,14 +74,6 @@ class TestPreemption:
 
     CONFIG: Final = only(SPREAD, PREEMPTION)
     HIGH: Final = {**POD, "spec": {**POD["spec"], "priority": 10}}
-    OLD: Final = pod_object("old", labels=WEB, node="n1", status={"startTime": "2025-01-01T00:00:00Z"})
-    BUDGET: Final = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": WEB}},
-        "status": {"disruptionsAllowed": 0},
-    }
 
     def told(self, **fields: Any) -> JsonObject:
         """What is said beside the verdict itself."""
@@ -104,26 +96,12 @@ class TestPreemption:
         assert {"victims": {}, "noVictims": {}, "pick": []} == self.told(preempt={"nodes": []})
         assert {} == self.told(preempt=None)
 
-    def test_budgets_are_counted(self) -> None:
-        found = self.told(objects=[*NODES, RUNNING, self.OLD, self.BUDGET], preempt={"nodes": ["n1"]})
-
-        assert {"n1": {"pods": ["default/old", "default/web-1"], "numPDBViolations": 2}} == found["victims"]
-
     def test_where_nobody_has_to_go_it_is_an_error_of_the_node(self) -> None:
         found = self.told(objects=[*NODES, RUNNING, pod_object("other", node="n2")], preempt={"nodes": ["n2"]})
 
         reasons = ['expected at least one victim pod on node "n2"']
         assert {"n2": {"code": "Error", "plugin": "", "reasons": reasons}} == found["noVictims"]
         assert ({}, []) == (found["victims"], found["pick"])
-
-    def test_only_nodes_that_an_eviction_may_cure_are_picked(self) -> None:
-        """On a node that the pod fits, and on one that it never fits, there may be victims all the same."""
-        cordoned = node_object("n3", zone="z3", unschedulable=True)
-        config = only("NodeUnschedulable", SPREAD, PREEMPTION)
-
-        found = self.told(objects=[cordoned, *NODES, RUNNING], config=config, preempt={"nodes": ["n3", "n1"]})
-
-        assert ["n1"] == found["pick"]
 
     def test_who_must_not_is_told_so(self) -> None:
         pod = {**self.HIGH, "spec": {**self.HIGH["spec"], "preemptionPolicy": "Never"}}
@@ -152,20 +130,6 @@ class TestPreemption:
 
         assert (expected, {}) == (found["pick"], found["noVictims"])
         assert expected == list(found["victims"])
-
-    def test_the_nomination_that_is_under_way_is_waited_for(self) -> None:
-        """Its victim terminates. Where the node would not do by now, the pod may have others evicted again."""
-        condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
-        going = pod_object("going", labels=WEB, node="n1", terminating=True, status={"conditions": [condition]})
-        pod = {**self.HIGH, "status": {"phase": "Pending", "nominatedNodeName": "n1"}}
-        closed = [node_object("n1", zone="z1", unschedulable=True), NODES[1]]
-        config = only("NodeUnschedulable", SPREAD, PREEMPTION)
-
-        waits = self.told(objects=[*NODES, RUNNING, going], pod=pod)
-        again = self.told(objects=[*closed, RUNNING, going], pod=pod, config=config)
-
-        assert "not eligible due to a terminating pod on the nominated node." == waits["notEligible"]
-        assert "notEligible" not in again
 
     def test_a_plugin_that_fails_is_an_error_of_the_node(self) -> None:
         class Breaks(FromSpec, FilterPlugin):
@@ -210,22 +174,6 @@ class TestVerdict:
     )
     def test_kinds_that_nobody_needs_are_passed_over(self, found: JsonObject) -> None:
         assert VERDICT == judged(case(objects=[found, *NODES, found, RUNNING]))
-
-    @pytest.mark.parametrize(
-        "found",
-        [
-            pytest.param(pod_object("done", labels=WEB, node="n2", phase="Succeeded"), id="finished"),
-            pytest.param(pod_object("failed", labels=WEB, node="n2", phase="Failed"), id="failed"),
-            pytest.param(pod_object("stray", labels=WEB, node="n9"), id="on a node that is not there"),
-            pytest.param(pod_object("waiting", labels=WEB), id="waiting"),
-            pytest.param(pod_object("gated", labels=WEB, nominated="n2", gated=True), id="nominated and gated"),
-            pytest.param(
-                pod_object("other", labels=WEB, nominated="n2", scheduler="other"), id="nominated by another scheduler"
-            ),
-        ],
-    )
-    def test_pods_that_count_for_nothing(self, found: JsonObject) -> None:
-        assert VERDICT == judged(case(objects=[found, *NODES, RUNNING]))
 
     def test_the_pod_itself_may_be_among_the_objects(self) -> None:
         assert VERDICT == judged(case(objects=[POD, *NODES, RUNNING]))

@@ -541,7 +541,7 @@ class TestMistakes:
             "when .defaultConstraints are not empty"
         )
 
-    def test_all_are_raised_together(self) -> None:
+    def test_all_are_raised_together_each_with_its_place(self) -> None:
         """Whoever mends a configuration wants to mend it once."""
         one = profile({"multiPoint": "Nonsense", "score": "FiltersOnly"}, [{"name": "Alpha", "args": {"sise": 2}}])
         other = profile({"score": "Alpha Alpha"}, [{"name": "Beta"}, {"name": "Beta"}])
@@ -558,6 +558,14 @@ class TestMistakes:
             'profile "p": pluginConfig "Beta" is repeated',
         ) == raised.value.mistakes
         assert "\n".join(raised.value.mistakes) == str(raised.value)
+        assert [
+            (("profiles", 0, "schedulerName"), ("profiles", 1, "schedulerName")),
+            (("profiles", 0, "plugins", "multiPoint", "enabled", 0, "name"),),
+            (("profiles", 0, "plugins", "score", "enabled", 0, "name"),),
+            (("profiles", 0, "pluginConfig", 0, "args", "sise"),),
+            tuple(("profiles", 1, "plugins", "score", "enabled", number, "name") for number in range(2)),
+            (("profiles", 1, "pluginConfig", 1, "name"),),
+        ] == [it.places for it in raised.value.found]
 
     @pytest.mark.parametrize(
         ("plugins", "expected"),
@@ -768,23 +776,6 @@ class TestOneRound:
             'profile "p": plugin "Beta" cannot say what it needs',
             'profile "q": plugin "Beta" cannot say what it needs',
         ] == [": ".join(it.split(": ")[:2]) for it in raised.value.mistakes]
-
-
-def test_each_mistake_has_its_place() -> None:
-    one = profile({"multiPoint": "Nonsense", "score": "FiltersOnly"}, [{"name": "Alpha", "args": {"sise": 2}}])
-    other = profile({"score": "Alpha Alpha"}, [{"name": "Beta"}, {"name": "Beta"}])
-
-    with pytest.raises(ProfileErrors) as raised:
-        resolve([one, other], REGISTRY)
-
-    assert [
-        (("profiles", 0, "schedulerName"), ("profiles", 1, "schedulerName")),
-        (("profiles", 0, "plugins", "multiPoint", "enabled", 0, "name"),),
-        (("profiles", 0, "plugins", "score", "enabled", 0, "name"),),
-        (("profiles", 0, "pluginConfig", 0, "args", "sise"),),
-        tuple(("profiles", 1, "plugins", "score", "enabled", number, "name") for number in range(2)),
-        (("profiles", 1, "pluginConfig", 1, "name"),),
-    ] == [it.places for it in raised.value.found]
 
 
 def test_profiles_are_resolved_in_their_order() -> None:
