@@ -59,7 +59,7 @@ DELAYS: Final = (
     Rule("app.runtime.binding:Binding.pre_bind:1", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.connections:Connections.taken:2", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.client:KubeClient.patch:1", "delay", "before", probability=0.3, seconds=0.03),
-    Rule("app.writes.api_writes:ApiWriter._sent:1", "error", "before", probability=0.05, error=UNAVAILABLE),
+    Rule("app.writes.api_writes:ApiWriter._send:1", "error", "before", probability=0.05, error=UNAVAILABLE),
     Rule("app.writes.events:ApiRecorder._write:1", "error", "before", probability=0.1, error=UNAVAILABLE),
     Rule("plugins.sticky_node.recorder:Recorder.record:1", "error", "before", probability=0.3),
 )
