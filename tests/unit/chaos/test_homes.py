@@ -120,8 +120,7 @@ def test_every_reason_for_a_home_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replaces", "is_right"),
-    [pytest.param("n1", True, id="the home"), pytest.param("n3", False, id="another home")],
+    ("replaces", "is_right"), [pytest.param("n1", True, id="the home"), pytest.param("n3", False, id="another home")]
 )
 def test_a_machine_may_migrate_from_where_a_bind_would_have_made_its_home(replaces: str, is_right: bool) -> None:
     story = Story()
@@ -294,12 +293,9 @@ def test_at_rest_what_is_not_there_is_lost_and_what_should_not_be_is_invented() 
     story = Story()
     story.lives("n1")
 
-    assert Rest(
-        invented=[
-            f"{DB}: n1, not n2",
-            f"Home of {DB}: n1, not n2",
-        ]
-    ) == homes.judge_rest(story.events, {DB: "n2"})
+    assert Rest(invented=[f"{DB}: n1, not n2", f"Home of {DB}: n1, not n2"]) == homes.judge_rest(
+        story.events, {DB: "n2"}
+    )
     assert Rest(invented=[f"Home of {DB}: n1, of nobody"]) == homes.judge_rest(story.events, {})
     other = Place("VirtualMachine", "default/other")
     assert [f"Home of {other}: none, not n1"] == homes.judge_rest(story.events, {DB: "n1", other: "n1"}).lost

@@ -120,10 +120,7 @@ def test_no_pod_is_patched_and_a_machine_s_instance_only_read(printed: Any) -> N
             id="a plugin less",
         ),
         pytest.param(
-            {"events": False},
-            set(),
-            {"create events.events.k8s.io", "patch events.events.k8s.io"},
-            id="without Events",
+            {"events": False}, set(), {"create events.events.k8s.io", "patch events.events.k8s.io"}, id="without Events"
         ),
         pytest.param({"samplingGuard": False}, set(), set(), id="the fence needs what the sampling guard needs"),
         pytest.param({"cluster": "saved.yaml"}, set(), set(), id="what it would need on a live cluster"),

@@ -77,19 +77,10 @@ async def case(tmp_path: Path) -> AsyncIterator[Case]:
     ("asked", "attributes"),
     [
         (Permission("list", "", "pods"), {"verb": "list", "resource": "pods"}),
-        (
-            Permission("patch", "", "pods/status"),
-            {"verb": "patch", "resource": "pods", "subresource": "status"},
-        ),
+        (Permission("patch", "", "pods/status"), {"verb": "patch", "resource": "pods", "subresource": "status"}),
         (
             Permission("update", "coordination.k8s.io", "leases", "ns", "lock"),
-            {
-                "verb": "update",
-                "group": "coordination.k8s.io",
-                "resource": "leases",
-                "namespace": "ns",
-                "name": "lock",
-            },
+            {"verb": "update", "group": "coordination.k8s.io", "resource": "leases", "namespace": "ns", "name": "lock"},
         ),
     ],
 )

@@ -29,10 +29,7 @@ FAILURES: tuple[Outcome, ...] = (
         pytest.param(
             "filter",
             (),
-            (
-                200,
-                b'{"Nodes":null,"NodeNames":null,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":"why"}',
-            ),
+            (200, b'{"Nodes":null,"NodeNames":null,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":"why"}'),
             id="filter: only a 200 carries a message",
         ),
         pytest.param("bind", (), (200, b'{"Error":"why"}'), id="bind: only a 200 carries a message"),

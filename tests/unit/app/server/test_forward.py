@@ -283,10 +283,7 @@ async def test_what_was_sent_on_is_answered_before_its_forwarder_gives_up() -> N
     assert {"out_of_time": 1} == follower.counted("homeport_requests_total", "bind")
 
 
-@pytest.mark.parametrize(
-    ("told", "seconds"),
-    [(None, None), ("2.5", 2.5), ("-1", 0.0), ("soon", 0.0)],
-)
+@pytest.mark.parametrize(("told", "seconds"), [(None, None), ("2.5", 2.5), ("-1", 0.0), ("soon", 0.0)])
 def test_the_header(told: str | None, seconds: float | None) -> None:
     assert seconds == seconds_left(told)
 

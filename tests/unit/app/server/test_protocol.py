@@ -272,9 +272,7 @@ async def test_who_asks_first_whether_to_send_is_told_to() -> None:
 
 
 @pytest.mark.parametrize(
-    "request_",
-    [post(b"abc", "Connection: close"), post(b"abc", version="1.0")],
-    ids=["asked to", "HTTP/1.0"],
+    "request_", [post(b"abc", "Connection: close"), post(b"abc", version="1.0")], ids=["asked to", "HTTP/1.0"]
 )
 async def test_the_connection_is_closed_after_the_answer(request_: bytes) -> None:
     async with serving() as served:

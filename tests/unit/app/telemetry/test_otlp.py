@@ -112,10 +112,7 @@ async def test_what_goes_on_is_the_child_of_what_is_under_way_in_tasks_too(spans
     assert spans.tracing.outgoing("it is over") is None
 
     write, verb = spans.ended()
-    assert {
-        "traceparent": f"00-{TRACE}-{write.context.span_id:016x}-01",
-        "tracestate": "vendor=1",
-    } == headers
+    assert {"traceparent": f"00-{TRACE}-{write.context.span_id:016x}-01", "tracestate": "vendor=1"} == headers
     assert write.parent is not None
     assert write.parent.span_id == verb.context.span_id
 
@@ -137,11 +134,7 @@ def test_what_leaves_a_span_is_its_failure_unless_it_was_held_back(spans: Spans,
     assert (
         (StatusCode.UNSET, None)
         if held
-        else (StatusCode.ERROR, "LookupError: no")
-        == (
-            ended.status.status_code,
-            ended.status.description,
-        )
+        else (StatusCode.ERROR, "LookupError: no") == (ended.status.status_code, ended.status.description)
     )
 
 
