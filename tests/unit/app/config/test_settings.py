@@ -32,6 +32,13 @@ def config(folder: Path, **fields: Any) -> str:
     return str(path)
 
 
+def refused(given: dict[str, Any], *, config: str | None = None) -> str:
+    """What is said of settings that cannot be."""
+    with pytest.raises(SettingsError) as raised:
+        load_settings(given, config=config)
+    return str(raised.value)
+
+
 class TestSources:
     def test_defaults(self) -> None:
         found = load_settings({})
@@ -265,10 +272,7 @@ class TestMistakes:
     def test_a_mistake_in_the_file(self, tmp_path: Path, fields: dict[str, Any], said: str) -> None:
         path = config(tmp_path, **fields)
 
-        with pytest.raises(SettingsError) as refused:
-            load_settings({}, config=path)
-
-        assert said.replace("FILE", path) == str(refused.value)
+        assert said.replace("FILE", path) == refused({}, config=path)
 
     @pytest.mark.parametrize(
         ("variable", "value", "said"),
@@ -318,10 +322,7 @@ class TestMistakes:
     ) -> None:
         monkeypatch.setenv(f"HOMEPORT_{variable}", value)
 
-        with pytest.raises(SettingsError) as refused:
-            load_settings({})
-
-        assert said.replace("VARIABLE", f"variable HOMEPORT_{variable}") == str(refused.value)
+        assert said.replace("VARIABLE", f"variable HOMEPORT_{variable}") == refused({})
 
     @pytest.mark.parametrize(
         ("variable", "said"),
@@ -337,21 +338,14 @@ class TestMistakes:
         """Its value is not shown: it may be somebody's secret."""
         monkeypatch.setenv(variable, "blue")
 
-        with pytest.raises(SettingsError) as refused:
-            load_settings({})
-
-        assert f"variable {variable}: no such setting{said}" == str(refused.value)
+        assert f"variable {variable}: no such setting{said}" == refused({})
 
     def test_one_variable_in_two_spellings(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HOMEPORT_PORT", "1")
         monkeypatch.setenv("homeport_port", "2")
 
-        with pytest.raises(SettingsError) as refused:
-            load_settings({})
-
-        assert 'port "1" (variable HOMEPORT_PORT): is set twice, also by the variable homeport_port' == str(
-            refused.value
-        )
+        said = 'port "1" (variable HOMEPORT_PORT): is set twice, also by the variable homeport_port'
+        assert said == refused({})
 
     def test_all_mistakes_are_said_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Also those that pydantic finds last, and those of the file that could not be settings at all."""
@@ -360,9 +354,6 @@ class TestMistakes:
         monkeypatch.setenv("HOMEPORT_CLUSTER", "c")
         election = {"leaderElect": True}
         path = config(tmp_path, httpTimeout="never", colour="blue", leaderElection=election, kubeconfig="k")
-
-        with pytest.raises(SettingsError) as refused:
-            load_settings({"port": "x"}, config=path)
 
         assert {
             f'colour "blue" ({path}, line 4)',
@@ -374,15 +365,14 @@ class TestMistakes:
             f'cluster "c" (variable HOMEPORT_CLUSTER), kubeconfig "k" ({path}, line 7)',
         } == {
             line.partition("): ")[0] + ")" if "): " in line else line.partition(":")[0]
-            for line in str(refused.value).splitlines()
+            for line in refused({"port": "x"}, config=path).splitlines()
         }
 
     def test_what_follows_from_a_mistake_is_none(self) -> None:
         """No port is known: that the others cannot be told of it needs no second line."""
-        with pytest.raises(SettingsError) as refused:
-            load_settings({"host": "0.0.0.0", **OPEN, "port": "x", "leader_election": {"leaderElect": True}})
-
-        assert 'port "x" (flag --port): must be a whole number, from 0 to 65535' == str(refused.value)
+        assert 'port "x" (flag --port): must be a whole number, from 0 to 65535' == refused(
+            {"host": "0.0.0.0", **OPEN, "port": "x", "leader_election": {"leaderElect": True}}
+        )
 
     @pytest.mark.parametrize(
         ("text", "said"),
@@ -414,10 +404,7 @@ class TestMistakes:
         path.write_text(text)
         head = "apiVersion: homeport.dev/v1alpha1 and kind: HomeportConfiguration, or a KubeSchedulerConfiguration"
 
-        with pytest.raises(SettingsError) as refused:
-            load_settings({}, config=str(path))
-
-        assert str(refused.value).startswith(f"{path}{said.replace('HEAD', head)}")
+        assert refused({}, config=str(path)).startswith(f"{path}{said.replace('HEAD', head)}")
 
     def test_a_key_that_stands_twice(self, tmp_path: Path) -> None:
         path = tmp_path / "homeport.yaml"
@@ -426,13 +413,10 @@ class TestMistakes:
             "leaderElection:\n  leaderElect: false\n  leaderElect: true\nport: 2\n"
         )
 
-        with pytest.raises(SettingsError) as refused:
-            load_settings({"port": "3"}, config=str(path))
-
         assert [
             f"{path}, line 7: port stands there twice, also in line 3",
             f"{path}, line 6: leaderElection.leaderElect stands there twice, also in line 5",
-        ] == str(refused.value).splitlines()
+        ] == refused({"port": "3"}, config=str(path)).splitlines()
 
     @pytest.mark.parametrize("name", ["none", "."])
     def test_a_file_that_cannot_be_read(self, tmp_path: Path, name: str) -> None:
@@ -600,10 +584,7 @@ class TestLeaderElection:
         ],
     )
     def test_what_cannot_be(self, given: dict[str, Any], said: str) -> None:
-        with pytest.raises(SettingsError) as refused:
-            load_settings({"leader_election": {"leaderElect": True}, **given})
-
-        assert said == str(refused.value)
+        assert said == refused({"leader_election": {"leaderElect": True}, **given})
 
     def test_without_it_nothing_of_that_matters(self) -> None:
         assert not load_settings({"cluster": "c", "port": "0"}).leader_election.leader_elect
@@ -710,10 +691,7 @@ class TestPartsByFlags:
         if in_file is not None:
             path = config(tmp_path, leaderElection=in_file)
 
-        with pytest.raises(SettingsError) as refused:
-            load_settings({"leader_election": given}, config=path)
-
-        found = str(refused.value).splitlines()
+        found = refused({"leader_election": given}, config=path).splitlines()
         assert len(said) == len(found)
         assert [] == [line for line, wanted in zip(found, said, strict=True) if wanted.format(path) not in line]
 
@@ -811,10 +789,7 @@ class TestTrust:
         ],
     )
     def test_what_cannot_be(self, given: dict[str, str], said: list[str]) -> None:
-        with pytest.raises(SettingsError) as refused:
-            load_settings(given)
-
-        assert said == str(refused.value).splitlines()
+        assert said == refused(given).splitlines()
 
     @pytest.mark.parametrize(
         ("changed", "others", "said"),
@@ -842,10 +817,7 @@ class TestTrust:
     ) -> None:
         fields = {"host": "0.0.0.0", "selfSigned": {**SELF_SIGNED, **changed}, **others}
 
-        with pytest.raises(SettingsError) as refused:
-            load_settings({}, config=config(tmp_path, **fields))
-
-        assert said in str(refused.value)
+        assert said in refused({}, config=config(tmp_path, **fields))
 
     def test_names_are_written_with_commas_or_as_a_list(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("HOMEPORT_ALLOWED_NAMES", "system:kube-scheduler, spiffe://here/scheduler,")

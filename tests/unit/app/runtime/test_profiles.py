@@ -6,6 +6,7 @@ from typing import Any, Self
 import pytest
 from pydantic import BaseModel, model_validator
 
+from app.config.mistakes import Mistake
 from app.config.profile import POINTS, PluginRef, Profile
 from app.framework.handle import Handle
 from app.framework.parts import Part
@@ -100,6 +101,13 @@ def built(found: Profile, registry: Registry = REGISTRY) -> Framework:
         waiting=WaitingPods(),
         guard=Guard(Metrics()),
     )
+
+
+def only_mistake(asked: Profile, registry: Registry) -> Mistake:
+    with pytest.raises(ProfileErrors) as raised:
+        resolve([asked], registry)
+    (mistake,) = raised.value.found
+    return mistake
 
 
 def at(framework: Framework, point: str) -> str:
@@ -356,10 +364,7 @@ class TestBindRecheck:
         ],
     )
     def test_a_mistake_names_the_place(self, names: list[str], expected: str) -> None:
-        with pytest.raises(ProfileErrors) as raised:
-            resolve([rechecking(*names)], IN_TREE_REGISTRY)
-
-        (mistake,) = raised.value.found
+        mistake = only_mistake(rechecking(*names), IN_TREE_REGISTRY)
         assert f'profile "p": {expected}' == mistake.said
         assert ((("profiles", 0, "bindRecheck", len(names) - 1),)) == mistake.places
 
@@ -404,10 +409,7 @@ class TestFewerNames:
         ],
     )
     def test_nothing_is_picked_with_less_than_kube_scheduler_has(self, asked: Profile, lacking: str) -> None:
-        with pytest.raises(ProfileErrors) as raised:
-            resolve([asked], IN_TREE_REGISTRY)
-
-        (mistake,) = raised.value.found
+        mistake = only_mistake(asked, IN_TREE_REGISTRY)
         start, _, rest = mistake.said.partition(" without ")
         assert ('profile "p": pick: the node would be picked', lacking) == (start, rest.partition(" of kube-")[0])
         assert ((("profiles", 0, "pick"),)) == mistake.places
@@ -434,10 +436,7 @@ class TestFewerNames:
         assert built(asked, IN_TREE_REGISTRY).picks
 
     def test_one_or_many(self) -> None:
-        with pytest.raises(ProfileErrors) as raised:
-            resolve([picking(atMost=100)], IN_TREE_REGISTRY)
-
-        (mistake,) = raised.value.found
+        mistake = only_mistake(picking(atMost=100), IN_TREE_REGISTRY)
         assert mistake.said.startswith('profile "p": atMost and pick: ')
         assert (("profiles", 0, "atMost"), ("profiles", 0, "pick")) == mistake.places
 
