@@ -80,6 +80,7 @@ from app.server.admission import Admission
 from app.server.checks import checks
 from app.server.cycle import cycle_router, explain_router
 from app.server.forward import Forwarder
+from app.server.incoming import Endpoint
 from app.server.listener import Listener, allow_open_files, listen
 from app.server.operator import (
     FeedStatus,
@@ -91,7 +92,6 @@ from app.server.operator import (
 )
 from app.server.ops import ops_router
 from app.server.pages import Pages
-from app.server.protocol import Endpoint
 from app.server.routes import LEAN, Verbs, verb_endpoints
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run

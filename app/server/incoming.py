@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from starlette.requests import Request
 
 from app.verbs.outcome import VerbFailure
+from app.wire.extender_v1 import LongBody
 
 ARRIVED: Final = "homeport.arrived"
 """Where the HTTP server leaves the time of a request's first byte in its scope, on ``time.monotonic``."""
@@ -114,3 +115,15 @@ def _memory(length: int) -> mmap.mmap:
 
 def _oversized(limit: int) -> VerbFailure:
     return VerbFailure("bad_request", f"homeport: the request body is larger than {limit} bytes")
+
+
+class Endpoint(Protocol):
+    """Answers a request, whichever way it came in."""
+
+    async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
+        """Status and JSON body. Raises ``ClientDisconnect``."""
+        ...
+
+    def forbidden(self, message: str) -> tuple[int, bytes]:
+        """The same for a request that is not let through."""
+        ...

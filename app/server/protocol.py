@@ -18,14 +18,15 @@ import asyncio
 import json
 from collections.abc import Mapping
 from time import monotonic
-from typing import Any, ClassVar, Final, Protocol, cast
+from typing import Any, ClassVar, Final, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from app.server.access import WATCHED, Names, is_near
+from app.server.deadlines import TimedProtocol
 from app.server.heads import KnownHead, known_head, line_of
-from app.server.incoming import ARRIVED, Headers, Incoming, Whole
+from app.server.incoming import ARRIVED, Endpoint, Headers, Whole
 from app.server.listener import HEAD_SECONDS, Connection, Listener
 from app.server.tls import names_in
 from app.wire.extender_v1 import LongBody
@@ -42,9 +43,6 @@ MOST_HEAD_BYTES: Final = 64 << 10
 MOST_HEADERS: Final = 100
 """Of one request: each is kept as objects, and small ones take 20 times their bytes."""
 
-UNREAD_SECONDS: Final = 20.0
-"""How long an answer may lie here that the client does not fetch."""
-
 MOST_PIPELINED: Final = 32
 """Requests behind one that is not answered yet. Schedulers send none."""
 
@@ -57,18 +55,6 @@ _TOO_LONG: Final = 431
 
 _HEAD: Final = b"content-length: %d\r\ncontent-type: application/json\r\n%s\r\n"
 _CLOSE: Final = b"connection: close\r\n"
-
-
-class Endpoint(Protocol):
-    """Answers a request, whichever way it came in."""
-
-    async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
-        """Status and JSON body. Raises ``ClientDisconnect``."""
-        ...
-
-    def forbidden(self, message: str) -> tuple[int, bytes]:
-        """The same for a request that is not let through."""
-        ...
 
 
 class _Begun:
@@ -97,29 +83,24 @@ class _Exchange:
         self.disconnected = False
 
 
-class HttpProtocol(HttpToolsProtocol, Connection):
+class HttpProtocol(TimedProtocol, Connection):
     """``listener.web`` has ``direct``, by path: what a POST reaches in the short way.
 
     It notes when a request's first byte was seen: its turn may come much later.
     """
 
     def __init__(self, listener: Listener, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(listener, *args, **kwargs)
         self.app = listener.web
-        self._listener = listener
         direct: Mapping[str, Endpoint] = getattr(listener.web, "direct", {})
         self._direct = {path.encode(): endpoint for path, endpoint in direct.items()}
         self._names: Names | None = None
         self._near = False
         self._watched: dict[bytes, bytes] = {}
         self._refusal = ""
-        self._deaf = False
-        self._messages = self._ended = self._answered = self._taken = self._idle = 0
-        self._connected_at = monotonic()
-        self._in_message = self._in_head = False
+        self._messages = self._ended = self._taken = self._idle = 0
+        self._in_head = False
         self._head_size = self._undecided = 0
-        self._deadline: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle | None = None
         self._endpoint: Endpoint | None = None
         self._gathered: list[bytes] = []
         self._size = 0
@@ -174,54 +155,6 @@ class HttpProtocol(HttpToolsProtocol, Connection):
         """Return whether the rest of a body is awaited by a request that has no complete answer."""
         gathering = self._begun is not None or self._endpoint is not None
         return gathering or (self._in_message and not self._in_head and self._is_answering())
-
-    def _watch_unread(self) -> None:
-        """Look after a while whether what is written was fetched, also where the connection is to be closed then."""
-        if self._unread is None and self.transport.get_write_buffer_size():
-            self._unread = self.loop.call_later(UNREAD_SECONDS, self._look_at_unread, self._answered)
-
-    def _cancel_unread(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
-
-    def _look_at_unread(self, answered: int) -> None:
-        self._unread = None
-        if answered != self._answered:  # it fetches one answer after the other
-            self._watch_unread()
-        elif self.transport.get_write_buffer_size():
-            self._listener.turn_away("answer_not_fetched", self.client)
-            self.transport.abort()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._watch_unread()
-
-    def resume_writing(self) -> None:
-        self._cancel_unread()
-        super().resume_writing()
-        self._watch_unread()
-
-    def timeout_keep_alive_handler(self) -> None:
-        super().timeout_keep_alive_handler()
-        self._watch_unread()
-
-    def _wait_for_head(self, seconds: float = HEAD_SECONDS) -> None:
-        if self._deadline is None:
-            self._deadline = self.loop.call_later(max(seconds, 0.0), self._too_late)
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _too_late(self) -> None:
-        self._deadline = None
-        if not self.transport.is_closing():
-            if self._in_message:  # who never said anything is no news
-                self._listener.turn_away("head_too_slow", self.client)
-            self._deaf = True
-            self.transport.close()
 
     # what the parser tells
 
@@ -410,18 +343,6 @@ class HttpProtocol(HttpToolsProtocol, Connection):
 
     # what is not let through
 
-    def send_400_response(self, msg: str) -> None:
-        """Not in the place of an answer that is under way: that one is lost."""
-        if self._deaf:
-            return
-        self._deaf = True
-        self._listener.turn_away("no_http", self.client, msg)
-        if self._is_answering():
-            self.transport.close()
-        else:
-            super().send_400_response(msg)
-        self._watch_unread()
-
     def _refuse_head(self) -> None:
         self._listener.turn_away("head_too_long", self.client)
         self._answer_and_close(_TOO_LONG, b"", LINGER_SECONDS)
@@ -459,11 +380,6 @@ class HttpProtocol(HttpToolsProtocol, Connection):
             and not self.parser.should_upgrade()
             and not self._is_answering()
         )
-
-    def _is_answering(self) -> bool:
-        """Whether a request is under way whose answer is not complete."""
-        under_way: RequestResponseCycle | None = self.cycle
-        return under_way is not None and not under_way.response_complete
 
     def _gather_no_more(self) -> bytes:
         """What was gathered."""

@@ -21,9 +21,8 @@ from starlette.responses import Response, StreamingResponse
 from app.server.admission import OUT_OF_TIME, READ_WHEN_LATE, Admission
 from app.server.errors import OK, failure_answer
 from app.server.forward import Forwarder, seconds_left
-from app.server.incoming import FORWARDED, Incoming, Streamed
+from app.server.incoming import FORWARDED, Endpoint, Incoming, Streamed
 from app.server.openapi import operation
-from app.server.protocol import Endpoint
 from app.server.spans import Told, VerbSpans
 from app.server.timely import OutOfTime, earlier, within
 from app.telemetry.metrics import Metrics

@@ -21,10 +21,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.server.documentation import DOCS, documentation_router
 from app.server.errors import disconnected_response, failure_response
+from app.server.incoming import Endpoint
 from app.server.listener import Listener
 from app.server.openapi import with_answers
 from app.server.pages import Pages
-from app.server.protocol import Endpoint, HttpProtocol
+from app.server.protocol import HttpProtocol
 from app.server.root import root_router
 from app.server.routes import verb_router
 from app.telemetry.throttle import Throttle

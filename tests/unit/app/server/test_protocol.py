@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.requests import ClientDisconnect
 
-from app.server import pages, protocol
+from app.server import deadlines, pages, protocol
 from app.server.access import WRONG_NAME, Access
 from app.server.incoming import Incoming, Whole
 from app.server.listener import Listener
@@ -527,7 +527,7 @@ class TestBounds:
             assert await line.ends()
 
     async def test_an_answer_that_is_not_fetched_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(protocol, "UNREAD_SECONDS", 0.05)
+        monkeypatch.setattr(deadlines, "UNREAD_SECONDS", 0.05)
         async with serving() as served:
             line = await served.connect()
             line.reader._transport.pause_reading()  # type: ignore[attr-defined]
@@ -539,7 +539,7 @@ class TestBounds:
 
     async def test_nor_is_one_whose_connection_is_to_be_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is left fits into the buffer of the transport, which tells nobody."""
-        monkeypatch.setattr(protocol, "UNREAD_SECONDS", 0.05)
+        monkeypatch.setattr(deadlines, "UNREAD_SECONDS", 0.05)
         async with serving() as served:
             line = await served.connect()
             line.reader._transport.pause_reading()  # type: ignore[attr-defined]
