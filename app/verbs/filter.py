@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import filterfalse
-from typing import Final
 
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
@@ -28,9 +27,6 @@ from app.wire.extender_v1 import (
     encode_passing,
     split_args,
 )
-
-_PREFERS: Final = b"preferredDuringSchedulingIgnoredDuringExecution"
-"""In a request: the pod has preferred terms, or an annotation that speaks of them."""
 
 Answered = Callable[[Pod, int, str, Outcome], None]
 """Callback: (pod, number of nodes asked about, name of the only one or empty, outcome)."""
@@ -128,7 +124,7 @@ class FilterVerb:
 
         The request's names contained no JSON escapes, so they can be copied into the answer unchanged.
         """
-        chosen = form.chosen(passed, pod.nominated_node_name, all_of_them=_PREFERS in request.before)
+        chosen = form.chosen(passed, pod, request.before) if form.lean else passed
         names = '","'.join(chosen).encode()
         if len(chosen) > 1:  # else kube-scheduler does not ask any more
             self._results.keep(request.before, names, FilterResults(pod, chosen, self._context.cluster.node_set))

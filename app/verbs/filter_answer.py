@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import random
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec import Raw, Struct
 
 from app.framework.status import Status, distinct
+from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.verbs.outcome import Answer, Outcome
 from app.wire.extender_v1 import ExtenderArgs, LongBody, encode_filter, encode_filter_nodes
 
 T = TypeVar("T")
+
+_PREFERS: Final = b"preferredDuringSchedulingIgnoredDuringExecution"
+"""In a request: the pod has preferred terms, or an annotation that speaks of them."""
 
 
 class Judged(Struct, frozen=True):
@@ -48,11 +52,11 @@ class AnswerForm(Struct, frozen=True):
         """Return nodes in the order of the answer."""
         return by_lot(items) if self.lean else items
 
-    def chosen(self, passed: Sequence[str], nominated: str, *, all_of_them: bool) -> Sequence[str]:
-        """Return the nodes that the answer names. ``all_of_them``: no sample; ``nominated``: in every sample."""
-        if self.most and len(passed) > self.most and not all_of_them:
-            return some_by_lot(passed, self.most, nominated)
-        return self.order(passed)
+    def chosen(self, passed: Sequence[str], pod: Pod, request: bytes) -> Sequence[str]:
+        """Return the nodes that a lean answer names, with the pod's nominated node; all for a pod that prefers some."""
+        if self.most and len(passed) > self.most and _PREFERS not in request:
+            return some_by_lot(passed, self.most, pod.nominated_node_name)
+        return by_lot(passed)
 
     def passes_all(self, args: ExtenderArgs) -> Answer:
         """Return the answer for a pod of no profile here: all nodes pass."""
