@@ -59,7 +59,7 @@ def served(standard_error: int | None) -> Iterator[tuple[subprocess.Popen[bytes]
 
 
 def client(port: int) -> httpx.Client:
-    return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=10)
+    return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, verify=False, timeout=10)
 
 
 def answers(port: int, times: int = 1) -> bool:

@@ -83,7 +83,7 @@ SHORT: Final = replace(
 SAMPLE: Final = replace(
     SHORT,
     binds=200,
-    kills=8,
+    kills=4,
     leader_failures=2,
     crashes=2,
     room_binds=100,
