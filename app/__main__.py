@@ -22,11 +22,13 @@ from app.config.mistakes import Mistake
 from app.config.variables import CONFIG
 from app.feeds.saved import SavedClusterError
 from app.framework.spec import PluginSpec
-from app.kube.credentials import CredentialsError, load, namespace_in_use
+from app.kube.credential_sources import CredentialsError
+from app.kube.credentials import load, namespace_in_use
 from app.kube.names import is_label, shown
 from app.main import serve
-from app.runtime.profiles import ProfileErrors, resolve
+from app.runtime.profiles import ProfileErrors
 from app.runtime.registry import DuplicatePlugin, Registry
+from app.runtime.resolving import resolve
 from app.server.tls import CertificateError
 from app.telemetry.logging import configure
 from app.telemetry.standard_error import guard_standard_error

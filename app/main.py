@@ -55,24 +55,18 @@ from app.memory.refusal_cache import RefusalCache
 from app.memory.refused_pods import RefusedPods
 from app.replicas.leader import Elector
 from app.replicas.leadership import ALONE, Leadership
-from app.replicas.lease import LEASES, Election, never_stopping, post_seconds
+from app.replicas.lease import Election, never_stopping, post_seconds
+from app.replicas.lease_record import LEASES
 from app.replicas.pod_lock import PodLock
 from app.replicas.replica import Replica
 from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked, is_asked
+from app.runtime.building import build, names_of, served_names
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.one_node import OneNodeFilters
-from app.runtime.profiles import (
-    ProfileErrors,
-    ResolvedProfile,
-    build,
-    core_for,
-    default_filters,
-    names_of,
-    resolve,
-    served_names,
-)
+from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for, default_filters
 from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
 from app.runtime.slots import overrides
 from app.runtime.waiting import WaitingPods
 from app.server.access import Access, Role
@@ -82,14 +76,7 @@ from app.server.cycle import cycle_router, explain_router
 from app.server.forward import Forwarder
 from app.server.incoming import Endpoint
 from app.server.listener import Listener, allow_open_files, listen
-from app.server.operator import (
-    FeedStatus,
-    LeaderStatus,
-    PermissionsStatus,
-    ProfileStatus,
-    Status,
-    operator_router,
-)
+from app.server.operator import FeedStatus, LeaderStatus, PermissionsStatus, ProfileStatus, Status, operator_router
 from app.server.ops import ops_router
 from app.server.pages import Pages
 from app.server.routes import LEAN, Verbs, verb_endpoints

@@ -75,7 +75,7 @@ from app.framework.status import (
 )
 from app.kube.apps_v1 import Workload
 from app.kube.claims import PodClaims
-from app.kube.core_v1 import Namespace, Node, Pod, PodSpec, Service, TopologySpreadConstraint
+from app.kube.core_v1 import Node, Pod, PodSpec, TopologySpreadConstraint
 from app.kube.disruption import Disruption
 from app.kube.durations import Seconds
 from app.kube.extras import HostPort, NotDecoded, PodImages
@@ -116,6 +116,7 @@ from app.kube.selectors import (
     requirement,
     selector,
 )
+from app.kube.services import Namespace, Service
 from app.kube.storage_v1 import StorageClass
 from app.kube.taints import Taint, Tolerance, Toleration
 from app.kube.volumes import PodVolume

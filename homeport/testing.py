@@ -27,11 +27,13 @@ from app.framework.node_info import Candidates
 from app.framework.parts import Part, extras_of
 from app.framework.spec import PluginSpec
 from app.framework.status import Code, Status
-from app.kube.core_v1 import Node, Pod, core_v1, decode_node, decode_pod
+from app.kube.core_decoding import core_v1, decode_node, decode_pod
+from app.kube.core_v1 import Node, Pod
 from app.runtime.declared import DeclaredObjects
 from app.runtime.guard import Guard, PluginError
-from app.runtime.profiles import core_for, has_point, resolve
+from app.runtime.profiles import core_for, has_point
 from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
 from plugins import SHIPPED

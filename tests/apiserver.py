@@ -24,7 +24,8 @@ import yaml
 from msgspec import Struct
 
 from app.kube.client import KubeClient
-from app.kube.credentials import Access, Credentials, Kubeconfig
+from app.kube.credential_sources import Kubeconfig
+from app.kube.credentials import Access, Credentials
 from tests.builders import JsonObject
 
 Key: TypeAlias = tuple[str, str]

@@ -14,7 +14,9 @@ import msgspec
 
 from app.cache.cluster import Cluster
 from app.kube.apps_v1 import Workload, decode_workload
-from app.kube.core_v1 import PLAIN, Node, Pod, Service, decode_service
+from app.kube.core_decoding import PLAIN
+from app.kube.core_v1 import Node, Pod
+from app.kube.services import Service, decode_service
 
 JsonObject = dict[str, Any]
 Labels = Mapping[str, str | None]

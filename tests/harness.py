@@ -19,13 +19,15 @@ from app.framework.parts import extras_of
 from app.framework.spec import PluginSpec
 from app.framework.status import SUCCESS, Status
 from app.kube import kinds
-from app.kube.core_v1 import Node, Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import Kind
+from app.runtime.building import build
 from app.runtime.filters import Judged, Recheck
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
-from app.runtime.profiles import build, resolve
 from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
 from app.runtime.scoring import Scores
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics

@@ -23,14 +23,17 @@ from app.feeds.sinks import sink_for
 from app.framework.cycle_state import CycleState
 from app.framework.handle import DEFAULT_RELEASE
 from app.framework.node_info import Candidates
-from app.kube.core_v1 import CoreV1, Pod
+from app.kube.core_decoding import CoreV1
+from app.kube.core_v1 import Pod
 from app.kube.decoding import Decoder
 from app.kube.kinds import NODES, PODS, Kind
+from app.runtime.building import build, served_names
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.post_filters import NoPreemption
-from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, core_for, resolve, served_names
+from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for
 from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
 from app.runtime.waiting import WaitingPods
 
 

@@ -19,7 +19,8 @@ from app.cache.cluster import Cluster
 from app.framework.handle import Clock, NodeVerdict, Sleep
 from app.framework.node_info import NodeInfo
 from app.framework.objects import Unreadable
-from app.kube.core_v1 import CoreV1, Pod
+from app.kube.core_decoding import CoreV1
+from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
 from app.kube.kinds import NODES
 from app.kube.memo import Newest

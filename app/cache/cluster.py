@@ -26,7 +26,8 @@ from app.cache.overlay import Groups, Overlay, is_counted, nomination_of
 from app.cache.terms import Terms
 from app.framework.counts import NO_POD_TERMS, PodTerms
 from app.framework.node_info import NodeInfo
-from app.kube.core_v1 import PLAIN, CoreV1, Node, Pod, is_same
+from app.kube.core_decoding import PLAIN, CoreV1
+from app.kube.core_v1 import Node, Pod, is_same
 from app.kube.extras import Extra, NotDecoded
 from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey, precedes

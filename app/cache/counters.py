@@ -552,6 +552,3 @@ class Counters:
         counted = recount.selections.get(key) if selection.rest is None else None
         wrong = counted is not None and self._selections.holds(key, selection) and counted != selection.nodes
         yield f"selection {selection.selector} in {selection.namespace} differs from a recount" if wrong else ""
-
-    def _snapshot(self) -> dict[tuple[str, LabelSet], dict[str, int]]:
-        return {(ns, labels): group.nodes for ns, groups in self._groups.items() for labels, group in groups.items()}

@@ -16,8 +16,8 @@ from app.config.settings import Settings
 from app.feeds.dump import DumpError, dump
 from app.framework.spec import PluginSpec
 from app.kube.kinds import NODES
-from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
 
 _WHOLE: Final = Profile(scheduler_name=ANY, preset="complete")
 """Profile whose kinds are dumped beside those of the configuration, so that any preset can judge the file."""

@@ -13,16 +13,9 @@ from msgspec import Struct
 from app.config.settings import Settings
 from app.framework.spec import PluginSpec
 from app.kube.kinds import Kind
-from app.rights.permissions import (
-    Rule,
-    discovered_at,
-    group_of,
-    guessed_plural,
-    is_known,
-    rules,
-)
-from app.runtime.profiles import resolve
+from app.rights.permissions import Rule, discovered_at, group_of, guessed_plural, is_known, rules
 from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
 from app.wiring import work_of
 
 _GROUP: Final = "rbac.authorization.k8s.io"

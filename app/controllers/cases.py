@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final, Literal
 
+from msgspec import Struct
+
 from app.controllers.pacing import Shape
+from app.framework.background import longer
+from app.framework.handle import Clock
 from app.kube.core_v1 import Pod, PodSpec
 from app.verbs.outcome import Outcome
 
@@ -13,6 +18,15 @@ _FIRST_LOOK_SECONDS: Final = 0.5
 _LONGEST_LOOK_SECONDS: Final = 15.0
 _UNKNOWN_SECONDS: Final = 2.0
 _LATEST_UNSEEN_SECONDS: Final = 0.1
+
+QUIET_SECONDS: Final = 0.01
+"""Delay between our last refusal and the patch: the scheduler has then dealt with the answer, and mostly with the retry
+that its own condition update causes 6 ms later."""
+
+LONGEST_QUIET_SECONDS: Final = 0.1
+"""Maximum of that delay, for a pod that is asked about without a pause."""
+
+_SHORTEST_SECONDS: Final = 0.001
 
 Effect = Literal["hit", "refused", "overtaken", "lost", "unanswered"]
 """``hit``: in-tree filters passed the node, and so did we · ``refused``: in-tree filters did not · ``overtaken``: we no
@@ -32,7 +46,7 @@ class Case:
         "asked",
         "counted",
         "effect",
-        "looks",
+        "look_pause",
         "lost",
         "node",
         "over",
@@ -57,7 +71,7 @@ class Case:
         self.unknown_until = now + _UNKNOWN_SECONDS
         self.refused_at = now
         self.asked = asyncio.Event()
-        self.looks = 0
+        self.look_pause = 0.0
         self.counted = False
         self.lost = 0
         self.node = ""
@@ -90,8 +104,8 @@ class Case:
 
     def next_look(self) -> float:
         """Return the seconds until the next look. They grow with each look that found no node."""
-        self.looks += 1
-        return min(_FIRST_LOOK_SECONDS * 2.0 ** (self.looks - 1), _LONGEST_LOOK_SECONDS)
+        self.look_pause = longer(self.look_pause, _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS)
+        return self.look_pause
 
     def nominate(self, node: str) -> asyncio.Future[Effect]:
         """Note that a nomination is on its way; return the future of its effect."""
@@ -112,3 +126,34 @@ class Case:
         """Set the effect, unless one is set."""
         if self.effect is not None and not self.effect.done():
             self.effect.set_result(effect)
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep, but not beyond the end of the case."""
+        if seconds <= 0.0:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.over.wait(), max(seconds, _SHORTEST_SECONDS))
+
+    async def quiet(self, clock: Clock) -> None:
+        """Wait until the scheduler has dealt with our last refusal."""
+        latest = clock() + LONGEST_QUIET_SECONDS
+        while not self.over.is_set():
+            remaining = min(self.refused_at + QUIET_SECONDS, latest) - clock()
+            if remaining <= 0.0:
+                return
+            await self.pause(remaining)
+
+
+class Plan(Struct, frozen=True):
+    """Next step for a pod: nominate it to ``node``, or look again, or (neither) leave it.
+
+    ``wait``: seconds after which to look again. ``asked_wait``: seconds after which to do so if the pod is asked about
+    and refused once more, since something may have changed. 0 stands for never.
+    """
+
+    node: str = ""
+    wait: float = 0.0
+    asked_wait: float = 0.0
+
+
+LEAVE: Final = Plan()

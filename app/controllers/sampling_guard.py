@@ -30,17 +30,16 @@ import random
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
-from msgspec import Struct
 
-from app.controllers.cases import Case, Effect
+from app.controllers.cases import LEAVE, Case, Effect, Plan
 from app.controllers.nominations import CountedNominations
 from app.controllers.pacing import Excluded, Pacing, shape_of
-from app.controllers.unshown import best, elsewhere
+from app.controllers.unshown import InTree, best, elsewhere
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
-from app.framework.handle import Clock, NodeVerdict
+from app.framework.handle import Clock
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES
@@ -52,34 +51,14 @@ from app.verbs.outcome import Outcome
 from app.verbs.slices import prepared
 from app.writes.nominator import Nominated, Nominator
 
-QUIET_SECONDS: Final = 0.01
-"""Delay between our last refusal and the patch: the scheduler has then dealt with the answer, and mostly with the retry
-that its own condition update causes 6 ms later."""
-
-LONGEST_QUIET_SECONDS: Final = 0.1
-"""Maximum of that delay, for a pod that is asked about without a pause."""
-
 ANSWER_SECONDS: Final = 5.0
 """Time that a nomination is given to show an effect. A scheduler with a full queue takes its time."""
 
-_SHORTEST_SECONDS: Final = 0.001
 _MOST_CASES: Final = 4096
 _WATCHED_SECONDS: Final = 0.25
 _LOST_FREE: Final = 3
 
 _LOG: Final = structlog.get_logger(__name__)
-
-
-class InTree(Protocol):
-    """In-tree filters, asked about one pod and one node."""
-
-    async def whole(self, pod: Pod) -> Pod | None:
-        """Return the pod with all that these filters read of it; ``None`` if that is not known."""
-        ...
-
-    async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:
-        """Judge a pod that ``whole`` returned. Never raises."""
-        ...
 
 
 class _Turn:
@@ -90,21 +69,6 @@ class _Turn:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.users = 0
-
-
-class _Plan(Struct, frozen=True):
-    """Next step for a pod: nominate it to ``node``, or look again, or (neither) leave it.
-
-    ``wait``: seconds after which to look again. ``asked_wait``: seconds after which to do so if the pod is asked about
-    and refused once more, since something may have changed. 0 stands for never.
-    """
-
-    node: str = ""
-    wait: float = 0.0
-    asked_wait: float = 0.0
-
-
-_LEAVE: Final = _Plan()
 
 
 class SamplingGuard:
@@ -180,12 +144,12 @@ class SamplingGuard:
     async def _guard(self, case: Case) -> None:
         try:
             while not (case.over.is_set() or self._off):
-                await self._quiet(case)
+                await case.quiet(self._clock)
                 held = self._held(case)
                 if held > 0.0:
-                    await self._pause(case, held)
+                    await case.pause(held)
                     continue
-                await self._pause(case, self._pacing.until_look())
+                await case.pause(self._pacing.until_look())
                 if self._held(case) > 0.0:
                     continue  # another pod of its shape has missed meanwhile
                 plan = await self._plan(case)
@@ -199,69 +163,54 @@ class SamplingGuard:
     def _held(self, case: Case) -> float:
         return 0.0 if case.shape is None else self._pacing.held(case.shape)
 
-    async def _pause(self, case: Case, seconds: float) -> None:
-        """Sleep, but not beyond the end of the case."""
-        if seconds <= 0.0:
-            return
-        with suppress(TimeoutError):
-            await asyncio.wait_for(case.over.wait(), max(seconds, _SHORTEST_SECONDS))
-
-    async def _rest(self, case: Case, plan: _Plan) -> bool:
+    async def _rest(self, case: Case, plan: Plan) -> bool:
         """Wait until it is time to look again; return ``False`` if that is not worthwhile."""
         until = self._clock() + plan.wait
         case.asked.clear()
         if plan.asked_wait:
-            await self._pause(case, plan.asked_wait)
+            await case.pause(plan.asked_wait)
             if not plan.wait:
                 return case.asked.is_set()
             with suppress(TimeoutError):
                 await asyncio.wait_for(case.asked.wait(), max(until - self._clock(), 0.0))
         elif plan.wait:
-            await self._pause(case, plan.wait)
+            await case.pause(plan.wait)
         return plan.wait > 0.0
 
-    async def _quiet(self, case: Case) -> None:
-        latest = self._clock() + LONGEST_QUIET_SECONDS
-        while not case.over.is_set():
-            remaining = min(case.refused_at + QUIET_SECONDS, latest) - self._clock()
-            if remaining <= 0.0:
-                return
-            await self._pause(case, remaining)
-
-    async def _plan(self, case: Case, turn: str = "") -> _Plan:
+    async def _plan(self, case: Case, turn: str = "") -> Plan:
         """Judge by the picture of this moment. ``turn``: the node of which the case has the turn.
 
         Judging goes on in slices where a pod takes long: a nomination is a hint, and bind checks again.
         """
         pod = self._waiting(case)
         if pod is None and not case.seen and self._clock() < case.unknown_until:
-            return _Plan(wait=_WATCHED_SECONDS)
+            return Plan(wait=_WATCHED_SECONDS)
         framework = None if pod is None else self._context.framework_for(pod)
         if pod is None or framework is None or case.over.is_set() or self._context.problem():
-            return _LEAVE
+            return LEAVE
         try:
             names = await elsewhere(self._cluster, framework, pod)
             return await prepared(partial(self._plan_among, case, framework, pod, names, turn))
         except PluginError:
-            return _LEAVE  # logged by the plugins' guard; filter says so to the pod
+            return LEAVE  # logged by the plugins' guard; filter says so to the pod
 
-    def _plan_among(self, case: Case, framework: Framework, pod: Pod, names: Sequence[str], turn: str) -> _Plan:
+    def _plan_among(self, case: Case, framework: Framework, pod: Pod, names: Sequence[str], turn: str) -> Plan:
         """Raises ``PluginError`` or ``Unprepared``."""
         with self._cluster.without(pod.uid, pod.key):
             known = self._cluster.nodes
             nodes = Candidates([name for name in names if name in known], known.__getitem__)
             case.shape = shape_of(pod, nodes.names)
             held = self._pacing.held(case.shape)
-            return _Plan(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, turn)
+            return Plan(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, turn)
 
-    def _choice(self, case: Case, framework: Framework, pod: Pod, nodes: Candidates, turn: str) -> _Plan:
+    def _choice(self, case: Case, framework: Framework, pod: Pod, nodes: Candidates, turn: str) -> Plan:
         """Choose any of the best nodes that are not excluded; one to which no other pod is nominated, if there is."""
         possible = nodes.without(frozenset(name for name in nodes.names if self._excluded.has(case.spec, name)))
         if not len(possible):
-            return _Plan(asked_wait=case.next_look())
-        case.looks = 0
+            return Plan(asked_wait=case.next_look())
+        case.look_pause = 0.0
         possible = rest if len(rest := possible.without(self._turns.keys() - {turn})) else possible
-        return _Plan(random.choice(best(framework, pod, possible)))  # noqa: S311  # no secret
+        return Plan(random.choice(best(framework, pod, possible)))  # noqa: S311  # no secret
 
     def _waiting(self, case: Case) -> Pod | None:
         """Return the pod of the picture, if it waits for a node and has no nomination of another."""
@@ -300,7 +249,7 @@ class SamplingGuard:
             stamp = self._cluster.node_stamp(node)
             if case.over.is_set() or self._off or self._held(case) > 0.0 or await self._refuses(case, node, stamp):
                 return
-            await self._pause(case, self._pacing.until_nomination())
+            await case.pause(self._pacing.until_nomination())
             if case.over.is_set():
                 return
             told = case.nominate(node)

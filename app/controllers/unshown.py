@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from app.cache.cluster import Cluster
 from app.framework.cycle_state import CycleState
+from app.framework.handle import NodeVerdict
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import NODE_SELECTOR, TOLERATIONS, Node, Pod
 from app.kube.node_affinity import AFFINITY
@@ -16,6 +17,18 @@ from app.runtime.framework import Framework
 from app.verbs.slices import in_slices, prepared
 
 _READ: Final = frozenset((AFFINITY, NODE_SELECTOR, TOLERATIONS))
+
+
+class InTree(Protocol):
+    """In-tree filters, asked about one pod and one node."""
+
+    async def whole(self, pod: Pod) -> Pod | None:
+        """Return the pod with all that these filters read of it; ``None`` if that is not known."""
+        ...
+
+    async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:
+        """Judge a pod that ``whole`` returned. Never raises."""
+        ...
 
 
 async def elsewhere(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:

@@ -12,7 +12,8 @@ from app.framework.node_info import NodeInfo
 from app.kube.api_errors import ApiError, KubeError
 from app.kube.api_requests import NODES, PODS, Resource
 from app.kube.client import KubeClient
-from app.kube.core_v1 import CoreV1, Pod
+from app.kube.core_decoding import CoreV1
+from app.kube.core_v1 import Pod
 from app.kube.names import is_segment, is_subdomain
 from app.writes.answers import as_requested
 

@@ -38,6 +38,7 @@ from app.feeds.documents import EVENTS, IDENTIFIED, Event, ListMeta, key_in, rea
 from app.feeds.freshness import QUIET_SECONDS, SHORT_WATCH_SECONDS, Freshness, asked_for
 from app.feeds.pacing import MOST_FRUITLESS_PAGES, MOST_OBJECTS, Pace, PageSize
 from app.feeds.sinks import Sink
+from app.framework.background import longer
 from app.kube.api_errors import AnswerTooLong, ApiError, ApiSilent, ApiUnavailable, KubeError
 from app.kube.api_requests import Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
@@ -148,7 +149,7 @@ class Reflector(Generic[T]):
         self._sleep = sleep
         self._rng = rng
         self._fresh = Freshness(self, quiet=quiet, clock=clock, sleep=sleep, on_failure=on_failure, on_answer=on_answer)
-        self._failures = 0
+        self._pause = 0.0
         self._pace = Pace(clock)
         self._watching: asyncio.Timeout | None = None
         self._opened = asyncio.Event()
@@ -470,7 +471,7 @@ class Reflector(Generic[T]):
             self._log.info("object no longer left out", object="/".join(filter(None, key)))
 
     def _well(self) -> None:
-        self._failures = 0
+        self._pause = 0.0
         self._patience = _PATIENCE
 
     def _become_synced(self) -> None:
@@ -507,7 +508,7 @@ class Reflector(Generic[T]):
             self._on_failure(error)
         self.state, self.cause = "retrying", str(error)
         if isinstance(error, ApiSilent):
-            self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
+            self._patience = longer(self._patience, _PATIENCE, _LONGEST_PATIENCE)
         waited = max(0.0, self._clock() - self._asked_at)
         return max(self._back_off() - waited, asked_for(error), 0.0)
 
@@ -519,9 +520,8 @@ class Reflector(Generic[T]):
         return min(LOOK_AGAIN_SECONDS, self._fresh.quiet) * self._jitter()
 
     def _back_off(self) -> float:
-        wait = min(_FIRST_WAIT * 2.0**self._failures, _LONGEST_WAIT)
-        self._failures = min(self._failures + 1, 16)
-        return wait * self._jitter()
+        self._pause = longer(self._pause, _FIRST_WAIT, _LONGEST_WAIT)
+        return self._pause * self._jitter()
 
     def _jitter(self) -> float:
         return 0.5 + 0.5 * self._rng()

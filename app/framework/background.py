@@ -1,4 +1,4 @@
-"""Running tasks side by side, and steps without a pause."""
+"""Running tasks side by side, steps without a pause, and pauses that grow."""
 
 from __future__ import annotations
 
@@ -32,3 +32,8 @@ def at_once(steps: Generator[Any, Any, _T]) -> _T:
         except StopIteration as end:
             result: _T = end.value
             return result
+
+
+def longer(pause: float, shortest: float, longest: float) -> float:
+    """Return the next pause of an exponential back-off, in seconds; 0 is the pause before the first one."""
+    return min(max(2 * pause, shortest), longest)

@@ -76,6 +76,50 @@ class MigratedVolume(Struct, frozen=True, gc=False):
         return DRIVERS[self.plugin]
 
 
+class _GceObject(Struct, rename={"pd_name": "pdName"}):
+    pd_name: str | None = None
+
+
+class VolumeIdObject(Struct, rename={"volume_id": "volumeID"}):
+    volume_id: str | None = None
+
+
+class AzureObject(Struct, rename={"disk_uri": "diskURI"}):
+    disk_uri: str | None = None
+    kind: str | None = None
+
+
+class InTreeSources(Struct, rename="camel"):
+    """The sources of a PersistentVolume that have a CSI driver by now. It has one at most."""
+
+    gce_persistent_disk: _GceObject | None = None
+    aws_elastic_block_store: VolumeIdObject | None = None
+    azure_disk: AzureObject | None = None
+    cinder: VolumeIdObject | None = None
+    portworx_volume: VolumeIdObject | None = None
+
+    def migrated(self, labels: Mapping[str, str]) -> tuple[str, MigratedVolume | None, str]:
+        """The in-tree plugin, and the volume of the CSI driver that does its work, or why there is none."""
+        plugin = ""
+        try:
+            if self.gce_persistent_disk is not None:
+                plugin = GCE
+                return plugin, gce_disk(self.gce_persistent_disk.pd_name or "", zones_label_of(labels)), ""
+            if self.aws_elastic_block_store is not None:
+                plugin = EBS
+                return plugin, ebs_disk(self.aws_elastic_block_store.volume_id or ""), ""
+            if self.azure_disk is not None:
+                plugin = AZURE_DISK
+                return plugin, azure_disk(self.azure_disk.disk_uri or "", self.azure_disk.kind), ""
+        except Untranslatable as error:
+            return plugin, None, str(error)
+        if self.cinder is not None:
+            return CINDER, cinder_volume(self.cinder.volume_id or ""), ""
+        if self.portworx_volume is not None:
+            return PORTWORX, portworx_volume(self.portworx_volume.volume_id or ""), ""
+        return "", None, ""
+
+
 def gce_disk(name: str, zones_label: str | None = None) -> MigratedVolume:
     """``zones_label`` is that of a PersistentVolume, with one zone or several; the disk is one of the region then."""
     zones = (zones_label or "").split(BETWEEN_ZONES)

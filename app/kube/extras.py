@@ -7,7 +7,7 @@ volume, when a container started). Of each container a few fields are taken, and
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, unique
 from functools import cache
 from typing import Any, Final, Protocol
@@ -18,20 +18,18 @@ from msgspec import Raw, Struct
 
 from app.kube.claims import NO_CLAIMS, PodClaims, claims_of
 from app.kube.conditions import condition_of
-from app.kube.declared_features import NO_FEATURES, declared_features_of, needed_features
-from app.kube.decoding import Decoder, Int64
-from app.kube.meta_v1 import LARGEST_PART, MetadataObject, Oversized, shared
+from app.kube.declared_features import NO_FEATURES, needed_features
+from app.kube.decoding import Decoder
+from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
 from app.kube.node_affinity import PreferredNodeAffinity
 from app.kube.node_selectors import preferred_affinity_of
-from app.kube.node_state import NO_NODE_ANNOTATIONS, NodeState, annotations_of_node, node_state_of
 from app.kube.pod_affinity import NO_TERMS, PodAffinity, pod_affinity_of
-from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, ResourceList, allocatable_of, resources_of
+from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, resources_of
 from app.kube.scheduling_gates import gate_names_of
 from app.kube.volumes import VOLUMES, PodVolume, VolumeSources, volumes_of, with_claims
 
 PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
-
 MOST_PORTS: Final = 256
 MOST_IMAGES: Final = 128
 """Of one pod: with more of them, none is read."""
@@ -45,9 +43,6 @@ _INFEASIBLE: Final = "Infeasible"
 _HOST_PORT: Final = b'"hostPort"'
 _CLAIM: Final = b'"persistentVolumeClaim"'
 _EPHEMERAL: Final = b'"ephemeral"'
-_NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
-_LARGEST_IMAGES: Final = 1 << 20
-"""Bytes of the images of a node: twenty times what a kubelet reports by default."""
 
 
 @unique
@@ -113,23 +108,8 @@ class PodParts(Struct, frozen=True, eq=False, weakref=True):
     pending_volumes: tuple[PodVolume, ...] | None = None
 
 
-class NodeParts(Struct, frozen=True):
-    """What is decoded of a node on demand. ``images``: sizes in bytes by name, each image under all of its names.
-
-    ``annotations``: the declared ones that the node has.
-    """
-
-    extras: frozenset[Extra] = frozenset()
-    allocatable: ResourceList | None = None
-    images: Mapping[str, int] | None = None
-    features: frozenset[str] | None = None
-    state: NodeState | None = None
-    annotations: Mapping[str, str] = NO_NODE_ANNOTATIONS
-
-
 NOTHING_OF_POD: Final = PodParts()
 _NONE_PENDING: Final = PodParts(pending_volumes=())
-NOTHING_OF_NODE: Final = NodeParts()
 
 
 class RequirementsObject(Struct):
@@ -192,29 +172,13 @@ class PodStatusExtras(Protocol):
     allocated_resources: Raw
 
 
-class NodeStatusObject(Struct, rename="camel"):
-    """``status`` of a node, as far as it is read."""
-
-    allocatable: Raw = Raw()
-    images: Raw = Raw()
-    declared_features: Raw = Raw()
-    conditions: Raw = Raw()
-    node_info: Raw = Raw()
-
-
 class _PortObject(Struct, rename={"host_port": "hostPort", "host_ip": "hostIP"}):
     host_port: int | None = None
     host_ip: str | None = None
     protocol: str | None = None
 
 
-class _ImageObject(Struct, rename={"size_bytes": "sizeBytes"}):
-    names: list[str] | None = None
-    size_bytes: Int64 | None = None
-
-
 _PORTS: Final[Decoder[list[_PortObject] | None]] = Decoder(list[_PortObject] | None)
-_IMAGES: Final[Decoder[list[_ImageObject] | None]] = Decoder(list[_ImageObject] | None)
 _VOLUMES: Final[Decoder[list[VolumeSources] | None]] = Decoder(list[VolumeSources] | None)
 
 
@@ -224,14 +188,6 @@ def _parse_ports(data: bytes) -> tuple[HostPort, ...]:
         for it in _PORTS.decode(data) or ()
         if it.host_port is not None and it.host_port > 0
     )
-
-
-def _parse_images(data: bytes) -> Mapping[str, int]:
-    found: dict[str, int] = {}
-    for it in _IMAGES.decode(data) or ():
-        for name in it.names or ():
-            found.setdefault(sys.intern(name), it.size_bytes or 0)
-    return found
 
 
 _ports_of: Final = shared(PORTS, _parse_ports)
@@ -390,35 +346,3 @@ _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.PENDING_VOLUMES: (_pending_volumes, ()),
 }
 """How each is read of a pod, in the order of ``PodParts``; and what stands for one that is oversized."""
-
-
-def node_parts(
-    extras: frozenset[Extra], annotations: Collection[str] | None, meta: MetadataObject, status: NodeStatusObject
-) -> NodeParts:
-    """What is asked for of a node. Raises ``Oversized`` or ``msgspec.ValidationError``.
-
-    Images beyond ``_LARGEST_IMAGES`` are taken for none: no pod is kept from a node for want of them.
-    """
-    return NodeParts(
-        extras,
-        allocatable_of(status.allocatable) if Extra.RESOURCES in extras else None,
-        _images_of_node(status.images) if Extra.IMAGES in extras else None,
-        declared_features_of(status.declared_features) if Extra.FEATURES in extras else None,
-        _state(meta, status) if Extra.NODE_STATE in extras else None,
-        annotations_of_node(meta.annotations, annotations),
-    )
-
-
-def _state(meta: MetadataObject, status: NodeStatusObject) -> NodeState:
-    return node_state_of(status.conditions, status.node_info, terminating=bool(meta.deletion_timestamp))
-
-
-def _images_of_node(raw: Raw) -> Mapping[str, int]:
-    """Not remembered: hardly two nodes have the same."""
-    data = bytes(raw) or b"null"
-    if len(data) > _LARGEST_IMAGES:
-        return {}
-    try:
-        return _parse_images(data)
-    except msgspec.DecodeError as error:
-        raise msgspec.ValidationError(f"status.images: {error}") from None

@@ -8,7 +8,8 @@ from typing import Final, Generic, Protocol, TypeVar
 from msgspec import Raw
 
 from app.kube.apps_v1 import Workload, decode_workload
-from app.kube.core_v1 import Namespace, Node, Pod, Service, decode_namespace, decode_node, decode_pod, decode_service
+from app.kube.core_decoding import decode_node, decode_pod
+from app.kube.core_v1 import Node, Pod
 from app.kube.kubevirt_v1 import VirtualMachineInstance, decode_instance
 from app.kube.meta_v1 import ObjectKey, OwnerReference, PartialObject, decode_partial
 from app.kube.persistent_volumes import PersistentVolume, PersistentVolumeClaim, decode_claim, decode_volume
@@ -16,6 +17,7 @@ from app.kube.policy_v1 import PodDisruptionBudget, decode_budget
 from app.kube.resource_claims import decode_resource_claim
 from app.kube.resource_slices import decode_device_class, decode_slice
 from app.kube.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+from app.kube.services import Namespace, Service, decode_namespace, decode_service
 from app.kube.storage_v1 import (
     CSIDriver,
     CSINode,

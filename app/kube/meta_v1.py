@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 import msgspec
@@ -111,6 +112,11 @@ def version_number(version: str) -> int:
 def precedes(version: str, other: str) -> bool:
     """Return whether ``version`` is the earlier of two resourceVersions of one kind; ``False`` if one is opaque."""
     return -1 < version_number(version) < version_number(other)
+
+
+def micro_time(when: datetime) -> str:
+    """A MicroTime of the API."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def shared(field: str, parse: Callable[[bytes], T], *, largest: int | None = LARGEST_PART) -> Callable[[Raw], T]:

@@ -117,12 +117,17 @@ class PreferredTermObject(Struct):
         return WeightedTerm(self.weight or 0, (self.preference or TermObject()).slim())
 
 
-class _NodeSelectorObject(Struct, rename="camel"):
+class NodeSelectorObject(Struct, rename="camel"):
+    """Terms of which one must be met."""
+
     node_selector_terms: list[TermObject] | None = None
+
+    def slim(self) -> tuple[NodeSelectorTerm, ...]:
+        return tuple(term.slim() for term in self.node_selector_terms or ())
 
 
 class _RequiredObject(Struct, rename="camel"):
-    required_during_scheduling_ignored_during_execution: _NodeSelectorObject | None = None
+    required_during_scheduling_ignored_during_execution: NodeSelectorObject | None = None
 
 
 class _WithRequired(Struct, rename="camel"):
@@ -145,7 +150,7 @@ def _parse_required(data: bytes) -> tuple[NodeSelectorTerm, ...] | None:
     found = _REQUIRED.decode(data)
     node = found and found.node_affinity
     selector = node and node.required_during_scheduling_ignored_during_execution
-    return tuple(term.slim() for term in selector.node_selector_terms or ()) if selector else None
+    return selector.slim() if selector else None
 
 
 def _parse_preferred(data: bytes) -> PreferredNodeAffinity:

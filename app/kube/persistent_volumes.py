@@ -9,8 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from app.kube import csi_migration
-from app.kube.csi_migration import MigratedVolume, Untranslatable, migrated_affinity
+from app.kube.csi_migration import InTreeSources, MigratedVolume, migrated_affinity
 from app.kube.decoding import Decoder
 from app.kube.labels import LabelSet
 from app.kube.meta_v1 import (
@@ -26,9 +25,10 @@ from app.kube.meta_v1 import (
     required,
     shared,
 )
-from app.kube.node_affinity import NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
+from app.kube.node_affinity import RequiredNodeAffinity
 from app.kube.quantity import ZERO, OverlongQuantity, Quantity, quantity_of
-from app.kube.selectors import IN, NOT_IN, InvalidSelector, Selector, decode_selector
+from app.kube.selectors import Selector, selector_or_mistake
+from app.kube.volume_affinity import affinity_by_labels_of, affinity_of, by_labels
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: the node for which its volume is to be made."""
@@ -165,25 +165,6 @@ class _ClaimObject(Struct):
     status: _PhaseObject | None = None
 
 
-class _RequirementObject(Struct):
-    key: str | None = None
-    operator: str | None = None
-    values: list[str] | None = None
-
-
-class _TermObject(Struct, rename="camel"):
-    match_expressions: list[_RequirementObject] | None = None
-    match_fields: list[_RequirementObject] | None = None
-
-
-class _SelectorObject(Struct, rename="camel"):
-    node_selector_terms: list[_TermObject] | None = None
-
-
-class _AffinityObject(Struct):
-    required: _SelectorObject | None = None
-
-
 class _ReferenceObject(Struct):
     namespace: str | None = None
     name: str | None = None
@@ -195,20 +176,7 @@ class _CsiObject(Struct, rename="camel"):
     volume_handle: str | None = None
 
 
-class _GceObject(Struct, rename={"pd_name": "pdName"}):
-    pd_name: str | None = None
-
-
-class _VolumeIdObject(Struct, rename={"volume_id": "volumeID"}):
-    volume_id: str | None = None
-
-
-class _AzureObject(Struct, rename={"disk_uri": "diskURI"}):
-    disk_uri: str | None = None
-    kind: str | None = None
-
-
-class _VolumeSpecObject(Struct, rename="camel"):
+class _VolumeSpecObject(InTreeSources, rename="camel"):
     access_modes: list[str] | None = None
     capacity: Raw = Raw()
     claim_ref: _ReferenceObject | None = None
@@ -217,11 +185,6 @@ class _VolumeSpecObject(Struct, rename="camel"):
     volume_attributes_class_name: str | None = None
     volume_mode: str | None = None
     csi: _CsiObject | None = None
-    gce_persistent_disk: _GceObject | None = None
-    aws_elastic_block_store: _VolumeIdObject | None = None
-    azure_disk: _AzureObject | None = None
-    cinder: _VolumeIdObject | None = None
-    portworx_volume: _VolumeIdObject | None = None
 
 
 class _VolumeObject(Struct):
@@ -233,58 +196,9 @@ class _VolumeObject(Struct):
 _CLAIMS: Final = Decoder[_ClaimObject](_ClaimObject)
 _VOLUMES: Final = Decoder[_VolumeObject](_VolumeObject)
 _AMOUNTS: Final[Decoder[dict[str, Raw] | None]] = Decoder(dict[str, Raw] | None)
-_AFFINITY: Final[Decoder[_AffinityObject | None]] = Decoder(_AffinityObject | None)
 
 
-def _requirement(found: _RequirementObject) -> NodeSelectorRequirement:
-    return NodeSelectorRequirement(found.key or "", found.operator or "", tuple(found.values or ()))
-
-
-def _term(found: _TermObject) -> NodeSelectorTerm:
-    expressions, fields = found.match_expressions or (), found.match_fields or ()
-    return NodeSelectorTerm(tuple(map(_requirement, expressions)), tuple(map(_requirement, fields)))
-
-
-def _parse_affinity(data: bytes) -> RequiredNodeAffinity | None:
-    found = _AFFINITY.decode(data)
-    if found is None or found.required is None:
-        return None
-    return RequiredNodeAffinity(terms=tuple(map(_term, found.required.node_selector_terms or ())))
-
-
-def _parse_selector(data: bytes) -> tuple[Selector | None, str]:
-    try:
-        return decode_selector(data), ""
-    except InvalidSelector as error:
-        return None, str(error)
-
-
-def by_labels(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:
-    """What of node affinity counts for a volume: kube-scheduler looks at the labels of a node, not at its name.
-
-    A term that asks for a name alone is met by every node then: ``None``.
-    """
-    if affinity is None:
-        return None
-    kept: list[NodeSelectorTerm] = []
-    for term in affinity.terms or ():
-        if all(it.operator in (IN, NOT_IN) and len(it.values) == 1 for it in term.fields):
-            if term.fields and not term.expressions:
-                return None
-            kept.append(NodeSelectorTerm(term.expressions))
-    return RequiredNodeAffinity(terms=tuple(kept))
-
-
-def _parse_affinity_by_labels(data: bytes) -> RequiredNodeAffinity | None:
-    return by_labels(_parse_affinity(data))
-
-
-_AFFINITY_FIELD: Final = "spec.nodeAffinity"
-_affinity_of: Final = shared(_AFFINITY_FIELD, _parse_affinity)
-_affinity_by_labels_of: Final = shared(_AFFINITY_FIELD, _parse_affinity_by_labels)
-"""Volumes of one node, or zone, share it: of a large cluster it is most of what is kept of a volume."""
-
-_selector_of: Final = shared("spec.selector", _parse_selector)
+_selector_of: Final = shared("spec.selector", selector_or_mistake)
 
 
 def _storage_in(field: str, raw: Raw) -> Quantity | None:
@@ -381,13 +295,13 @@ def decode_volume(raw: bytes | Raw) -> PersistentVolume:
     found = _VOLUMES.decode(raw)
     meta, spec = found.metadata, found.spec or _VolumeSpecObject()
     try:
-        labels, affinity = labels_of(meta.labels), _affinity_by_labels_of(spec.node_affinity)
+        labels, affinity = labels_of(meta.labels), affinity_by_labels_of(spec.node_affinity)
         capacity = _storage_in("spec.capacity", spec.capacity)
     except Oversized as error:
         raise msgspec.ValidationError(str(error)) from None
     except OverlongQuantity:
         raise msgspec.ValidationError(_OVERLONG.format("spec.capacity")) from None
-    plugin, migrated, untranslatable = _migrated(spec, labels)
+    plugin, migrated, untranslatable = spec.migrated(labels)
     return PersistentVolume(
         name=sys.intern(required(meta.name, "metadata.name")),
         uid=meta.uid or "",
@@ -407,36 +321,12 @@ def decode_volume(raw: bytes | Raw) -> PersistentVolume:
         is_csi=spec.csi is not None,
         in_tree_plugin=plugin,
         migrated=migrated,
-        migrated_affinity=_migrated_affinity(plugin, spec, labels) if migrated is not None else None,
+        migrated_affinity=None
+        if migrated is None
+        else by_labels(migrated_affinity(plugin, affinity_of(spec.node_affinity), labels)),
         untranslatable=untranslatable,
     )
 
 
-def _migrated_affinity(plugin: str, spec: _VolumeSpecObject, labels: Mapping[str, str]) -> RequiredNodeAffinity | None:
-    return by_labels(migrated_affinity(plugin, _affinity_of(spec.node_affinity), labels))
-
-
 def _reference(found: _ReferenceObject | None) -> ClaimReference | None:
     return None if found is None else ClaimReference(found.namespace or "", found.name or "", found.uid or "")
-
-
-def _migrated(spec: _VolumeSpecObject, labels: Mapping[str, str]) -> tuple[str, MigratedVolume | None, str]:
-    """The in-tree plugin, and the volume of the CSI driver that does its work, or why there is none."""
-    plugin = ""
-    try:
-        if spec.gce_persistent_disk is not None:
-            plugin, name = csi_migration.GCE, spec.gce_persistent_disk.pd_name or ""
-            return plugin, csi_migration.gce_disk(name, csi_migration.zones_label_of(labels)), ""
-        if spec.aws_elastic_block_store is not None:
-            plugin = csi_migration.EBS
-            return plugin, csi_migration.ebs_disk(spec.aws_elastic_block_store.volume_id or ""), ""
-        if spec.azure_disk is not None:
-            plugin, azure = csi_migration.AZURE_DISK, spec.azure_disk
-            return plugin, csi_migration.azure_disk(azure.disk_uri or "", azure.kind), ""
-    except Untranslatable as error:
-        return plugin, None, str(error)
-    if spec.cinder is not None:
-        return csi_migration.CINDER, csi_migration.cinder_volume(spec.cinder.volume_id or ""), ""
-    if spec.portworx_volume is not None:
-        return csi_migration.PORTWORX, csi_migration.portworx_volume(spec.portworx_volume.volume_id or ""), ""
-    return "", None, ""

@@ -169,3 +169,11 @@ def decode_selector(data: bytes) -> Selector | None:
     """Decode a ``labelSelector``; ``null`` is ``None``. Raises ``InvalidSelector`` or ``msgspec.DecodeError``."""
     found = _LABEL_SELECTOR.decode(data)
     return None if found is None else found.parse()
+
+
+def selector_or_mistake(data: bytes) -> tuple[Selector | None, str]:
+    """The same, with the text of ``InvalidSelector``. Raises ``msgspec.DecodeError``."""
+    try:
+        return decode_selector(data), ""
+    except InvalidSelector as error:
+        return None, str(error)

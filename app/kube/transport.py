@@ -18,16 +18,12 @@ from urllib.parse import urlencode
 
 import httpx
 
-from app.kube.api_errors import AnswerTooLong, ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
+from app.kube.api_errors import ApiSilent, ApiUnavailable, UnknownOutcome
 from app.kube.api_requests import PreSendCheck, Request, no_objection
-from app.kube.connections import (
-    SOCKET_OPTIONS,
-    Answered,
-    BrokenConnection,
-    Connections,
-    NotConnected,
-)
-from app.kube.credentials import Access, Credentials, CredentialsError
+from app.kube.connections import SOCKET_OPTIONS, Answered, BrokenConnection, Connections, NotConnected
+from app.kube.credential_sources import CredentialsError
+from app.kube.credentials import Access, Credentials
+from app.kube.http_answers import checked_body, failure_of, lines_of, lines_of_stream, unanswered, whole_answer
 from app.kube.retiring import Retiring
 from app.kube.streams import Silent, Stream
 from app.telemetry.tracing import Tracing
@@ -40,14 +36,6 @@ _NO_COOKIES: Final = DefaultCookiePolicy(allowed_domains=())
 
 _LIMITS: Final = httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=45.0)
 _UNAUTHORIZED: Final = 401
-_SERVER_ERROR: Final = 500
-_NEVER_SENT: Final = (
-    httpx.ConnectError,
-    httpx.ConnectTimeout,
-    httpx.PoolTimeout,
-    httpx.ProxyError,
-    httpx.UnsupportedProtocol,
-)
 
 
 class Transport:
@@ -104,7 +92,7 @@ class Transport:
                 answered = await self._written(request, access, seconds, before)
         except CredentialsError as error:
             raise ApiUnavailable(str(error)) from error
-        return _checked(request, answered)
+        return checked_body(request, answered)
 
     async def _written(self, request: Request, access: Access, seconds: float, before: PreSendCheck) -> Answered:
         if self._network is not None or access.proxy:
@@ -136,11 +124,11 @@ class Transport:
         try:
             async with asyncio.timeout(seconds):
                 response = await self._attempt(request, access, seconds)
-                return await _answered(response)
+                return await whole_answer(response)
         except httpx.HTTPError as error:
-            raise _failure(request, error) from error
+            raise failure_of(request, error) from error
         except TimeoutError as error:
-            raise _unanswered(request, f"no answer within {seconds:g} s") from error
+            raise unanswered(request, f"no answer within {seconds:g} s") from error
 
     def _connections_as(self, access: Access) -> Connections:
         """For writes and watches, made with these certificates; those of earlier ones end with what runs on them."""
@@ -158,8 +146,8 @@ class Transport:
         ``most``: bytes of an answer that is read to its end.
         """
         async with self._heard(request, f"no answer within {seconds:g} s"), asyncio.timeout(seconds):
-            answered = await _answered(await self._authorized(request, min(seconds, silence)), most)
-        return _checked(request, answered)
+            answered = await whole_answer(await self._authorized(request, min(seconds, silence)), most)
+        return checked_body(request, answered)
 
     @asynccontextmanager
     async def stream(self, request: Request, silence: float, opening: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -188,8 +176,8 @@ class Transport:
                     stream, answered = await self._streamed(request, access, silence, held)
             except CredentialsError as error:
                 raise ApiUnavailable(str(error)) from error
-            _checked(request, answered)
-            return _told(request, stream)
+            checked_body(request, answered)
+            return lines_of_stream(request, stream)
 
     async def _streamed(
         self, request: Request, access: Access, silence: float, held: AsyncExitStack
@@ -217,8 +205,8 @@ class Transport:
         response = await self._authorized(request, silence)
         held.push_async_callback(response.aclose)
         if not response.is_success:
-            _checked(request, await _answered(response))
-        return _lines(request, response)
+            checked_body(request, await whole_answer(response))
+        return lines_of(request, response)
 
     @asynccontextmanager
     async def _heard(self, request: Request, too_late: str) -> AsyncIterator[None]:
@@ -229,7 +217,7 @@ class Transport:
             await self._distrust()
             raise ApiSilent(f"{request}: {too_late}") from error
         except httpx.HTTPError as error:
-            failure = _failure(request, error)
+            failure = failure_of(request, error)
             if isinstance(failure, ApiSilent):
                 await self._distrust()
             raise failure from error
@@ -336,72 +324,3 @@ def _written_kind(path: str) -> str:
 
 def _target(request: Request) -> str:
     return f"{request.path}?{urlencode(request.query)}" if request.query else request.path
-
-
-async def _answered(response: httpx.Response, most: float = inf) -> Answered:
-    """Return the whole answer, or raise ``AnswerTooLong`` for more bytes than ``most``.
-
-    The body is not kept on the response. httpx's responses are reference cycles: without garbage collection, as in a
-    first list, the bodies of all pages would pile up, 600 MB for 150,000 pods.
-    """
-    chunks: list[bytes] = []
-    try:
-        async for chunk in response.aiter_bytes():
-            most -= len(chunk)
-            if most < 0:
-                raise AnswerTooLong("the answer is longer than what is read")
-            chunks.append(chunk)
-    finally:
-        await response.aclose()
-    return Answered(response.status_code, response.headers, b"".join(chunks))
-
-
-def _checked(request: Request, answered: Answered) -> bytes:
-    if 200 <= answered.status < 300:
-        return answered.body
-    retry_after = _seconds(answered.headers.get("retry-after"))
-    error = ApiError.parse(answered.body, status=answered.status, retry_after=retry_after)
-    if request.writes and error.status >= _SERVER_ERROR:
-        # A time-out of etcd, or a proxy that lost its peer, says nothing about what became of the write.
-        raise UnknownOutcome(f"{request}: {error}") from error
-    raise error
-
-
-def _failure(request: Request, error: httpx.HTTPError) -> KubeError:
-    told = f"{type(error).__name__} {error}".strip()
-    if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout) and not request.writes:
-        return ApiSilent(f"{request}: {told}")
-    return ApiUnavailable(f"{request}: {told}") if isinstance(error, _NEVER_SENT) else _unanswered(request, told)
-
-
-def _unanswered(request: Request, told: str) -> KubeError:
-    return UnknownOutcome(f"{request}: {told}") if request.writes else ApiUnavailable(f"{request}: {told}")
-
-
-def _seconds(header: str | None) -> float | None:
-    """``Retry-After`` as a number; its other form, a date, is not used by API servers."""
-    return float(header) if header is not None and header.isdecimal() else None
-
-
-async def _lines(request: Request, response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """Complete lines; what a broken connection leaves of the last one is dropped, the next watch brings it whole."""
-    rest = b""
-    try:
-        async for chunk in response.aiter_bytes():
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                if line:
-                    yield line
-    except httpx.HTTPError as error:
-        raise _failure(request, error) from error
-
-
-async def _told(request: Request, stream: Stream) -> AsyncGenerator[bytes, None]:
-    try:
-        while lines := await stream.lines():
-            for line in lines:
-                yield line
-    except BrokenConnection as error:
-        raise ApiUnavailable(f"{request}: {error}") from error
-    except Silent as error:
-        raise ApiSilent(f"{request}: {error}") from error

@@ -32,7 +32,8 @@ from app.memory.refused_pods import Cause, both, causes_of
 from app.runtime.framework import Framework
 from app.runtime.recent import Recent, size_of
 from app.runtime.search import ALL_PLUGINS
-from app.wire.extender_v1 import SplitArgs, encode_refusal, encode_refusals
+from app.wire.extender_answers import encode_refusal, encode_refusals
+from app.wire.extender_v1 import SplitArgs
 
 _MOST_POD_BYTES: Final = 32 << 20
 _MOST_VERDICT_BYTES: Final = 30 << 20
@@ -41,6 +42,7 @@ _MOST_VERDICT_BYTES: Final = 30 << 20
 _VERDICT_BYTES: Final = 1000
 _NAME_BYTES: Final = 100
 """Of verdicts: what each weighs beside its last answer. Entries of names are shared (``_MOST_ENTRIES``)."""
+
 _MOST_ENTRIES: Final = 1 << 17
 """Of all reasons together: 5,000 nodes with 26 of them, some 25 MB."""
 

@@ -14,7 +14,8 @@ from msgspec import Raw, Struct
 from app.kube.api_errors import ApiError, ApiUnavailable, KubeError
 from app.kube.client import KubeClient
 from app.kube.decoding import Decoder
-from app.replicas.lease import LEASES, Election, LeaseRecord
+from app.replicas.lease import Election
+from app.replicas.lease_record import LEASES, LeaseRecord
 
 _LOG: Final = structlog.get_logger(__name__)
 _NOT_FOUND: Final = 404

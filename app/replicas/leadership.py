@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from app.replicas.lease import LeaseRecord
+from app.replicas.lease_record import LeaseRecord
 
 
 class Leadership(Protocol):

@@ -24,36 +24,24 @@ released by a holder that had settled all binds keeps the names, but needs no fe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from math import ceil, inf
 from time import clock_gettime
 from typing import Any, Final, Literal, NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from app.config.sections import LONGEST_LEASE
-from app.kube.api_requests import Resource
-from app.kube.decoding import Decoder
-from app.kube.meta_v1 import ANNOTATION_DOMAIN, precedes
-from app.kube.quoting import shortened
+from app.kube.meta_v1 import micro_time, precedes
+from app.replicas.lease_record import ADDRESS, LEASES, SCHEDULERS, LeaseRecord, Term
 from app.writes.callers import EVERYBODY, NOBODY, Callers
-
-LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
-ADDRESS: Final = f"{ANNOTATION_DOMAIN}address"
-"""Annotation of the Lease: ``host:port`` at which its holder answers verbs."""
-
-SCHEDULERS: Final = f"{ANNOTATION_DOMAIN}schedulers"
-"""Annotation of the Lease: names of the schedulers whose pods were bound, see ``app.writes.callers``."""
 
 LONGEST_POST: Final = 10.0
 _POST_PART: Final = 3
 _TRANSITIONS: Final = 2**31
 """Number of values of ``leaseTransitions``, an int32 that must not be negative."""
 
-_LONGEST_ADDRESS: Final = 253 + len(":65535")
-_LONGEST_TIME: Final = 64
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _POLL: Final = 1.5
 """Retry periods without a change after which the Lease is read: a holder renews once per period, and the watch reports
@@ -69,89 +57,6 @@ def never_stopping() -> float:
 def post_seconds(lease_duration: float) -> float:
     """Return the time limit of a Binding for a Lease of that duration; equal on all replicas."""
     return min(LONGEST_POST, lease_duration / _POST_PART)
-
-
-class _LeaseMeta(Struct, rename="camel"):
-    uid: str | None = None
-    resource_version: str | None = None
-    annotations: dict[str, str | None] | None = None
-
-
-class _LeaseSpec(Struct, rename="camel"):
-    holder_identity: str | None = None
-    lease_duration_seconds: float | None = None
-    acquire_time: str | None = None
-    lease_transitions: int | None = None
-
-
-class _LeaseObject(Struct):
-    metadata: _LeaseMeta | None = None
-    spec: _LeaseSpec | None = None
-
-
-_WHOLE: Final[Decoder[dict[str, Any]]] = Decoder(dict[str, Any])
-_LEASE: Final = Decoder[_LeaseObject](_LeaseObject)
-
-
-class LeaseRecord(Struct, frozen=True):
-    """A Lease as it was seen. ``holder`` is empty once released. ``duration`` is in seconds, as written.
-
-    ``address``: ``host:port`` of the holder, empty if it is too long · ``since``: when its holder took it, on the
-    holder's wall clock, for display · ``callers``: schedulers whose pods were bound, ``None`` if missing or unreadable
-    · ``raw``: the whole object.
-    """
-
-    holder: str
-    duration: float
-    address: str
-    since: str
-    transitions: int
-    uid: str
-    version: str
-    callers: Callers | None
-    raw: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, raw: bytes | msgspec.Raw) -> LeaseRecord:
-        """Decode a Lease. Raises ``msgspec.DecodeError`` if it is invalid."""
-        lease = _LEASE.decode(raw)
-        metadata, spec = lease.metadata or _LeaseMeta(), lease.spec or _LeaseSpec()
-        annotations = metadata.annotations or {}
-        return cls(
-            holder=spec.holder_identity or "",
-            duration=spec.lease_duration_seconds or 0.0,
-            address=_up_to(_LONGEST_ADDRESS, annotations.get(ADDRESS)),
-            since=_up_to(_LONGEST_TIME, spec.acquire_time),
-            transitions=spec.lease_transitions or 0,
-            uid=metadata.uid or "",
-            version=metadata.resource_version or "",
-            callers=Callers.read(annotations.get(SCHEDULERS)),
-            raw=_WHOLE.decode(raw),
-        )
-
-    @property
-    def holder_shown(self) -> str:
-        """The holder for logs and pages, shortened: a Lease can contain any text."""
-        return shortened(self.holder)
-
-
-def _up_to(most: int, text: str | None) -> str:
-    return text if text is not None and len(text) <= most else ""
-
-
-class Term(Struct, frozen=True):
-    """One leadership term. ``safe_at``: time by which the predecessor's last Binding is answered or timed out.
-
-    ``fence``: schedulers whose waiting pods a Binding of the predecessor may still reach; empty if the predecessor
-    settled all its binds, or if there was none. ``together``: the predecessor's last Bindings might not have timed out,
-    so that no Binding is sent in any namespace before all these pods are fenced off.
-    """
-
-    number: int
-    safe_at: float
-    fence: Callers
-    predecessor: str
-    together: bool = False
 
 
 class _Tenure(NamedTuple):
@@ -365,7 +270,7 @@ class Election:
         metadata = dict(lease.get("metadata") or {})
         metadata.pop("managedFields", None)
         ours = {ADDRESS: self.address, SCHEDULERS: self._callers.written()}
-        now = _wall_clock()
+        now = micro_time(datetime.now(UTC))  # for people: no decision rests on it
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **ours}
         spec = {
             **(lease.get("spec") or {}),
@@ -440,8 +345,3 @@ class Election:
         """
         self._known, self._sent_callers = False, None
         self._retry_at = self._clock() + self._retry_period * patience
-
-
-def _wall_clock() -> str:
-    """Return the wall clock as a MicroTime. For display: no decision depends on it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from app.kube.quoting import shortened
 from app.replicas.leader import Elector
-from app.replicas.lease import LeaseRecord, Term
+from app.replicas.lease_record import LeaseRecord, Term
 from app.telemetry.background import Background
 from app.writes.fences import Fences
 

@@ -13,7 +13,8 @@ from msgspec import Struct
 from app.framework.uses import Use
 from app.kube.api_errors import KubeError
 from app.kube.client import KubeClient
-from app.kube.credentials import CredentialsError, load
+from app.kube.credential_sources import CredentialsError
+from app.kube.credentials import load
 from app.kube.kinds import NODES, PODS, Kind
 
 _VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")

@@ -19,7 +19,8 @@ from app.framework.parts import Part, extras_of
 from app.framework.points import FilterPlugin, PreFilterPlugin
 from app.framework.spec import PluginSpec, Reads
 from app.framework.status import Status
-from app.kube.core_v1 import CoreV1, Pod, core_v1
+from app.kube.core_decoding import CoreV1, core_v1
+from app.kube.core_v1 import Pod
 from app.kube.kinds import DEVICE_CLASSES, Kind
 from app.kube.resource_v1 import DeviceClass
 from app.runtime.guard import Guard, PluginError

@@ -15,7 +15,8 @@ from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.runtime.filters import WHOLE, Filters
 from app.runtime.guard import timed_point
-from app.runtime.kept import Kept, KeptPass, KeptVerdicts
+from app.runtime.kept import Kept
+from app.runtime.kept_verdicts import KeptPass, KeptVerdicts
 from app.runtime.picture import Picture
 from app.runtime.prefilter import PreFiltered
 from app.runtime.slots import PluginSlot, sees, sees_nodes

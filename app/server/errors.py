@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from app.verbs.outcome import Verb, VerbFailure
-from app.wire.extender_v1 import encode_binding, encode_filter_error, encode_priorities
+from app.wire.extender_answers import encode_binding, encode_filter_error, encode_priorities
 
 OK: Final = 200
 INTERNAL_SERVER_ERROR: Final = 500

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from starlette.requests import Request
 
 from app.verbs.outcome import VerbFailure
-from app.wire.extender_v1 import LongBody
+from app.wire.extender_answers import LongBody
 
 ARRIVED: Final = "homeport.arrived"
 """Where the HTTP server leaves the time of a request's first byte in its scope, on ``time.monotonic``."""

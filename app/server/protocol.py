@@ -29,7 +29,7 @@ from app.server.heads import KnownHead, known_head, line_of
 from app.server.incoming import ARRIVED, Endpoint, Headers, Whole
 from app.server.listener import HEAD_SECONDS, Connection, Listener
 from app.server.tls import names_in
-from app.wire.extender_v1 import LongBody
+from app.wire.extender_answers import LongBody
 
 GRACE_SECONDS: Final = 0.02
 """How long the rest of a body that has begun is waited for; then the endpoint reads it as it comes."""

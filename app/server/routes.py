@@ -29,7 +29,7 @@ from app.telemetry.metrics import Metrics
 from app.telemetry.throttle import Throttle
 from app.telemetry.tracing import Tracing
 from app.verbs.outcome import Answer, Verb, VerbFailure
-from app.wire.extender_v1 import LongBody
+from app.wire.extender_answers import LongBody
 
 VerbCall = Callable[..., Awaitable[Answer]]
 """Takes a body; that of bind also the seconds that its caller still waits."""

@@ -16,7 +16,7 @@ from app.server.errors import OK
 from app.server.incoming import Incoming
 from app.telemetry.tracing import Span, Tracing
 from app.verbs.outcome import Verb
-from app.wire.extender_v1 import LongBody
+from app.wire.extender_answers import LongBody
 
 Told = tuple[int, bytes | LongBody, str]
 """Status, body, outcome."""

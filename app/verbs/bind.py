@@ -34,7 +34,8 @@ from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.settlements import Settlements
 from app.verbs.transaction import Target, Transaction, give_up, require_bound
 from app.verbs.unserved import printable
-from app.wire.extender_v1 import BindingArgs, MalformedRequest, decode_binding, encode_binding
+from app.wire.extender_answers import encode_binding
+from app.wire.extender_v1 import BindingArgs, MalformedRequest, decode_binding
 from app.writes.bind_guard import BindClearance, BindGuard, NotBound, passed_down
 
 _LOG: Final = structlog.get_logger(__name__)

@@ -12,9 +12,11 @@ from msgspec import Raw, Struct
 from app.cache.cluster import Cluster
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import Status, unresolvable
-from app.kube.core_v1 import PLAIN, CoreV1, Node, OversizedNode
+from app.kube.core_decoding import PLAIN, CoreV1
+from app.kube.core_v1 import Node
 from app.kube.decoding import Decoder
 from app.kube.kinds import NODES
+from app.kube.node_decoding import OversizedNode
 from app.verbs.context import without_depth
 from app.verbs.slices import turn
 from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args

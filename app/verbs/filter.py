@@ -19,14 +19,8 @@ from app.verbs.candidates import SentNode, read_sent, searched_nodes
 from app.verbs.context import VerbContext, decided, read_again, require_picture, require_room
 from app.verbs.filter_answer import AnswerForm, Judged
 from app.verbs.outcome import Answer, Outcome, VerbFailure
-from app.wire.extender_v1 import (
-    ExtenderArgs,
-    MalformedRequest,
-    SplitArgs,
-    decode_args,
-    encode_passing,
-    split_args,
-)
+from app.wire.extender_answers import encode_passing
+from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, SplitArgs, decode_args, split_args
 
 Answered = Callable[[Pod, int, str, Outcome], None]
 """Callback: (pod, number of nodes asked about, name of the only one or empty, outcome)."""

@@ -12,7 +12,8 @@ from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.verbs.outcome import Answer, Outcome
-from app.wire.extender_v1 import ExtenderArgs, LongBody, encode_filter, encode_filter_nodes
+from app.wire.extender_answers import LongBody, encode_filter, encode_filter_nodes
+from app.wire.extender_v1 import ExtenderArgs
 
 T = TypeVar("T")
 

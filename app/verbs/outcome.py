@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
-from app.wire.extender_v1 import LongBody
+from app.wire.extender_answers import LongBody
 
 Verb = Literal["filter", "prioritize", "preempt", "bind"]
 VERBS: Final[tuple[Verb, ...]] = get_args(Verb)

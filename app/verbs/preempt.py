@@ -21,7 +21,8 @@ from app.verbs.candidates import unreadable_nodes
 from app.verbs.context import VerbContext, read_again, require_picture
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.slices import in_slices
-from app.wire.extender_v1 import MalformedRequest, MetaVictims, PreemptionArgs, decode_preemption, encode_victims
+from app.wire.extender_answers import MetaVictims, encode_victims
+from app.wire.extender_v1 import MalformedRequest, PreemptionArgs, decode_preemption
 
 _A_STEP: Final = 16
 """Candidates tried at a time: a quarter of a millisecond, or some milliseconds for the most constraints."""

@@ -21,7 +21,8 @@ from app.verbs.candidates import SentNode, asked_nodes, read_nodes, unreadable_n
 from app.verbs.context import VerbContext, read_again, require_picture
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.slices import prepared
-from app.wire.extender_v1 import MalformedRequest, decode_args, encode_classed, encode_priorities, split_args
+from app.wire.extender_answers import encode_classed, encode_priorities
+from app.wire.extender_v1 import MalformedRequest, decode_args, split_args
 
 
 def quantised(total: int, weight: int, max_priority: int) -> int:

@@ -7,16 +7,20 @@ keys first. Source: ``staging/src/k8s.io/kube-scheduler/extender/v1`` of Kuberne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Raw, Struct, field
 
 from app.kube import decoding
-from app.kube.core_v1 import PLAIN, POD_OBJECTS, CoreV1, Pod, PodObject
+from app.kube.core_decoding import PLAIN, POD_OBJECTS, CoreV1
+from app.kube.core_v1 import Pod
 from app.kube.decoding import Decoder
 from app.kube.names import is_label, is_subdomain, shown
+from app.kube.pod_decoding import PodObject
+from app.wire.extender_answers import MetaPod, MetaVictims
+from app.wire.folding import Int64, MetaVictimsObject, field_names, folded
 
 T = TypeVar("T")
 P = TypeVar("P", bound=PodObject)
@@ -50,30 +54,6 @@ class ExtenderArgs(Struct, frozen=True):
     nodes: Sequence[Raw] | None
 
 
-Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-
-
-class MetaPod(Struct, forbid_unknown_fields=True):
-    """A victim by its UID."""
-
-    uid: str = field(name="UID", default="")
-
-
-class MetaVictims(Struct):
-    """The victims on one node, most important first. Never ``null``, never empty in an answer."""
-
-    pods: list[MetaPod] = field(name="Pods", default_factory=list)
-    num_pdb_violations: int = field(name="NumPDBViolations", default=0)
-
-
-class _MetaVictimsObject(Struct, forbid_unknown_fields=True):
-    pods: list[MetaPod] | None = field(name="Pods", default=None)
-    num_pdb_violations: Int64 | None = field(name="NumPDBViolations", default=None)
-
-    def slim(self) -> MetaVictims:
-        return MetaVictims(self.pods or [], self.num_pdb_violations or 0)
-
-
 class _VictimMeta(Struct):
     uid: str = ""
 
@@ -93,7 +73,7 @@ class _VictimsObject(Struct, forbid_unknown_fields=True):
 class _PreemptionArgs(Struct, Generic[P], rename="pascal", forbid_unknown_fields=True):
     pod: P
     node_name_to_victims: dict[str, _VictimsObject | None] | None = None
-    node_name_to_meta_victims: dict[str, _MetaVictimsObject | None] | None = None
+    node_name_to_meta_victims: dict[str, MetaVictimsObject | None] | None = None
 
 
 class PreemptionArgs(Struct, frozen=True):
@@ -119,28 +99,6 @@ class BindingArgs(Struct, frozen=True):
     node: str
 
 
-class _FilterResult(Struct, rename="pascal"):
-    nodes: Any
-    node_names: Sequence[str] | None
-    failed_nodes: Mapping[str, str]
-    failed_and_unresolvable_nodes: Mapping[str, str]
-    error: str
-
-
-class _HostPriority(Struct, rename="pascal"):
-    host: str
-    score: int
-
-
-class _PreemptionResult(Struct, rename="pascal"):
-    node_name_to_meta_victims: Mapping[str, MetaVictims]
-
-
-class _BindingResult(Struct, rename="pascal"):
-    error: str
-
-
-_ENCODER: Final = msgspec.json.Encoder()
 _ARGS: Final[Mapping[type[PodObject], Decoder[_ExtenderArgs[Any]]]] = {
     it: Decoder(_ExtenderArgs[it])  # type: ignore[valid-type]  # a class is known when this runs
     for it in POD_OBJECTS
@@ -150,17 +108,10 @@ _PREEMPTION: Final[Mapping[type[PodObject], Decoder[_PreemptionArgs[Any]]]] = {
     for it in POD_OBJECTS
 }
 _BINDING: Final = Decoder[_BindingArgs](_BindingArgs)
-_OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
-_ANY: Final[Decoder[Any]] = Decoder(Any)
 
-
-_NO_NODES: Final = b'{"Nodes":null'
 _NAMES: Final = b',"Nodes":null,"NodeNames":["'
 _BETWEEN: Final = b'","'
 _END_OF_NAMES: Final = b'"]}'
-_LONG: Final = 1 << 20
-_MOST_FOLDED: Final = 4 << 20
-"""Bytes that may be read key by key, which takes up to half a second. kube-scheduler's requests never are."""
 
 
 def decode_args(body: bytes | memoryview, core: CoreV1 = PLAIN) -> ExtenderArgs:
@@ -223,9 +174,6 @@ def _given(field_name: str, value: str | None) -> str:
     return value
 
 
-_NEXT_HOST: Final = ',{"Host":"'
-
-
 class SplitArgs(Struct, frozen=True):
     """A filter request in kube-scheduler's own spelling, cut in two and not decoded.
 
@@ -265,97 +213,6 @@ def split_args(body: bytes | memoryview) -> SplitArgs | None:
     return SplitArgs(body[:cut], body[start : -len(_END_OF_NAMES)])
 
 
-class LongBody(Struct, frozen=True):
-    """A body too long to be put together at once: 60 MB of nodes would hold up everybody for 50 ms."""
-
-    pieces: Sequence[bytes | Raw]
-    length: int
-
-    def chunks(self) -> Iterator[bytes]:
-        """The body in parts of about a megabyte."""
-        part: list[bytes | Raw] = []
-        size = 0
-        for piece in self.pieces:
-            part.append(piece)
-            size += memoryview(piece).nbytes
-            if size >= _LONG:
-                yield b"".join(part)
-                part, size = [], 0
-        yield b"".join(part)
-
-
-def encode_filter(failed: Mapping[str, str], names: Sequence[str]) -> bytes:
-    """A filter answer to a request that named nodes: those that pass, and why the others do not."""
-    return _ENCODER.encode(_FilterResult(None, names, {}, failed, ""))
-
-
-def encode_passing(names: bytes) -> bytes:
-    """What ``encode_filter`` says where nothing is said of the others; ``names`` as ``SplitArgs`` has them."""
-    return _PASSING_START + names + _PASSING_END
-
-
-def encode_refusal(name: bytes, message: str) -> bytes:
-    """One entry of ``encode_refusals``; ``name`` as ``SplitArgs.each`` gives it."""
-    return b'"' + name + b'":' + _ENCODER.encode(message)
-
-
-def encode_refusals(entries: Iterable[bytes]) -> bytes:
-    """What ``encode_filter`` says where no node passes, from prepared entries."""
-    return _REFUSED_START + b",".join(entries) + _REFUSED_END
-
-
-def encode_filter_nodes(failed: Mapping[str, str], nodes: Sequence[Raw]) -> bytes | LongBody:
-    """A filter answer to a request with whole nodes. They go back as the bytes they came as."""
-    end = _ENCODER.encode(_FilterResult(None, None, {}, failed, ""))[len(_NO_NODES) :]
-    pieces: list[bytes | Raw] = [b'{"Nodes":{"metadata":{},"items":[']
-    for index, node in enumerate(nodes):
-        if index:
-            pieces.append(b",")
-        pieces.append(node)
-    pieces.append(b"]}" + end)
-    length = sum(memoryview(piece).nbytes for piece in pieces)
-    return LongBody(pieces, length) if length > _LONG else b"".join(pieces)
-
-
-_PASSING_START, _PASSING_END = encode_filter({}, ("*",)).split(b"*")
-_REFUSED_START, _REFUSED_END = encode_filter({"": ""}, ()).split(b'"":""')
-
-
-def encode_filter_error(message: str) -> bytes:
-    """A filter answer that fails the cycle with ``message`` on the pod."""
-    return _ENCODER.encode(_FilterResult(None, None, {}, {}, message))
-
-
-def encode_priorities(scores: Mapping[str, int]) -> bytes:
-    """A prioritize answer: an integer for every host."""
-    return _ENCODER.encode([_HostPriority(host, score) for host, score in scores.items()])
-
-
-def encode_classed(hosts: Sequence[str], classes: Sequence[Any], scores: Mapping[Any, int]) -> bytes:
-    """The same for hosts of which many score alike: each score is written once, then put between the names.
-
-    ``classes`` holds the class of each host, ``scores`` the score of each class.
-    """
-    named = "".join(hosts)
-    if not hosts or not named.isprintable() or '"' in named or "\\" in named:
-        return encode_priorities(dict(zip(hosts, map(scores.__getitem__, classes), strict=True)))
-    between = {key: f'","Score":{score}}}{_NEXT_HOST}' for key, score in scores.items()}
-    parts = [""] * (2 * len(hosts))
-    parts[::2] = hosts
-    parts[1::2] = map(between.__getitem__, classes)
-    return f'[{{"Host":"{"".join(parts)[: -len(_NEXT_HOST)]}]'.encode()
-
-
-def encode_victims(victims: Mapping[str, MetaVictims]) -> bytes:
-    """A preempt answer, always in meta form. A node without victims must not be in it."""
-    return _ENCODER.encode(_PreemptionResult(victims))
-
-
-def encode_binding(error: str = "") -> bytes:
-    """A bind answer; an empty ``error`` says that the pod was seen bound."""
-    return _ENCODER.encode(_BindingResult(error))
-
-
 def _slim(found: PodObject, core: CoreV1) -> Pod:
     try:
         pod = core.slim_pod(found)
@@ -378,7 +235,7 @@ def _decode(body: bytes | memoryview, decoder: Decoder[T], is_usual: Callable[[T
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass  # perhaps only the spelling of its keys: folded below, where a real error is raised
     try:
-        return decoder.at_once(_folded(body, _TOP[decoder]))
+        return decoder.at_once(folded(body, _TOP[decoder]))
     except (decoding.TooDeep, RecursionError):
         raise TooDeep("nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -390,94 +247,8 @@ def _has_usual_spelling(found: Any) -> bool:
     return found.pod.spec is not None and found.pod.metadata.name is not None
 
 
-def _field_names(kind: type[Struct]) -> dict[str, str]:
-    return {it.encode_name.lower(): it.encode_name for it in msgspec.structs.fields(kind)}
-
-
 _TOP: Final[Mapping[object, Mapping[str, str]]] = {
-    **dict.fromkeys(_ARGS.values(), _field_names(_ExtenderArgs)),
-    **dict.fromkeys(_PREEMPTION.values(), _field_names(_PreemptionArgs)),
-    _BINDING: _field_names(_BindingArgs),
+    **dict.fromkeys(_ARGS.values(), field_names(_ExtenderArgs)),
+    **dict.fromkeys(_PREEMPTION.values(), field_names(_PreemptionArgs)),
+    _BINDING: field_names(_BindingArgs),
 }
-_VICTIMS: Final = _field_names(_MetaVictimsObject)
-_NESTED: Final = {
-    name.lower(): name
-    for names in (
-        ("metadata", "name", "namespace", "uid", "resourceVersion", "labels", "annotations", "ownerReferences"),
-        ("creationTimestamp", "deletionTimestamp", "apiVersion", "kind", "controller", "items"),
-        ("spec", "nodeName", "schedulerName", "priority", "schedulingGates", "nodeSelector", "tolerations"),
-        ("key", "operator", "value", "values", "effect", "taints", "unschedulable"),
-        ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"),
-        ("matchExpressions", "matchFields", "matchLabels", "matchLabelKeys", "labelSelector"),
-        ("topologySpreadConstraints", "topologyKey", "whenUnsatisfiable", "maxSkew", "minDomains"),
-        ("nodeAffinityPolicy", "nodeTaintsPolicy", "status", "phase", "nominatedNodeName"),
-        ("containers", "initContainers", "image", "restartPolicy", "ports", "hostPort", "hostIP", "protocol"),
-        ("resources", "requests", "overhead", "volumes", "reference", "containerStatuses", "initContainerStatuses"),
-        ("allocatedResources", "conditions", "type", "reason", "allocatable", "images", "names", "sizeBytes"),
-        ("lastTransitionTime", "nodeInfo", "systemUUID", "persistentVolumeClaim", "claimName", "ephemeral"),
-    )
-    for name in names
-}
-_VICTIM_MAPS: Final = frozenset({"NodeNameToVictims", "NodeNameToMetaVictims"})
-_OBJECTS: Final = frozenset({"Pod", "Nodes"})
-_USER_KEYS: Final = frozenset(
-    {
-        "labels",
-        "annotations",
-        "nodeSelector",
-        "matchLabels",
-        "requests",
-        "overhead",
-        "allocatedResources",
-        "allocatable",
-    }
-)
-
-
-def _folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
-    """The request with every key that we read in its usual case, unknown ones of the outer objects left out."""
-    found = _OUTER.at_once(body)
-    outer = {name: value for key, value in found.items() if (name := known.get(key.lower())) is not None}
-    if sum(memoryview(value).nbytes for value in outer.values()) > _MOST_FOLDED:
-        raise msgspec.ValidationError("neither spelled as usual nor short enough to be read otherwise")
-    return _ENCODER.encode({name: _fold_top(name, _ANY.at_once(value)) for name, value in outer.items()})
-
-
-def _fold_top(name: str, value: Any) -> Any:
-    if name in _OBJECTS:
-        return _fold(value)
-    if name in _VICTIM_MAPS and isinstance(value, dict):
-        fold = _fold_meta_victim if name == "NodeNameToMetaVictims" else _fold
-        return {node: _fold_victims(victims, fold) for node, victims in value.items()}
-    if name == "NodeNames" and isinstance(value, list):
-        return ["" if it is None else it for it in value]
-    return value
-
-
-def _fold_victims(found: Any, fold: Callable[[Any], Any]) -> Any:
-    if not isinstance(found, dict):
-        return found
-    folded = {name: value for key, value in found.items() if (name := _VICTIMS.get(key.lower())) is not None}
-    pods = folded.get("Pods")
-    if isinstance(pods, list):
-        folded["Pods"] = [fold(pod) for pod in pods if pod is not None]
-    return folded
-
-
-def _fold_meta_victim(found: Any) -> Any:
-    if not isinstance(found, dict):
-        return found
-    uids = [value or "" for key, value in found.items() if key.lower() == "uid"]
-    return {"UID": uids[-1]} if uids else {}
-
-
-def _fold(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_fold(it) for it in value]
-    if not isinstance(value, dict):
-        return value
-    folded = {}
-    for key, part in value.items():
-        name = _NESTED.get(key.lower(), key)
-        folded[name] = part if name in _USER_KEYS else _fold(part)
-    return folded

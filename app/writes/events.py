@@ -16,35 +16,27 @@ Not here: which Events are recorded. Plugins, ``app.verbs`` and ``app.main`` rec
 from __future__ import annotations
 
 import asyncio
-import itertools
 import traceback
-from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
-from heapq import heapify, heappop, heappush
-from operator import itemgetter
 from time import time_ns
 from typing import Any, Final
 
 import structlog
-from msgspec import Struct
 
 from app.framework.events import EventType, Reference
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
 from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
 from app.kube.memo import Newest
+from app.kube.meta_v1 import micro_time
 from app.telemetry.background import Background
+from app.writes.event_queue import AT_ONCE, Budget, Kind, Queue, Series
 
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 CONTROLLER: Final = "homeport.dev/homeport"
 
-MOST_QUEUED: Final = 1000
-AT_ONCE: Final = 10
-"""Burst of Events of one object that are written at any rate."""
-
-REFILL_SECONDS: Final = 60.0
 PACE_SECONDS: Final = 0.05
 """Delay between two writes."""
 
@@ -81,143 +73,6 @@ _ENDING: Final = "because it is being terminated"
 _LOG: Final = structlog.get_logger(__name__)
 
 Count = Callable[[str], None]
-_Kind = tuple[str, str, str, Reference, Reference | None]
-"""Type, action, reason, regarding, related: identity of a series."""
-
-
-class _Series:
-    """One Event series. ``written``: the count stored in the API server; 0 before the first write.
-
-    ``tries``: failed attempts since the last success · ``not_before``: time of the next attempt.
-    """
-
-    __slots__ = (
-        "body",
-        "changed_at",
-        "count",
-        "kind",
-        "name",
-        "not_before",
-        "observed",
-        "queued",
-        "tries",
-        "written",
-        "written_at",
-    )
-
-    def __init__(self, kind: _Kind, name: str, body: dict[str, Any], now: float) -> None:
-        self.kind = kind
-        self.name = name
-        self.body = body
-        self.count = 1
-        self.written = 0
-        self.observed = str(body["eventTime"])
-        self.changed_at = now
-        self.written_at = now
-        self.queued = False
-        self.tries = 0
-        self.not_before = 0.0
-
-    @property
-    def namespace(self) -> str:
-        return str(self.body["metadata"]["namespace"])
-
-    def patch_body(self) -> dict[str, Any]:
-        """Return the fields to patch into an existing Event."""
-        return {"series": {"count": self.count, "lastObservedTime": self.observed}}
-
-
-class _Budget(Struct):
-    """Token bucket of one object: ``left`` tokens at time ``since``."""
-
-    left: float
-    since: float
-
-    def take(self, now: float) -> bool:
-        self.left = min(float(AT_ONCE), self.left + (now - self.since) / REFILL_SECONDS)
-        self.since = now
-        if self.left < 1.0:
-            return False
-        self.left -= 1.0
-        return True
-
-
-class _Queue:
-    """Queue of series to be written, at most ``MOST_QUEUED``. Namespaces take turns and share the capacity.
-
-    One namespace can fill the queue alone. If another one needs room, the namespace with the most entries loses one.
-    """
-
-    def __init__(self) -> None:
-        self._ready: OrderedDict[str, deque[_Series]] = OrderedDict()
-        self._later: list[tuple[float, int, _Series]] = []
-        self._turns = itertools.count()
-        self._sizes: Counter[str] = Counter()
-
-    def __len__(self) -> int:
-        return self._sizes.total()
-
-    def make_room(self, namespace: str) -> tuple[bool, _Series | None]:
-        """Return true if one more series of ``namespace`` fits, and the series dropped for it, if any."""
-        if len(self) < MOST_QUEUED:
-            return True, None
-        largest, size = max(self._sizes.items(), key=itemgetter(1))
-        if self._sizes[namespace] + 1 >= size:
-            return False, None
-        return True, self._drop(largest)
-
-    def _drop(self, namespace: str) -> _Series:
-        """Remove the newest series of a namespace."""
-        ready = self._ready.get(namespace)
-        if ready:
-            series = ready.pop()
-            if not ready:
-                del self._ready[namespace]
-        else:
-            entry = max(it for it in self._later if it[-1].namespace == namespace)
-            series = entry[-1]
-            self._later.remove(entry)
-            heapify(self._later)
-        return self._out(series)
-
-    def add(self, series: _Series) -> None:
-        self._in(series)
-        self._ready.setdefault(series.namespace, deque()).append(series)
-
-    def add_later(self, series: _Series) -> None:
-        """Add a series that must not be written before its ``not_before``."""
-        self._in(series)
-        heappush(self._later, (series.not_before, next(self._turns), series))
-
-    def take(self, now: float) -> _Series | None:
-        """Remove and return the oldest series of the namespace whose turn it is; ``None`` if none is ready."""
-        while self._later and self._later[0][0] <= now:
-            series = heappop(self._later)[-1]
-            self._ready.setdefault(series.namespace, deque()).append(series)
-        while self._ready:
-            namespace, ready = self._ready.popitem(last=False)
-            series = ready.popleft()
-            if ready:
-                self._ready[namespace] = ready
-            if series.not_before <= now:
-                return self._out(series)
-            heappush(self._later, (series.not_before, next(self._turns), series))
-        return None
-
-    def next_at(self) -> float | None:
-        """Return the earliest time at which a delayed series may be written; ``None`` without one."""
-        return self._later[0][0] if self._later else None
-
-    def _in(self, series: _Series) -> None:
-        series.queued = True
-        self._sizes[series.namespace] += 1
-
-    def _out(self, series: _Series) -> _Series:
-        series.queued = False
-        self._sizes[series.namespace] -= 1
-        if not self._sizes[series.namespace]:
-            del self._sizes[series.namespace]
-        return series
 
 
 class ApiRecorder:
@@ -244,9 +99,9 @@ class ApiRecorder:
         self._clock = clock
         self._count = count
         self._wall = wall
-        self._series = Newest[_Kind, _Series](_MOST_SERIES)
-        self._budgets = Newest[Reference, _Budget](_MOST_OBJECTS)
-        self._queue = _Queue()
+        self._series = Newest[Kind, Series](_MOST_SERIES)
+        self._budgets = Newest[Reference, Budget](_MOST_OBJECTS)
+        self._queue = Queue()
         self._filled = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -275,21 +130,21 @@ class ApiRecorder:
         elif self._makes_room(_namespace_of(regarding)):
             self._first(identity, note, now)
 
-    def _first(self, identity: _Kind, note: str, now: float) -> None:
+    def _first(self, identity: Kind, note: str, now: float) -> None:
         name = f"{identity[3].name[:_LONGEST_NAME]}.{time_ns():x}"
-        series = _Series(identity, name, self._body(identity, name, note), now)
+        series = Series(identity, name, self._body(identity, name, note), now)
         self._series.put(identity, series)
         self._enqueue(series)
 
-    def _again(self, series: _Series, now: float) -> None:
+    def _again(self, series: Series, now: float) -> None:
         series.count += 1
-        series.observed = _micro(self._wall())
+        series.observed = micro_time(self._wall())
         series.changed_at = now
         self._series.move_to_end(series.kind)
         if series.count == 2:
             self._enqueue(series)
 
-    def _enqueue(self, series: _Series) -> None:
+    def _enqueue(self, series: Series) -> None:
         """Queue a series unless it is queued already: its count at the time of writing is written."""
         if series.queued or not self._makes_room(series.namespace):
             return
@@ -306,18 +161,18 @@ class ApiRecorder:
             del self._series[dropped.kind]
         return has_room
 
-    def _budget(self, regarding: Reference, now: float) -> _Budget:
-        budget = self._budgets.get(regarding) or _Budget(float(AT_ONCE), now)
+    def _budget(self, regarding: Reference, now: float) -> Budget:
+        budget = self._budgets.get(regarding) or Budget(float(AT_ONCE), now)
         self._budgets.put(regarding, budget)
         return budget
 
-    def _body(self, identity: _Kind, name: str, note: str) -> dict[str, Any]:
+    def _body(self, identity: Kind, name: str, note: str) -> dict[str, Any]:
         kind, action, reason, regarding, related = identity
         body = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"name": name, "namespace": _namespace_of(regarding)},
-            "eventTime": _micro(self._wall()),
+            "eventTime": micro_time(self._wall()),
             "type": kind,
             "action": action,
             "reason": reason,
@@ -356,7 +211,7 @@ class ApiRecorder:
                 _LOG.error("event not written", traceback="".join(traceback.format_exception(fault)))
             await asyncio.sleep(PACE_SECONDS)
 
-    async def _next(self) -> _Series:
+    async def _next(self) -> Series:
         """Wait for the next series to write."""
         while True:
             now = self._clock()
@@ -382,18 +237,18 @@ class ApiRecorder:
             self._end(series)
         self._queue_unwritten(it for it in self._series.values() if now - it.written_at >= WRITE_AGAIN_SECONDS)
 
-    def _end(self, series: _Series) -> None:
+    def _end(self, series: Series) -> None:
         """End a series: the next Event of its kind begins a new one."""
         self._queue_unwritten((series,))
         if self._series.get(series.kind) is series:
             del self._series[series.kind]
 
-    def _queue_unwritten(self, all_series: Iterable[_Series]) -> None:
+    def _queue_unwritten(self, all_series: Iterable[Series]) -> None:
         for series in all_series:
             if series.written and series.count > series.written:
                 self._enqueue(series)
 
-    async def _write(self, series: _Series) -> None:
+    async def _write(self, series: Series) -> None:
         """Try to write a series once; queue it again if there is no answer."""
         if self._clock() < self._barred_until:
             return self._lost("refused", series)
@@ -405,7 +260,7 @@ class ApiRecorder:
         except (ApiUnavailable, UnknownOutcome) as cause:
             self._put_off(series, str(cause))
 
-    def _put_off(self, series: _Series, cause: str) -> None:
+    def _put_off(self, series: Series, cause: str) -> None:
         """Queue a series behind all others after a failure; drop it after the last attempt.
 
         Only its namespace might be affected.
@@ -419,14 +274,14 @@ class ApiRecorder:
         if not series.queued:
             self._queue.add_later(series)
 
-    def _lost(self, what: str, series: _Series) -> None:
+    def _lost(self, what: str, series: Series) -> None:
         """Count a dropped series and forget it, so that the next Event of its kind is written again."""
         self._count(what)
         series.tries, series.not_before = 0, 0.0
         if self._series.get(series.kind) is series:
             del self._series[series.kind]
 
-    async def _attempt(self, series: _Series) -> None:
+    async def _attempt(self, series: Series) -> None:
         """Send the request. Raises ``KubeError``."""
         counted = series.count
         if series.written:
@@ -441,7 +296,7 @@ class ApiRecorder:
             await self._create(series)
         self._note("repeated" if series.written else "written", series, counted)
 
-    async def _create(self, series: _Series) -> None:
+    async def _create(self, series: Series) -> None:
         body = series.body if series.count < 2 else {**series.body, **series.patch_body()}
         try:
             await self._client.post(EVENTS.path(series.namespace), body, timeout=_REQUEST_SECONDS)
@@ -449,7 +304,7 @@ class ApiRecorder:
             if refused.status != _CONFLICT:  # a conflict: an earlier attempt without an answer succeeded
                 raise
 
-    def _note(self, what: str, series: _Series, counted: int) -> None:
+    def _note(self, what: str, series: Series, counted: int) -> None:
         series.written, series.written_at = counted, self._clock()
         series.tries, series.not_before = 0, 0.0
         self._forbidden_logged = False
@@ -481,8 +336,3 @@ def _bounded(reference: Reference) -> Reference:
 def _object_reference(reference: Reference) -> dict[str, str]:
     named = {"namespace": reference.namespace, "name": reference.name, "uid": reference.uid}
     return {"apiVersion": reference.api_version, "kind": reference.kind} | {key: it for key, it in named.items() if it}
-
-
-def _micro(when: datetime) -> str:
-    """Format a MicroTime."""
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

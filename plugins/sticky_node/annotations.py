@@ -153,11 +153,6 @@ def heard_in(found: AnnotatedObject, slot: str) -> str:
     return heard if heard and not is_foreign(found, slot) else ""
 
 
-def is_released(owner: Owner) -> bool:
-    """Return whether a person has removed the home."""
-    return bool(home_pod(owner)) and not recorded_home(owner)
-
-
 def is_foreign(found: AnnotatedObject, slot: str) -> bool:
     """Return whether what stands there of a home was copied from another object, and is as it was there."""
     uid, _, node = found.annotations.get(_key(HOME_OWNER, slot), "").partition(" ")

@@ -1,16 +1,17 @@
-"""Parts of background tasks: short steps, resumable iteration, back-off, a budget of writes, a walk over homes."""
+"""Parts of background tasks: short steps, resumable iteration, a budget of writes, a walk over homes."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from time import monotonic
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.framework.background import longer
 from app.framework.handle import Clock, Sleep
 from app.framework.objects import NotServed, ObjectGone, Objects, Unreadable, WriteConflict
 from app.homes.protocol import Whereabouts
@@ -54,11 +55,6 @@ def in_steps(items: Iterable[Item | None]) -> Iterator[Item | None]:
             yield item
 
 
-def longer(pause: float, shortest: float, longest: float) -> float:
-    """Return the next pause of an exponential back-off, in seconds; 0 is the pause before the first one."""
-    return min(max(2 * pause, shortest), longest)
-
-
 T = TypeVar("T", bound=AnnotatedObject)
 
 
@@ -71,27 +67,34 @@ class Every(Protocol):
 class ResumableIteration(Generic[T]):
     """All objects of some kinds; an iteration that stopped early is continued where it stopped by the next one."""
 
-    def __init__(self, objects: Every, kinds: Iterable[Kind[T]]) -> None:
+    def __init__(self, objects: Every, kinds: Iterable[Kind[T]], settled: dict[str, Any]) -> None:
+        """``settled``: by UID; what is not there any more leaves it once all were looked at."""
         self._objects = objects
         self._kinds = tuple(kinds)
+        self._settled = settled
         self._at = ""
 
     def __iter__(self) -> Iterator[tuple[Kind[T], T | None]]:
         """Each once, as it is by then; ``None`` in place of each that is passed over, which takes time as well."""
         first = self._at
         is_there = not first
+        there: set[str] = set()
         for kind, found in self._every():
             is_there = is_there or (found is not None and found.uid == first)
             if is_there and found is not None:
                 self._at = found.uid
+                there.add(found.uid)
             yield kind, found if is_there else None
         for kind, found in self._every() if first else ():
             if found is not None:
                 if is_there and found.uid == first:
                     break
                 self._at = found.uid
+                there.add(found.uid)
             yield kind, found
         self._at = ""
+        for uid in self._settled.keys() - there:
+            del self._settled[uid]
 
     def _every(self) -> Iterator[tuple[Kind[T], T | None]]:
         for kind in self._kinds:

@@ -11,20 +11,14 @@ from msgspec.structs import replace
 from app.framework.objects import Objects
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import API_VERSION, KIND, Home, decode_home, memory_name
-from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, AnnotatedObject, Kind, owner_kind
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, VIRTUAL_MACHINE_INSTANCES, AnnotatedObject, Kind, owner_kind
+from app.kube.kubevirt_v1 import VirtualMachineInstance
 from app.kube.labels import NO_LABELS
 from app.kube.meta_v1 import OwnerReference, PartialObject
 from app.kube.names import is_subdomain
 from app.kube.persistent_volumes import PersistentVolumeClaim
 from plugins.sticky_node.args import OwnerRule
-from plugins.sticky_node.pods import (
-    LEADER_SET,
-    LEADER_WORKER_SETS,
-    Claims,
-    is_led_by_pod,
-    is_slot,
-    slot_of,
-)
+from plugins.sticky_node.pods import LEADER_SET, LEADER_WORKER_SETS, Claims, is_led_by_pod, is_slot, slot_of
 
 T = TypeVar("T", bound=AnnotatedObject)
 
@@ -221,6 +215,19 @@ class Owners:
     def is_remembered(self, kind: Kind[AnnotatedObject]) -> bool:
         """Return whether homes that the kind keeps outlive their owners."""
         return kind in self._by_name
+
+    def has_machines(self) -> bool:
+        """Return whether instances of KubeVirt's machines are read."""
+        return VIRTUAL_MACHINE_INSTANCES in self.controllers()
+
+    def running(self, found: AnnotatedObject) -> VirtualMachineInstance | None:
+        """Return the instance in which a machine runs, which has its name."""
+        get = self._objects.get if self.has_machines() else None
+        instance = None if get is None else get(VIRTUAL_MACHINE_INSTANCES, found.namespace, found.name)
+        if instance is None:
+            return None
+        keeper = instance.owner.uid if instance.owner is not None else instance.uid
+        return instance if keeper == found.uid else None
 
     def remembers(self) -> bool:
         """Return whether those of any kind do."""

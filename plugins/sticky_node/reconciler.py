@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from math import inf
+from operator import attrgetter
 from typing import Final
 
 import structlog
@@ -23,8 +24,7 @@ from app.framework.handle import Handle
 from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import Home, memory_name
-from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES, AnnotatedObject, Kind
-from app.kube.kubevirt_v1 import VirtualMachineInstance
+from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.names import is_subdomain
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import (
@@ -70,24 +70,16 @@ class HomeOwnership:
         self._active = active
         self._recorder = recorder
         self._attempts = attempts
-        self._objects = handle.objects
-        self._writer = handle.writer
-        self._events = handle.event_recorder
-        self._sleep = handle.timing.sleep
+        self._handle = handle
         self._in_order: dict[str, AnnotatedObject] = {}
-        self._turns = ResumableIteration(owners, owners.keepers())
-        self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
+        self._turns = ResumableIteration(owners, owners.keepers(), self._in_order)
 
     async def all(self) -> bool:
         """Look at every owner that is not as it was when nothing was to be done; whether nothing is left to do."""
-        complete, steps = True, Steps(self._sleep)
-        seen: set[str] = set()
+        complete, steps = True, Steps(self._handle.timing.sleep)
         for kind, found in self._turns:
             await steps()
-            if found is None:
-                continue
-            seen.add(found.uid)
-            if self._in_order.get(found.uid) is found:
+            if found is None or self._in_order.get(found.uid) is found:
                 continue
             try:
                 wrong = self._wrong(kind, found) if found.annotations else _Wrong()
@@ -99,8 +91,6 @@ class HomeOwnership:
             elif wrong.is_all:
                 self._in_order[found.uid] = found
             complete &= wrong.is_all
-        for uid in self._in_order.keys() - seen:
-            del self._in_order[uid]
         return complete
 
     def _wrong(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Wrong:
@@ -121,41 +111,24 @@ class HomeOwnership:
         return _Wrong(written, copied, is_all)
 
     async def _put_right(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, wrong: _Wrong) -> None:
-        await self._writer.annotate(kind, found, wrong.written)
-        for slot in wrong.copied:
-            self._not_inherited(kind, found, found.annotations.get(home_key(slot), ""))
+        await self._handle.writer.annotate(kind, found, wrong.written)
+        for home in filter(None, (found.annotations.get(home_key(slot)) for slot in wrong.copied)):
+            machine = f"{kind.kind} {found.namespace}/{found.name}"
+            _LOG.info("home not inherited", machine=machine, node=readable(home))
+            events.not_inherited(self._handle.event_recorder, kind, found, home)
 
     def _sealed(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> dict[str, str | None] | None:
         """A person wrote it after whatever migration there was: its home does not follow that one any more.
 
         ``None`` while the pod in which the machine runs since then is not in the picture.
         """
-        home = home_in(found, slot)
-        running = self._running(found)
-        owner = Owner(kind, found, slot, running or found)
-        written = sealed(owner, home, self._recorder.machine(home))
+        home, running = home_in(found, slot), self._owners.running(found)
+        written = sealed(Owner(kind, found, slot, running or found), home, self._recorder.machine(home))
         if running is not None and running.moved_to == running.node_name != "":
-            pod = self._active.of(running)
-            if pod is None:
+            if (pod := self._active.of(running)) is None:
                 return None
             written[pod_key(slot)] = pod.uid
         return written
-
-    def _running(self, found: AnnotatedObject) -> VirtualMachineInstance | None:
-        """The instance of a machine, which has its name."""
-        if not self._has_machines:
-            return None
-        instance = self._objects.get(VIRTUAL_MACHINE_INSTANCES, found.namespace, found.name)
-        if instance is None:
-            return None
-        keeper = instance.owner.uid if instance.owner is not None else instance.uid
-        return instance if keeper == found.uid else None
-
-    def _not_inherited(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: str) -> None:
-        if home:
-            machine = f"{kind.kind} {found.namespace}/{found.name}"
-            _LOG.info("home not inherited", machine=machine, node=readable(home))
-            events.not_inherited(self._events, kind, found, home)
 
 
 MOST_ORPHANS: Final = 1000
@@ -173,28 +146,25 @@ class RememberedHomes:
 
     def __init__(self, owners: Owners, attempts: WriteBudget, handle: Handle) -> None:
         self._attempts = attempts
-        self._objects = handle.objects
-        self._writer = handle.writer
-        self._events = handle.event_recorder
-        self._sleep = handle.timing.sleep
+        self._handle = handle
         self._store = HomeStore(handle.objects, handle.writer, handle.timing.wall_clock)
         self._noted: dict[str, tuple[AnnotatedObject, tuple[Home, ...]]] = {}
         self._owners = owners
         self._full: set[str] = set()
         self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
-        self._turns = ResumableIteration(owners, self._kinds.values())
-        self._turns_of_homes = ResumableIteration(handle.objects, (HOMES,))
+        self._turns = ResumableIteration(owners, self._kinds.values(), self._noted)
+        self._turns_of_homes = ResumableIteration(handle.objects, (HOMES,), {})
 
     async def all(self) -> bool:
         """Give back what is remembered, and forget what a person gave up."""
-        complete, steps = True, Steps(self._sleep)
-        for _, home in self._turns_of_homes if self._kinds else ():
+        complete, steps = True, Steps(self._handle.timing.sleep)
+        for _, home in self._turns_of_homes:
             await steps()
             kind = None if home is None else self._kind_of(home)
             if home is None or kind is None:
                 continue
             try:
-                found = self._objects.get(kind, home.namespace, home.keeper.name)
+                found = self._handle.objects.get(kind, home.namespace, home.keeper.name)
                 slot = home.keeper.slot
                 if found is None or not self._owners.keeps(kind, found):
                     continue
@@ -208,17 +178,16 @@ class RememberedHomes:
 
     async def forget(self) -> bool:
         """Of machines that are not there as many are kept as may be."""
-        complete, steps = True, Steps(self._sleep)
+        complete, steps = True, Steps(self._handle.timing.sleep)
         orphans: dict[str, list[Home]] = {}
-        for home in self._objects.every(HOMES) if self._kinds else ():
+        for home in self._handle.objects.every(HOMES):
             await steps()
             kind = self._kind_of(home)
             with suppress(Unreadable):  # it is there
-                if kind is not None and self._objects.get(kind, home.namespace, home.keeper.name) is None:
+                if kind is not None and self._handle.objects.get(kind, home.namespace, home.keeper.name) is None:
                     orphans.setdefault(home.namespace, []).append(home)
         for found_there in orphans.values():
-            found_there.sort(key=lambda it: it.since)
-            for home in found_there[:-MOST_ORPHANS]:
+            for home in sorted(found_there, key=attrgetter("since"))[:-MOST_ORPHANS]:
                 complete &= await self._forget(home)
         return complete
 
@@ -239,24 +208,20 @@ class RememberedHomes:
         return await self._attempts.of_owner(" ".join(owner.key), partial(self._give_back, owner, home))
 
     async def _give_back(self, owner: Owner, home: Home) -> None:
-        await self._writer.annotate(owner.kind, owner.found, taken_back(owner, home))
+        await self._handle.writer.annotate(owner.kind, owner.found, taken_back(owner, home))
         _LOG.info("home remembered", machine=str(owner), node=home.node)
-        events.remembered(self._events, owner, home.node)
+        events.remembered(self._handle.event_recorder, owner, home.node)
 
     async def note(self) -> bool:
         """Remember every home as it is now; whether nothing is left to do."""
-        if not self._kinds:
-            return True
         if not self._attempts.may_remember():
             return False
-        complete, steps = True, Steps(self._sleep)
-        seen: set[str] = set()
+        complete, steps = True, Steps(self._handle.timing.sleep)
         there: dict[str, set[str]] | None = None
         for kind, found in self._turns:
             await steps()
             if found is None:
                 continue
-            seen.add(found.uid)
             try:
                 slots = self._unnoted(kind, found)
             except Unreadable:
@@ -267,15 +232,15 @@ class RememberedHomes:
                 there = await self._there(steps) if there is None else there
                 if self._has_room(there[found.namespace], found.namespace, name):
                     key = f"{found.namespace}/{name}"
-                    complete &= await self._attempts.of_memory(key, partial(self._remember, kind, found, slot))
-        for uid in self._noted.keys() - seen:
-            del self._noted[uid]
+                    machine = found.annotations.get(machine_key(slot), "")
+                    keep = partial(self._store.keep, kind, found, slot, home_in(found, slot), machine)
+                    complete &= await self._attempts.of_memory(key, keep)
         return complete
 
     async def _there(self, steps: Steps) -> dict[str, set[str]]:
         """The names of the Homes of each namespace."""
         there: dict[str, set[str]] = defaultdict(set)
-        for home in self._objects.every(HOMES):
+        for home in self._handle.objects.every(HOMES):
             await steps()
             there[home.namespace].add(home.name)
         return there
@@ -292,23 +257,18 @@ class RememberedHomes:
 
     def _unnoted(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> tuple[str, ...]:
         """The slots whose homes are to be remembered. That there are none is noted. Raises ``Unreadable``."""
-        if self._is_noted(found):
-            return ()
+        noted, homes = self._noted.get(found.uid, (None, ()))
+        if noted is found and all(self._handle.objects.get(HOMES, *home.key) is home for home in homes):
+            return ()  # nothing has changed since nothing was to be done
         slots = tuple(self._to_remember(kind, found))
         if not slots:
             known = (self._store.of(kind, found, slot) for slot in self._slots_of(kind, found))
             self._noted[found.uid] = (found, tuple(it for it in known if it is not None))
         return slots
 
-    def _is_noted(self, found: AnnotatedObject) -> bool:
-        """Return whether the object and what is remembered of it are as they were when nothing was to be done."""
-        known, homes = self._noted.get(found.uid, (None, ()))
-        return known is found and all(self._objects.get(HOMES, *home.key) is home for home in homes)
-
     def _slots_of(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> list[str]:
         """Those that pods of the object can have: no more than ``MOST_REMEMBERED``, the first ordinals."""
-        there = slots_of(found, per_ordinal=self._owners.is_per_ordinal(kind))
-        return list(filter(is_slot, there))[:MOST_REMEMBERED]
+        return list(filter(is_slot, slots_of(found, per_ordinal=self._owners.is_per_ordinal(kind))))[:MOST_REMEMBERED]
 
     def _to_remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Iterator[str]:
         """The slots with homes of the object's own that are to be remembered, and are not or otherwise."""
@@ -319,10 +279,6 @@ class RememberedHomes:
                 told = (found.uid, home, found.annotations.get(machine_key(slot), ""))
                 if known is None or told != (known.keeper.uid, known.node, known.machine):
                     yield slot
-
-    async def _remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> None:
-        machine = found.annotations.get(machine_key(slot), "")
-        await self._store.keep(kind, found, slot, home_in(found, slot), machine)
 
 
 _PERIOD_SECONDS: Final = 1.0
@@ -343,21 +299,21 @@ class Reconciler:
         *,
         is_off: Callable[[Owner, Pod], bool],
     ) -> None:
-        self._objects = handle.objects
-        self._clock = handle.timing.clock
-        self._sleep = handle.timing.sleep
+        self._handle = handle
         self._attempts = WriteBudget(handle.timing.clock)
         self._ownership = HomeOwnership(owners, active, recorder, self._attempts, handle)
         self._remembered = RememberedHomes(owners, self._attempts, handle)
         self._migrated = MigratedHomes(args, owners, active, making, recorder, self._attempts, handle, is_off)
-        self._parts = (
-            self._ownership.all,
-            self._remembered.all,
-            self._migrated.all,
-            self._remembered.note,
-            self._remembered.forget,
+        remembers = owners.remembers()
+        parts = (
+            (self._ownership.all, True),
+            (self._remembered.all, remembers),
+            (self._migrated.all, owners.has_machines()),
+            (self._remembered.note, remembers),
+            (self._remembered.forget, remembers),
         )
-        memory = (HOMES,) if owners.remembers() else ()
+        self._parts = tuple(part for part, applies in parts if applies)
+        memory = (HOMES,) if remembers else ()
         self._kinds = tuple(dict.fromkeys((*owners.keepers(), *owners.controllers(), *memory)))
         self._seen: tuple[int, ...] = ()
         self._is_at_it = False
@@ -366,33 +322,29 @@ class Reconciler:
     async def run(self) -> None:
         """A round each second in which an owner or a machine has changed, and later on for what the last one left."""
         while True:
-            versions = tuple(map(self._objects.version, self._kinds))
-            if versions != self._seen or self._clock() >= self._again:
+            versions = tuple(map(self._handle.objects.version, self._kinds))
+            if versions != self._seen or self._handle.timing.clock() >= self._again:
                 self._seen = versions
                 is_done = await self.round()
                 wait = _PERIOD_SECONDS if self._attempts.writes else _LATER_SECONDS
-                self._again = inf if is_done else self._clock() + wait
-            await self._sleep(_PERIOD_SECONDS)
+                self._again = inf if is_done else self._handle.timing.clock() + wait
+            await self._handle.timing.sleep(_PERIOD_SECONDS)
 
     async def round(self) -> bool:
         """Look at all owners and machines once; whether nothing is left to do. One at a time: another is left out."""
         if self._is_at_it:
             return False
-        self._is_at_it = True
+        self._is_at_it = is_done = is_whole = True
+        self._attempts.begin()
         try:
-            return await self._round()
+            for part in self._parts:
+                self._attempts.begin_part()
+                try:
+                    is_done &= await part()
+                except Enough:
+                    is_done = is_whole = False
         finally:
             self._is_at_it = False
-
-    async def _round(self) -> bool:
-        self._attempts.begin()
-        is_done = is_whole = True
-        for part in self._parts:
-            self._attempts.begin_part()
-            try:
-                is_done &= await part()
-            except Enough:
-                is_done = is_whole = False
         if is_whole:
             self._attempts.end()
         return is_done

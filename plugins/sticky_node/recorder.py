@@ -110,12 +110,7 @@ class Recorder:
         self._owners = owners
         self._active = active
         self._pending = making
-        self._objects = handle.objects
-        self._nodes = handle.nodes
-        self._writer = handle.writer
-        self._serves = handle.profile.serves
-        self._sleep = handle.timing.sleep
-        self._events = handle.event_recorder
+        self._handle = handle
         self._causes: dict[Slot, str] = {}
 
     def cause(self, owner: Owner) -> str:
@@ -133,8 +128,8 @@ class Recorder:
             without_claim.discard(claim.owner.key)
             with suppress(Unreadable):
                 await self.record(claim)
-        steps = Steps(self._sleep)
-        for pod in self._objects.annotated_pods():
+        steps = Steps(self._handle.timing.sleep)
+        for pod in self._handle.objects.annotated_pods():
             await steps()
             with suppress(Unreadable):
                 if (found := self._word_of(pod)) is not None:
@@ -157,7 +152,7 @@ class Recorder:
 
     def _word_of(self, pod: Pod) -> Claim | None:
         """Return the claim that a bound pod of this profile carries, unless it was tried from memory."""
-        return self._claim_on(pod) if self._serves(pod.spec.scheduler_name) else None
+        return self._claim_on(pod) if self._handle.profile.serves(pod.spec.scheduler_name) else None
 
     def _claim_on(self, pod: Pod) -> Claim | None:
         """Return the claim that a bound pod carries if it says where the pod is, and was not tried from memory.
@@ -199,7 +194,7 @@ class Recorder:
                 return True
             try:
                 written = on_owner(owner, claim, self.machine(claim.node))
-                await self._writer.annotate(owner.kind, owner.found, written)
+                await self._handle.writer.annotate(owner.kind, owner.found, written)
             except WriteConflict:
                 continue
             except ObjectGone:
@@ -212,7 +207,7 @@ class Recorder:
     def machine(self, node: str) -> str:
         """The machine that a node is; empty where it is not known."""
         with suppress(Unreadable):
-            found = self._nodes.get(node)
+            found = self._handle.nodes.get(node)
             return "" if found is None else found.node.state.machine
         return ""
 
@@ -230,7 +225,7 @@ class Recorder:
         if claim.makes(owner):
             self._made(claim, owner)
         elif home not in ("", claim.node):
-            events.overridden(self._events, owner, claim, home)
+            events.overridden(self._handle.event_recorder, owner, claim, home)
 
     def _made(self, claim: Claim, owner: Owner) -> None:
         machine, before, pod = str(owner), readable(claim.replaces), str(claim.pod)
@@ -242,7 +237,7 @@ class Recorder:
             _LOG.info("home remade", machine=machine, before=before, node=claim.node, pod=pod)
         else:
             _LOG.info("home made", machine=machine, node=claim.node, pod=pod)
-        events.made(self._events, owner, claim)
+        events.made(self._handle.event_recorder, owner, claim)
 
     def _settled(self, claim: Claim, owner: Owner | None) -> None:
         """There is nothing to write, or a write of which nobody heard has arrived."""
@@ -256,7 +251,7 @@ class Recorder:
         if self._causes.get(owner.key) != cause:
             self._causes[owner.key] = cause
             _LOG.warning("home not recorded", machine=str(owner), verb="patch", pod=str(claim.pod), cause=cause)
-            events.not_recorded(self._events, owner, claim, cause)
+            events.not_recorded(self._handle.event_recorder, owner, claim, cause)
         if recorded_home(owner) in (claim.replaces, claim.node):
             self._pending.keep(claim)
         else:
@@ -284,28 +279,19 @@ class MigratedHomes:
         self._recorder = recorder
         self._attempts = attempts
         self._is_off = is_off
-        self._objects = handle.objects
-        self._serves = handle.profile.serves
-        self._sleep = handle.timing.sleep
+        self._handle = handle
         self._settled: dict[str, tuple[VirtualMachineInstance, Owner]] = {}
-        self._turns = ResumableIteration(handle.objects, (VIRTUAL_MACHINE_INSTANCES,))
-        self._has_machines = VIRTUAL_MACHINE_INSTANCES in owners.controllers()
+        self._turns = ResumableIteration(handle.objects, (VIRTUAL_MACHINE_INSTANCES,), self._settled)
 
     async def all(self) -> bool:
         """Claims of machines that run, each heard once. ``False``: something of a machine is not in the picture yet."""
-        if not self._has_machines:
-            return True
-        complete, steps = True, Steps(self._sleep)
-        seen: set[str] = set()
+        complete, steps = True, Steps(self._handle.timing.sleep)
         for _, machine in self._turns:
             await steps()
-            if machine is None:
-                continue
-            seen.add(machine.uid)
-            if not machine.node_name or self._is_settled(machine):
+            if machine is None or not machine.node_name or self._is_settled(machine):
                 continue
             pod = self._active.of(machine)
-            if pod is None or not self._objects.has_node(machine.node_name):
+            if pod is None or not self._handle.objects.has_node(machine.node_name):
                 complete = False
                 continue
             try:
@@ -316,8 +302,6 @@ class MigratedHomes:
             if claim is not None:
                 key = " ".join(claim.owner.key)
                 complete &= await self._attempts.of_owner(key, partial(self._recorder.hear, claim))
-        for uid in self._settled.keys() - seen:
-            del self._settled[uid]
         return complete
 
     def _is_settled(self, machine: VirtualMachineInstance) -> bool:
@@ -326,11 +310,11 @@ class MigratedHomes:
         if known is not machine or owner is None:
             return False
         with suppress(Unreadable):
-            return self._objects.get(owner.kind, *owner.found.key) is owner.found
+            return self._handle.objects.get(owner.kind, *owner.found.key) is owner.found
         return False
 
     def _claim(self, machine: VirtualMachineInstance, pod: Pod) -> Claim | None:
-        owner = self._owners.of(pod) if self._serves(pod.spec.scheduler_name) else None
+        owner = self._owners.of(pod) if self._handle.profile.serves(pod.spec.scheduler_name) else None
         if not isinstance(owner, Owner) or self._pending.of(pod) is not None or self._is_off(owner, pod):
             return None
         home, heard = recorded_home(owner), home_pod(owner)

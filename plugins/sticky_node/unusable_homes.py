@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import structlog
 from msgspec import Struct
 
+from app.framework.background import longer
 from app.framework.handle import Handle
 from app.framework.objects import ObjectGone, Unreadable, WriteConflict
 from app.homes.protocol import Policy, State
@@ -21,7 +22,7 @@ from app.kube.api_errors import ApiError
 from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import HOME, HOME_SINCE, readable, recorded_home
-from plugins.sticky_node.background import Steps, longer
+from plugins.sticky_node.background import Steps
 from plugins.sticky_node.grace import Clocks, read_since, since_key
 from plugins.sticky_node.home_state import HomeState, HomeStates
 from plugins.sticky_node.owners import Owner, Owners, Slot
@@ -124,13 +125,7 @@ class UnusableHomes:
         self._standings = standings
         self._policies = policies
         self._clocks = clocks
-        self._objects = handle.objects
-        self._nodes = handle.nodes
-        self._writer = handle.writer
-        self._events = handle.event_recorder
-        self._clock = handle.timing.clock
-        self._now = handle.timing.wall_clock
-        self._sleep = handle.timing.sleep
+        self._handle = handle
         self.begin()
 
     def begin(self) -> None:
@@ -151,11 +146,11 @@ class UnusableHomes:
 
     async def run(self) -> None:
         """Look for changes and write them, until cancelled."""
-        steps = Steps(self._sleep)
+        steps = Steps(self._handle.timing.sleep)
         while True:
             await self.look(steps)
             await self.write(TICK_SECONDS, steps)
-            await self._sleep(TICK_SECONDS)
+            await self._handle.timing.sleep(TICK_SECONDS)
 
     # looked at
 
@@ -165,7 +160,7 @@ class UnusableHomes:
             with suppress(Unreadable):
                 await self._look_again(owner.kind, owner.found, steps)
             await steps()
-        now, stamp = self._clock(), self._stamp_now()
+        now, stamp = self._handle.timing.clock(), self._stamp_now()
         if stamp == self._stamp or now - self._looked_at < LOOK_SECONDS:
             return
         is_first, all_of_them = self._stamp[0] is None, stamp[0] != self._stamp[0]
@@ -190,8 +185,8 @@ class UnusableHomes:
 
     def _stamp_now(self) -> tuple[object, object]:
         """What the states of all homes rest on, and what owners are there."""
-        version = self._objects.version
-        of_all = (self._nodes.generation, *(version(it) for it in self._shared))
+        version = self._handle.objects.version
+        of_all = (self._handle.nodes.generation, *(version(it) for it in self._shared))
         return of_all, tuple(version(it) for it in self._keepers)
 
     async def _look_at(
@@ -212,7 +207,7 @@ class UnusableHomes:
 
     async def _look_again(self, kind: Kind[AnnotatedObject], asked: AnnotatedObject, steps: Steps) -> None:
         """At one owner, since a pod of its has asked or it is about to be written, if it was looked at before."""
-        found, known = self._objects.get(kind, asked.namespace, asked.name), self._known.get(asked.uid)
+        found, known = self._handle.objects.get(kind, asked.namespace, asked.name), self._known.get(asked.uid)
         if found is not None and known is not None and found.uid == asked.uid:
             await self._look_at(kind, found, known, steps, is_first=False)
 
@@ -245,8 +240,9 @@ class UnusableHomes:
 
     def _tell_written(self, found: AnnotatedObject, homes: _Homes, given: Collection[str]) -> None:
         """What is news beside what was written on the owner before."""
+        now = self._handle.timing.wall_clock()
         for slot, home in homes.items():
-            written = read_since(found.annotations.get(since_key(slot), ""), home.node, self._now())
+            written = read_since(found.annotations.get(since_key(slot), ""), home.node, now)
             before = State.USABLE if written is None else written.state
             told = self._told_unwritten.pop(home.owner.key, before)
             self._tell(home, told, is_given=slot in given)
@@ -272,19 +268,19 @@ class UnusableHomes:
         node = readable(home.node)
         if now is State.USABLE:
             _LOG.info("home returned", machine=str(home.owner), node=node)
-            events.returned(self._events, home.owner, home.node)
+            events.returned(self._handle.event_recorder, home.owner, home.node)
         elif now is State.GONE and is_given:
             _LOG.warning("home unknown", machine=str(home.owner), node=node)
-            events.unknown(self._events, home.owner, home.node)
+            events.unknown(self._handle.event_recorder, home.owner, home.node)
         else:
             _LOG.info("home not usable", machine=str(home.owner), node=node, state=now.words, mark=home.standing.mark)
-            events.unusable(self._events, home.owner, home.node, home.standing)
+            events.unusable(self._handle.event_recorder, home.owner, home.node, home.standing)
 
     def _tell_policy(self, owner: Owner, known: _Known | None) -> None:
         said = unknown_policy(owner)
         if said and (known is None or said != unknown_policy(Owner(owner.kind, known.found, "", known.found))):
             _LOG.warning("policy unknown", machine=str(owner), policy=readable(said))
-            events.unknown_policy(self._events, owner, said)
+            events.unknown_policy(self._handle.event_recorder, owner, said)
 
     # written
 
@@ -315,13 +311,13 @@ class UnusableHomes:
 
     async def write(self, seconds: float, steps: Steps) -> None:
         """Write what waits, for so long at most: first what could be written so far, and then in the order it came."""
-        begun = self._clock()
+        begun = self._handle.timing.clock()
         while self._resting and self._resting[0][0] <= begun:
             _, number, uid = heappop(self._resting)
             heappush(self._due, (self._unwritten[uid].pause, number, uid))
             await steps()
         while self._due:
-            now = self._clock()
+            now = self._handle.timing.clock()
             if now >= begun + seconds or now < self._barred_until:
                 return
             _, _, uid = heappop(self._due)
@@ -331,13 +327,13 @@ class UnusableHomes:
             except Unreadable:  # nothing is known against which to write
                 it.pause = longer(it.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
                 self._later(uid, it, it.pause)
-            await self._sleep(PACE_SECONDS)
+            await self._handle.timing.sleep(PACE_SECONDS)
 
     async def _write(self, uid: str, it: _Unwritten, steps: Steps) -> None:
         await self._look_again(it.kind, it.found, steps)
         del self._unwritten[uid]
         for _ in range(_ATTEMPTS):
-            found = self._objects.get(it.kind, it.found.namespace, it.found.name)
+            found = self._handle.objects.get(it.kind, it.found.namespace, it.found.name)
             if found is None or found.uid != uid:
                 return None
             homes = await self._homes(it.kind, found, steps)
@@ -345,7 +341,7 @@ class UnusableHomes:
             if not changes:
                 return None
             try:
-                await self._writer.annotate(it.kind, found, changes)
+                await self._handle.writer.annotate(it.kind, found, changes)
             except WriteConflict:
                 continue
             except ObjectGone:
@@ -363,9 +359,13 @@ class UnusableHomes:
     def _rest(self, uid: str, changes: Mapping[str, str | None]) -> None:
         before = self._rests.get(uid)
         seconds = REST_SECONDS
-        if before is not None and before.changes == changes and self._clock() - before.until < before.seconds:
+        if (
+            before is not None
+            and before.changes == changes
+            and self._handle.timing.clock() - before.until < before.seconds
+        ):
             seconds = longer(before.seconds, REST_SECONDS, LONGEST_REST)
-        self._rests[uid] = _Rest(changes, seconds, self._clock() + seconds)
+        self._rests[uid] = _Rest(changes, seconds, self._handle.timing.clock() + seconds)
 
     def _failed(self, uid: str, it: _Unwritten, cause: OSError) -> None:
         """Said once until something can be written. What holds is in memory."""
@@ -378,12 +378,12 @@ class UnusableHomes:
             self._forbidden.add(it.found.namespace)
         if len(self._forbidden) >= _REFUSING:
             self._pause = longer(self._pause, _PAUSE_SECONDS, AGAIN_SECONDS)
-            self._barred_until = self._clock() + self._pause
+            self._barred_until = self._handle.timing.clock() + self._pause
         it.pause = longer(it.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
         self._later(uid, it, it.pause)
 
     def _later(self, uid: str, it: _Unwritten, seconds: float) -> None:
-        it.not_before = self._clock() + seconds
+        it.not_before = self._handle.timing.clock() + seconds
         self._wait(uid, it)
 
     def _wait(self, uid: str, it: _Unwritten) -> None:

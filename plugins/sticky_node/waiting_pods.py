@@ -15,6 +15,7 @@ from typing import Any, Final
 import structlog
 from msgspec import Struct
 
+from app.framework.background import longer
 from app.framework.handle import NOT_KNOWN, Handle
 from app.framework.objects import Unreadable
 from app.homes.protocol import State
@@ -23,7 +24,7 @@ from app.kube.kinds import Kind
 from app.kube.memo import Newest
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import readable
-from plugins.sticky_node.background import Steps, longer
+from plugins.sticky_node.background import Steps
 from plugins.sticky_node.events import in_words
 from plugins.sticky_node.grace import Clocks
 from plugins.sticky_node.owners import Owner, Owners
@@ -73,10 +74,7 @@ class RefusedPods:
         self._owners = owners
         self._newest = newest
         self._decided = decided
-        self._why = handle.profile.why
-        self._events = handle.event_recorder
-        self._clock = handle.timing.clock
-        self._sleep = handle.timing.sleep
+        self._handle = handle
         self.begin()
 
     def begin(self) -> None:
@@ -91,7 +89,7 @@ class RefusedPods:
     def note(self, pod: Pod) -> None:
         """The scheduler has found no node for a pod that is held."""
         if len(self._pods) < MOST and self._of_namespace[pod.namespace] < MOST_OF_NAMESPACE:
-            self._put(_Refused(pod, self._clock() + FIRST_ASK_SECONDS))
+            self._put(_Refused(pod, self._handle.timing.clock() + FIRST_ASK_SECONDS))
 
     def _put(self, refused: _Refused) -> None:
         self._pods[refused.pod.uid] = refused
@@ -113,18 +111,18 @@ class RefusedPods:
     async def run(self) -> None:
         """Until it is cancelled: one at a time."""
         while True:
-            now = self._clock()
+            now = self._handle.timing.clock()
             due = next((uid for uid, it in self._pods.items() if it.not_before <= now), None)
             if due is None:
-                await self._sleep(TICK_SECONDS)
+                await self._handle.timing.sleep(TICK_SECONDS)
             else:
                 await self._ask(due)
-                await self._sleep(PACE_SECONDS)
+                await self._handle.timing.sleep(PACE_SECONDS)
 
     async def _ask(self, uid: str) -> None:
         refused = self._pods[uid]
         found = self._held(refused.pod)
-        verdict = NOT_KNOWN if found is None else await self._why(refused.pod, found[2].home)
+        verdict = NOT_KNOWN if found is None else await self._handle.profile.why(refused.pod, found[2].home)
         now = self._held(refused.pod)
         self.forget(uid)
         if found is None or now is None:
@@ -133,7 +131,7 @@ class RefusedPods:
         if decision.home == found[2].home and verdict.reasons:
             self._tell(refused, owner, pod, decision, in_words(verdict.reasons))
         refused.pod = pod
-        refused.not_before = self._clock() + refused.pause
+        refused.not_before = self._handle.timing.clock() + refused.pause
         refused.pause = longer(refused.pause, ASK_AGAIN_SECONDS, LONGEST_ASK_SECONDS)
         self._put(refused)  # behind all others
 
@@ -156,7 +154,7 @@ class RefusedPods:
         if told != refused.told:
             refused.told = told
             _LOG.info("home refuses", machine=str(owner), node=readable(decision.home), pod=str(pod), reasons=reasons)
-            events.refused(self._events, owner, pod, decision, reasons)
+            events.refused(self._handle.event_recorder, owner, pod, decision, reasons)
 
 
 LOOK_SECONDS: Final = 1.0
@@ -218,14 +216,7 @@ class WaitingPods:
         self._ends_at = ends_at
         self._decided = decided
         self._kinds: Final = tuple(kinds)
-        self._objects = handle.objects
-        self._nodes = handle.nodes
-        self._activate = handle.activate
-        self._serves = handle.profile.serves
-        self._events = handle.event_recorder
-        self._clock = handle.timing.clock
-        self._now = handle.timing.wall_clock
-        self._sleep = handle.timing.sleep
+        self._handle = handle
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -242,7 +233,7 @@ class WaitingPods:
 
         It may begin what ends by time alone: also a pod that is known is looked at shortly after.
         """
-        now, wait = self._clock(), self._waits.get(pod.uid)
+        now, wait = self._handle.timing.clock(), self._waits.get(pod.uid)
         if wait is not None:
             wait.answered = verdict
             wait.new_until = max(wait.new_until, now + AGAIN_SECONDS)
@@ -254,16 +245,16 @@ class WaitingPods:
 
     async def run(self) -> None:
         """Wake pods until cancelled. ``refused`` runs beside."""
-        steps = Steps(self._sleep)
+        steps = Steps(self._handle.timing.sleep)
         while True:
             await self.look(steps)
-            await self._sleep(TICK_SECONDS)
+            await self._handle.timing.sleep(TICK_SECONDS)
 
     async def begin(self) -> None:
         """This process decides from now on: every pod is woken once, those first that nothing keeps waiting."""
         self._forget_all()
-        steps = Steps(self._sleep)
-        self._stamp, self._searched_at = self._stamp_now(), self._clock()
+        steps = Steps(self._handle.timing.sleep)
+        self._stamp, self._searched_at = self._stamp_now(), self._handle.timing.clock()
         async for pod in self._waiting(set(), steps):
             with suppress(Unreadable):
                 if isinstance(owner := self._owners.of(pod), Owner):
@@ -274,7 +265,7 @@ class WaitingPods:
 
     async def look(self, steps: Steps) -> None:
         """Wake those whose verdict has changed since."""
-        now = self._clock()
+        now = self._handle.timing.clock()
         self._wake_backlog()
         if self._new and now - self._looked_at_new >= NEW_LOOK_SECONDS:
             self._looked_at_new = now
@@ -285,14 +276,14 @@ class WaitingPods:
         if now - self._looked_at < LOOK_SECONDS:
             return
         stamp = self._stamp_now()
-        if stamp != self._stamp or self._now() >= self._deadline:
+        if stamp != self._stamp or self._handle.timing.wall_clock() >= self._deadline:
             self._stamp, self._looked_at = stamp, now
             self._deadline = inf
             await self._look_at(list(self._waits.values()), steps)
 
     def _stamp_now(self) -> object:
         """What verdicts rest on, beside time."""
-        return (self._nodes.generation, *map(self._objects.version, self._kinds))
+        return (self._handle.nodes.generation, *map(self._handle.objects.version, self._kinds))
 
     async def _waiting(self, pending: set[str], steps: Steps) -> AsyncIterator[Pod]:
         """Those of this profile, each once. Pods may come and go while it is read.
@@ -306,7 +297,7 @@ class WaitingPods:
             pending.add(pod.uid)
             if pod.spec.gated:
                 self._clocks.gated(pod)
-            if _waits(pod) and self._serves(pod.spec.scheduler_name):
+            if _waits(pod) and self._handle.profile.serves(pod.spec.scheduler_name):
                 yield pod
 
     async def _search(self, steps: Steps) -> None:
@@ -339,22 +330,22 @@ class WaitingPods:
             self._new.pop(wait.pod.uid, None)
             self.refused.forget(wait.pod.uid)
             return
-        now, verdict = self._now(), self._verdict(pod)
+        now, verdict = self._handle.timing.wall_clock(), self._verdict(pod)
         is_news = not verdict == wait.verdict == wait.answered
         wait.pod, wait.verdict, wait.answered, wait.ends_at = pod, verdict, verdict, self._ends_at(pod)
         if wait.ends_at is not None and wait.ends_at > now:
             self._deadline = min(self._deadline, wait.ends_at)
-        if self._clock() >= wait.new_until:
+        if self._handle.timing.clock() >= wait.new_until:
             self._new.pop(pod.uid, None)
         is_untold = is_news or wait.told is None
         is_refused = bool(pod.unschedulable_since) and not self.refused.knows(pod)
         owner = self._owners.of(pod) if is_untold or is_refused else None
         if is_news and owner is None:  # its claim keeps no homes any more, or is shared now
-            self._activate((pod,))
+            self._handle.activate((pod,))
         elif isinstance(owner, Owner):
             decision = self._decided(owner, pod)
             if is_news and decision.action is not Action.WAIT:
-                self._activate((pod,))
+                self._handle.activate((pod,))
             if is_untold:
                 self._tell(wait, owner, decision)
             if is_refused and is_held(decision):
@@ -368,7 +359,7 @@ class WaitingPods:
     def _wake_backlog(self) -> None:
         pods = [self._backlog.popleft() for _ in range(min(AT_ONCE, len(self._backlog)))]
         if pods:
-            self._activate(pods)
+            self._handle.activate(pods)
 
     def _tell(self, wait: _Wait, owner: Owner, decision: Decision) -> None:
         state, told = decision.standing.state, wait.told
@@ -378,12 +369,14 @@ class WaitingPods:
         machine, node, pod, mark = str(owner), readable(decision.home), str(wait.pod), decision.standing.mark
         if decision.over:
             _LOG.info("grace over", machine=machine, node=node, pod=pod)
-            events.grace_over(self._events, owner, wait.pod, decision, self.refused.said(wait.pod, decision.home))
+            events.grace_over(
+                self._handle.event_recorder, owner, wait.pod, decision, self.refused.said(wait.pod, decision.home)
+            )
         elif state is State.VOLUME_ELSEWHERE:
             _LOG.warning("home elsewhere", machine=machine, node=node, pod=pod, mark=mark)
-            events.elsewhere(self._events, owner, wait.pod, decision)
+            events.elsewhere(self._handle.event_recorder, owner, wait.pod, decision)
         elif decision.action is Action.WAIT:
-            events.waits(self._events, wait.pod, decision)
+            events.waits(self._handle.event_recorder, wait.pod, decision)
 
 
 def _waits(pod: Pod) -> bool:

@@ -12,8 +12,8 @@ import yaml
 from app.config.loading import load_settings
 from app.config.settings import Settings
 from app.homes.protocol import Policy
-from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from plugins.sticky_node.args import StickyNodeArgs
 from tests.certificates import Authority

@@ -25,7 +25,8 @@ from app.cache import counters
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.framework.cycle_state import CycleState
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
 from tests.builders import encoded
 from tests.conformance.draft import HOSTNAME, ZONE, Json

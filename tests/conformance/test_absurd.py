@@ -12,8 +12,8 @@ import pytest
 from app.analysis.evaluate import Evaluator
 from app.config.profile import Profile
 from app.runtime.guard import Guard
-from app.runtime.profiles import resolve
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
+from app.runtime.resolving import resolve
 from app.telemetry.metrics import Metrics
 from plugins import SHIPPED
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 
 from app.framework.node_info import NodeInfo
-from app.kube.core_v1 import core_v1
+from app.kube.core_decoding import core_v1
 from app.kube.extras import ANY_IP, Extra, HostPort
 from app.kube.quantity import MalformedQuantity, Quantity, quantity_of
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported

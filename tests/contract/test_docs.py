@@ -29,8 +29,9 @@ from app.framework.spec import PluginSpec
 from app.kube.durations import parse_duration
 from app.main import Service
 from app.runtime.framework import _ASIDE
-from app.runtime.profiles import has_point, resolve
+from app.runtime.profiles import has_point
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registry
+from app.runtime.resolving import resolve
 from app.telemetry.certificates import CertificateCollector
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Outcome

@@ -21,8 +21,9 @@ from app.framework.status import SUCCESS, Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime.filters import Recheck
 from app.runtime.guard import PluginError
-from app.runtime.profiles import ProfileErrors, resolve
+from app.runtime.profiles import ProfileErrors
 from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.builders import JsonObject, constraint, make_node, make_pod, pod_object
 from tests.filtering import Filter

@@ -36,6 +36,21 @@ ELSEWHERE: Final = {
         f"app/cache/{name}.py" for name in ("bounded", "recount", "selections", "topologies")
     ],
     "tests/unit/app/cache/test_cluster.py": ["app/cache/checking.py"],
+    "tests/unit/app/cache/test_terms.py": ["app/cache/matches.py"],
+    "tests/unit/app/kube/test_core_v1.py": [
+        "app/kube/core_decoding.py",
+        "app/kube/node_decoding.py",
+        "app/kube/pod_decoding.py",
+        "app/kube/services.py",
+    ],
+    "tests/unit/app/kube/test_persistent_volumes.py": ["app/kube/volume_affinity.py"],
+    "tests/unit/app/kube/test_credentials.py": ["app/kube/credential_sources.py"],
+    "tests/unit/app/kube/test_extras.py": ["app/kube/node_parts.py"],
+    "tests/unit/app/kube/test_transport.py": ["app/kube/http_answers.py"],
+    "tests/unit/app/replicas/test_lease.py": ["app/replicas/lease_record.py"],
+    "tests/unit/app/runtime/test_profiles.py": ["app/runtime/building.py", "app/runtime/resolving.py"],
+    "tests/unit/app/wire/test_extender_v1.py": ["app/wire/extender_answers.py", "app/wire/folding.py"],
+    "tests/unit/plugins/in_tree/default_preemption/test_plugin.py": ["plugins/in_tree/default_preemption/budgets.py"],
     "tests/unit/app/config/test_settings.py": [
         f"app/config/{name}.py"
         for name in ("document", "flags", "loading", "mistakes", "sections", "sources", "variables")
@@ -51,7 +66,7 @@ ELSEWHERE: Final = {
     "tests/unit/app/analysis/test_evaluate.py": ["app/commands/evaluate.py", "app/analysis/verdict.py"],
     "tests/unit/app/verbs/test_filter.py": ["app/verbs/filter_answer.py", "app/verbs/outcome.py"],
     "tests/unit/app/verbs/test_slices.py": ["app/cache/pins.py"],
-    "tests/unit/app/writes/test_events.py": ["app/framework/events.py"],
+    "tests/unit/app/writes/test_events.py": ["app/framework/events.py", "app/writes/event_queue.py"],
     "tests/unit/plugins/in_tree/inter_pod_affinity/test_filtering.py": ["plugins/in_tree/inter_pod_affinity/plugin.py"],
     "tests/unit/plugins/in_tree/pod_topology_spread/test_defaults.py": ["app/framework/default_selectors.py"],
     "tests/unit/plugins/in_tree/pod_topology_spread/test_filtering.py": [
@@ -62,20 +77,22 @@ ELSEWHERE: Final = {
         for name in ("capacity", "constraints", "extended", "pools", "unjudged")
     ],
     "tests/unit/plugins/in_tree/dynamic_resources/test_cel.py": [
-        f"plugins/in_tree/dynamic_resources/{name}.py" for name in ("cel_syntax", "cel_values")
+        f"plugins/in_tree/dynamic_resources/{name}.py"
+        for name in ("cel_functions", "cel_scope", "cel_syntax", "cel_values")
     ],
     "tests/unit/plugins/in_tree/dynamic_resources/test_plugin.py": [
-        f"plugins/in_tree/dynamic_resources/{name}.py" for name in ("args", "judging")
+        f"plugins/in_tree/dynamic_resources/{name}.py" for name in ("args", "judging", "readiness", "wanted")
     ],
     "tests/unit/plugins/in_tree/dynamic_resources/test_inventory.py": ["plugins/in_tree/dynamic_resources/uses.py"],
     "tests/unit/plugins/in_tree/node_volume_limits/test_plugin.py": [
         f"plugins/in_tree/node_volume_limits/{name}.py" for name in ("attached", "sources")
     ],
     "tests/unit/plugins/in_tree/volume_binding/test_plugin.py": [
-        f"plugins/in_tree/volume_binding/{name}.py" for name in ("args", "demand", "placing", "supply")
+        f"plugins/in_tree/volume_binding/{name}.py"
+        for name in ("args", "changes", "demand", "filling", "placing", "room", "shelf", "supply")
     ],
     "tests/unit/app/runtime/test_filters.py": ["app/runtime/prefilter.py"],
-    "tests/unit/app/runtime/test_kept.py": ["app/runtime/dated.py", "app/runtime/search.py"],
+    "tests/unit/app/runtime/test_kept.py": [f"app/runtime/{name}.py" for name in ("dated", "kept_verdicts", "search")],
     "tests/unit/app/feeds/test_live.py": ["app/writes/writes.py"],
     "tests/unit/app/writes/test_activator.py": ["app/framework/activation.py"],
     "tests/unit/app/cache/test_nodes.py": ["app/framework/listers.py"],

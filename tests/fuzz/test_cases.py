@@ -10,8 +10,8 @@ import pytest
 
 from app.config.profile import DEFAULT_PROFILES, Profile
 from app.kube.kinds import NODES, PODS
-from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.fuzz import amounts, large, lies, objects, requests
 from tests.fuzz.families import EVERY, WAITING, chosen

@@ -7,7 +7,8 @@ import pytest
 
 from app.cache.cluster import Cluster
 from app.kube.client import KubeClient
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_decoding import decode_pod
+from app.kube.core_v1 import Pod
 from app.kube.credentials import load
 from app.kube.meta_v1 import ACTIVATED
 from app.telemetry.background import Background

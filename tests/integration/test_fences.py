@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from app.kube.api_errors import ApiError
 from app.kube.api_requests import PODS
 from app.kube.client import KubeClient
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_decoding import decode_pod
+from app.kube.core_v1 import Pod
 from app.kube.credentials import load
 from app.writes.api_writes import binding
 from app.writes.read_back import FENCE, fence_off

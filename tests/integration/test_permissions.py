@@ -17,8 +17,8 @@ from app.kube.client import KubeClient
 from app.kube.credentials import load
 from app.rights.access_review import CURE, PermissionCheck
 from app.rights.permissions import Rule
-from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
 from app.wiring import work_of
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.controlplane import objects

@@ -23,7 +23,8 @@ from typing import Any, Final
 import httpx
 from fastapi import FastAPI
 
-from app.kube.core_v1 import MOST_CONSTRAINTS, decode_pod
+from app.kube.core_decoding import decode_pod
+from app.kube.pod_decoding import MOST_CONSTRAINTS
 from tests.load import cluster, report
 from tests.load.shop import Json, Shop, constraint
 from tests.load.shop import node as node_of

@@ -20,7 +20,7 @@ from statistics import median
 from typing import Final
 
 from app.feeds.documents import EVENTS, IDENTIFIED
-from app.kube.core_v1 import decode_pod
+from app.kube.core_decoding import decode_pod
 from app.kube.streams import Stream
 from app.verbs.outcome import Verb
 from tests.load import cluster, report

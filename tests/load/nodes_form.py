@@ -19,7 +19,7 @@ import msgspec
 import uvloop
 
 from app.config.settings import Settings
-from app.kube.core_v1 import decode_node
+from app.kube.core_decoding import decode_node
 from app.main import Service
 from app.server.web import server
 from app.telemetry.logging import configure

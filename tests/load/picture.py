@@ -19,7 +19,8 @@ from functools import partial
 from statistics import median
 from typing import Any, Final
 
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_decoding import decode_pod
+from app.kube.core_v1 import Pod
 from app.kube.kinds import SERVICES
 from tests.load import cluster, report
 from tests.load.shop import Shop, app, asked, constraint, pending, pending_json

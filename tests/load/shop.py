@@ -12,7 +12,8 @@ from app.config.profile import ANY
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
-from app.kube.core_v1 import Node, Pod, decode_node, decode_pod
+from app.kube.core_decoding import decode_node, decode_pod
+from app.kube.core_v1 import Node, Pod
 from app.main import Service
 from app.runtime.framework import Framework
 from app.server.routes import LEAN

@@ -16,7 +16,9 @@ from app.cache import counters
 from app.cache.counters import at_once
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
-from app.kube.core_v1 import MOST_CONSTRAINTS, Pod, decode_pod
+from app.kube.core_decoding import decode_pod
+from app.kube.core_v1 import Pod
+from app.kube.pod_decoding import MOST_CONSTRAINTS
 from tests.load import cluster, hostile
 from tests.load.shop import Json, Shop, app, asked, constraint, node, pod
 from tests.load.test_work import instructions

@@ -30,7 +30,8 @@ import uvloop
 
 from app.kube.api_requests import PODS
 from app.kube.client import KubeClient
-from app.kube.credentials import Access, Credentials, Kubeconfig
+from app.kube.credential_sources import Kubeconfig
+from app.kube.credentials import Access, Credentials
 from tests.load import cluster, report
 
 _SIZES: Final = (1_500, 4_000)

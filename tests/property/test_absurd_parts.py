@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from app.kube.core_v1 import core_v1
+from app.kube.core_decoding import core_v1
 from app.kube.extras import Extra
 from tests.builders import (
     JsonObject,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import astuple, replace
 
 from app.framework.status import SUCCESS, Status, unschedulable
-from app.kube.core_v1 import PodSpec, core_v1, is_same_spec
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import PodSpec, is_same_spec
 from app.kube.extras import Extra, PodParts
 from app.kube.requests import PodResources
 from app.writes.api_writes import ApiBinder

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.cache.cluster import Cluster
-from app.kube.core_v1 import decode_node, decode_pod
+from app.kube.core_decoding import decode_node, decode_pod
 from app.kube.selectors import EVERYTHING
 from tests.builders import ZONE, encoded, node_object, pod_object
 from tests.strategies import examples

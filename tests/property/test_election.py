@@ -16,7 +16,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.replicas.lease import Election, LeaseRecord, post_seconds
+from app.replicas.lease import Election, post_seconds
+from app.replicas.lease_record import LeaseRecord
 from tests.fakes import ManualClock
 from tests.strategies import examples
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.feeds.saved import NothingToRead
-from app.kube.core_v1 import decode_node, decode_pod
+from app.kube.core_decoding import decode_node, decode_pod
 from app.memory import filter_results
 from app.memory.expected_binds import ExpectedBinds
 from app.memory.filter_results import FilterResultCache

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.framework.counts import DomainCounts
-from app.kube.core_v1 import Node, Pod, decode_node
+from app.kube.core_decoding import decode_node
+from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import partial_kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from tests import strategies
@@ -157,7 +158,7 @@ def kept(cluster: Cluster) -> dict[str, Any]:
         "controlled": {uid: dict(row) for uid, row in cluster._controlled[SETS.kind].items()},
         "annotated": dict(cluster._annotated),
         "assumed": [it.uid for it in cluster.assumed.in_flight()],
-        "groups": {group: dict(nodes) for group, nodes in counts._snapshot().items()},
+        "groups": {(ns, it): dict(group.nodes) for ns, row in counts._groups.items() for it, group in row.items()},
         "selections": {key: dict(it.nodes) for key, it in counts._selections.items()},
         "topologies": {key: (it.stamp, dict(it.domain)) for key, it in counts._topologies.items()},
         "domains": {key: (dict(it.counts), dict(it.stamps)) for key, it in counts._domains.items()},

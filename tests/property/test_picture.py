@@ -17,7 +17,7 @@ from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.framework.counts import Inclusion, Unprepared
 from app.framework.resources import Totals
-from app.kube.core_v1 import core_v1
+from app.kube.core_decoding import core_v1
 from app.kube.extras import Extra
 from app.kube.kinds import partial_kind
 from app.kube.selectors import Selector, decode_selector
@@ -121,7 +121,9 @@ def everything(cluster: Cluster) -> dict[str, Any]:
         "reserved": {pod.uid: pod for pod in cluster.assumed.reserved()},
         "assumed": len(cluster.assumed),
         "nominated": {name: {pod.uid: pod for pod in cluster.nominated(name)} for name in cluster.nominated_nodes},
-        "groups": {group: dict(nodes) for group, nodes in cluster.counts._snapshot().items()},
+        "groups": {
+            (ns, it): dict(group.nodes) for ns, row in cluster.counts._groups.items() for it, group in row.items()
+        },
     }
 
 

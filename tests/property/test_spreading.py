@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.framework.cycle_state import CycleState
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_decoding import decode_pod
+from app.kube.core_v1 import Pod
 from tests import strategies
 from tests.builders import HOSTNAME, ZONE, JsonObject, constraint, encoded, node_object, pod_object, taint
 from tests.harness import SPREAD, World, only

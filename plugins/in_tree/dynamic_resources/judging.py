@@ -19,14 +19,12 @@ from app.framework.status import Status, error, unresolvable
 from app.kube.memo import MISSING, Memo
 from app.kube.resource_v1 import ClaimSpec, Device, DeviceRequest, ResourceClaim
 from plugins.in_tree.dynamic_resources.allocator import Failed, Said, Search, Solution
-from plugins.in_tree.dynamic_resources.cel import Budget, CelError, Selector, device_variables
+from plugins.in_tree.dynamic_resources.cel import Selector
+from plugins.in_tree.dynamic_resources.cel_functions import CelError
+from plugins.in_tree.dynamic_resources.cel_scope import Budget, device_variables
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
 from plugins.in_tree.dynamic_resources.inventory import Inventory
-from plugins.in_tree.dynamic_resources.unjudged import (
-    NAME,
-    AllocationError,
-    Unjudged,
-)
+from plugins.in_tree.dynamic_resources.unjudged import NAME, AllocationError, Unjudged
 
 REASON_NOT_ALL: Final = "cannot allocate all claims"
 

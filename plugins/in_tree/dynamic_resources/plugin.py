@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final, final
-
-from msgspec import Struct
 
 from app.framework.cycle_state import CycleState, StateKey, StateNotFound
 from app.framework.handle import Handle
@@ -28,16 +24,18 @@ from app.framework.points import (
 from app.framework.score_classes import ScoreClasses
 from app.framework.spec import Needs, PluginSpec
 from app.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
-from app.kube.claims import CLAIMS, PodClaim
+from app.kube.claims import CLAIMS
 from app.kube.core_v1 import Pod
 from app.kube.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
-from app.kube.resource_v1 import Allocation, ClaimSpec, DeviceRequest, ResourceClaim
+from app.kube.resource_v1 import DeviceRequest, ResourceClaim
 from plugins.in_tree.dynamic_resources.args import DynamicResourcesArgs, seconds_of
-from plugins.in_tree.dynamic_resources.extended import device_requests, from_devices, requested
+from plugins.in_tree.dynamic_resources.extended import device_requests, from_devices
 from plugins.in_tree.dynamic_resources.inventory import Inventory
 from plugins.in_tree.dynamic_resources.judging import Judging
 from plugins.in_tree.dynamic_resources.pools import node_selected
+from plugins.in_tree.dynamic_resources.readiness import has_conditions, is_late, is_ready
 from plugins.in_tree.dynamic_resources.unjudged import NAME, REASON_LONG_OBJECT, UNREAD_CLAIMS, Unjudged
+from plugins.in_tree.dynamic_resources.wanted import MADE_UP, ClaimNotFound, PodClaims, Wanted, may_want_devices
 
 REASON_ELSEWHERE: Final = "resourceclaim not available on the node"
 REASON_STALE: Final = "cannot schedule extended resource claim"
@@ -50,7 +48,6 @@ LONGEST_WAIT: Final = 900.0
 """Seconds at Permit; the caller's own time limit is shorter."""
 
 _ALTERNATIVES: Final = 8
-_SPECIAL: Final = "<extended-resources>"
 
 _ELSEWHERE: Final = unresolvable(REASON_ELSEWHERE).by(NAME)
 _STALE: Final = unresolvable(REASON_STALE).by(NAME)
@@ -59,33 +56,8 @@ _LONG_OBJECT: Final = unresolvable(REASON_LONG_OBJECT).by(NAME)
 _WAIT: Final = Status(Code.WAIT)
 
 
-class _NotFound(Exception):
-    """A claim of a pod is not there or not its own; the text is a scheduler's."""
-
-
-class _Wanted(Struct, eq=False):
-    """What a pod wants, as it stood when the evaluation began.
-
-    ``claims`` are its own; ``extended`` is the one for its extended resources, which is made up where there is none
-    yet; ``resources`` are these. ``solutions``: by node, what Filter found.
-    """
-
-    claims: tuple[ResourceClaim, ...] = ()
-    extended: ResourceClaim | None = None
-    resources: Mapping[str, int] = {}
-    solutions: dict[str, tuple[frozenset[str], ...]] = {}
-    variants: dict[tuple[str, ...], ResourceClaim] = {}
-
-    def clone(self) -> _Wanted:
-        return self
-
-    @property
-    def everything(self) -> tuple[ResourceClaim, ...]:
-        return self.claims if self.extended is None else (*self.claims, self.extended)
-
-
-_WANTED: Final[StateKey[_Wanted]] = StateKey(NAME)
-_NOTHING_WANTED: Final = _Wanted()
+_WANTED: Final[StateKey[Wanted]] = StateKey(NAME)
+_NOTHING_WANTED: Final = Wanted()
 
 
 @final
@@ -107,6 +79,7 @@ class DynamicResources(
         self._nodes = handle.nodes
         self._inventory = Inventory(handle.objects)
         self._judging = Judging(self._inventory)
+        self._claims = PodClaims(handle.objects, self._inventory)
         self._waiting = handle.waiting
 
     # Which claims a pod has.
@@ -115,67 +88,31 @@ class DynamicResources(
         if CLAIMS in pod.spec.oversized:
             return UNREAD_CLAIMS
         try:
-            self._claims_of(pod)
-        except _NotFound as cause:
+            self._claims.of(pod)
+        except ClaimNotFound as cause:
             return unresolvable(str(cause))
         return SUCCESS
-
-    def _claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
-        """The claims that the pod names. Raises ``_NotFound``."""
-        return tuple(found for it in pod.spec.claims.claims if (found := self._claim_of(pod, it)) is not None)
-
-    def _claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
-        """``None`` for one that was not needed."""
-        name = named.claim
-        if name is None:
-            if named.template is None:
-                raise _NotFound(f'pod "{pod}", spec.resourceClaim "{named.name}": none of the supported fields are set')
-            if not named.status:
-                raise _NotFound(f'pod "{pod}": ResourceClaim not created yet')
-            name = named.generated
-            if name is None:
-                return None
-        found = self._objects.get(RESOURCE_CLAIMS, pod.namespace, name)
-        if found is None:
-            raise _NotFound(f'could not find ResourceClaim "{pod.namespace}/{name}"')
-        if found.terminating:
-            raise _NotFound(f'resourceclaim "{found.name}" is being deleted')
-        if named.claim is None and (found.owner is None or found.owner.uid != pod.uid):
-            raise _NotFound(f"ResourceClaim {found} was not created for Pod {pod} (Pod is not owner)")
-        return found
-
-    def _wanted(self, pod: Pod) -> _Wanted:
-        """Raises ``_NotFound``."""
-        claims = self._claims_of(pod)
-        extended: ResourceClaim | None = None
-        resources: Mapping[str, int] = {}
-        if _may_want_devices(pod):
-            resources = requested(pod)
-            if any(self._inventory.class_of_resource(it) is not None for it in resources):
-                extended = self._inventory.extended_claim(pod.name, pod.uid)
-                extended = extended or ResourceClaim(pod.namespace, _SPECIAL, "", False, None, ClaimSpec())
-        return _Wanted(claims, extended, resources, {}, {})
 
     # Filter.
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         if CLAIMS in pod.spec.oversized:
             return UNREAD_CLAIMS, None
-        if not _may_want_devices(pod):
+        if not may_want_devices(pod):
             state.write(_WANTED, _NOTHING_WANTED)
             return SKIP, None
         self._inventory.refresh()
         self._judging.begin()
         try:
-            wanted = self._wanted(pod)
-        except _NotFound as cause:
+            wanted = self._claims.wanted(pod)
+        except ClaimNotFound as cause:
             return unresolvable(str(cause)), None
         state.write(_WANTED, wanted)
         if not wanted.everything:
             return SKIP, None
         return self._pre_filter(wanted), None
 
-    def _pre_filter(self, wanted: _Wanted) -> Status:
+    def _pre_filter(self, wanted: Wanted) -> Status:
         for claim in wanted.everything:
             if claim.allocation is None and claim is not wanted.extended:
                 if claim.spec.oversized:
@@ -217,21 +154,19 @@ class DynamicResources(
                 wanted.solutions[node.name] = outcome
         return _ELSEWHERE if elsewhere else SUCCESS
 
-    def _others(self, wanted: _Wanted, pod: Pod) -> Iterator[tuple[Sequence[ResourceClaim], NodeInfo]]:
+    def _others(self, wanted: Wanted, pod: Pod) -> Iterator[tuple[Sequence[ResourceClaim], NodeInfo]]:
         for node in tuple(self._nodes.list()):
             claims, status = self._to_allocate(wanted, pod, node)
             if status is None and claims:
                 yield claims, node
 
-    def _to_allocate(
-        self, wanted: _Wanted, pod: Pod, node: NodeInfo
-    ) -> tuple[tuple[ResourceClaim, ...], Status | None]:
+    def _to_allocate(self, wanted: Wanted, pod: Pod, node: NodeInfo) -> tuple[tuple[ResourceClaim, ...], Status | None]:
         """The claims that still need devices there; with a status that says all there is to say."""
         missing = tuple(it for it in wanted.claims if it.allocation is None)
         extended = wanted.extended
         if extended is None:
             return missing, None
-        if extended.name != _SPECIAL:
+        if extended.name != MADE_UP:
             mine = extended.allocation is not None and pod.uid in extended.reserved_for
             return missing, None if mine else _STALE
         resources = from_devices(wanted.resources, node.node.allocatable, self._inventory.class_of_resource)
@@ -241,12 +176,12 @@ class DynamicResources(
             return (), SUCCESS
         return (*missing, self._variant(wanted, pod, tuple(resources))), None
 
-    def _variant(self, wanted: _Wanted, pod: Pod, resources: tuple[str, ...]) -> ResourceClaim:
+    def _variant(self, wanted: Wanted, pod: Pod, resources: tuple[str, ...]) -> ResourceClaim:
         """The claim for the resources that a node has no device plugin for."""
         found = wanted.variants.get(resources)
         if found is None:
             requests = device_requests(pod.spec.claims.containers, resources, self._inventory.class_of_resource)
-            found = ResourceClaim(pod.namespace, _SPECIAL, "", False, None, self._judging.spec_of(requests))
+            found = ResourceClaim(pod.namespace, MADE_UP, "", False, None, self._judging.spec_of(requests))
             wanted.variants[resources] = found
         return found
 
@@ -257,14 +192,8 @@ class DynamicResources(
             return True
         if allocation.node_selector is not None and not node_selected(allocation.node_selector, node.node):
             return False
-        ready = _is_ready(claim, allocation)
-        return ready or (ready is False and not self._is_late(allocation))
-
-    def _is_late(self, allocation: Allocation) -> bool:
-        if all(it.binding_conditions is None for it in allocation.devices):
-            return False
-        since = _seconds_of(allocation.timestamp)
-        return since is not None and since + self._binding_timeout < time.time()
+        ready = is_ready(claim, allocation)
+        return ready or (ready is False and not is_late(allocation, self._binding_timeout))
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         """It is claims that have devices, wherever the pods are that use them."""
@@ -278,13 +207,13 @@ class DynamicResources(
         if CLAIMS in pod.spec.oversized:
             return pod.spec.oversized
         claims = pod.spec.claims
-        if not _may_want_devices(pod):
+        if not may_want_devices(pod):
             return ()
         try:
-            found = self._claims_of(pod)
-        except _NotFound:
+            found = self._claims.of(pod)
+        except ClaimNotFound:
             return (pod.key, pod.uid, claims, self._objects.version(RESOURCE_CLAIMS, pod.namespace))
-        conditional = (it.allocation is not None and _has_conditions(it.allocation) for it in found)
+        conditional = (it.allocation is not None and has_conditions(it.allocation) for it in found)
         if any(conditional):
             return None
         return (pod.key, pod.uid, claims, self._nodes.generation, *self._inventory.versions())
@@ -355,19 +284,19 @@ class DynamicResources(
         """Whether all claims that it needs there have devices and are reserved for it."""
         if CLAIMS in pod.spec.oversized:
             return False
-        if not _may_want_devices(pod):
+        if not may_want_devices(pod):
             return True
         self._inventory.refresh_at_once()
         try:
-            wanted = self._wanted(pod)
-        except _NotFound:
+            wanted = self._claims.wanted(pod)
+        except ClaimNotFound:
             return False
         needed = wanted.claims
         if wanted.extended is not None and not self._has_device_plugins(wanted, node_name):
             needed = wanted.everything
         return all(it.allocation is not None and pod.uid in it.reserved_for for it in needed)
 
-    def _has_device_plugins(self, wanted: _Wanted, node_name: str) -> bool:
+    def _has_device_plugins(self, wanted: Wanted, node_name: str) -> bool:
         """Whether the node has no need of a claim for the extended resources."""
         node = self._nodes.get(node_name)
         if node is None:
@@ -375,41 +304,11 @@ class DynamicResources(
         return from_devices(wanted.resources, node.node.allocatable, self._inventory.class_of_resource) == []
 
 
-def _may_want_devices(pod: Pod) -> bool:
-    """Whether a pod has claims, or asks for what a class of devices could stand behind."""
-    return pod.spec.claims.wants_devices or any("/" in it for it in pod.spec.resources.requests)
-
-
-def _read(state: CycleState) -> _Wanted:
+def _read(state: CycleState) -> Wanted:
     try:
         return state.read(_WANTED)
     except StateNotFound:
         raise StateNotFound("not found") from None  # in-tree, in these words
-
-
-def _has_conditions(allocation: Allocation) -> bool:
-    return any(it.binding_conditions for it in allocation.devices)
-
-
-def _is_ready(claim: ResourceClaim, allocation: Allocation) -> bool | None:
-    """Whether all binding conditions hold; ``None`` if one failed for good."""
-    for it in allocation.devices:
-        if it.binding_conditions:
-            status = next((status for status in claim.devices if status.device == it.device), None)
-            if status is None:
-                return False
-            if not status.true_conditions.isdisjoint(it.binding_failure_conditions):
-                return None
-            if not status.true_conditions.issuperset(it.binding_conditions):
-                return False
-    return True
-
-
-def _seconds_of(timestamp: str) -> float | None:
-    try:
-        return datetime.fromisoformat(timestamp).timestamp() if timestamp else None
-    except ValueError:
-        return None
 
 
 def _chosen(claim: ResourceClaim) -> frozenset[str]:

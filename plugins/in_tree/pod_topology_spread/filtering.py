@@ -12,8 +12,9 @@ from app.framework.cycle_state import StateKey
 from app.framework.filter_result import FilterResult
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.status import SUCCESS, TOO_LONG, Status, unresolvable, unschedulable
-from app.kube.core_v1 import LABELS, MOST_CONSTRAINTS, NODE_SELECTOR, SPREAD, TOLERATIONS, Pod
+from app.kube.core_v1 import LABELS, NODE_SELECTOR, SPREAD, TOLERATIONS, Pod
 from app.kube.node_affinity import AFFINITY
+from app.kube.pod_decoding import MOST_CONSTRAINTS
 from plugins.in_tree.pod_topology_spread.args import NAME
 from plugins.in_tree.pod_topology_spread.constraints import Constraint
 

@@ -16,7 +16,8 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from app.kube.persistent_volumes import SELECTED_NODE, PersistentVolumeClaim
 from plugins.in_tree.volume_binding.demand import NoNode, claims_of
-from plugins.in_tree.volume_binding.placing import Placing, Plan
+from plugins.in_tree.volume_binding.filling import Plan
+from plugins.in_tree.volume_binding.placing import Placing
 
 REASON_TIMEOUT: Final = "the volumes of the pod were not bound in time"
 REASON_TAKEN_BACK: Final = "provisioning failed: the node was taken off a PersistentVolumeClaim of the pod"

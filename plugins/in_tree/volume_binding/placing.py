@@ -21,23 +21,12 @@ from app.kube.selectors import Selector
 from app.kube.storage_v1 import StorageClass
 from plugins.in_tree.volume_binding.by_label import ANYWHERE, keys_of_affinity, keys_of_selector
 from plugins.in_tree.volume_binding.demand import Demand
-from plugins.in_tree.volume_binding.supply import (
-    PIECE,
-    Fitting,
-    Placed,
-    Rank,
-    Room,
-    Shelf,
-    UnreadableRequest,
-    Volumes,
-    Wanted,
-    Work,
-    smallest_first,
-)
+from plugins.in_tree.volume_binding.filling import REASON_NO_VOLUME, Making, Plan, Taking, need_of, needs_of, once
+from plugins.in_tree.volume_binding.room import Room
+from plugins.in_tree.volume_binding.shelf import PIECE, Placed, Shelf, Work
+from plugins.in_tree.volume_binding.supply import Fitting, UnreadableRequest, Volumes, Wanted, smallest_first
 
 REASON_AFFINITY: Final = "node(s) didn't match PersistentVolume's node affinity"
-REASON_NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
-REASON_NO_ROOM: Final = "node(s) did not have enough free storage"
 REASON_GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 REASON_STEPS: Final = (
     "node(s) can't be judged: to find volumes for the pod's claims takes more steps than a search may have"
@@ -58,9 +47,6 @@ _FEW_STEPS: Final = 4
 _MOST_KEYS: Final = 16
 """Maximum number of labels by which nodes are grouped; with more, each label set is judged by itself."""
 
-_VOLUMES_OF_A_STEP: Final = 1 << 14
-"""Free volumes of a set whose intersection with another counts as one step."""
-
 _STEPS_OF_A_CLAIM: Final = 4
 _STEPS_OF_A_NODE: Final = 12
 
@@ -78,20 +64,6 @@ class BoundVolume(Struct, frozen=True):
 
     plain: Placed
     migrated: Placed
-
-
-class Plan(Struct, frozen=True):
-    """What a node can do for the claims that wait: ``bound`` to volumes that are there, ``made`` for the others."""
-
-    bound: Mapping[str, PersistentVolume]
-    made: tuple[PersistentVolumeClaim, ...]
-
-
-class Need(Struct, frozen=True):
-    """Volumes of a class that are to be made, the largest in bytes; ``None`` where no claim says a size."""
-
-    class_name: str
-    size: int | None
 
 
 _Stock = Sequence[tuple[PersistentVolumeClaim, Fitting]]
@@ -142,7 +114,7 @@ class Placing:
         self._room = room
         self._stamp = stamp
         self._claims_bound = demand.bound
-        self._given = _once(it for it in demand.waiting if it.selected_node is not None)
+        self._given = once(it for it in demand.waiting if it.selected_node is not None)
         self._given_to = {it.selected_node for it in self._given}
         self._open = smallest_first(it for it in demand.waiting if it.selected_node is None)
         self._followed = [
@@ -351,7 +323,7 @@ class Placing:
     def _find_bound(self) -> Work[str]:
         """Find the volumes of bound claims, one of each kind."""
         found: list[BoundVolume | None] = []
-        for claim in _once(self._claims_bound):
+        for claim in once(self._claims_bound):
             volume = self._objects.get(PERSISTENT_VOLUMES, "", claim.volume_name)
             if volume is None:
                 found.append(None)
@@ -457,7 +429,7 @@ class Placing:
         free: dict[Wanted, list[tuple[Shelf, int]]] = {}
         fitting: dict[str, Fitting] = {}
         looks: dict[tuple[Shelf, Selector], int] = {}
-        for claim in _once(self._open):
+        for claim in once(self._open):
             if claim.invalid:
                 where = f"{claim.namespace}/{claim.name}"
                 raise UnreadableRequest(f"error creating internal label selector for claim: {where}: {claim.invalid}")
@@ -478,23 +450,23 @@ class Placing:
 
     def _waiting_reasons(self, labels: Mapping[str, str]) -> Work[tuple[str, ...]]:
         """Return why the claims cannot have their volumes on a node: the reason of the first that cannot."""
-        making = _Making(self._class_of, self._room, labels)
+        making = Making(self._class_of, self._room, labels)
         stock = self._read(_STOCK) if self._open else ()
-        for need in map(_need, self._given) if stock else _needs((*self._given, *self._open)):
+        for need in map(need_of, self._given) if stock else needs_of((*self._given, *self._open)):
             reason = yield from making.refusal(need)
             if reason:
                 return (reason,)
-        taking = _Taking(labels)
+        taking = Taking(labels)
         for claim, fitting in stock:
             volume = yield from taking.volume(fitting)
             if volume is None:
-                reason = yield from making.refusal(_need(claim))
+                reason = yield from making.refusal(need_of(claim))
                 if reason:
                     return (reason,)
         return ()
 
     def _planned(self, labels: Mapping[str, str]) -> Work[Plan]:
-        taking = _Taking(labels)
+        taking = Taking(labels)
         bound: dict[str, PersistentVolume] = {}
         left: list[PersistentVolumeClaim] = []
         stock = self._read(_STOCK) if self._open else ()
@@ -504,73 +476,10 @@ class Placing:
                 left.append(claim)
             else:
                 bound[claim.name] = volume
-        return Plan(bound, (*self._given, *_once(left)))
+        return Plan(bound, (*self._given, *once(left)))
 
     def _class_of(self, name: str) -> StorageClass | None:
         return self._objects.get(STORAGE_CLASSES, "", name)
-
-
-class _Taking:
-    """Volumes that claims take on one node, one claim after the other."""
-
-    def __init__(self, labels: Mapping[str, str]) -> None:
-        self._labels = labels
-        self._left: dict[Shelf, int] = {}
-        self._taken: set[str] = set()
-
-    def volume(self, fitting: Fitting) -> Work[PersistentVolume | None]:
-        """Take the volume that is kept for the claim, else the smallest that fits."""
-        own = fitting.of_its_own(self._taken)
-        if own is not None:
-            if not own.is_usable_from(self._labels):
-                return None
-            self._taken.add(own.volume.name)
-            return own.volume
-        best: tuple[Rank, Shelf, int] | None = None
-        steps = 1
-        for shelf, positions in fitting.free:
-            if shelf not in self._left:
-                self._left[shelf] = yield from shelf.usable(self._labels)
-            fit = self._left[shelf] & positions
-            if fit:
-                position = (fit & -fit).bit_length() - 1
-                rank = shelf.rank(position)
-                if best is None or rank < best[0]:
-                    best = (rank, shelf, position)
-            steps += 1 + len(shelf) // _VOLUMES_OF_A_STEP
-        yield steps
-        if best is None:
-            return None
-        _, shelf, position = best
-        self._left[shelf] ^= 1 << position
-        return shelf.volume(position)
-
-
-class _Making:
-    """Whether volumes can be made for one node, by class."""
-
-    def __init__(self, class_of: Callable[[str], StorageClass | None], room: Room, labels: Mapping[str, str]) -> None:
-        self._class_of = class_of
-        self._room = room
-        self._labels = labels
-        self._allowed: dict[str, StorageClass] = {}
-        self._most: dict[str, int] = {}
-
-    def refusal(self, need: Need) -> Work[str]:
-        """Return why a volume cannot be made; empty if it can."""
-        name = need.class_name
-        found = self._allowed.get(name)
-        if found is None:
-            found = self._class_of(name)
-            if found is None or not self._room.is_made(found) or not found.allows(self._labels):
-                return REASON_NO_VOLUME
-            self._allowed[name] = found
-            yield 1 + len(found.topologies)
-        if need.size is None:
-            return ""
-        if name not in self._most:
-            self._most[name] = yield from self._room.most(found, self._labels)
-        return REASON_NO_ROOM if need.size > self._most[name] else ""
 
 
 def _plan_key(node: NodeInfo) -> Hashable:
@@ -587,10 +496,6 @@ def _as_it_is(found: BoundVolume, migrated: Collection[str]) -> Placed:
     return found.migrated
 
 
-def _once(claims: Iterable[PersistentVolumeClaim]) -> Sequence[PersistentVolumeClaim]:
-    return tuple({it.name: it for it in claims}.values())
-
-
 def _distinct(volumes: Iterable[BoundVolume | None]) -> list[BoundVolume | None]:
     """Those that differ in the nodes from which they can be used, the first of each; not those for all nodes."""
     found: dict[object, BoundVolume | None] = {}
@@ -602,19 +507,3 @@ def _distinct(volumes: Iterable[BoundVolume | None]) -> list[BoundVolume | None]
             of = (volume.in_tree_plugin, volume.untranslatable if volume.migrated is None else None)
             found.setdefault((it.plain.matcher, it.migrated.matcher, *of), it)
     return list(found.values())
-
-
-def _needs(claims: Iterable[PersistentVolumeClaim]) -> Sequence[Need]:
-    """In the order of the claims; of claims of one class, one after the other, the largest."""
-    found: list[Need] = []
-    for need in map(_need, _once(claims)):
-        last = found[-1] if found and found[-1].class_name == need.class_name else None
-        if last is None:
-            found.append(need)
-        elif need.size is not None and (last.size is None or need.size > last.size):
-            found[-1] = need
-    return found
-
-
-def _need(claim: PersistentVolumeClaim) -> Need:
-    return Need(claim.class_name, None if claim.request is None else claim.request.value())

@@ -32,7 +32,8 @@ from plugins.in_tree.volume_binding.args import VolumeBindingArgs
 from plugins.in_tree.volume_binding.binding import Binding
 from plugins.in_tree.volume_binding.demand import Demand, NoNode, demand_of
 from plugins.in_tree.volume_binding.placing import Placing
-from plugins.in_tree.volume_binding.supply import SUPPLY, Room, Volumes
+from plugins.in_tree.volume_binding.room import Room
+from plugins.in_tree.volume_binding.supply import SUPPLY, Volumes
 
 NAME: Final = "VolumeBinding"
 

@@ -22,8 +22,9 @@ from app.framework.points import FilterPlugin, PreFilterPlugin, ScorePlugin
 from app.framework.status import Status, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard
-from app.runtime.profiles import ResolvedProfile, resolve
+from app.runtime.profiles import ResolvedProfile
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
+from app.runtime.resolving import resolve
 from app.telemetry.metrics import Metrics
 from plugins import SHIPPED
 from tests.builders import JsonObject, constraint, container, encoded, node_object, pod_object, service_object

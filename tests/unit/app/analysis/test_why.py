@@ -11,12 +11,13 @@ from app.config.profile import Profile
 from app.framework.handle import NodeVerdict, Why
 from app.framework.node_info import NodeInfo
 from app.framework.parts import extras_of
-from app.kube.core_v1 import CoreV1, Pod, core_v1
+from app.kube.core_decoding import CoreV1, core_v1
+from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES
 from app.runtime.guard import Guard
 from app.runtime.one_node import OneNodeFilters
-from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
 from app.telemetry.metrics import Metrics
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.virtual import now, virtual_time

@@ -7,7 +7,8 @@ import pytest
 
 from app.cache.aggregates import KEPT
 from app.cache.cluster import Cluster
-from app.kube.core_v1 import Node, Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Node, Pod
 from app.kube.extras import Extra, HostPort, NotDecoded
 from tests.builders import container, encoded, make_node, make_pod, node_object, pod_object
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from app.cache.cluster import Cluster
-from app.kube.core_v1 import PLAIN, Node, Pod, core_v1
+from app.kube.core_decoding import PLAIN, core_v1
+from app.kube.core_v1 import Node, Pod
 from app.kube.extras import Extra, NotDecoded
 from tests.builders import encoded, make_node, mounting, node_object, pod_object
 

@@ -8,7 +8,7 @@ from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.framework.listers import ImageState
 from app.framework.objects import Unreadable
-from app.kube.core_v1 import core_v1
+from app.kube.core_decoding import core_v1
 from app.kube.extras import Extra, NotDecoded
 from app.kube.kinds import NODES
 from tests.builders import encoded, make_node, make_pod, node_object

@@ -13,7 +13,8 @@ from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.cache.terms import Terms
 from app.framework.counts import DomainCounts, Unprepared
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Pod
 from app.kube.extras import Extra, NotDecoded
 from app.kube.labels import NO_LABELS, label_set
 from app.kube.pod_affinity import Newcomer, Peers

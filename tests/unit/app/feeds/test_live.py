@@ -22,7 +22,7 @@ from app.feeds.live import LiveFeed
 from app.framework.objects import Unreadable
 from app.framework.status import error
 from app.kube.client import KubeClient
-from app.kube.credentials import CredentialsError
+from app.kube.credential_sources import CredentialsError
 from app.kube.kinds import NODES, PODS, REPLICA_SETS, owner_kind
 from app.telemetry import background
 from app.writes.batches import BindBatches

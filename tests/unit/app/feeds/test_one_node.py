@@ -9,7 +9,7 @@ import pytest
 
 from app.feeds.one_node import MOST_BYTES, OneNodeReader
 from app.framework.parts import Part, extras_of
-from app.kube.core_v1 import core_v1
+from app.kube.core_decoding import core_v1
 from tests.builders import JsonObject, node_object, pod_object
 from tests.unit.app.kube.scripted import Answer, Script, client_of, status
 

@@ -16,7 +16,8 @@ from msgspec import Raw, Struct
 from app.feeds.reflector import Reflector
 from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
-from app.kube.credentials import Credentials, Kubeconfig
+from app.kube.credential_sources import Kubeconfig
+from app.kube.credentials import Credentials
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ObjectKey
 

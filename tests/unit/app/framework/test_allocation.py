@@ -16,7 +16,7 @@ from app.framework.allocation import (
     quotient,
 )
 from app.framework.node_info import NodeInfo
-from app.kube.core_v1 import core_v1
+from app.kube.core_decoding import core_v1
 from app.kube.extras import Extra
 from app.kube.kinds import DEVICE_CLASSES
 from app.kube.resource_v1 import DeviceClass

@@ -15,7 +15,8 @@ from app.framework.claims import (
     volume_not_found,
 )
 from app.framework.resources import Mounts
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from app.kube.persistent_volumes import decode_claim, decode_volume

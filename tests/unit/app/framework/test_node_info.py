@@ -6,7 +6,8 @@ import pytest
 
 from app.framework.node_info import Candidates, NodeInfo
 from app.framework.resources import Totals
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Pod
 from app.kube.extras import Extra, HostPort, NotDecoded
 from tests.builders import container, encoded, make_node, make_pod, node_object, pod_object
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from app.framework.resources import HostPorts, Mounts, Totals, add
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Pod
 from app.kube.extras import Extra, HostPort, NotDecoded
 from tests.builders import JsonObject, container, encoded, mounting, pod_object
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.homes.by_hand import ByHandError, Released, Target, change, changed, release, released
-from app.kube.credentials import CredentialsError
+from app.kube.credential_sources import CredentialsError
 from app.kube.homes_v1alpha1 import API_VERSION, KIND, memory_name
 from tests.apiserver import SERVED, ApiServer, Fault, client_of
 from tests.builders import JsonObject, node_object

@@ -12,7 +12,8 @@ import yaml
 
 from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
-from app.kube.credentials import Credentials, Kubeconfig
+from app.kube.credential_sources import Kubeconfig
+from app.kube.credentials import Credentials
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)

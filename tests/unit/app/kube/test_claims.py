@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from app.kube.claims import MOST_CLAIMS, ContainerRequests, PodClaim, PodClaims, is_device_resource
-from app.kube.core_v1 import core_v1
+from app.kube.core_decoding import core_v1
 from app.kube.extras import Extra
 from tests.builders import encoded, pod_object
 

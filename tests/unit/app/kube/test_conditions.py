@@ -7,7 +7,7 @@ import pytest
 from msgspec import Raw
 
 from app.kube.conditions import condition_of, unschedulable_since
-from app.kube.core_v1 import decode_pod
+from app.kube.core_decoding import decode_pod
 from tests.builders import JsonObject, encoded, pod_object
 
 SINCE = "2026-11-22T10:00:00Z"

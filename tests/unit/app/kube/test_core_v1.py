@@ -8,24 +8,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.kube import core_v1
-from app.kube.core_v1 import (
-    MOST_CONSTRAINTS,
-    NOT_WAITING,
-    PLAIN,
-    Node,
-    Pod,
-    PodSpec,
-    Service,
-    TopologySpreadConstraint,
-    Waiting,
-    decode_service,
-)
+from app.kube import pod_decoding
+from app.kube.core_decoding import PLAIN
+from app.kube.core_v1 import NOT_WAITING, Node, Pod, PodSpec, TopologySpreadConstraint, Waiting
 from app.kube.extras import NOTHING_OF_POD
 from app.kube.labels import NO_LABELS, label_set
 from app.kube.meta_v1 import LARGEST_PART, OwnerReference
 from app.kube.node_affinity import ANY_NODE, NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
+from app.kube.pod_decoding import MOST_CONSTRAINTS
 from app.kube.selectors import EVERYTHING, of_labels
+from app.kube.services import Service, decode_service
 from app.kube.taints import Taint, Toleration
 from tests.builders import (
     HOSTNAME,
@@ -441,12 +433,12 @@ def test_pods_that_differ_in_their_spec_do_not_share_it(one: Pod, other: Pod) ->
 
 def test_a_spec_lives_only_as_long_as_a_pod_has_it() -> None:
     pod = make_pod(priority=123_456)
-    assert 123_456 in [spec.priority for spec in core_v1._SPECS.values()]
+    assert 123_456 in [spec.priority for spec in pod_decoding._SPECS.values()]
 
     del pod
     gc.collect()
 
-    assert 123_456 not in [spec.priority for spec in core_v1._SPECS.values()]
+    assert 123_456 not in [spec.priority for spec in pod_decoding._SPECS.values()]
 
 
 def test_a_part_too_large_to_remember_is_decoded_all_the_same() -> None:

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from app.kube import credentials as module
 from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
-from app.kube.credentials import Credentials, CredentialsError, Kubeconfig, ServiceAccount, load, namespace_in_use
+from app.kube.credential_sources import CredentialsError, Kubeconfig, ServiceAccount
+from app.kube.credentials import Credentials, load, namespace_in_use
 
 
 def self_signed(name: str) -> tuple[str, str]:

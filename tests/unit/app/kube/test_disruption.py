@@ -6,7 +6,7 @@ import sys
 import msgspec
 import pytest
 
-from app.kube.core_v1 import PLAIN, core_v1
+from app.kube.core_decoding import PLAIN, core_v1
 from app.kube.disruption import NO_DISRUPTION, Disruption
 from app.kube.extras import Extra, NotDecoded
 from tests.builders import JsonObject, encoded, make_pod, pod_object

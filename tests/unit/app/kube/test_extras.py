@@ -8,9 +8,11 @@ import pytest
 from msgspec.structs import asdict, replace
 
 from app.kube import extras
-from app.kube.core_v1 import PLAIN, CoreV1, Node, OversizedNode, Pod, PodSpec, core_v1
+from app.kube.core_decoding import PLAIN, CoreV1, core_v1
+from app.kube.core_v1 import Node, Pod, PodSpec
 from app.kube.extras import MOST_IMAGES, MOST_PORTS, OF_NODES_ALONE, Extra, HostPort, NotDecoded, PodImages
 from app.kube.meta_v1 import LARGEST_PART
+from app.kube.node_decoding import OversizedNode
 from app.kube.requests import NO_REQUESTS
 from tests.builders import JsonObject, PodFields, constraint, container, encoded, node_object, pod_object, toleration
 

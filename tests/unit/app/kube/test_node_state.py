@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from app.kube.core_v1 import PLAIN, Node, core_v1, decode_node, decode_pod, is_same
+from app.kube.core_decoding import PLAIN, core_v1, decode_node, decode_pod
+from app.kube.core_v1 import Node, is_same
 from app.kube.extras import Extra, NotDecoded
 from app.kube.node_state import PRESSURE, NodeState, UndeclaredAnnotation
 from tests.builders import JsonObject, encoded, node_object, pod_object

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from app.kube.meta_v1 import LARGEST_PART
-from app.kube.persistent_volumes import ClaimReference, by_labels, decode_claim, decode_volume
+from app.kube.persistent_volumes import ClaimReference, decode_claim, decode_volume
 from app.kube.quantity import ZERO, Quantity
 from app.kube.selectors import EVERYTHING
+from app.kube.volume_affinity import by_labels
 from tests.builders import ZONE, claim_object, encoded, expression, storage_object, term, volume_object
 
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"

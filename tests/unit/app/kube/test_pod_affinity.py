@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from app.kube.core_v1 import core_v1, decode_namespace
+from app.kube.core_decoding import core_v1
 from app.kube.extras import Extra, NotDecoded
 from app.kube.labels import NO_LABELS, label_set
 from app.kube.meta_v1 import Oversized
@@ -26,6 +26,7 @@ from app.kube.pod_affinity import (
     pod_affinity_of,
 )
 from app.kube.selectors import DOES_NOT_EXIST, EVERYTHING, Selector, of_labels, requirement
+from app.kube.services import decode_namespace
 from tests.builders import ZONE, encoded, make_pod, pod_object
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -15,7 +15,7 @@ import pytest
 from msgspec import Struct
 
 import app.kube
-from app.kube.core_v1 import core_v1
+from app.kube.core_decoding import core_v1
 from app.kube.extras import Extra
 from app.kube.kinds import NODES, PODS, REPLICA_SETS, Kind, partial_kind
 from app.kube.projection import ANNOTATIONS, EACH, PARTIAL, READ_ANNOTATIONS, SCALAR, SCHEMAS, projected
@@ -103,7 +103,7 @@ def test_each_field_that_is_decoded_is_in_a_schema() -> None:
     known = {name for schema in SCHEMAS.values() for name in names_in(schema)}
     structs = dict(wire_structs())
 
-    assert "core_v1.WholePodObject" in structs
+    assert "pod_decoding.WholePodObject" in structs
     assert {} == {
         where: missing for where, it in structs.items() if (missing := set(it.__struct_encode_fields__) - known)
     }

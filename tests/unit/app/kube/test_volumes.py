@@ -5,7 +5,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from app.kube.core_v1 import CoreV1, Pod, core_v1
+from app.kube.core_decoding import CoreV1, core_v1
+from app.kube.core_v1 import Pod
 from app.kube.csi_migration import EBS, GCE, MigratedVolume
 from app.kube.extras import Extra
 from app.kube.volumes import MOST_VOLUMES, VOLUMES, Disk, Disks, PodVolume

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from app.replicas.leader import Elector
-from app.replicas.lease import ADDRESS, Election, post_seconds
+from app.replicas.lease import Election, post_seconds
+from app.replicas.lease_record import ADDRESS
 from app.writes.callers import NOBODY
 from tests.api.virtual import now, virtual_time
 from tests.apiserver import ApiServer, client_of

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from app.config.sections import LONGEST_LEASE
-from app.replicas.lease import ADDRESS, SCHEDULERS, Election, LeaseRecord, Step, post_seconds
+from app.replicas.lease import Election, Step, post_seconds
+from app.replicas.lease_record import ADDRESS, SCHEDULERS, LeaseRecord
 from app.writes.callers import EVERYBODY, NOBODY, Callers
 from tests.fakes import ManualClock
 

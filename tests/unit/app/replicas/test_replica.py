@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from app.cache.cluster import Cluster
-from app.kube.core_v1 import decode_pod
+from app.kube.core_decoding import decode_pod
 from app.replicas.leader import Elector
-from app.replicas.lease import SCHEDULERS
+from app.replicas.lease_record import SCHEDULERS
 from app.replicas.replica import Replica, Route
 from app.writes.fences import Fences
 from tests.api.virtual import now, settle, virtual_time

@@ -7,7 +7,8 @@ from app.framework.node_info import NodeInfo
 from app.framework.points import FilterPlugin, PreFilterPlugin
 from app.framework.resources import Totals
 from app.framework.status import SUCCESS, Code, Status, unschedulable
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
 from app.runtime.dry_run import DryRuns, Trial
 from app.runtime.guard import PluginError

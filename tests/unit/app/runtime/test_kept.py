@@ -15,7 +15,8 @@ from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime import dated
 from app.runtime import kept as kept_module
-from app.runtime.kept import Kept, KeptVerdicts
+from app.runtime.kept import Kept
+from app.runtime.kept_verdicts import KeptVerdicts
 from app.runtime.slots import PluginSlot
 from tests.builders import make_node, make_pod
 from tests.fakes import Rejects

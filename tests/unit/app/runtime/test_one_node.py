@@ -16,8 +16,8 @@ from app.framework.status import Status
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard
 from app.runtime.one_node import OneNodeFilters
-from app.runtime.profiles import resolve
 from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
 from app.telemetry.metrics import Metrics
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.builders import JsonObject, encoded, node_object, pod_object, taint

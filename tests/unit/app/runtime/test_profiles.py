@@ -11,14 +11,16 @@ from app.config.profile import POINTS, PluginRef, Profile
 from app.framework.handle import Handle
 from app.framework.parts import Part
 from app.framework.spec import Needs, PluginArgs, PluginSpec, Reads
-from app.kube.core_v1 import PLAIN
+from app.kube.core_decoding import PLAIN
 from app.kube.durations import Seconds
 from app.kube.extras import Extra
 from app.kube.kinds import PODS, REPLICA_SETS, SERVICES
+from app.runtime.building import build, names_of, served_names
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
-from app.runtime.profiles import ProfileErrors, ResolvedProfile, build, core_for, names_of, resolve, served_names
+from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
+from app.runtime.resolving import resolve
 from app.runtime.waiting import WaitingPods
 from app.telemetry.metrics import Metrics
 from plugins import DEFAULT_WEIGHTS, SHIPPED

@@ -8,7 +8,8 @@ from typing import Any, Final
 import pytest
 
 from app.framework.parts import Part, paths_of_pod
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
 from app.runtime.views import PodParts, Undeclared
 from tests.builders import controller, encoded, pod_object

@@ -21,7 +21,7 @@ from app.server.incoming import Incoming, Whole
 from app.server.listener import Listener
 from app.server.protocol import GRACE_SECONDS, MOST_BYTES, MOST_HEAD_BYTES, MOST_HEADERS, MOST_PIPELINED, HttpProtocol
 from app.server.web import create_web, server
-from app.wire.extender_v1 import LongBody
+from app.wire.extender_answers import LongBody
 from tests.listening import on_loopback
 
 ROOM = 1 << 26

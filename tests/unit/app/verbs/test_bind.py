@@ -19,7 +19,8 @@ from app.framework.parts import extras_of
 from app.framework.points import FilterPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
 from app.framework.spec import PluginArgs, PluginSpec
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PODS, REPLICA_SETS, Kind, owner_kind
 from app.kube.meta_v1 import ObjectKey
 from app.verbs.outcome import VerbFailure

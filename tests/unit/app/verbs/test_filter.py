@@ -16,32 +16,14 @@ from app.framework.cycle_state import CycleState
 from app.framework.node_info import NodeInfo
 from app.framework.points import FilterPlugin
 from app.framework.status import Status, unschedulable
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_decoding import decode_pod
+from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES as NODE_KIND
 from app.verbs.filter_answer import by_lot, some_by_lot
 from app.verbs.outcome import VerbFailure
 from app.wire.extender_v1 import split_args
-from tests.api.small import (
-    FOREIGN,
-    NAMES,
-    NEW,
-    NODES,
-    PODS,
-    TOO_MANY,
-    UNKNOWN_NODE,
-    by_name,
-    by_object,
-    filtered,
-)
-from tests.builders import (
-    JsonObject,
-    controller,
-    encoded,
-    make_pod,
-    node_object,
-    pod_object,
-    workload_object,
-)
+from tests.api.small import FOREIGN, NAMES, NEW, NODES, PODS, TOO_MANY, UNKNOWN_NODE, by_name, by_object, filtered
+from tests.builders import JsonObject, controller, encoded, make_pod, node_object, pod_object, workload_object
 from tests.fakes import FromSpec, spec_of
 from tests.filtering import Filter
 from tests.harness import World, only

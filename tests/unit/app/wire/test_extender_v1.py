@@ -10,20 +10,12 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from app.kube.core_v1 import core_v1, decode_node
+from app.kube.core_decoding import core_v1, decode_node
 from app.kube.decoding import levelled
 from app.kube.extras import Extra
-from app.wire.extender_v1 import (
-    BindingArgs,
-    ExtenderArgs,
-    MalformedRequest,
+from app.wire.extender_answers import (
     MetaPod,
     MetaVictims,
-    PreemptionArgs,
-    TooDeep,
-    decode_args,
-    decode_binding,
-    decode_preemption,
     encode_binding,
     encode_classed,
     encode_filter,
@@ -31,6 +23,16 @@ from app.wire.extender_v1 import (
     encode_filter_nodes,
     encode_priorities,
     encode_victims,
+)
+from app.wire.extender_v1 import (
+    BindingArgs,
+    ExtenderArgs,
+    MalformedRequest,
+    PreemptionArgs,
+    TooDeep,
+    decode_args,
+    decode_binding,
+    decode_preemption,
 )
 from tests.api.recorded import CALLS, Call, camel, recased
 from tests.builders import container, encoded, make_pod, pod_object

@@ -13,7 +13,8 @@ from structlog.typing import EventDict
 from app.cache.cluster import Cluster
 from app.framework.activation import activate_nobody
 from app.kube.client import KubeClient
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_decoding import decode_pod
+from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ACTIVATED
 from app.runtime.asking import NoActivationWhenAsked, question
 from app.writes import activator as module

@@ -14,7 +14,8 @@ from app.framework.objects import NotServed, ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.api_requests import METADATA, PreSendCheck, Resource
 from app.kube.client import KubeClient
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_decoding import decode_pod
+from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import Home, decode_home
 from app.kube.kinds import REPLICA_SETS, AnnotatedObject, Kind, partial_kind
 from app.writes.api_writes import ApiBinder, ApiWriter, binding, is_permanent_refusal

@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.framework.events import EventType, Reference
-from app.writes import events
+from app.writes import event_queue, events
 from app.writes.events import ApiRecorder
 from tests.api.virtual import now, settle, virtual_time
 from tests.apiserver import client_of
@@ -285,26 +285,26 @@ class TestBounds:
                 it.tell(f"Reason{number}")
             it.tell("Reason0", regarding=NODE)
             await asyncio.sleep(5)
-            assert {"written": events.AT_ONCE + 1, "over_budget": 20} == it.counted
-            await asyncio.sleep(events.REFILL_SECONDS)
+            assert {"written": event_queue.AT_ONCE + 1, "over_budget": 20} == it.counted
+            await asyncio.sleep(event_queue.REFILL_SECONDS)
             it.tell("Later")
             it.tell("AndMore")
             await asyncio.sleep(1)
 
-        assert {"written": events.AT_ONCE + 2, "over_budget": 21} == it.counted
+        assert {"written": event_queue.AT_ONCE + 2, "over_budget": 21} == it.counted
 
     @virtual_time
     async def test_the_queue_is_bounded_and_written_at_a_pace(self) -> None:
         async with telling() as it:
             it.server.down = None
-            for number in range(events.MOST_QUEUED + 50):
+            for number in range(event_queue.MOST_QUEUED + 50):
                 it.tell(regarding=Reference("v1", "Pod", "shop", f"p{number}", f"u{number}"))
             assert {"overflow": 50} == it.counted
             await asyncio.sleep(1.001)
             assert 21 == len(it.server.log)
-            await asyncio.sleep(events.MOST_QUEUED * events.PACE_SECONDS)
+            await asyncio.sleep(event_queue.MOST_QUEUED * events.PACE_SECONDS)
 
-        assert {"overflow": 50, "written": events.MOST_QUEUED} == it.counted
+        assert {"overflow": 50, "written": event_queue.MOST_QUEUED} == it.counted
 
     @virtual_time
     async def test_namespaces_take_turns_and_the_one_that_has_most_in_the_queue_gives_room(self) -> None:
@@ -324,25 +324,25 @@ class TestBounds:
             tell("quiet", 3)
             await asyncio.sleep(1.0)
             assert written("quiet") == 3
-            await asyncio.sleep(events.MOST_QUEUED * events.PACE_SECONDS)
+            await asyncio.sleep(event_queue.MOST_QUEUED * events.PACE_SECONDS)
 
             assert (written("quiet"), written("shop") >= 498, written("loud") >= 498) == (3, True, True)
-            assert {"overflow": 4112, "written": events.MOST_QUEUED} == it.counted
+            assert {"overflow": 4112, "written": event_queue.MOST_QUEUED} == it.counted
 
     @virtual_time
     async def test_room_is_taken_from_what_was_put_off_too(self) -> None:
         """And the queue is in order afterwards."""
         async with telling() as it:
             it.server.silent = "/apis/events.k8s.io/v1/namespaces/loud"
-            for number in range(events.MOST_QUEUED):
+            for number in range(event_queue.MOST_QUEUED):
                 it.tell(regarding=Reference("v1", "Pod", "loud", f"p{number}", f"u{number}"))
-            await asyncio.sleep(events.MOST_QUEUED * events.PACE_SECONDS)
+            await asyncio.sleep(event_queue.MOST_QUEUED * events.PACE_SECONDS)
             for number in range(9):
                 it.tell(regarding=Reference("v1", "Pod", "shop", f"p{number}", f"v{number}"))
             await asyncio.sleep(60)
 
             assert {"overflow": 9, "written": 9} == {name: it.counted[name] for name in ("overflow", "written")}
-            assert len(it.recorder._queue) <= events.MOST_QUEUED
+            assert len(it.recorder._queue) <= event_queue.MOST_QUEUED
 
     @virtual_time
     async def test_memory_is_bounded(self) -> None:
@@ -352,7 +352,7 @@ class TestBounds:
                 it.tell(regarding=Reference("v1", "Pod", "shop", f"p{number}", f"u{number}"))
             assert len(it.recorder._budgets) == events._MOST_OBJECTS
             assert len(it.recorder._series) <= events._MOST_SERIES
-            assert len(it.recorder._queue) <= events.MOST_QUEUED
+            assert len(it.recorder._queue) <= event_queue.MOST_QUEUED
 
     @virtual_time
     async def test_the_end_does_not_wait_for_a_server_that_is_silent(self) -> None:
@@ -417,7 +417,7 @@ class TestFaults:
         async with telling() as it:
             attempt, told = it.recorder._attempt, [False]
 
-            async def slow(series: events._Series) -> None:
+            async def slow(series: event_queue.Series) -> None:
                 if not told[0]:
                     told[0] = True
                     it.tell()
@@ -435,7 +435,7 @@ class TestFaults:
     async def test_what_is_put_off_fills_the_queue_too(self) -> None:
         async with telling() as it:
             it.server.down = 0
-            for number in range(events.MOST_QUEUED):
+            for number in range(event_queue.MOST_QUEUED):
                 it.tell(regarding=Reference("v1", "Pod", "shop", f"p{number}", f"u{number}"))
             await asyncio.sleep(2)
             it.tell()

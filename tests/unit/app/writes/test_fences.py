@@ -12,7 +12,7 @@ import pytest
 from app.cache.cluster import Cluster
 from app.kube.api_errors import ApiError
 from app.kube.client import REQUEST_SECONDS, KubeClient
-from app.kube.core_v1 import decode_pod
+from app.kube.core_decoding import decode_pod
 from app.writes.api_writes import binding
 from app.writes.callers import EVERYBODY, Callers
 from app.writes.fences import Fences

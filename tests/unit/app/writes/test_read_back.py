@@ -16,7 +16,8 @@ import structlog
 from app.cache.cluster import Cluster
 from app.framework.status import SUCCESS, Status, error
 from app.kube.client import KubeClient
-from app.kube.core_v1 import Pod, decode_pod
+from app.kube.core_decoding import decode_pod
+from app.kube.core_v1 import Pod
 from app.writes.api_writes import binding
 from app.writes.read_back import (
     CONFIRM_SECONDS,

@@ -16,7 +16,8 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.parts import extras_of
 from app.framework.status import SUCCESS, Status
 from app.kube.api_errors import ApiError
-from app.kube.core_v1 import Node, Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import AnnotatedObject, Kind, owner_kind
 from app.runtime.waiting import WaitingPods
 from plugins.sticky_node.args import StickyNodeArgs

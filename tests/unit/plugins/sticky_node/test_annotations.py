@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from app.framework.objects import WriteConflict
@@ -256,7 +257,7 @@ async def test_a_round_comes_with_a_change_and_for_what_the_last_one_left(machin
         elif machines.clock() > 100:
             raise asyncio.CancelledError
 
-    upkeep._sleep = passes
+    upkeep._handle = replace(upkeep._handle, timing=replace(upkeep._handle.timing, sleep=passes))
     with suppress(asyncio.CancelledError):
         await upkeep.run()
 

@@ -32,7 +32,7 @@ def test_turns_go_on_where_they_were_stopped() -> None:
     for name in "abcd":
         machines.add(MACHINE, name)
         machines.add(INSTANCE, name)
-    turns = ResumableIteration[AnnotatedObject](machines.cluster, (MACHINE, INSTANCE))
+    turns = ResumableIteration[AnnotatedObject](machines.cluster, (MACHINE, INSTANCE), {})
     stop_at(turns, INSTANCE, "b")
 
     there = [f"{it.kind} {name}" for it in (MACHINE, INSTANCE) for name in "abcd"]
@@ -40,22 +40,24 @@ def test_turns_go_on_where_they_were_stopped() -> None:
     assert there == names(turns)
 
 
-def test_turns_begin_anew_where_that_one_is_gone() -> None:
+def test_turns_begin_anew_where_that_one_is_gone_and_it_is_settled_no_more() -> None:
     machines = Machines()
     for name in "abc":
         machines.add(MACHINE, name)
-    turns = ResumableIteration[AnnotatedObject](machines.cluster, (MACHINE,))
+    settled: dict[str, object] = {f"uid-VirtualMachine-{name}": None for name in "abc"}
+    turns = ResumableIteration[AnnotatedObject](machines.cluster, (MACHINE,), settled)
     stop_at(turns, MACHINE, "b")
     machines.gone(MACHINE, "b")
 
     assert [f"{MACHINE.kind} a", f"{MACHINE.kind} c"] == names(turns)
+    assert {"uid-VirtualMachine-a", "uid-VirtualMachine-c"} == settled.keys()
 
 
 def test_others_have_their_turn_on_the_way_there() -> None:
     machines = Machines()
     for name in "abcd":
         machines.add(MACHINE, name)
-    turns = ResumableIteration[AnnotatedObject](machines.cluster, (MACHINE,))
+    turns = ResumableIteration[AnnotatedObject](machines.cluster, (MACHINE,), {})
     stop_at(turns, MACHINE, "d")
 
     assert [True, True, True, False] == [found is None for _, found in turns][:4]

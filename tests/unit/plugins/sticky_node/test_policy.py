@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.homes.protocol import Policy, State
-from app.kube.core_v1 import Pod, decode_namespace
+from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from app.kube.services import decode_namespace
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.plugin import REFUSALS, StickyNode

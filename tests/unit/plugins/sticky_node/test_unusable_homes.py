@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from app.framework.objects import ObjectGone, Unreadable, WriteConflict
@@ -626,7 +627,8 @@ class TestQuiet:
             machines.uncordon("n1")
             await passes(1.5)
             homes = machines.plugin._unusable_homes
-            monkeypatch.setattr(homes, "_clock", counted)
+            timing = replace(homes._handle.timing, clock=counted)
+            monkeypatch.setattr(homes, "_handle", replace(homes._handle, timing=timing))
             assert 40 == len(homes._unwritten)
             for _ in range(4):
                 await homes.write(0.25, Steps(asyncio.sleep))

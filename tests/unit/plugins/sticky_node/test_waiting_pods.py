@@ -761,8 +761,8 @@ async def test_an_hour_without_anything_to_do_is_spent_asleep() -> None:
         slept.append(seconds)
         await sleep(seconds)
 
-    machines.plugin._unusable_homes._sleep = counted
-    machines.plugin._waiting_pods._sleep = counted
+    for loop in (machines.plugin._unusable_homes, machines.plugin._waiting_pods):
+        loop._handle = replace(loop._handle, timing=replace(loop._handle.timing, sleep=counted))
     async with machines.leading():
         await asyncio.sleep(3600)
 

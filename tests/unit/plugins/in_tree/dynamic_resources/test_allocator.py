@@ -20,7 +20,8 @@ from plugins.in_tree.dynamic_resources.allocator import (
     Solution,
     Use,
 )
-from plugins.in_tree.dynamic_resources.cel import Budget, Selector, device_variables
+from plugins.in_tree.dynamic_resources.cel import Selector
+from plugins.in_tree.dynamic_resources.cel_scope import Budget, device_variables
 from plugins.in_tree.dynamic_resources.cel_syntax import TALLEST
 from plugins.in_tree.dynamic_resources.pools import Gathering
 from plugins.in_tree.dynamic_resources.unjudged import (

@@ -6,7 +6,9 @@ from typing import Any, Final
 import pytest
 
 from app.kube.resource_v1 import BILLION, Device, DeviceCapacity, Version
-from plugins.in_tree.dynamic_resources.cel import MOST_STEPS, Budget, CelError, Selector, device_variables
+from plugins.in_tree.dynamic_resources.cel import Selector
+from plugins.in_tree.dynamic_resources.cel_functions import CelError
+from plugins.in_tree.dynamic_resources.cel_scope import MOST_STEPS, Budget, device_variables
 from plugins.in_tree.dynamic_resources.cel_syntax import DEEPEST, LONGEST, MOST_NODES, TALLEST, Unsupported, parse
 from plugins.in_tree.dynamic_resources.cel_values import parse_amount, parse_semver
 

@@ -5,7 +5,7 @@
 
 import pytest
 
-from plugins.in_tree.dynamic_resources.cel import Budget
+from plugins.in_tree.dynamic_resources.cel_scope import Budget
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
 from plugins.in_tree.dynamic_resources.patterns import LONGEST_PATTERN, matches
 

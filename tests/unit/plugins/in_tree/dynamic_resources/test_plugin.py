@@ -11,13 +11,14 @@ from app.framework.background import at_once
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.framework.status import Code
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
 from app.kube.resource_v1 import Device
 from app.runtime.guard import PluginError
 from plugins.in_tree.dynamic_resources import judging
 from plugins.in_tree.dynamic_resources.args import DynamicResourcesArgs, seconds_of
-from plugins.in_tree.dynamic_resources.cel import device_variables
+from plugins.in_tree.dynamic_resources.cel_scope import device_variables
 from plugins.in_tree.dynamic_resources.inventory import Inventory
 from plugins.in_tree.dynamic_resources.judging import STEPS_AT_ONCE
 from plugins.in_tree.dynamic_resources.plugin import DynamicResources

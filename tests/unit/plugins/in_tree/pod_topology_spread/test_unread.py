@@ -8,8 +8,9 @@ from typing import Any, Final
 import pytest
 
 from app.framework.cycle_state import CycleState
-from app.kube.core_v1 import MOST_CONSTRAINTS, Pod
+from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import LARGEST_PART
+from app.kube.pod_decoding import MOST_CONSTRAINTS
 from tests.builders import ZONE, constraint, make_node, make_pod, required_affinity, service_object
 from tests.harness import SPREAD, World, only
 

@@ -16,11 +16,14 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUMES
 from app.kube.node_affinity import NodeMatcher
 from app.runtime.guard import PluginError
-from plugins.in_tree.volume_binding import placing, supply
+from plugins.in_tree.volume_binding import changes, placing, shelf
+from plugins.in_tree.volume_binding import room as room_module
 from plugins.in_tree.volume_binding.args import VolumeBindingArgs
 from plugins.in_tree.volume_binding.placing import REASON_STEPS, STEPS_AT_ONCE
 from plugins.in_tree.volume_binding.plugin import VolumeBinding
-from plugins.in_tree.volume_binding.supply import Placed, Room, Volumes
+from plugins.in_tree.volume_binding.room import Room
+from plugins.in_tree.volume_binding.shelf import Placed
+from plugins.in_tree.volume_binding.supply import Volumes
 from tests.builders import (
     ZONE,
     JsonObject,
@@ -333,9 +336,10 @@ def test_what_is_kept_of_volumes_is_what_is_found_afresh(
 ) -> None:
     for name, steps in (("STEPS_AT_ONCE", at_once), ("_STEPS_OF_A_PIECE", 1)):
         monkeypatch.setattr(placing, name, steps)
-    monkeypatch.setattr(supply, "PIECE", 1)
-    monkeypatch.setattr(supply, "_MOST_CHANGES", 3)
-    monkeypatch.setattr(supply, "_MOST_NOTED", 3)
+    for module in (shelf, room_module):
+        monkeypatch.setattr(module, "PIECE", 1)
+    monkeypatch.setattr(shelf, "_MOST_CHANGES", 3)
+    monkeypatch.setattr(changes, "_MOST_NOTED", 3)
     draw = Random(seed)
     fast = {"selector": {"matchLabels": {"disk": "fast"}}}
     found = world(
@@ -426,7 +430,7 @@ class TestBounds:
 
     def test_places_of_bound_volumes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(placing, "MOST_STEPS", 10)
-        monkeypatch.setattr(supply, "PIECE", 1)
+        monkeypatch.setattr(shelf, "PIECE", 1)
         names = [f"c{it}" for it in range(20)]
         claims = [claim_object(it, volume=f"pv-{it}") for it in names]
         volumes = [volume_object(f"pv-{it}", claim=it, more=self.elsewhere(it)) for it in names]

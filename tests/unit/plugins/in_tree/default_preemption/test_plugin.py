@@ -14,13 +14,14 @@ from app.framework.cycle_state import CycleState, StateKey
 from app.framework.node_info import NodeInfo
 from app.framework.points import FilterPlugin, PostFilterAnswer, PostFilterResult, PreFilterPlugin, Victims
 from app.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
-from app.kube.core_v1 import Pod, core_v1
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
 from app.kube.kinds import POD_DISRUPTION_BUDGETS
 from app.kube.policy_v1 import PodDisruptionBudget, decode_budget
 from app.runtime.guard import PluginError
-from plugins.in_tree import default_preemption
-from plugins.in_tree.default_preemption import DefaultPreemptionArgs
+from plugins.in_tree.default_preemption import budgets
+from plugins.in_tree.default_preemption.plugin import DefaultPreemptionArgs
 from tests.builders import JsonObject, PodFields, encoded, make_node, pod_object
 from tests.fakes import FromSpec, spec_of
 from tests.harness import World, only
@@ -348,7 +349,7 @@ class TestManyBudgets:
     @pytest.fixture
     def crowded(self, monkeypatch: pytest.MonkeyPatch) -> World:
         """Four pods on a node, and forty budgets; one of them protects the least important."""
-        monkeypatch.setattr(default_preemption, "_BUDGETS_A_STEP", 8)
+        monkeypatch.setattr(budgets, "_BUDGETS_A_STEP", 8)
         pods = [make(f"p{it}", "n1", priority=it, labels={"app": f"a{it}"}) for it in range(4)]
         others = [{**budget(f"b{it}", 0), "spec": {"selector": {"matchLabels": {"k": "v"}}}} for it in range(39)]
         ours = {**budget("ours", 0), "spec": {"selector": {"matchLabels": {"app": "a0"}}}}

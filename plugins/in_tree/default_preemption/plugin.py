@@ -1,14 +1,10 @@
-"""Says who would have to go so that a pod fits which no node will do for, and to which node it would then be nominated.
-
-Nothing is evicted here.
-"""
+"""The plugin: dry runs on nodes without some of their pods, and the node whose victims cost the least."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from math import inf
-from operator import is_
 from typing import Annotated, Final, Self, TypeAlias, final
 from zlib import crc32
 
@@ -25,10 +21,7 @@ from app.framework.spec import Needs, PluginArgs, PluginSpec
 from app.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import POD_DISRUPTION_BUDGETS
-from app.kube.labels import LabelSet
-from app.kube.memo import MISSING, Memo
-from app.kube.meta_v1 import ObjectKey
-from app.kube.policy_v1 import PodDisruptionBudget
+from plugins.in_tree.default_preemption.budgets import Budgets, Count
 
 NAME: Final = "DefaultPreemption"
 
@@ -51,16 +44,8 @@ _NO_PRIORITY_BELOW: Final = 1 << 31
 
 _INT32: Final = 2**31 - 1
 
-_BUDGETS_A_STEP: Final = 4096
-"""Budgets that are counted, and requirements of theirs that are compared, in one step: about a millisecond."""
-
 _MOST_COUNTS: Final = 8
 """A node whose pods are others each time its budgets are counted is left alone after so many times."""
-
-_MEMO_BYTES: Final = 8 << 20
-_ENTRY_BYTES: Final = 500
-_BUDGET_BYTES: Final = 8
-"""Of which budgets select a label set: some thousand of these are those of the pods on some hundred nodes."""
 
 
 class DefaultPreemptionArgs(PluginArgs):
@@ -84,7 +69,6 @@ class DefaultPreemptionArgs(PluginArgs):
         return min(nodes, max(nodes * self.min_candidate_nodes_percentage // 100, self.min_candidate_nodes_absolute))
 
 
-Counting: TypeAlias = Generator[None, None, Set[str]]
 _Cost: TypeAlias = tuple[int, int, int, int, float]
 
 
@@ -110,57 +94,6 @@ class _Found(Struct):
         return self.candidates >= wanted and self.best is not None and not self.best[-1].pdb_violations
 
 
-class _Count:
-    """The pods of a node that may go, the most important first, and which of them break a budget.
-
-    ``violating``: their UIDs, once all are counted.
-    """
-
-    __slots__ = ("_rest", "pods", "violating")
-    _rest: Counting
-
-    def __init__(self) -> None:
-        self.pods: Sequence[Pod] = ()
-        self.violating: Set[str] | None = None
-
-    def is_of(self, pods: Sequence[Pod]) -> bool:
-        """Whether just these, in these forms, are counted."""
-        return len(pods) == len(self.pods) and all(map(is_, pods, self.pods))
-
-    def begin(self, pods: Sequence[Pod], counting: Counting) -> None:
-        """Begin with these, and go the first step."""
-        self.pods, self.violating, self._rest = pods, None, counting
-        self._advance()
-
-    def steps(self) -> Iterator[None]:
-        """Count the rest."""
-        while self.violating is None:
-            yield
-            self._advance()
-
-    def _advance(self) -> None:
-        try:
-            next(self._rest)
-        except StopIteration as end:
-            self.violating = end.value
-
-
-class _Pace:
-    """Says when so much was done that others are to have their turn."""
-
-    __slots__ = ("_done",)
-
-    def __init__(self) -> None:
-        self._done = 0
-
-    def is_due(self, work: int) -> bool:
-        self._done += work
-        if self._done < _BUDGETS_A_STEP:
-            return False
-        self._done = 0
-        return True
-
-
 @final
 class DefaultPreemption(PostFilterPlugin):
     """The rules are those of ``framework/preemption`` and ``plugins/defaultpreemption`` of Kubernetes 1.36 and 1.35."""
@@ -168,7 +101,7 @@ class DefaultPreemption(PostFilterPlugin):
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._args = args
         self._handle = handle
-        self._selecting = Memo[tuple[str, LabelSet, int], tuple[PodDisruptionBudget, ...]](_MEMO_BYTES)
+        self._budgets = Budgets(handle.objects)
 
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         """Where nobody has to go by now, since the picture has moved between steps, nothing is said of that node."""
@@ -192,7 +125,7 @@ class DefaultPreemption(PostFilterPlugin):
         self, state: CycleState, pod: Pod, name: str, found: _Found
     ) -> Generator[None, CycleState, tuple[CycleState, int]]:
         """One node; the state that it came to, and about how often the filters were run since it yielded."""
-        count = _Count()
+        count = Count()
         for _ in range(_MOST_COUNTS):
             try:
                 node = self._handle.nodes.get(name)
@@ -238,13 +171,13 @@ class DefaultPreemption(PostFilterPlugin):
         """All of lower priority leave, then each that the pod fits beside comes back: first those that a budget
         protects, the most important first.
         """
-        count = _Count()
+        count = Count()
         while (answer := self._select(state, pod, node, count)) is None:
             for _ in count.steps():
                 pass
         return answer
 
-    def _select(self, state: CycleState, pod: Pod, node: NodeInfo, count: _Count) -> tuple[Victims, Status] | None:
+    def _select(self, state: CycleState, pod: Pod, node: NodeInfo, count: Count) -> tuple[Victims, Status] | None:
         """``None`` where the budgets of just these pods are to be counted first; ``count`` has begun with it then."""
         potential = _lower(pod, node)
         if not potential:
@@ -257,7 +190,7 @@ class DefaultPreemption(PostFilterPlugin):
             return _NO_VICTIMS, status
         potential = _by_importance(potential)
         if not count.is_of(potential):
-            count.begin(potential, self._violating(potential))
+            count.begin(potential, self._budgets.violating(potential))
         if count.violating is None:
             return None
         violating = [it for it in potential if it.uid in count.violating]
@@ -267,40 +200,6 @@ class DefaultPreemption(PostFilterPlugin):
         unspared += _unspared(dry_run, others)
         victims = _by_importance(unspared) if violating and others else unspared
         return Victims(tuple(victims), violations), SUCCESS
-
-    def _violating(self, pods: Iterable[Pod]) -> Counting:
-        """The UIDs of the pods whose eviction, after that of those before them, would break a budget; step by step.
-
-        A budget counts as it was when it was looked at first. A pod that it lists as disrupted has been counted there
-        already.
-        """
-        left: dict[ObjectKey, int] = {}
-        violating: set[str] = set()
-        pace = _Pace()
-        for pod in pods:
-            key = (pod.namespace, pod.labels, self._handle.objects.version(POD_DISRUPTION_BUDGETS, pod.namespace))
-            budgets = self._selecting.get(key)
-            if budgets is MISSING:
-                budgets = yield from self._budgets_of(pod, pace)
-                self._selecting.put(key, budgets, _ENTRY_BYTES + _BUDGET_BYTES * len(budgets))
-            for it in budgets:
-                if pace.is_due(1):
-                    yield
-                if pod.name not in it.disrupted_pods:
-                    left[it.key] = left.get(it.key, it.disruptions_allowed) - 1
-                    if left[it.key] < 0:
-                        violating.add(pod.uid)
-        return violating
-
-    def _budgets_of(self, pod: Pod, pace: _Pace) -> Generator[None, None, tuple[PodDisruptionBudget, ...]]:
-        """Those of its namespace as they are now that select it, step by step."""
-        found: list[PodDisruptionBudget] = []
-        for it in tuple(self._handle.objects.in_namespace(POD_DISRUPTION_BUDGETS, pod.namespace)):
-            if it.selects(pod.labels):
-                found.append(it)
-            if pace.is_due(1 if it.selector is None else 1 + len(it.selector.requirements)):
-                yield
-        return tuple(found)
 
     def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
         """Where pods without a start time decide, these started last."""

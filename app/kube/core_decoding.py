@@ -1,0 +1,94 @@
+"""How the pods and nodes of one picture are decoded: with the parts on demand that its plugins declare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from msgspec import Raw, Struct
+
+from app.kube.core_v1 import Node, Pod
+from app.kube.decoding import Decoder
+from app.kube.extras import OF_NODES_ALONE, Extra
+from app.kube.meta_v1 import Oversized
+from app.kube.node_decoding import NodeObject, OversizedNode, WholeNodeObject, slim_node
+from app.kube.node_parts import NodeStatusObject, node_parts
+from app.kube.pod_decoding import PodObject, WaitingPodObject, WholePodObject, slim_pod, whole_pods
+
+_POD_DECODER: Final = Decoder[PodObject](PodObject)
+_NODE_DECODER: Final = Decoder[NodeObject](NodeObject)
+
+
+def _decode_plain_pod(raw: bytes | Raw) -> Pod:
+    return slim_pod(_POD_DECODER.decode(raw))
+
+
+def _decode_plain_node(raw: bytes | Raw) -> Node:
+    return slim_node(_NODE_DECODER.decode(raw))
+
+
+class CoreV1(Struct, frozen=True, eq=False):
+    """How the pods and nodes of one picture are decoded: with the parts on demand that its plugins declare.
+
+    ``pod_object`` is what JSON decodes to, for who decodes a pod within something else, and ``slim_pod`` what becomes
+    of that. All raise ``msgspec.DecodeError``; ``decode_node`` also ``OversizedNode``. ``node_annotations`` are those
+    that it keeps of a node.
+    """
+
+    extras: frozenset[Extra]
+    pod_object: type[PodObject]
+    slim_pod: Callable[[Any], Pod]
+    decode_pod: Callable[[bytes | Raw], Pod]
+    decode_node: Callable[[bytes | Raw], Node]
+    node_annotations: frozenset[str] = frozenset()
+
+
+PLAIN: Final = CoreV1(frozenset(), PodObject, slim_pod, _decode_plain_pod, _decode_plain_node)
+"""Nothing on demand."""
+
+POD_OBJECTS: Final[tuple[type[PodObject], ...]] = (PodObject, WaitingPodObject, WholePodObject)
+"""All forms of ``CoreV1.pod_object``."""
+
+
+def core_v1(extras: Collection[Extra], node_annotations: Collection[str] | None = ()) -> CoreV1:
+    """Return decoders for these parts on demand, and for these annotations of nodes, all of them if ``None``."""
+    if not extras and node_annotations is not None and not node_annotations:
+        return PLAIN
+    wanted, kept = frozenset(extras), frozenset(node_annotations or ())
+    decode_node = _node_decoder(wanted, None if node_annotations is None else kept)
+    if wanted <= OF_NODES_ALONE:
+        return CoreV1(wanted, PodObject, slim_pod, _decode_plain_pod, decode_node, kept)
+    pod_object, slim_whole = whole_pods(wanted)
+    pods = Decoder[PodObject](pod_object)
+
+    def decode_whole(raw: bytes | Raw) -> Pod:
+        return slim_whole(pods.decode(raw))
+
+    return CoreV1(wanted, pod_object, slim_whole, decode_whole, decode_node, kept)
+
+
+def _node_decoder(wanted: frozenset[Extra], annotations: frozenset[str] | None) -> Callable[[bytes | Raw], Node]:
+    nodes = Decoder[WholeNodeObject](WholeNodeObject)
+
+    def decode(raw: bytes | Raw) -> Node:
+        found = nodes.decode(raw)
+        try:
+            parts = node_parts(wanted, annotations, found.metadata, found.status or NodeStatusObject())
+        except Oversized as error:
+            raise OversizedNode(str(error)) from None
+        return slim_node(found, parts)
+
+    return decode
+
+
+_WHOLE: Final = core_v1([*Extra], None)
+
+
+def decode_pod(raw: bytes | Raw) -> Pod:
+    """Decode one Pod with all parts, for tests. Raises ``msgspec.DecodeError``."""
+    return _WHOLE.decode_pod(raw)
+
+
+def decode_node(raw: bytes | Raw) -> Node:
+    """Decode one Node with all parts and annotations, for tests. Raises ``msgspec.DecodeError``."""
+    return _WHOLE.decode_node(raw)

@@ -1,0 +1,302 @@
+"""Pods as they are on the wire, and how a slim one is made of that."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from msgspec import Raw, Struct
+
+from app.kube.claims import ClaimStatusObject
+from app.kube.conditions import unschedulable_since
+from app.kube.core_v1 import (
+    DEFAULT_SCHEDULER_NAME,
+    NODE_SELECTOR,
+    NOT_WAITING,
+    SPREAD,
+    TOLERATIONS,
+    Pod,
+    PodSpec,
+    T,
+    TopologySpreadConstraint,
+    Waiting,
+)
+from app.kube.decoding import Decoder, Int32
+from app.kube.disruption import Disruption, Time, disruption_of
+from app.kube.extras import (
+    NOTHING_OF_POD,
+    OF_NODES_ALONE,
+    ContainerObject,
+    ContainerStatusObject,
+    Extra,
+    PodParts,
+    RequirementsObject,
+    VolumeObject,
+    pending_parts,
+    pod_parts,
+)
+from app.kube.labels import NO_LABELS, LabelSet
+from app.kube.meta_v1 import MetadataObject, Oversized, annotations_of_pod, controller_of, labels_of, required, shared
+from app.kube.node_affinity import ANY_NODE, NodeSelectorTerm, RequiredNodeAffinity
+from app.kube.node_selectors import required_terms_of
+from app.kube.selectors import selector_or_mistake
+from app.kube.taints import Toleration
+
+MOST_CONSTRAINTS: Final = 16
+"""Of one pod: with more of them, none is read."""
+
+_FINISHED: Final = ("Succeeded", "Failed")
+
+
+class _PodSpecObject(Struct, rename="camel"):
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority: Int32 | None = None
+    scheduling_gates: Raw = Raw()
+    node_selector: Raw = Raw()
+    affinity: Raw = Raw()
+    tolerations: Raw = Raw()
+    topology_spread_constraints: Raw = Raw()
+
+
+class _PodStatusObject(Struct, rename="camel"):
+    phase: str | None = None
+    nominated_node_name: str | None = None
+    conditions: Raw = Raw()
+
+
+class PodObject(Struct):
+    """A Pod on the wire."""
+
+    metadata: MetadataObject
+    spec: _PodSpecObject | None = None
+    status: _PodStatusObject | None = None
+
+
+class _WholePodSpecObject(_PodSpecObject):
+    containers: list[ContainerObject] | None = None
+    init_containers: list[ContainerObject] | None = None
+    volumes: list[VolumeObject] | None = None
+    resources: RequirementsObject | None = None
+    overhead: Raw = Raw()
+    host_network: bool | None = None
+    host_users: bool | None = None
+    resource_claims: Raw = Raw()
+    preemption_policy: str | None = None
+
+
+class _WholePodStatusObject(_PodStatusObject):
+    container_statuses: list[ContainerStatusObject] | None = None
+    init_container_statuses: list[ContainerStatusObject] | None = None
+    resources: RequirementsObject | None = None
+    allocated_resources: Raw = Raw()
+    resource_claim_statuses: list[ClaimStatusObject] | None = None
+    start_time: Time | None = None
+
+
+class _WaitingPodSpecObject(_PodSpecObject):
+    volumes: Raw = Raw()
+
+
+class WaitingPodObject(PodObject):
+    """A Pod on the wire with ``Part.PENDING_VOLUMES`` and nothing else on demand: containers are not looked at."""
+
+    spec: _WaitingPodSpecObject | None = None
+
+
+class WholePodObject(PodObject):
+    """A Pod on the wire with what is decoded on demand."""
+
+    spec: _WholePodSpecObject | None = None
+    status: _WholePodStatusObject | None = None
+
+
+class _TolerationObject(Struct):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+    def slim(self) -> Toleration:
+        return Toleration(self.key or "", self.operator or "", self.value or "", self.effect or "")
+
+
+class _SpreadObject(Struct, rename="camel"):
+    max_skew: Int32 | None = None
+    topology_key: str | None = None
+    when_unsatisfiable: str | None = None
+    label_selector: Raw = Raw()
+    min_domains: Int32 | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+    def slim(self) -> TopologySpreadConstraint:
+        selector, invalid = selector_or_mistake(bytes(self.label_selector) or b"null")
+        return TopologySpreadConstraint(
+            max_skew=self.max_skew or 0,
+            topology_key=self.topology_key or "",
+            when_unsatisfiable=self.when_unsatisfiable or "",
+            selector=selector,
+            min_domains=self.min_domains,
+            node_affinity_policy=self.node_affinity_policy,
+            node_taints_policy=self.node_taints_policy,
+            match_label_keys=tuple(self.match_label_keys or ()),
+            invalid=invalid,
+        )
+
+
+_NODE_SELECTOR: Final[Decoder[dict[str, str | None] | None]] = Decoder(dict[str, str | None] | None)
+_TOLERATIONS: Final[Decoder[list[_TolerationObject] | None]] = Decoder(list[_TolerationObject] | None)
+_SPREAD: Final[Decoder[list[_SpreadObject] | None]] = Decoder(list[_SpreadObject] | None)
+_GATES: Final[Decoder[list[Raw] | None]] = Decoder(list[Raw] | None)
+
+
+def _parse_node_selector(data: bytes) -> tuple[tuple[str, str], ...]:
+    found = _NODE_SELECTOR.decode(data) or {}
+    return tuple(sorted((key, value or "") for key, value in found.items()))
+
+
+def _parse_tolerations(data: bytes) -> tuple[Toleration, ...]:
+    return tuple(it.slim() for it in _TOLERATIONS.decode(data) or ())
+
+
+def _parse_spread(data: bytes) -> tuple[TopologySpreadConstraint, ...]:
+    found = _SPREAD.decode(data) or ()
+    if len(found) > MOST_CONSTRAINTS:
+        raise Oversized(SPREAD)
+    return tuple(it.slim() for it in found)
+
+
+def _parse_gated(data: bytes) -> bool:
+    return bool(_GATES.decode(data))
+
+
+_node_selector_of: Final = shared(NODE_SELECTOR, _parse_node_selector)
+_tolerations_of: Final = shared(TOLERATIONS, _parse_tolerations)
+_spread_of: Final = shared(SPREAD, _parse_spread)
+_gated_of: Final = shared("spec.schedulingGates", _parse_gated, largest=None)
+_SPECS: WeakValueDictionary[tuple[object, ...], PodSpec] = WeakValueDictionary()
+_NO_SPEC: Final = _PodSpecObject()
+_NO_STATUS: Final = _PodStatusObject()
+_PENDING_VOLUMES_ALONE: Final = frozenset((Extra.PENDING_VOLUMES,))
+_NO_WHOLE_SPEC: Final = _WholePodSpecObject()
+_NO_WHOLE_STATUS: Final = _WholePodStatusObject()
+
+
+def _interned(
+    found: _PodSpecObject,
+    more: PodParts,
+    node_selector: tuple[tuple[str, str], ...],
+    terms: tuple[NodeSelectorTerm, ...] | None,
+    tolerations: tuple[Toleration, ...],
+    spread: tuple[TopologySpreadConstraint, ...],
+    oversized: tuple[str, ...],
+) -> PodSpec:
+    key = (
+        sys.intern(found.scheduler_name or DEFAULT_SCHEDULER_NAME),
+        found.priority or 0,
+        _gated_of(found.scheduling_gates),
+        RequiredNodeAffinity(node_selector, terms) if node_selector or terms is not None else ANY_NODE,
+        tolerations,
+        spread,
+        oversized,
+        more,
+    )
+    spec = _SPECS.get(key)
+    if spec is None:
+        spec = _SPECS[key] = PodSpec(*key)
+    return spec
+
+
+def _read_in_part(
+    labels: Raw, found: _PodSpecObject, parts: PodParts, also: tuple[str, ...]
+) -> tuple[LabelSet, PodSpec]:
+    """What can be read of a pod of which some parts are oversized; ``also`` are so too."""
+    oversized: list[str] = []
+
+    def read(part: Callable[[Raw], T], raw: Raw, instead: T) -> T:
+        try:
+            return part(raw)
+        except Oversized as it:
+            oversized.append(it.field)
+            return instead
+
+    nothing: tuple[Any, ...] = ()
+    label_set = read(labels_of, labels, NO_LABELS)
+    node_selector = read(_node_selector_of, found.node_selector, nothing)
+    terms = read(required_terms_of, found.affinity, None)
+    tolerations = read(_tolerations_of, found.tolerations, nothing)
+    spread = read(_spread_of, found.topology_spread_constraints, nothing)
+    return label_set, _interned(found, parts, node_selector, terms, tolerations, spread, (*oversized, *also))
+
+
+def slim_pod(
+    found: PodObject,
+    parts: PodParts = NOTHING_OF_POD,
+    oversized: tuple[str, ...] = (),
+    lifecycle: Disruption | None = None,
+) -> Pod:
+    """Slim form of a decoded Pod; ``oversized`` are those of ``parts``.
+
+    Raises ``msgspec.ValidationError`` naming the field that is wrong.
+    """
+    meta, spec, status = found.metadata, found.spec or _NO_SPEC, found.status or _NO_STATUS
+    try:
+        labels = labels_of(meta.labels)
+        slim = _interned(
+            spec,
+            parts,
+            _node_selector_of(spec.node_selector),
+            required_terms_of(spec.affinity),
+            _tolerations_of(spec.tolerations),
+            _spread_of(spec.topology_spread_constraints),
+            oversized,
+        )
+    except Oversized:
+        labels, slim = _read_in_part(meta.labels, spec, parts, oversized)
+    return Pod(
+        namespace=sys.intern(meta.namespace or "default"),
+        name=required(meta.name, "metadata.name"),
+        uid=meta.uid or "",
+        resource_version=meta.resource_version or "",
+        labels=labels,
+        annotations=annotations_of_pod(meta.annotations),
+        owner=controller_of(meta.owner_references),
+        spec=slim,
+        node_name=sys.intern(spec.node_name or ""),
+        waiting=_waiting(spec, status),
+        terminating=bool(meta.deletion_timestamp),
+        finished=status.phase in _FINISHED,
+        created=sys.intern(meta.creation_timestamp or ""),
+        lifecycle=lifecycle,
+    )
+
+
+def _waiting(spec: _PodSpecObject, status: _PodStatusObject) -> Waiting:
+    nominated = status.nominated_node_name
+    if not nominated and not status.conditions:
+        return NOT_WAITING
+    since = "" if spec.node_name else unschedulable_since(status.conditions)
+    return Waiting(sys.intern(nominated or ""), since) if nominated or since else NOT_WAITING
+
+
+def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
+    """What JSON of a pod decodes to, and what becomes of that."""
+    if wanted - OF_NODES_ALONE == _PENDING_VOLUMES_ALONE:
+        return WaitingPodObject, _slim_waiting
+
+    def slim(found: WholePodObject) -> Pod:
+        spec, status = found.spec or _NO_WHOLE_SPEC, found.status or _NO_WHOLE_STATUS
+        lifecycle = disruption_of(spec, status) if Extra.DISRUPTION in wanted else None
+        return slim_pod(found, *pod_parts(wanted, spec, status), lifecycle)
+
+    return WholePodObject, slim
+
+
+def _slim_waiting(found: WaitingPodObject) -> Pod:
+    """Of most pods nothing is looked at beyond the plain ones."""
+    spec = found.spec or _WaitingPodSpecObject()
+    return slim_pod(found, *pending_parts(spec.node_name, spec.volumes), None)

@@ -1,0 +1,97 @@
+"""Services, ReplicationControllers and Namespaces, reduced to the fields a decision reads."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from msgspec import Raw, Struct
+
+from app.kube.decoding import Decoder
+from app.kube.labels import LabelSet
+from app.kube.meta_v1 import MetadataObject, ObjectKey, Oversized, labels_or_none, parse_map, required, shared
+from app.kube.selectors import Selector, of_labels
+
+
+class Service(Struct, frozen=True, gc=False):
+    """A Service or a ReplicationController: ``selector`` is ``None`` where it is null."""
+
+    namespace: str
+    name: str
+    uid: str
+    selector: Selector | None
+
+    @property
+    def key(self) -> ObjectKey:
+        return (self.namespace, self.name)
+
+
+class Namespace(Struct, frozen=True, gc=False):
+    """A Namespace. ``labels`` are none where they are longer than what is read."""
+
+    name: str
+    uid: str
+    resource_version: str
+    labels: LabelSet
+
+    @property
+    def key(self) -> ObjectKey:
+        return ("", self.name)
+
+
+class _ServiceSpecObject(Struct):
+    selector: Raw = Raw()
+
+
+class _ServiceObject(Struct):
+    metadata: MetadataObject
+    spec: _ServiceSpecObject | None = None
+
+
+_SERVICE_DECODER: Final = Decoder[_ServiceObject](_ServiceObject)
+
+
+def _parse_service_selector(data: bytes) -> Selector | None:
+    labels = parse_map(data)
+    return None if labels is None else of_labels(labels)
+
+
+_service_selector_of: Final = shared("spec.selector", _parse_service_selector)
+
+
+def _service_selector(raw: Raw) -> Selector | None:
+    """An oversized one selects nothing: no default constraint is derived from it."""
+    try:
+        return _service_selector_of(raw)
+    except Oversized:
+        return None
+
+
+def decode_service(raw: bytes | Raw) -> Service:
+    """Decode one Service or ReplicationController. Raises ``msgspec.DecodeError``."""
+    found = _SERVICE_DECODER.decode(raw)
+    meta = found.metadata
+    return Service(
+        namespace=sys.intern(meta.namespace or "default"),
+        name=required(meta.name, "metadata.name"),
+        uid=meta.uid or "",
+        selector=None if found.spec is None else _service_selector(found.spec.selector),
+    )
+
+
+class _NamespaceObject(Struct):
+    metadata: MetadataObject
+
+
+_NAMESPACE_DECODER: Final = Decoder[_NamespaceObject](_NamespaceObject)
+
+
+def decode_namespace(raw: bytes | Raw) -> Namespace:
+    """Decode one Namespace. Raises ``msgspec.DecodeError``."""
+    meta = _NAMESPACE_DECODER.decode(raw).metadata
+    return Namespace(
+        name=sys.intern(required(meta.name, "metadata.name")),
+        uid=meta.uid or "",
+        resource_version=meta.resource_version or "",
+        labels=labels_or_none(meta.labels),
+    )

@@ -1,0 +1,53 @@
+"""Node affinity of PersistentVolumes: by the labels of a node alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from app.kube.decoding import Decoder
+from app.kube.meta_v1 import shared
+from app.kube.node_affinity import NodeSelectorTerm, RequiredNodeAffinity
+from app.kube.node_selectors import NodeSelectorObject
+from app.kube.selectors import IN, NOT_IN
+
+
+class _AffinityObject(Struct):
+    required: NodeSelectorObject | None = None
+
+
+_AFFINITY: Final[Decoder[_AffinityObject | None]] = Decoder(_AffinityObject | None)
+
+
+def _parse_affinity(data: bytes) -> RequiredNodeAffinity | None:
+    found = _AFFINITY.decode(data)
+    if found is None or found.required is None:
+        return None
+    return RequiredNodeAffinity(terms=found.required.slim())
+
+
+def by_labels(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:
+    """What of node affinity counts for a volume: kube-scheduler looks at the labels of a node, not at its name.
+
+    A term that asks for a name alone is met by every node then: ``None``.
+    """
+    if affinity is None:
+        return None
+    kept: list[NodeSelectorTerm] = []
+    for term in affinity.terms or ():
+        if all(it.operator in (IN, NOT_IN) and len(it.values) == 1 for it in term.fields):
+            if term.fields and not term.expressions:
+                return None
+            kept.append(NodeSelectorTerm(term.expressions))
+    return RequiredNodeAffinity(terms=tuple(kept))
+
+
+def _parse_affinity_by_labels(data: bytes) -> RequiredNodeAffinity | None:
+    return by_labels(_parse_affinity(data))
+
+
+_AFFINITY_FIELD: Final = "spec.nodeAffinity"
+affinity_of: Final = shared(_AFFINITY_FIELD, _parse_affinity)
+affinity_by_labels_of: Final = shared(_AFFINITY_FIELD, _parse_affinity_by_labels)
+"""Volumes of one node, or zone, share it: of a large cluster it is most of what is kept of a volume."""

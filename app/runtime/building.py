@@ -1,0 +1,121 @@
+"""Builds a resolved profile: each plugin once, at its extension points."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from app.config.profile import ANY, POINTS, PluginRef
+from app.framework.handle import Handle
+from app.framework.spec import Reads
+from app.kube.kinds import Kind
+from app.runtime.declared import DeclaredObjects
+from app.runtime.dry_run import DryRuns
+from app.runtime.framework import Framework
+from app.runtime.guard import Guard
+from app.runtime.picture import Nominations, Picture
+from app.runtime.profiles import DECIDING, ProfileErrors, ResolvedProfile
+from app.runtime.slots import PluginSlot
+from app.runtime.timed import ClockReads
+from app.runtime.waiting import WaitingPods
+
+_Kinds: TypeAlias = Mapping[str, Sequence[Kind[Any]]]
+"""By plugin, the kinds that it reads beside pods and nodes."""
+
+
+def build(
+    profile: ResolvedProfile,
+    handle: Handle,
+    *,
+    served: Container[str],
+    nominations: Nominations,
+    picture: Picture,
+    waiting: WaitingPods,
+    guard: Guard,
+) -> Framework:
+    """Build every plugin once and put it at its extension points. Raises ``ProfileErrors``."""
+    kinds: dict[str, list[Kind[Any]]] = {name: [] for name in profile.specs}
+    for use in profile.uses():
+        kinds[use.plugin].append(use.kind)
+    dry_runs = DryRuns()
+    reads = {name: ClockReads() for name, spec in profile.specs.items() if spec.reads is not Reads.CLUSTER}
+    context = replace(handle.profile, dry_run=dry_runs, release=profile.release)
+    plugins = _built(profile, replace(handle, profile=context), kinds, reads)
+    slots = {point: _slots(profile, profile.at(point), plugins, kinds, reads) for point in POINTS}
+    framework = Framework(
+        profile.scheduler_name,
+        slots,
+        added_at_bind={it: _slots(profile, profile.added_at_bind(it), plugins, kinds, reads) for it in DECIDING},
+        preset=profile.preset,
+        at_most=profile.at_most,
+        pick=profile.pick,
+        not_judged=profile.not_judged,
+        served=served,
+        nominations=nominations,
+        picture=picture,
+        waiting=waiting,
+        guard=guard,
+    )
+    dry_runs.filters = framework.filters
+    return framework
+
+
+class _AllBut:
+    """Every name except these."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = frozenset(names)
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self._names
+
+
+def served_names(profile_names: Collection[str]) -> Container[str]:
+    """The scheduler names whose pods any of these profiles judges."""
+    return _AllBut(()) if ANY in profile_names else frozenset(profile_names)
+
+
+def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str]:
+    """The scheduler names whose pods one of these profiles judges."""
+    return _AllBut({*profile_names} - {ANY}) if profile_name == ANY else frozenset((profile_name,))
+
+
+def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds, reads: Mapping[str, ClockReads]) -> dict[str, Any]:
+    """Every plugin by name, each with a handle of its own."""
+    plugins, found = {}, []
+    for name, spec in profile.specs.items():
+        its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))
+        if name in reads:
+            counting = reads[name].counting
+            clocks = {it: counting(getattr(handle.timing, it)) for it in ("clock", "wall_clock")}
+            its_own = replace(its_own, timing=replace(handle.timing, **clocks))
+        try:
+            plugins[name] = spec.build(profile.args[name], its_own)
+        except Exception as fault:  # noqa: BLE001  # foreign code: whatever it raises, say whose it is
+            found.append(profile.fault(name, "cannot be made", fault))
+    if found:
+        raise ProfileErrors(found)
+    return plugins
+
+
+def _slots(
+    profile: ResolvedProfile,
+    refs: Iterable[PluginRef],
+    plugins: Mapping[str, Any],
+    kinds: _Kinds,
+    reads: Mapping[str, ClockReads],
+) -> tuple[PluginSlot, ...]:
+    return tuple(
+        PluginSlot.of(
+            ref.name,
+            plugins[ref.name],
+            weight=ref.weight or 1,
+            reads=profile.specs[ref.name].reads,
+            parts=profile.specs[ref.name].parts,
+            kinds=tuple(kinds[ref.name]),
+            clock_reads=reads.get(ref.name),
+        )
+        for ref in refs
+    )

@@ -1,0 +1,117 @@
+"""Requests of extender/v1 with keys in another case than usual: Go takes any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Raw, Struct, field
+
+from app.kube.decoding import Decoder
+from app.wire.extender_answers import ENCODER, MetaPod, MetaVictims
+
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class MetaVictimsObject(Struct, forbid_unknown_fields=True):
+    pods: list[MetaPod] | None = field(name="Pods", default=None)
+    num_pdb_violations: Int64 | None = field(name="NumPDBViolations", default=None)
+
+    def slim(self) -> MetaVictims:
+        return MetaVictims(self.pods or [], self.num_pdb_violations or 0)
+
+
+_OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
+_ANY: Final[Decoder[Any]] = Decoder(Any)
+
+_MOST_FOLDED: Final = 4 << 20
+"""Bytes that may be read key by key, which takes up to half a second. kube-scheduler's requests never are."""
+
+
+def field_names(kind: type[Struct]) -> dict[str, str]:
+    return {it.encode_name.lower(): it.encode_name for it in msgspec.structs.fields(kind)}
+
+
+_VICTIMS: Final = field_names(MetaVictimsObject)
+_NESTED: Final = {
+    name.lower(): name
+    for names in (
+        ("metadata", "name", "namespace", "uid", "resourceVersion", "labels", "annotations", "ownerReferences"),
+        ("creationTimestamp", "deletionTimestamp", "apiVersion", "kind", "controller", "items"),
+        ("spec", "nodeName", "schedulerName", "priority", "schedulingGates", "nodeSelector", "tolerations"),
+        ("key", "operator", "value", "values", "effect", "taints", "unschedulable"),
+        ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"),
+        ("matchExpressions", "matchFields", "matchLabels", "matchLabelKeys", "labelSelector"),
+        ("topologySpreadConstraints", "topologyKey", "whenUnsatisfiable", "maxSkew", "minDomains"),
+        ("nodeAffinityPolicy", "nodeTaintsPolicy", "status", "phase", "nominatedNodeName"),
+        ("containers", "initContainers", "image", "restartPolicy", "ports", "hostPort", "hostIP", "protocol"),
+        ("resources", "requests", "overhead", "volumes", "reference", "containerStatuses", "initContainerStatuses"),
+        ("allocatedResources", "conditions", "type", "reason", "allocatable", "images", "names", "sizeBytes"),
+        ("lastTransitionTime", "nodeInfo", "systemUUID", "persistentVolumeClaim", "claimName", "ephemeral"),
+    )
+    for name in names
+}
+_VICTIM_MAPS: Final = frozenset({"NodeNameToVictims", "NodeNameToMetaVictims"})
+_OBJECTS: Final = frozenset({"Pod", "Nodes"})
+_USER_KEYS: Final = frozenset(
+    {
+        "labels",
+        "annotations",
+        "nodeSelector",
+        "matchLabels",
+        "requests",
+        "overhead",
+        "allocatedResources",
+        "allocatable",
+    }
+)
+
+
+def folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
+    """The request with every key that we read in its usual case, unknown ones of the outer objects left out."""
+    found = _OUTER.at_once(body)
+    outer = {name: value for key, value in found.items() if (name := known.get(key.lower())) is not None}
+    if sum(memoryview(value).nbytes for value in outer.values()) > _MOST_FOLDED:
+        raise msgspec.ValidationError("neither spelled as usual nor short enough to be read otherwise")
+    return ENCODER.encode({name: _fold_top(name, _ANY.at_once(value)) for name, value in outer.items()})
+
+
+def _fold_top(name: str, value: Any) -> Any:
+    if name in _OBJECTS:
+        return _fold(value)
+    if name in _VICTIM_MAPS and isinstance(value, dict):
+        fold = _fold_meta_victim if name == "NodeNameToMetaVictims" else _fold
+        return {node: _fold_victims(victims, fold) for node, victims in value.items()}
+    if name == "NodeNames" and isinstance(value, list):
+        return ["" if it is None else it for it in value]
+    return value
+
+
+def _fold_victims(found: Any, fold: Callable[[Any], Any]) -> Any:
+    if not isinstance(found, dict):
+        return found
+    folded = {name: value for key, value in found.items() if (name := _VICTIMS.get(key.lower())) is not None}
+    pods = folded.get("Pods")
+    if isinstance(pods, list):
+        folded["Pods"] = [fold(pod) for pod in pods if pod is not None]
+    return folded
+
+
+def _fold_meta_victim(found: Any) -> Any:
+    if not isinstance(found, dict):
+        return found
+    uids = [value or "" for key, value in found.items() if key.lower() == "uid"]
+    return {"UID": uids[-1]} if uids else {}
+
+
+def _fold(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_fold(it) for it in value]
+    if not isinstance(value, dict):
+        return value
+    folded = {}
+    for key, part in value.items():
+        name = _NESTED.get(key.lower(), key)
+        folded[name] = part if name in _USER_KEYS else _fold(part)
+    return folded

@@ -1,0 +1,41 @@
+"""Whether the devices of an allocation are ready: their binding conditions."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+from app.kube.resource_v1 import Allocation, ResourceClaim
+
+
+def has_conditions(allocation: Allocation) -> bool:
+    return any(it.binding_conditions for it in allocation.devices)
+
+
+def is_ready(claim: ResourceClaim, allocation: Allocation) -> bool | None:
+    """Whether all binding conditions hold; ``None`` if one failed for good."""
+    for it in allocation.devices:
+        if it.binding_conditions:
+            status = next((status for status in claim.devices if status.device == it.device), None)
+            if status is None:
+                return False
+            if not status.true_conditions.isdisjoint(it.binding_failure_conditions):
+                return None
+            if not status.true_conditions.issuperset(it.binding_conditions):
+                return False
+    return True
+
+
+def _seconds_of(timestamp: str) -> float | None:
+    try:
+        return datetime.fromisoformat(timestamp).timestamp() if timestamp else None
+    except ValueError:
+        return None
+
+
+def is_late(allocation: Allocation, timeout: float) -> bool:
+    """Whether its devices are not ready ``timeout`` seconds after it was made."""
+    if all(it.binding_conditions is None for it in allocation.devices):
+        return False
+    since = _seconds_of(allocation.timestamp)
+    return since is not None and since + timeout < time.time()

@@ -1,0 +1,95 @@
+"""Which claims a pod has, and what it wants by them and by its extended resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from app.framework.objects import Objects
+from app.kube.claims import PodClaim
+from app.kube.core_v1 import Pod
+from app.kube.kinds import RESOURCE_CLAIMS
+from app.kube.resource_v1 import ClaimSpec, ResourceClaim
+from plugins.in_tree.dynamic_resources.extended import requested
+from plugins.in_tree.dynamic_resources.inventory import Inventory
+
+MADE_UP: Final = "<extended-resources>"
+"""Name of a claim for extended resources that does not exist yet. No object can have it."""
+
+
+class ClaimNotFound(Exception):
+    """A claim of a pod is not there or not its own; the text is a scheduler's."""
+
+
+class Wanted(Struct, eq=False):
+    """What a pod wants, as it stood when the evaluation began.
+
+    ``claims`` are its own; ``extended`` is the one for its extended resources, which is made up where there is none
+    yet; ``resources`` are these. ``solutions``: by node, what Filter found.
+    """
+
+    claims: tuple[ResourceClaim, ...] = ()
+    extended: ResourceClaim | None = None
+    resources: Mapping[str, int] = {}
+    solutions: dict[str, tuple[frozenset[str], ...]] = {}
+    variants: dict[tuple[str, ...], ResourceClaim] = {}
+
+    def clone(self) -> Wanted:
+        return self
+
+    @property
+    def everything(self) -> tuple[ResourceClaim, ...]:
+        return self.claims if self.extended is None else (*self.claims, self.extended)
+
+
+class PodClaims:
+    """Finds the claims of pods."""
+
+    def __init__(self, objects: Objects, inventory: Inventory) -> None:
+        self._objects = objects
+        self._inventory = inventory
+
+    def of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+        """The claims that the pod names. Raises ``ClaimNotFound``."""
+        return tuple(found for it in pod.spec.claims.claims if (found := self._claim_of(pod, it)) is not None)
+
+    def _claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
+        """``None`` for one that was not needed."""
+        name = named.claim
+        if name is None:
+            if named.template is None:
+                raise ClaimNotFound(
+                    f'pod "{pod}", spec.resourceClaim "{named.name}": none of the supported fields are set'
+                )
+            if not named.status:
+                raise ClaimNotFound(f'pod "{pod}": ResourceClaim not created yet')
+            name = named.generated
+            if name is None:
+                return None
+        found = self._objects.get(RESOURCE_CLAIMS, pod.namespace, name)
+        if found is None:
+            raise ClaimNotFound(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+        if found.terminating:
+            raise ClaimNotFound(f'resourceclaim "{found.name}" is being deleted')
+        if named.claim is None and (found.owner is None or found.owner.uid != pod.uid):
+            raise ClaimNotFound(f"ResourceClaim {found} was not created for Pod {pod} (Pod is not owner)")
+        return found
+
+    def wanted(self, pod: Pod) -> Wanted:
+        """Raises ``ClaimNotFound``."""
+        claims = self.of(pod)
+        extended: ResourceClaim | None = None
+        resources: Mapping[str, int] = {}
+        if may_want_devices(pod):
+            resources = requested(pod)
+            if any(self._inventory.class_of_resource(it) is not None for it in resources):
+                extended = self._inventory.extended_claim(pod.name, pod.uid)
+                extended = extended or ResourceClaim(pod.namespace, MADE_UP, "", False, None, ClaimSpec())
+        return Wanted(claims, extended, resources, {}, {})
+
+
+def may_want_devices(pod: Pod) -> bool:
+    """Whether a pod has claims, or asks for what a class of devices could stand behind."""
+    return pod.spec.claims.wants_devices or any("/" in it for it in pod.spec.resources.requests)

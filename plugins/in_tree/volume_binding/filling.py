@@ -1,0 +1,117 @@
+"""What one node can do for claims that wait: the volumes they take there, and those that are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from app.kube.persistent_volumes import PersistentVolume, PersistentVolumeClaim
+from app.kube.storage_v1 import StorageClass
+from plugins.in_tree.volume_binding.room import Room
+from plugins.in_tree.volume_binding.shelf import Rank, Shelf, Work
+from plugins.in_tree.volume_binding.supply import Fitting
+
+REASON_NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
+REASON_NO_ROOM: Final = "node(s) did not have enough free storage"
+
+_VOLUMES_OF_A_STEP: Final = 1 << 14
+"""Free volumes of a set whose intersection with another counts as one step."""
+
+
+class Plan(Struct, frozen=True):
+    """What a node can do for the claims that wait: ``bound`` to volumes that are there, ``made`` for the others."""
+
+    bound: Mapping[str, PersistentVolume]
+    made: tuple[PersistentVolumeClaim, ...]
+
+
+class Need(Struct, frozen=True):
+    """Volumes of a class that are to be made, the largest in bytes; ``None`` where no claim says a size."""
+
+    class_name: str
+    size: int | None
+
+
+class Taking:
+    """Volumes that claims take on one node, one claim after the other."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self._labels = labels
+        self._left: dict[Shelf, int] = {}
+        self._taken: set[str] = set()
+
+    def volume(self, fitting: Fitting) -> Work[PersistentVolume | None]:
+        """Take the volume that is kept for the claim, else the smallest that fits."""
+        own = fitting.of_its_own(self._taken)
+        if own is not None:
+            if not own.is_usable_from(self._labels):
+                return None
+            self._taken.add(own.volume.name)
+            return own.volume
+        best: tuple[Rank, Shelf, int] | None = None
+        steps = 1
+        for shelf, positions in fitting.free:
+            if shelf not in self._left:
+                self._left[shelf] = yield from shelf.usable(self._labels)
+            fit = self._left[shelf] & positions
+            if fit:
+                position = (fit & -fit).bit_length() - 1
+                rank = shelf.rank(position)
+                if best is None or rank < best[0]:
+                    best = (rank, shelf, position)
+            steps += 1 + len(shelf) // _VOLUMES_OF_A_STEP
+        yield steps
+        if best is None:
+            return None
+        _, shelf, position = best
+        self._left[shelf] ^= 1 << position
+        return shelf.volume(position)
+
+
+class Making:
+    """Whether volumes can be made for one node, by class."""
+
+    def __init__(self, class_of: Callable[[str], StorageClass | None], room: Room, labels: Mapping[str, str]) -> None:
+        self._class_of = class_of
+        self._room = room
+        self._labels = labels
+        self._allowed: dict[str, StorageClass] = {}
+        self._most: dict[str, int] = {}
+
+    def refusal(self, need: Need) -> Work[str]:
+        """Return why a volume cannot be made; empty if it can."""
+        name = need.class_name
+        found = self._allowed.get(name)
+        if found is None:
+            found = self._class_of(name)
+            if found is None or not self._room.is_made(found) or not found.allows(self._labels):
+                return REASON_NO_VOLUME
+            self._allowed[name] = found
+            yield 1 + len(found.topologies)
+        if need.size is None:
+            return ""
+        if name not in self._most:
+            self._most[name] = yield from self._room.most(found, self._labels)
+        return REASON_NO_ROOM if need.size > self._most[name] else ""
+
+
+def once(claims: Iterable[PersistentVolumeClaim]) -> Sequence[PersistentVolumeClaim]:
+    return tuple({it.name: it for it in claims}.values())
+
+
+def needs_of(claims: Iterable[PersistentVolumeClaim]) -> Sequence[Need]:
+    """In the order of the claims; of claims of one class, one after the other, the largest."""
+    found: list[Need] = []
+    for need in map(need_of, once(claims)):
+        last = found[-1] if found and found[-1].class_name == need.class_name else None
+        if last is None:
+            found.append(need)
+        elif need.size is not None and (last.size is None or need.size > last.size):
+            found[-1] = need
+    return found
+
+
+def need_of(claim: PersistentVolumeClaim) -> Need:
+    return Need(claim.class_name, None if claim.request is None else claim.request.value())
