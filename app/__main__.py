@@ -17,7 +17,7 @@ import structlog
 from app.commands import drain, dump, evaluate, explain, homes, plugins, rbac, saved, service
 from app.commands.arguments import FLAGS, parser, with_list
 from app.config.flags import given_by
-from app.config.loading import Loaded, SettingsError, read_settings
+from app.config.loading import LoadedSettings, SettingsError, read_settings
 from app.config.mistakes import Mistake
 from app.config.variables import CONFIG
 from app.feeds.saved import SavedClusterError
@@ -128,14 +128,14 @@ def _serve(arguments: argparse.Namespace) -> None:
         raise SettingsError("\n".join(map(found.sources.sentence, mistakes.found))) from mistakes
 
 
-def _raise_for(found: Loaded, deeper: Iterable[str]) -> None:
+def _raise_for(found: LoadedSettings, deeper: Iterable[str]) -> None:
     """Raise ``SettingsError`` with all mistakes, if there are any."""
     sentences = [*map(found.sources.sentence, found.mistakes), *deeper]
     if sentences:
         raise SettingsError("\n".join(sentences))
 
 
-def _profile_mistakes(found: Loaded, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
+def _profile_mistakes(found: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
     """Sentences for what is wrong in profiles beside their form: their plugins and the arguments of these."""
     try:
         resolve(found.settings.profiles, Registry(specs, DEFAULT_WEIGHTS))
@@ -143,7 +143,7 @@ def _profile_mistakes(found: Loaded, specs: Sequence[PluginSpec[Any]]) -> Iterat
         yield from found.further(mistakes.found)
 
 
-def _deeper_mistakes(found: Loaded, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
+def _deeper_mistakes(found: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
     """Sentences for what the parts of the service would refuse one after the other when they are put together."""
     yield from _profile_mistakes(found, specs)
     if all(map(found.is_sound, _CERTIFICATES)):
@@ -258,7 +258,7 @@ def _plugins(_arguments: argparse.Namespace) -> None:
     print(plugins.listing(SHIPPED, plugins.installed(), DEFAULT_WEIGHTS))  # noqa: T201  # the answer of the command
 
 
-def _configured(config: str | None, kubeconfig: str | None) -> tuple[Loaded, tuple[PluginSpec[Any], ...]]:
+def _configured(config: str | None, kubeconfig: str | None) -> tuple[LoadedSettings, tuple[PluginSpec[Any], ...]]:
     """Settings and plugins of a command that does not serve. Raises ``SettingsError``."""
     loaded, specs = read_settings(rbac.given(kubeconfig), config=config or os.environ.get(CONFIG)), _specs()
     _raise_for(loaded, _profile_mistakes(loaded, specs))

@@ -16,7 +16,7 @@ from app.kube.kinds import Kind
 from app.replicas.authority import Authority, CertificateSpec
 from app.replicas.lease import post_seconds
 from app.rights.access_review import PermissionCheck
-from app.rights.permissions import Kept, Lease, Work
+from app.rights.permissions import EnabledFeatures, LeaseName, ManagedSecret
 from app.runtime.profiles import ResolvedProfile
 from app.server.tls import Certificates, Files, InMemory, Source, unusable
 from app.telemetry.metrics import Metrics
@@ -45,19 +45,21 @@ def live_feed(
     )
 
 
-def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Work:
+def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> EnabledFeatures:
     """What Homeport has to be allowed to do under these settings, on a live cluster."""
     asked = settings.leader_election
-    lease = Lease(asked.resource_namespace, asked.resource_name) if asked.leader_elect else None
+    lease = LeaseName(asked.resource_namespace, asked.resource_name) if asked.leader_elect else None
     uses = tuple(use for profile in resolved for use in profile.uses())
-    return Work(uses, settings.sampling_guard, lease, settings.events, tuple(_kept(settings.self_signed)))
+    return EnabledFeatures(uses, settings.sampling_guard, lease, settings.events, tuple(_kept(settings.self_signed)))
 
 
-def _kept(asked: SelfSigned | None) -> Iterator[Kept]:
+def _kept(asked: SelfSigned | None) -> Iterator[ManagedSecret]:
     if asked is not None:
-        yield Kept(asked.secret_namespace, asked.secret_name, "the authority that replicas share")
+        yield ManagedSecret(asked.secret_namespace, asked.secret_name, "the authority that replicas share")
         if asked.client_secret_name is not None:
-            yield Kept(asked.secret_namespace, asked.client_secret_name, "the pair that the scheduler calls with")
+            yield ManagedSecret(
+                asked.secret_namespace, asked.client_secret_name, "the pair that the scheduler calls with"
+            )
 
 
 def authority(settings: Settings, live: LiveFeed | None) -> Authority | None:

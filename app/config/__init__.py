@@ -1,7 +1,7 @@
-"""Settings of the process, and the profile document in KubeSchedulerConfiguration's own words.
+"""Settings of the process, and profiles in the format of KubeSchedulerConfiguration.
 
-Everything an operator can set is declared and checked here; all mistakes in a document are shown at once.
+All options are declared and validated here; all mistakes in a file are reported at once.
 
-Not here: reading settings anywhere else (values are passed down by ``app.main``), the arguments of a plugin (they are
-declared in the plugin), and what a profile does (``app.runtime``).
+Not here: other reads of settings (``app.main`` passes values down), arguments of plugins (declared in the plugin), and
+the effect of profiles (``app.runtime``).
 """

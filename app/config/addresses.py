@@ -1,4 +1,4 @@
-"""``host:port`` as another process is told it."""
+"""Validation of ``host:port`` addresses that other processes connect to."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _HIGHEST_PORT: Final = 65535
 
 
 def is_address(text: str) -> bool:
-    """Whether it is a name, an IPv4 address or an IPv6 address in brackets, and a port from 1 to 65535.
+    """Return true for a name, an IPv4 address or an IPv6 address in brackets, with a port from 1 to 65535.
 
-    The address of no host in particular (``0.0.0.0``, ``[::]``) reaches nobody.
+    Returns false for wildcard addresses (``0.0.0.0``, ``[::]``): no process can connect to them.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= _HIGHEST_PORT:

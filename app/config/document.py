@@ -1,4 +1,4 @@
-"""The configuration file, with the line of everything in it."""
+"""Reader of the configuration file that records the line of each value."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 
 
 class UnreadableFile(ValueError):
-    """The file is not there, or no YAML; a sentence with its path and, where there is one, the line."""
+    """The file is missing or is not YAML; the message has its path and the line, if known."""
 
 
 class Document(Struct, frozen=True):
-    """``lines``: of each key and each item, counted from 1 · ``mistakes``: what stands there twice."""
+    """Parsed file. ``lines``: of each key and item, counted from 1 · ``mistakes``: duplicate keys."""
 
     path: str
     value: Any
@@ -29,14 +29,14 @@ class Document(Struct, frozen=True):
     mistakes: tuple[Mistake, ...]
 
     def where(self, place: Place) -> str:
-        """File and line of a place, or of the nearest thing around it that is there."""
+        """Return file and line of a place, or of its nearest enclosing place in the file."""
         while place and place not in self.lines:
             place = place[:-1]
         return f"{self.path}, line {self.lines[place]}" if place else self.path
 
 
 def read_document(path: Path) -> Document:
-    """One document. Raises ``UnreadableFile``."""
+    """Read a file with one YAML document. Raises ``UnreadableFile``."""
     reader = _Reader()
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
@@ -49,12 +49,12 @@ def read_document(path: Path) -> Document:
         raise UnreadableFile(f"{path}{at}: is not YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UnreadableFile(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
-    mistakes = tuple(Mistake((), f"{path}, line {line}: {said}") for line, said in reader.repeated)
+    mistakes = tuple(Mistake((), f"{path}, line {line}: {text}") for line, text in reader.repeated)
     return Document(str(path), value, reader.lines, mistakes)
 
 
 class _Reader:
-    """Makes values of composed nodes, as PyYAML's safe loader does, and notes where each stood."""
+    """Converts composed nodes to values, as PyYAML's safe loader does, and records their lines."""
 
     def __init__(self) -> None:
         self.lines: dict[Place, int] = {}
@@ -64,9 +64,9 @@ class _Reader:
         self._checked: set[int] = set()
 
     def read(self, node: Node, place: Place) -> Any:
-        """Raises ``yaml.MarkedYAMLError``, and ``ValueError`` for a date that is none."""
+        """Convert a node. Raises ``yaml.MarkedYAMLError``, and ``ValueError`` for an invalid date."""
         if id(node) in self._open:
-            raise yaml.constructor.ConstructorError(None, None, "it holds itself", node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, "an alias refers to its own parent", node.start_mark)
         self._open.add(id(node))
         try:
             if isinstance(node, MappingNode) and node.tag == yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG:
@@ -82,16 +82,16 @@ class _Reader:
         return self.read(node, place)
 
     def _mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
-        if id(node) not in self._checked:  # an anchor may stand for it again, and by then what it merges is in it
+        if id(node) not in self._checked:  # an alias can repeat the node, which by then contains the merged keys
             self._checked.add(id(node))
             self._note_repeated(node, place)
             self._values.flatten_mapping(node)
-        found = {}
+        mapping = {}
         for key, value in node.value:
             name = self._key(key)
             self.lines[*place, name] = key.start_mark.line + 1
-            found[name] = self.read(value, (*place, name))
-        return found
+            mapping[name] = self.read(value, (*place, name))
+        return mapping
 
     def _note_repeated(self, node: MappingNode, place: Place) -> None:
         seen: dict[str, int] = {}
@@ -100,13 +100,13 @@ class _Reader:
                 continue
             name, line = self._key(key), key.start_mark.line + 1
             if name in seen:
-                said = f"{written((*place, name))} stands there twice, also in line {seen[name]}"
-                self.repeated.append((line, said))
+                text = f"{written((*place, name))} is set twice, also in line {seen[name]}"
+                self.repeated.append((line, text))
             seen.setdefault(name, line)
 
     @staticmethod
     def _key(node: Node) -> str:
-        """As it is written: ``on`` and ``1`` are names, as they are where YAML is read by way of JSON."""
+        """Return a key as written: ``on`` and ``1`` are strings, as in YAML that is converted to JSON."""
         if not isinstance(node, ScalarNode):
-            raise yaml.constructor.ConstructorError(None, None, "a key must be a text", node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, "a key must be a string", node.start_mark)
         return str(node.value)

@@ -1,7 +1,7 @@
-"""The flags of the command line: one for each setting, those of a nested one included.
+"""Command-line flags: one for each setting, including nested ones.
 
-A setting with a counterpart among kube-scheduler's flags has its name, as ``--leader-elect-lease-duration``.
-What is a list of mappings has no flag: profiles come from the file, or as JSON from the environment.
+A setting with an equivalent flag in kube-scheduler has its name, as ``--leader-elect-lease-duration``. Lists of
+mappings have no flag: profiles come from the file, or as JSON from the environment.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from pydantic.fields import FieldInfo
 from app.config.mistakes import Place, as_model, bare, field_names
 
 _PREFIXES: Final = {"leader_election": "leader-elect"}
-"""How kube-scheduler begins the flags of a nested setting, where it is not called as the setting is."""
+"""Prefix of kube-scheduler's flags for a nested setting, if it differs from the setting's name."""
 
 
 class Flag(Struct, frozen=True):
-    """``name`` without dashes before it. ``place``: of the setting, as the file writes it; ``setting``: its field."""
+    """Flag and its setting. ``name`` has no leading dashes.
+
+    ``place``: path in the file; ``setting``: name of the field.
+    """
 
     name: str
     place: Place
@@ -29,12 +32,12 @@ class Flag(Struct, frozen=True):
 
     @property
     def switches(self) -> bool:
-        """Whether it may stand alone, and then means true."""
+        """True for a Boolean flag, which can be given without a value and then means true."""
         return bare(self.info.annotation)[0] is bool
 
 
 def flags_of(model: type[BaseModel]) -> Iterator[Flag]:
-    """In the order of the settings."""
+    """Yield the flags in the order of the settings."""
     for written, name in field_names(model).items():
         info = model.model_fields[name]
         inner = as_model(bare(info.annotation)[0])
@@ -52,21 +55,21 @@ def _nested(model: type[BaseModel], at: str, setting: str) -> Iterator[Flag]:
 
 
 def given_by(flags: Iterable[Flag], values: Mapping[str, str | None]) -> dict[str, Any]:
-    """The settings that flags give, by field: of a nested one a mapping of its parts. ``values``: by flag."""
-    found: dict[str, Any] = {}
+    """Return the settings given by flags, by field; a nested setting as a mapping. ``values``: by flag."""
+    settings: dict[str, Any] = {}
     for flag in flags:
         value = values.get(flag.name)
         if value is None:
             continue
         if len(flag.place) == 1:
-            found[flag.setting] = value
+            settings[flag.setting] = value
         else:
-            found.setdefault(flag.setting, {})[flag.place[1]] = value
-    return found
+            settings.setdefault(flag.setting, {})[flag.place[1]] = value
+    return settings
 
 
 def flag_at(model: type[BaseModel], place: Place) -> str:
-    """The name of the flag that sets a place, or what it is in."""
+    """Return the name of the flag that sets a place or its parent; empty if there is none."""
     return next((it.name for it in flags_of(model) if it.place == place[: len(it.place)]), "")
 
 

@@ -1,4 +1,6 @@
-"""Where settings come from: the command line, then ``HOMEPORT_*``, then the configuration file, then defaults."""
+"""Loads settings from the command line, ``HOMEPORT_*``, the configuration file and defaults, in this order of
+precedence.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,11 @@ KUBE_SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
 
 
 class SettingsError(ValueError):
-    """Everything that is wrong with the settings, a sentence a line."""
+    """Lists all mistakes in the settings, one sentence per line."""
 
 
-class Loaded(Struct, frozen=True):
-    """Settings, their sources and all ``mistakes``. What is wrong is ``removed`` and has its default instead."""
+class LoadedSettings(Struct, frozen=True):
+    """Settings, their sources and all ``mistakes``. Invalid values are ``removed`` and replaced by defaults."""
 
     settings: Settings
     sources: Sources
@@ -35,36 +37,36 @@ class Loaded(Struct, frozen=True):
     removed: frozenset[Place]
 
     def is_sound(self, name: str) -> bool:
-        """Return true if nothing is wrong with a field."""
+        """Return true if a field has no mistake."""
         return all(self.sources.field(place) != name for mistake in self.mistakes for place in mistake.places)
 
     def further(self, in_profiles: Sequence[Mistake]) -> Iterator[str]:
-        """Sentences for mistakes in ``settings.profiles`` that do not follow from those that ``mistakes`` names."""
+        """Yield sentences for mistakes in ``settings.profiles`` that do not follow from ``mistakes``."""
         for mistake in in_profiles:
             places = tuple(original(place, self.removed) for place in mistake.places)
             # ``pick`` depends on all that a profile enables.
             about = [place[:2] if place[-1:] == ("pick",) else place for place in places]
             if not follows(about, self.removed):
-                yield self.sources.sentence(Mistake(places, mistake.said))
+                yield self.sources.sentence(Mistake(places, mistake.message))
 
 
 _WRITTEN: Final = {name: key for key, name in field_names(Settings).items()}
-"""Names of the fields in the file."""
+"""Field names as written in the file."""
 
 
 def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Settings:
-    """Merge the sources. ``given`` is what the command line sets; ``config`` the path of the file, if there is one.
+    """Merge the sources. ``given``: settings of the command line; ``config``: path of the file, if any.
 
-    Raises ``SettingsError`` with every mistake found.
+    Raises ``SettingsError`` with all mistakes.
     """
-    found = read_settings(given, config=config)
-    if found.mistakes:
-        raise SettingsError("\n".join(map(found.sources.sentence, found.mistakes)))
-    return found.settings
+    loaded = read_settings(given, config=config)
+    if loaded.mistakes:
+        raise SettingsError("\n".join(map(loaded.sources.sentence, loaded.mistakes)))
+    return loaded.settings
 
 
-def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> Loaded:
-    """Merge the sources as ``load_settings`` does, and return the mistakes beside the settings."""
+def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> LoadedSettings:
+    """Merge the sources like ``load_settings``, and return the mistakes with the settings."""
     mistakes: list[Mistake] = []
     document = _document(Path(config), mistakes) if config else None
     in_file = _fields_of(document, mistakes) if document is not None else {}
@@ -80,47 +82,47 @@ def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> Loa
     )
     mistakes += invalid
     settings = settings or Settings()
-    return Loaded(settings, sources, (*mistakes, *_together(settings, sources)), frozenset(removed))
+    return LoadedSettings(settings, sources, (*mistakes, *_together(settings, sources)), frozenset(removed))
 
 
 def _settings_of(written: Mapping[str, Any]) -> Settings:
-    """Settings of values by their names in the file. Raises ``ValidationError``."""
+    """Validate values named as in the file. Raises ``ValidationError``."""
     names = field_names(Settings)
     return Settings.model_validate({names[key]: value for key, value in written.items()})
 
 
 def _document(path: Path, mistakes: list[Mistake]) -> Document | None:
     try:
-        found = read_document(path)
+        document = read_document(path)
     except UnreadableFile as error:
         mistakes.append(Mistake((), str(error)))
         return None
-    mistakes += found.mistakes
-    return found
+    mistakes += document.mistakes
+    return document
 
 
 def _fields_of(document: Document, mistakes: list[Mistake]) -> dict[str, Any]:
-    """What the file sets, by field; ``null`` is absent, as in Go.
+    """Return the file's settings by field; ``null`` counts as absent, as in Go.
 
-    Of a KubeSchedulerConfiguration the profiles are taken; all else in it is the scheduler's business.
+    From a KubeSchedulerConfiguration only the profiles are read; all else is for the scheduler.
     """
-    found = document.value if isinstance(document.value, dict) else {}
-    named = (found.get("apiVersion"), found.get("kind"))
+    content = document.value if isinstance(document.value, dict) else {}
+    named = (content.get("apiVersion"), content.get("kind"))
     if named == (KUBE_SCHEDULER_API_VERSION, KUBE_SCHEDULER_KIND):
-        return {"profiles": found["profiles"]} if found.get("profiles") else {}
+        return {"profiles": content["profiles"]} if content.get("profiles") else {}
     if named != (API_VERSION, KIND):
         wanted = f"apiVersion: {API_VERSION} and kind: {KIND}, or a {KUBE_SCHEDULER_KIND}"
-        shown = f"{named[0]}, {named[1]}" if found else "no mapping"
+        shown = f"{named[0]}, {named[1]}" if content else "no mapping"
         mistakes.append(Mistake((), f"{document.path}: expected {wanted}; found {shown}"))
         return {}
     names = field_names(Settings)
-    unknown = [key for key in found if key not in names and key not in ("apiVersion", "kind")]
+    unknown = [key for key in content if key not in names and key not in ("apiVersion", "kind")]
     mistakes += [Mistake(((key,),), f"no such setting{meant(key, names)}") for key in unknown]
-    return {name: found[key] for key, name in names.items() if found.get(key) is not None}
+    return {name: content[key] for key, name in names.items() if content.get(key) is not None}
 
 
 def _misread(sources: Sources) -> Iterator[Mistake]:
-    """Find values of the file and of the variables that pydantic would convert to something else."""
+    """Yield values of the file and the variables that pydantic would silently convert."""
     for key, name in field_names(Settings).items():
         yield from misread(Settings, sources.from_elsewhere(name), (key,))
 
@@ -128,8 +130,8 @@ def _misread(sources: Sources) -> Iterator[Mistake]:
 def _together(settings: Settings, sources: Sources) -> Iterator[Mistake]:
     given = sources.values
     if given.get("cluster") is not None and given.get("kubeconfig") is not None:
-        said = "a saved cluster is served without an API server: give one of them"
-        yield Mistake((("cluster",), ("kubeconfig",)), said)
+        message = "a saved cluster is served without an API server: give one of them"
+        yield Mistake((("cluster",), ("kubeconfig",)), message)
     if settings.advertise_address is not None and not is_address(settings.advertise_address):
         yield Mistake(
             (("advertiseAddress",),),

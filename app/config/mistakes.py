@@ -1,7 +1,7 @@
-"""What is wrong with a configuration: about which settings, and what is allowed instead.
+"""Mistakes in a configuration: the settings they are about, and the allowed values.
 
-A place is a path as the file writes it: ``("profiles", 0, "pluginConfig", 1, "args", "owners")``. Which value stands
-there and where it came from, ``app.config.sources`` knows.
+A place is a path as in the file: ``("profiles", 0, "pluginConfig", 1, "args", "owners")``. ``app.config.sources`` knows
+the value at a place and its source.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from app.kube.durations import NO_UNIT, BadDuration, duration, parse_duration
 Place: TypeAlias = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 NOTHING: Final = object()
-"""Returned in place of a value where there is none, as ``None`` is a value."""
+"""Returned instead of a missing value, because ``None`` is a value."""
 
 
 class Mistake(Struct, frozen=True):
-    """``places`` are the settings it is about; ``said`` is what is wrong, or what is allowed."""
+    """Mistake in a configuration. ``places``: the settings; ``message``: the problem, or the allowed values."""
 
     places: tuple[Place, ...]
-    said: str
+    message: str
 
 
 def written(place: Place) -> str:
-    """As Kubernetes writes it: ``profiles[0].plugins``."""
+    """Format a place as Kubernetes does: ``profiles[0].plugins``."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
 
 
 class Conflict(ValueError):
-    """Raised by a validator that looks at several fields: settings that do not go together, by their field names."""
+    """Raised by a validator of several fields: settings that exclude each other, by field name."""
 
-    def __init__(self, about: Sequence[str], said: str) -> None:
-        super().__init__(said)
+    def __init__(self, about: Sequence[str], message: str) -> None:
+        super().__init__(message)
         self.about = tuple(about)
 
 
 def field_names(model: type[BaseModel]) -> dict[str, str]:
-    """How the file writes each field -> its name here. ``client_ca_file`` is ``clientCAFile``, as in Kubernetes."""
+    """Map names in the file to field names. ``client_ca_file`` is ``clientCAFile``, as in Kubernetes."""
     return {
         field.alias or re.sub("Ca(?=[A-Z]|$)", "CA", to_camel(name)): name for name, field in model.model_fields.items()
     }
@@ -56,11 +56,11 @@ def field_names(model: type[BaseModel]) -> dict[str, str]:
 def checked(
     model: type[Model], document: Any, removed: set[Place], validate: Callable[[Any], Model] | None = None
 ) -> tuple[Model | None, list[Mistake]]:
-    """Validate a document, and find all of its mistakes: remove what is wrong and validate the rest, until it is valid.
+    """Validate a document and find all mistakes: remove invalid values and validate the rest, until it is valid.
 
-    Pydantic runs the validators of several fields last, and stops at the first that fails. ``removed`` begins with the
-    places that are known to be wrong and grows; mistakes that follow from a removal are left out. The result is
-    ``None`` if the fault cannot be removed.
+    Pydantic runs validators of several fields last, and stops at the first that fails. ``removed`` begins with the
+    places that are known to be invalid, and grows; mistakes caused by a removal are left out. The result is ``None`` if
+    the mistake cannot be removed.
     """
     mistakes: list[Mistake] = []
     while True:
@@ -68,7 +68,7 @@ def checked(
             return (validate or model.model_validate)(without(document, removed)), mistakes
         except ValidationError as error:
             invalid = [
-                Mistake(tuple(original(place, removed) for place in mistake.places), mistake.said)
+                Mistake(tuple(original(place, removed) for place in mistake.places), mistake.message)
                 for mistake in mistakes_in(error, model)
             ]
         mistakes += [it for it in invalid if it not in mistakes and not follows(it.places, removed)]
@@ -79,7 +79,7 @@ def checked(
 
 
 def without(document: Any, removed: Collection[Place], at: Place = ()) -> Any:
-    """Copy of a document without the ``removed`` places. ``at`` is the place of the document."""
+    """Copy a document without the ``removed`` places. ``at``: place of the document itself."""
     if isinstance(document, dict):
         items = ((key, value, (*at, key)) for key, value in document.items())
         return {key: without(value, removed, place) for key, value, place in items if place not in removed}
@@ -90,7 +90,7 @@ def without(document: Any, removed: Collection[Place], at: Place = ()) -> Any:
 
 
 def original(place: Place, removed: Collection[Place]) -> Place:
-    """Place in a whole document, of a place in what ``without`` returned: a removed element shifts those after it."""
+    """Return the original place of a place in the output of ``without``: removed elements shift later indices."""
     result: Place = ()
     for part in place:
         if isinstance(part, int):
@@ -107,7 +107,7 @@ def follows(places: Iterable[Place], removed: Collection[Place]) -> bool:
 
 
 def _removable(place: Place, document: Any, removed: Collection[Place]) -> Place:
-    """``place``, or what contains it if it is not there."""
+    """Return ``place``, or its nearest parent that exists."""
     while place and (place in removed or value_at(document, place) is NOTHING):
         place = place[:-1]
     return place
@@ -126,14 +126,14 @@ def value_at(document: Any, place: Place) -> Any:
 
 
 def mistakes_in(error: ValidationError, model: type[BaseModel], at: Place = ()) -> Iterator[Mistake]:
-    """What a model found wrong. ``at``: where its document stands."""
+    """Yield the mistakes that a model found. ``at``: place of the document."""
     every = error.errors()
     inside = {it["loc"][:depth] for it in every for depth in range(len(it["loc"]))}
-    for found in every:
-        if found["type"] == "too_short" and found["loc"] in inside:
-            continue  # what is wrong inside is not counted
-        loc = _written(model, found["loc"])
-        cause = found.get("ctx", {}).get("error")
+    for detail in every:
+        if detail["type"] == "too_short" and detail["loc"] in inside:
+            continue  # pydantic does not count invalid elements
+        loc = _written(model, detail["loc"])
+        cause = detail.get("ctx", {}).get("error")
         if isinstance(cause, Conflict):
             inner = _model_at(model, loc) or model
             names = {name: written for written, name in field_names(inner).items()}
@@ -141,39 +141,39 @@ def mistakes_in(error: ValidationError, model: type[BaseModel], at: Place = ()) 
         elif not loc and isinstance(cause, ValueError):
             yield _of_the_whole(str(cause), model, at)
         else:
-            yield Mistake(((*at, *loc),), _said(model, loc, found, cause))
+            yield Mistake(((*at, *loc),), _describe(model, loc, detail, cause))
 
 
-def _of_the_whole(said: str, model: type[BaseModel], at: Place) -> Mistake:
-    """A validator of the whole that names a setting first, as in ``port: must not …``, is about that one."""
-    name, colon, rest = said.partition(": ")
+def _of_the_whole(message: str, model: type[BaseModel], at: Place) -> Mistake:
+    """Assign a mistake of a whole-model validator to the setting named first in it, as in ``port: must not …``."""
+    name, colon, rest = message.partition(": ")
     if colon and name in field_names(model):
         return Mistake(((*at, name),), rest)
-    return Mistake((at,) if at else (), said)
+    return Mistake((at,) if at else (), message)
 
 
-def _said(model: type[BaseModel], loc: Place, found: Mapping[str, Any], cause: object) -> str:
-    if found["type"] == "extra_forbidden":
+def _describe(model: type[BaseModel], loc: Place, detail: Mapping[str, Any], cause: object) -> str:
+    if detail["type"] == "extra_forbidden":
         inner = _model_at(model, loc[:-1])
         return "no such setting" + meant(str(loc[-1]), field_names(inner) if inner else ())
-    if found["type"] == "missing":
+    if detail["type"] == "missing":
         return "is missing"
     rule = allowed(model, loc)
     if isinstance(cause, BadDuration) and rule:
         return f"{rule}: {cause.cause}" if cause.cause else rule
     if isinstance(cause, ValueError):
         return str(cause)
-    return rule or found["msg"]
+    return rule or detail["msg"]
 
 
 def misread(model: type[BaseModel], value: Any, at: Place = ()) -> Iterator[Mistake]:
-    """Find values that pydantic would convert to something else: a number to seconds, ``true`` to 1."""
+    """Yield values that pydantic would silently convert: a number to seconds, ``true`` to 1."""
     if isinstance(value, dict):
-        for key, it in value.items():
-            yield from misread(model, it, (*at, key))
+        for key, item in value.items():
+            yield from misread(model, item, (*at, key))
     elif isinstance(value, list):
-        for number, it in enumerate(value):
-            yield from misread(model, it, (*at, number))
+        for number, item in enumerate(value):
+            yield from misread(model, item, (*at, number))
     elif isinstance(value, int | float):
         kind, metadata = _field_at(model, at) or (None, ())
         if _holds_duration(metadata) or (kind in (int, float) and isinstance(value, bool)):
@@ -182,27 +182,27 @@ def misread(model: type[BaseModel], value: Any, at: Place = ()) -> Iterator[Mist
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """A guess at what was meant, if there is one."""
+    """Return a suggestion for a misspelled name; empty without a close match."""
     by_lower = {it.lower(): it for it in known}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)
     return f"; did you mean {by_lower[close[0]]}?" if close else ""
 
 
 def _written(model: type[BaseModel], loc: Sequence[str | int]) -> Place:
-    """pydantic names a field without an alias as it is called here."""
+    """Convert pydantic's location to names as in the file; pydantic reports fields without an alias by field name."""
     if loc and isinstance(loc[0], str) and loc[0] in model.model_fields:
         return (next(key for key, name in field_names(model).items() if name == loc[0]), *loc[1:])
     return tuple(loc)
 
 
 def allowed(model: type[BaseModel], loc: Place) -> str:
-    """What may stand at a place, in words; empty if nobody can say in few."""
-    found = _field_at(model, loc)
-    return "" if found is None else _rule(*found)
+    """Describe the allowed values at a place; empty if there is no short description."""
+    field = _field_at(model, loc)
+    return "" if field is None else _rule(*field)
 
 
 def default_at(model: type[BaseModel], loc: Place) -> str | None:
-    """What holds where nothing is given, in words; ``None`` if something must be, or if it takes more than a word."""
+    """Format the default at a place; ``None`` if the setting is required, or its default is not a single value."""
     inner = _model_at(model, loc[:-1])
     name = field_names(inner).get(str(loc[-1])) if inner is not None else None
     if inner is None or name is None:
@@ -231,10 +231,10 @@ _KINDS: Final[Mapping[Any, str]] = {
     bool: "must be true or false",
     int: "must be a whole number",
     float: "must be a number",
-    str: "must be a text",
+    str: "must be a string",
 }
 _LIMITS: Final = {"ge": "{} or more", "gt": "above {}", "le": "{} at most", "lt": "below {}"}
-"""pydantic's words, and ours."""
+"""Pydantic's constraint names and their descriptions."""
 
 
 def _range(metadata: Sequence[Any], shown: Callable[[float], str]) -> str:
@@ -257,7 +257,7 @@ def _holds_duration(metadata: Sequence[Any]) -> bool:
 
 
 def _field_at(model: type[BaseModel], loc: Place) -> tuple[Any, Sequence[Any]] | None:
-    """The type that a place has in a model, without ``None``, and what is said of it beside."""
+    """Return the type of a place in a model, without ``None``, and its metadata."""
     kind: Any = model
     metadata: Sequence[Any] = ()
     for part in loc:
@@ -278,24 +278,24 @@ def _field_at(model: type[BaseModel], loc: Place) -> tuple[Any, Sequence[Any]] |
 
 
 def _model_at(model: type[BaseModel], loc: Place) -> type[BaseModel] | None:
-    found = _field_at(model, loc)
-    return None if found is None else as_model(found[0])
+    field = _field_at(model, loc)
+    return None if field is None else as_model(field[0])
 
 
 def as_model(kind: Any) -> type[BaseModel] | None:
-    """The model that a type is, if it is one."""
+    """Return the type if it is a model, else ``None``."""
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def _item(kind: Any) -> Any:
-    """Type of the elements of a list, or of the values of a mapping."""
+    """Return the element type of a list, or the value type of a mapping."""
     if get_origin(kind) in (tuple, list, frozenset, set):
         return get_args(kind)[0]
     return get_args(kind)[1] if get_origin(kind) in (dict, Mapping) else None
 
 
 def bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Without ``Annotated`` and without ``None``."""
+    """Return a type without ``Annotated`` and ``None``, and its metadata."""
     more: tuple[Any, ...] = ()
     if get_origin(kind) is Annotated:
         kind, *metadata = get_args(kind)

@@ -1,7 +1,7 @@
-"""Profiles in KubeSchedulerConfiguration's own words.
+"""Profiles in the format of KubeSchedulerConfiguration.
 
 ``profiles[].schedulerName``, ``plugins.multiPoint|filter|score|…`` with ``enabled``, ``disabled``, ``*`` and weights,
-and ``pluginConfig[].args``. Only the words are here; ``app.runtime.profiles`` gives them meaning.
+and ``pluginConfig[].args``. Only the format is defined here; ``app.runtime.profiles`` implements the meaning.
 """
 
 from __future__ import annotations
@@ -27,53 +27,55 @@ POINTS: Final = (
     "bind",
     "postBind",
 )
-"""Extension points as KubeSchedulerConfiguration spells them, in the order of a cycle."""
+"""Extension points as spelled in KubeSchedulerConfiguration, in the order of a scheduling cycle."""
 
 Release: TypeAlias = Literal["1.35", "1.36"]
-"""The Kubernetes releases whose in-tree plugins a profile can mean."""
+"""Kubernetes releases whose in-tree plugins a profile can select."""
 
 RELEASES: Final[tuple[str, ...]] = get_args(Release)
 
 ANY: Final = "*"
-"""The schedulerName of the profile that takes the pods of all names without one of their own."""
+"""The schedulerName of the profile for pods whose scheduler has no profile of its own."""
 
 LEAST_NAMES: Final = 100
-"""Of an answer that is cut short: as many nodes as kube-scheduler looks for at least where it samples."""
+"""Minimum of ``atMost``: kube-scheduler also looks for at least this many nodes if it samples."""
 
 Preset: TypeAlias = Literal["delegated", "complete"]
-"""What a profile starts from: what a kube-scheduler leaves to Homeport, or its whole default profile, and homes."""
+"""Base of a profile: the plugins that a kube-scheduler delegates to Homeport, or its whole default profile plus
+homes.
+"""
 
 
-class _Words(BaseModel):
+class _ConfigurationModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_absent(cls, found: Any) -> Any:
-        """As in Go."""
-        return {key: it for key, it in found.items() if it is not None} if isinstance(found, dict) else found
+    def _null_is_absent(cls, document: Any) -> Any:
+        """Treat ``null`` as absent, as in Go."""
+        return {key: it for key, it in document.items() if it is not None} if isinstance(document, dict) else document
 
 
-class PluginRef(_Words):
-    """A plugin by name; ``*`` in ``disabled`` means all defaults."""
+class PluginRef(_ConfigurationModel):
+    """Plugin by name; ``*`` in ``disabled`` means all defaults."""
 
     name: str = Field(min_length=1)
     weight: int = Field(
         default=0,
         ge=0,
-        description="Weight of its score; 0 or absent: 1, also where it replaces a default of another weight.",
+        description="Weight of its score; 0 or absent means 1, also if it replaces a default of another weight.",
     )
 
 
-class PluginSet(_Words):
-    """What is added to and taken from the default plugins of one extension point."""
+class PluginSet(_ConfigurationModel):
+    """Changes to the default plugins of one extension point."""
 
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginRef, ...] = ()
 
 
-class Plugins(_Words):
-    """Plugin sets by extension point; ``multiPoint`` stands for every point its plugins have."""
+class Plugins(_ConfigurationModel):
+    """Plugin sets by extension point; ``multiPoint`` means every extension point that a plugin implements."""
 
     multi_point: PluginSet = PluginSet()
     pre_enqueue: PluginSet = PluginSet()
@@ -92,61 +94,62 @@ class Plugins(_Words):
     placement_score: PluginSet = PluginSet()
 
     def at(self, point: str) -> PluginSet:
-        """The set of one of ``POINTS``."""
-        found: PluginSet = getattr(self, "".join(f"_{c.lower()}" if c.isupper() else c for c in point))
-        return found
+        """Return the set of one of ``POINTS``."""
+        plugin_set: PluginSet = getattr(self, "".join(f"_{c.lower()}" if c.isupper() else c for c in point))
+        return plugin_set
 
 
-class PluginConfig(_Words):
+class PluginConfig(_ConfigurationModel):
     """Arguments of one plugin."""
 
     name: str
     args: dict[str, Any] = {}
 
 
-class Profile(_Words):
-    """Which plugins judge the pods of one ``spec.schedulerName``, or (``*``) of each that no other profile has."""
+class Profile(_ConfigurationModel):
+    """Plugins for the pods of one ``spec.schedulerName``; ``*`` means pods without another profile."""
 
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     percentage_of_nodes_to_score: int | None = Field(
-        default=None, description="The scheduler's business: accepted in a KubeSchedulerConfiguration and not used."
+        default=None, description="Accepted in a KubeSchedulerConfiguration but not used: only kube-scheduler needs it."
     )
     release: Release = Field(
         default="1.36",
-        description="The Kubernetes release whose in-tree plugins are meant: that of the scheduler that asks.",
+        description="Kubernetes release of the in-tree plugins; use the release of the calling scheduler.",
     )
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
     preset: Preset = Field(
         default="delegated",
-        description="What it starts from: what a kube-scheduler delegates, or its whole default profile, and homes.",
+        description="Base of the profile: the plugins that kube-scheduler delegates, or its whole default profile; "
+        "both plus homes.",
     )
     bind_recheck: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        default=(), description="Plugins whose filter is asked once more at bind, and nowhere else."
+        default=(), description="Plugins whose filter runs again at bind."
     )
     at_most: int | None = Field(
         default=None,
         ge=LEAST_NAMES,
-        description="Of the nodes that pass, so many drawn by lot are answered below /lean. Default: all of them.",
+        description="Maximum number of passing nodes in an answer below /lean, drawn at random. Default: all of them.",
     )
     pick: bool = Field(
         default=False,
-        description="Below /lean filter answers the best node alone: for a profile with all of kube-scheduler's "
+        description="Below /lean, filter answers only the best node: for a profile with all of kube-scheduler's "
         "filters and scores.",
     )
 
     @field_validator("release", mode="before")
     @classmethod
-    def _number_is_text(cls, found: Any) -> Any:
-        """YAML takes ``1.36`` without quotes for a number."""
-        return str(found) if isinstance(found, float) else found
+    def _number_is_text(cls, value: Any) -> Any:
+        """Accept ``1.36`` without quotes, which YAML parses as a number."""
+        return str(value) if isinstance(value, float) else value
 
     @field_validator("scheduler_name")
     @classmethod
-    def _empty_is_default(cls, found: str) -> str:
-        """As kube-scheduler reads it."""
-        return found or DEFAULT_SCHEDULER_NAME
+    def _empty_is_default(cls, value: str) -> str:
+        """Replace an empty name by the default, as kube-scheduler does."""
+        return value or DEFAULT_SCHEDULER_NAME
 
 
 DEFAULT_PROFILES: Final = (Profile(scheduler_name=ANY),)
-"""Without configuration every pod is judged, whatever scheduler it is for: a name left out would go unchecked."""
+"""Default profiles: every pod is checked, for any scheduler, because pods without a profile would go unchecked."""

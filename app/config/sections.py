@@ -1,4 +1,4 @@
-"""Parts of the settings that are objects of their own: leader election, traces, the authority that replicas share."""
+"""Nested settings: leader election, traces, and self-signed certificates."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LABEL: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
 LONGEST_LEASE: Final = 300.0
-"""Maximum ``leaseDuration`` in seconds, and the maximum that counts of what another holder writes into the Lease."""
+"""Maximum ``leaseDuration`` in seconds; longer durations in another holder's Lease count as this."""
 
 
 def parse_names(value: Any) -> Any:
-    """The names of a list that is written with commas between, as on a command line; others are left as they are."""
+    """Split a comma-separated string into names, as on a command line; return other values unchanged."""
     return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
 
@@ -31,25 +31,25 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(parse_names)]
 
 
 class LeaderElection(BaseModel):
-    """KubeSchedulerConfiguration's ``leaderElection``. Durations are seconds once they are read."""
+    """The settings ``leaderElection`` of KubeSchedulerConfiguration. Durations are in seconds once parsed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
-    leader_elect: bool = Field(default=False, description="Several replicas run, and one of them decides.")
+    leader_elect: bool = Field(default=False, description="Elect a leader among several replicas; the leader decides.")
     lease_duration: Seconds = Field(
         default=15.0,
         ge=1.0,
         le=LONGEST_LEASE,
-        description="How long the others wait for a leader after its last renewal: 5 minutes at most.",
+        description="Time after a leader's last renewal until another replica can take over: at most 5 minutes.",
     )
     renew_deadline: Seconds = Field(
-        default=10.0, gt=0.0, description="A leader whose renewals are not answered for this long stops leading."
+        default=10.0, gt=0.0, description="Time without a successful renewal after which a leader stops leading."
     )
     retry_period: Seconds = Field(
-        default=2.0, gt=0.0, description="Between two renewals, and between two attempts to take over."
+        default=2.0, gt=0.0, description="Delay between two renewals, and between two attempts to take over."
     )
-    resource_lock: Literal["leases"] = Field(default="leases", description="No other is known.")
-    resource_namespace: str = Field(default="kube-system", min_length=1, description="Where the Lease is.")
+    resource_lock: Literal["leases"] = Field(default="leases", description="Only leases are supported.")
+    resource_namespace: str = Field(default="kube-system", min_length=1, description="Namespace of the Lease.")
     resource_name: str = Field(default="homeport", min_length=1, description="Name of the Lease.")
     lock_file: str | None = Field(
         default=None,
@@ -71,26 +71,23 @@ class LeaderElection(BaseModel):
 
 def _is_url(value: str) -> bool:
     try:
-        found = urlsplit(value)
+        url = urlsplit(value)
         return (
-            found.scheme in ("http", "https")
-            and bool(found.hostname)
-            and found.port != 0
-            and not (found.query or found.fragment)
+            url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0 and not (url.query or url.fragment)
         )
     except ValueError:
         return False
 
 
 def _is_collector(value: str | None) -> str | None:
-    """Raises ``ValueError`` for what is no URL of a collector."""
+    """Validate the URL of a collector. Raises ``ValueError`` if it is invalid."""
     if value is not None and not _is_url(value):
         raise ValueError("must be the URL of a collector for OTLP over HTTP, such as http://collector:4318")
     return value
 
 
 class TracingConfiguration(BaseModel):
-    """The words of kube-apiserver's and kubelet's ``TracingConfiguration``."""
+    """The fields of ``TracingConfiguration`` of kube-apiserver and kubelet."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -102,7 +99,7 @@ class TracingConfiguration(BaseModel):
         default=0,
         ge=0,
         le=1_000_000,
-        description="Of a million verbs, how many begin a trace. 0: only those that come as part of one.",
+        description="Number of traces begun per million verbs. 0: continue traces of callers only.",
     )
 
 
@@ -119,41 +116,47 @@ def _fits_a_certificate(value: str) -> str:
 
 
 class SelfSigned(BaseModel):
-    """Certificates that Homeport makes itself, from an authority that all replicas share."""
+    """Self-signed certificates, from an authority that all replicas share."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
-    secret_namespace: str = Field(pattern=_LABEL, max_length=63, description="Where the Secrets are.")
+    secret_namespace: str = Field(pattern=_LABEL, max_length=63, description="Namespace of the Secrets.")
     secret_name: str = Field(
-        pattern=_SUBDOMAIN, max_length=253, description="Secret that keeps the authority; it must be there, also empty."
+        pattern=_SUBDOMAIN, max_length=253, description="Secret for the authority; it must exist, and can be empty."
     )
     dns_names: Annotated[
         tuple[Annotated[str, Field(pattern=_SUBDOMAIN, max_length=253), AfterValidator(_is_dns_name)], ...],
         BeforeValidator(parse_names),
-    ] = Field(min_length=1, description="Names in the serving certificate; by the first one replicas know each other.")
+    ] = Field(
+        min_length=1, description="Names in the serving certificate; replicas verify each other by the first one."
+    )
     client_secret_name: str | None = Field(
         default=None,
         pattern=_SUBDOMAIN,
         max_length=253,
-        description="Secret for the pair that the scheduler calls with.",
+        description="Secret for the scheduler's client certificate and key.",
     )
     client_name: Annotated[str, AfterValidator(_fits_a_certificate)] = Field(
-        default="homeport-scheduler", min_length=1, description="The common name in that pair."
+        default="homeport-scheduler", min_length=1, description="Common name in the client certificate."
     )
     client_duration: Seconds = Field(
         default=8760 * 3600.0,
         ge=3600.0,
         le=10 * 8760 * 3600.0,
-        description="How long that pair is good; it is renewed at two thirds.",
+        description="Validity of the client certificate; it is renewed after two thirds.",
     )
 
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> Self:
         if all(it.rpartition(".")[2] == "localhost" for it in self.dns_names):
-            raise Conflict(("dns_names",), "replicas know each other by one of them: localhost is anybody's")
+            raise Conflict(
+                ("dns_names",), "replicas verify each other by one of them, and localhost does not identify a replica"
+            )
         if self.client_secret_name == self.secret_name:
-            said = "the authority's key is for Homeport alone: a Secret of its own"
-            raise Conflict(("client_secret_name", "secret_name"), said)
+            message = "the scheduler must not read the authority's key: use another Secret"
+            raise Conflict(("client_secret_name", "secret_name"), message)
         if self.client_name in self.dns_names:
-            raise Conflict(("client_name", "dns_names"), "by a name among dnsNames a client would pass for a replica")
+            raise Conflict(
+                ("client_name", "dns_names"), "with a name among dnsNames a client would be accepted as a replica"
+            )
         return self

@@ -1,4 +1,4 @@
-"""Settings of the process: each with its type, bounds and default, and which of them exclude one another."""
+"""Settings of the process: type, bounds and default of each, and combinations that are not allowed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.sections import LeaderElection, Names, SelfSigned, TracingConfiguration
 from app.kube.durations import Seconds
 
-_OF_ONE_VERB: Final = "The httpTimeout of who calls {}, where it is another. Default: httpTimeout."
+_OF_ONE_VERB: Final = "The httpTimeout of the caller of {}, if it differs. Default: httpTimeout."
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a listener on ``host``; empty stands for every address."""
+    """Return true if a listener on ``host`` accepts only local connections; empty stands for every address."""
     if host == "localhost":
         return True
     try:
@@ -29,7 +29,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Settings(BaseSettings):
-    """Each field is ``--name`` (``app.config.flags``), ``HOMEPORT_NAME``, and ``name`` in the file."""
+    """Settings. Each field is ``--name`` (``app.config.flags``), ``HOMEPORT_NAME``, and ``name`` in the file."""
 
     model_config = SettingsConfigDict(env_prefix="HOMEPORT_", extra="forbid", frozen=True)
 
@@ -42,58 +42,60 @@ class Settings(BaseSettings):
     )
     host: str = Field(
         default="127.0.0.1",
-        description="Address on which the verbs are answered. Off loopback it needs clientCAFile, or insecure.",
+        description="Address of the listener for verbs. An address other than loopback needs clientCAFile, or "
+        "insecure.",
     )
     port: int = Field(default=8888, ge=0, le=65535, description="Port of the verbs; 0 picks a free one.")
-    tls: bool | None = Field(
-        default=None, description="Whether the verbs are answered over TLS. Default: where there is a certificate."
-    )
+    tls: bool | None = Field(default=None, description="Serve verbs over TLS. Default: if there is a certificate.")
     operator_host: str = Field(default="127.0.0.1", description="Address of the operator listener.")
     operator_port: int | None = Field(
         default=None,
         ge=0,
         le=65535,
-        description="Port of a listener of its own for probes, metrics and reading. Without it they are answered where "
-        "the verbs are, to whoever may call these.",
+        description="Port of a separate listener for probes, metrics and pages. Without it they are served with the "
+        "verbs, to callers of verbs.",
     )
     operator_tls: bool | None = Field(
-        default=None, description="Whether the operator listener speaks TLS. Default: where there is a certificate."
+        default=None, description="Serve the operator listener over TLS. Default: if there is a certificate."
     )
     peer_host: str = Field(default="", description="Address of the peer listener; empty for every address.")
     peer_port: int | None = Field(
         default=None,
         ge=1,
         le=65535,
-        description="Port of a listener of its own for what other replicas send on, TLS on both sides only: for verbs "
-        "that stay on loopback.",
+        description="Port of a separate listener for verbs forwarded by other replicas, with mutual TLS: for verbs "
+        "that are served on loopback.",
     )
     tls_cert_file: str | None = Field(
         default=None, description="Certificate chain, PEM, leaf first; read again whenever it changes."
     )
-    tls_private_key_file: str | None = Field(default=None, description="The key of tlsCertFile, PEM.")
+    tls_private_key_file: str | None = Field(default=None, description="Private key of tlsCertFile, PEM.")
     client_ca_file: str | None = Field(
         default=None,
-        description="Authorities, PEM: who calls a verb must have a certificate of one of them, and so must replicas.",
+        description="Authorities, PEM. Callers of verbs and replicas need a certificate issued by one of them.",
     )
     self_signed: SelfSigned | None = Field(
         default=None,
-        description="Certificates made by Homeport itself, in the place of the three files: its authority is in a "
-        "Secret, which must be there.",
+        description="Self-signed certificates instead of the three files. The authority is stored in a Secret, which "
+        "must exist.",
     )
     allowed_names: Names = Field(
-        default=(), description="Names (CN or SAN) of which a caller's certificate needs one; any if there are none."
+        default=(), description="Allowed names (CN or SAN) in callers' certificates; empty allows all."
     )
     reader_names: Names = Field(
-        default=(), description="Names (CN or SAN) whose certificates may read all pages of the operator listener."
+        default=(),
+        description="Names (CN or SAN) whose certificates are allowed to read all pages of the operator listener.",
     )
     open_reads: bool = Field(
-        default=False, description="Let anybody who reaches the operator listener read all of its pages."
+        default=False, description="Serve all pages of the operator listener without authentication."
     )
     insecure: bool = Field(
-        default=False, description="Let anybody who reaches the verbs off loopback call them. Nothing else allows it."
+        default=False, description="Serve verbs without authentication on an address other than loopback."
     )
     max_connections: int = Field(
-        default=2000, ge=10, description="Open connections to the verbs; what is beyond is closed at once."
+        default=2000,
+        ge=10,
+        description="Maximum number of open connections to the verbs; further ones are closed at once.",
     )
     http_timeout: Seconds = Field(
         default=5.0,
@@ -110,7 +112,7 @@ class Settings(BaseSettings):
         default=None,
         ge=0.5,
         le=1200.0,
-        description="The same for bind. It is also the longest that a pod can wait at Permit, of 15m at most.",
+        description="The httpTimeout of the caller of bind. It also limits the wait at Permit, which is 15m at most.",
     )
     max_priority: int = Field(
         default=20,
@@ -119,24 +121,26 @@ class Settings(BaseSettings):
         description="Top of the prioritize scale. A higher top is finer and weighs more in kube-scheduler.",
     )
     max_body_bytes: int = Field(
-        default=128 * 1024 * 1024, ge=1024, description="Larger request bodies are refused unread."
+        default=128 * 1024 * 1024,
+        ge=1024,
+        description="Maximum size of a request body; larger ones are rejected unread.",
     )
     max_in_flight: int = Field(
         default=100,
         ge=1,
-        description="Calls of filter, prioritize and preempt under way at once; what is beyond is turned away.",
+        description="Maximum number of filter, prioritize and preempt calls in flight; further ones are rejected.",
     )
     due_bind_wait: Seconds = Field(
         default=0.05,
         ge=0.0,
         le=1.0,
-        description="The longest a call waits for a bind that is on its way and matters to it; 0s: never.",
+        description="Maximum time that a call waits for a bind in flight that affects it; 0s: never.",
     )
     bind_batch_window: Seconds = Field(
         default=0.05,
         ge=0.0,
         le=1.0,
-        description="The longest a Binding is held so that several leave together, where many leave; 0s: never.",
+        description="Maximum time that a Binding is held to be sent in a batch, under load; 0s: never.",
     )
     sampling_guard: bool = Field(
         default=True,
@@ -146,36 +150,36 @@ class Settings(BaseSettings):
         default=100,
         ge=1,
         le=100_000,
-        description="Fewest names that make a filter request a sample of the nodes. Behind another extender: 1.",
+        description="Minimum number of names in a filter request that counts as a sample. Behind another extender: 1.",
     )
     bind_others: bool = Field(
         default=True,
-        description="Bind pods of no profile here too, without a check. false: their bind is an Error.",
+        description="Bind pods without a profile too, without a check. false: their bind is an Error.",
     )
     events: bool = Field(
         default=True,
-        description="Write Events (events.k8s.io/v1) about homes, nominations and leaders for people to see.",
+        description="Write Events (events.k8s.io/v1) about homes, nominations and leaders.",
     )
     max_feed_age: Seconds = Field(
         default=180.0,
         ge=5.0,
-        description="Nothing heard of a watch for this long: verbs fail rather than guess. "
-        "A quiet kind is asked after four times within it, and every 30 s at the latest.",
+        description="Maximum time without news from a watch; afterwards verbs fail. "
+        "A kind without events is checked four times within it, and at least every 30 s.",
     )
     repair_interval: Seconds = Field(
-        default=60.0, ge=1.0, description="Time between two background repairs of half-done writes."
+        default=60.0, ge=1.0, description="Interval between two background repairs of incomplete writes."
     )
     leader_election: LeaderElection = Field(
         default=LeaderElection(),
-        description="Several replicas, one of which decides, in KubeSchedulerConfiguration's words.",
+        description="Leader election, with the fields of KubeSchedulerConfiguration.",
     )
     tracing: TracingConfiguration = Field(
-        default=TracingConfiguration(), description="Spans of verbs, in TracingConfiguration's words."
+        default=TracingConfiguration(), description="Spans of verbs, with the fields of TracingConfiguration."
     )
     advertise_address: str | None = Field(
         default=None,
-        description="host:port at which the other replicas reach this one. Default: host and port; $POD_IP and port "
-        "where it listens on all addresses.",
+        description="host:port at which other replicas reach this one. Default: host and port; $POD_IP and port if it "
+        "listens on all addresses.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is logged. Single requests are logged at debug."
@@ -184,7 +188,8 @@ class Settings(BaseSettings):
     profiles: tuple[Profile, ...] = Field(
         default=DEFAULT_PROFILES,
         min_length=1,
-        description="Profiles by schedulerName, in KubeSchedulerConfiguration's words; * takes all other names.",
+        description="Profiles by schedulerName, with the fields of KubeSchedulerConfiguration; * matches all other "
+        "names.",
     )
 
     @classmethod
@@ -195,7 +200,7 @@ class Settings(BaseSettings):
         *_: PydanticBaseSettingsSource,
         **__: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What it is made of and nothing else: ``read_settings`` has read the variables."""
+        """Use only constructor arguments, because ``read_settings`` has read the variables already."""
         return (init_settings,)
 
     @model_validator(mode="after")
@@ -207,54 +212,54 @@ class Settings(BaseSettings):
     def _distrusted(self) -> Iterator[Conflict]:
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
             pair = ("tls_cert_file", "tls_private_key_file")
-            yield Conflict(pair, "a certificate and its key are given together")
+            yield Conflict(pair, "a certificate needs its key, and a key its certificate")
         if self.self_signed is not None:
             yield from self._against_self_signed()
         for name in ("tls", "operator_tls"):
             if getattr(self, name) and not self.has_certificate:
                 yield Conflict((name,), "needs tlsCertFile and tlsPrivateKeyFile, or selfSigned")
         if self.client_ca_file is not None and not (self.serves_tls or self.operator_serves_tls or self.peer_port):
-            yield Conflict(("client_ca_file",), "asks for certificates of callers, and no listener speaks TLS")
+            yield Conflict(("client_ca_file",), "has no effect: no listener uses TLS")
         if self.allowed_names and not self.asks_for_certificates:
-            yield Conflict(("allowed_names",), "needs clientCAFile, and verbs that are answered over TLS")
+            yield Conflict(("allowed_names",), "needs clientCAFile, and verbs served over TLS")
         if self.reader_names and not (self.operator_serves_tls and self.has_authority):
-            yield Conflict(("reader_names",), "needs clientCAFile, and an operator listener that speaks TLS")
+            yield Conflict(("reader_names",), "needs clientCAFile, and an operator listener with TLS")
         if self.peer_port is not None and not (self.has_certificate and self.has_authority):
             files = "tlsCertFile, tlsPrivateKeyFile and clientCAFile, or selfSigned"
-            yield Conflict(("peer_port",), f"needs {files}: replicas know each other by them")
+            yield Conflict(("peer_port",), f"needs {files}: replicas verify each other with them")
         if not (is_loopback(self.host) or self.asks_for_certificates or self.insecure):
-            said = (
-                "is not on loopback: whoever reaches it could bind any pod. Give tlsCertFile, tlsPrivateKeyFile and "
-                "clientCAFile, or selfSigned, or say insecure: true"
+            message = (
+                "is not a loopback address: every client that reaches it could bind any pod. Set tlsCertFile, "
+                "tlsPrivateKeyFile and clientCAFile, or selfSigned, or insecure: true"
             )
-            yield Conflict(("host",), said)
+            yield Conflict(("host",), message)
 
     def _against_self_signed(self) -> Iterator[Conflict]:
         for name in ("tls_cert_file", "tls_private_key_file", "client_ca_file"):
             if getattr(self, name) is not None:
-                yield Conflict(("self_signed", name), "certificates are made here, or read from files")
+                yield Conflict(("self_signed", name), "certificates are either self-signed or read from files")
         if self.cluster is not None:
             yield Conflict(("self_signed", "cluster"), "a saved cluster has no Secrets")
         made, allowed = self.self_signed, self.allowed_names
         if made is not None and made.client_secret_name and allowed and made.client_name not in allowed:
-            said = "the scheduler's pair could call no verb: its clientName has to be among allowedNames"
-            yield Conflict(("self_signed", "allowed_names"), said)
+            message = "the scheduler's certificate would be rejected: add its clientName to allowedNames"
+            yield Conflict(("self_signed", "allowed_names"), message)
         if not (self.serves_tls or self.operator_serves_tls or self.peer_port):
-            yield Conflict(("self_signed",), "makes certificates, and no listener speaks TLS")
+            yield Conflict(("self_signed",), "has no effect: no listener uses TLS")
 
     @property
     def has_certificate(self) -> bool:
-        """Whether a listener can speak TLS."""
+        """True if a listener can use TLS."""
         return self.tls_cert_file is not None or self.self_signed is not None
 
     @property
     def has_authority(self) -> bool:
-        """Whether callers can be known by their certificates."""
+        """True if clients can be verified by their certificates."""
         return self.client_ca_file is not None or self.self_signed is not None
 
     @property
     def time_limits(self) -> Mapping[str, float]:
-        """By verb, how long its caller waits, in seconds."""
+        """Time limits of callers in seconds, by verb."""
         own = {
             "filter": self.filter_timeout,
             "prioritize": self.prioritize_timeout,
@@ -265,24 +270,24 @@ class Settings(BaseSettings):
 
     @property
     def serves_tls(self) -> bool:
-        """Whether the verbs are answered over TLS."""
+        """True if verbs are served over TLS."""
         return self.has_certificate if self.tls is None else self.tls
 
     @property
     def operator_serves_tls(self) -> bool:
-        """Whether there is an operator listener, and it speaks TLS."""
+        """True if there is an operator listener with TLS."""
         if self.operator_port is None:
             return False
         return self.has_certificate if self.operator_tls is None else self.operator_tls
 
     @property
     def asks_for_certificates(self) -> bool:
-        """Whether who calls a verb needs a certificate."""
+        """True if callers of verbs need a certificate."""
         return self.serves_tls and self.has_authority
 
     @property
     def hops_over_tls(self) -> bool:
-        """Whether replicas speak TLS to each other."""
+        """True if replicas use TLS between each other."""
         return self.peer_port is not None or self.asks_for_certificates
 
     @model_validator(mode="after")
@@ -290,24 +295,24 @@ class Settings(BaseSettings):
         if self.leader_election.leader_elect:
             if self.cluster is not None:
                 raise Conflict(
-                    ("leader_election", "cluster"), "a saved cluster has no leases, several replicas need an API server"
+                    ("leader_election", "cluster"), "a saved cluster has no Leases: several replicas need an API server"
                 )
             if self.serves_tls and not self.hops_over_tls:
                 raise Conflict(
                     ("leader_election", "client_ca_file"),
-                    "replicas that speak TLS to each other check by clientCAFile who the other one is",
+                    "replicas that use TLS verify each other with clientCAFile",
                 )
             if not self.advertised:
                 raise Conflict(
                     ("advertise_address", "host", "port"),
-                    "the other replicas cannot be told where this one is: it listens on all "
-                    "addresses and $POD_IP is not set, or on a port that is not known yet",
+                    "the address of this replica is unknown: it listens on all addresses "
+                    "and $POD_IP is not set, or its port is not fixed",
                 )
         return self
 
     @property
     def advertised(self) -> str:
-        """Where the other replicas reach this one; empty if that is not known."""
+        """Address at which other replicas reach this one; empty if unknown."""
         if self.advertise_address is not None:
             return self.advertise_address
         host, port = (self.host, self.port) if self.peer_port is None else (self.peer_host, self.peer_port)

@@ -1,4 +1,4 @@
-"""Where each setting comes from: the command line, a variable, the file, or nowhere; and what stands there."""
+"""Source of each setting: the command line, a variable, the file, or the default; and its value."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ _LONGEST_VALUE: Final = 80
 
 
 class Sources(Struct, frozen=True):
-    """``flags`` and ``in_file`` by field; the command line goes before variables, these before the file.
+    """Sources of the settings.
 
-    Flags give single parts of a nested setting, and leave the others as they are.
+    ``flags`` and ``in_file`` are by field; flags take precedence over variables, these over the file.
+
+    A flag sets one part of a nested setting and keeps the others.
     """
 
     model: type[BaseModel]
@@ -31,32 +33,32 @@ class Sources(Struct, frozen=True):
 
     @property
     def values(self) -> dict[str, Any]:
-        """By field, what counts."""
+        """Effective values by field."""
         below = self.below_flags
         return {**below, **{name: _laid_over(below.get(name), it) for name, it in self.flags.items()}}
 
     @property
     def below_flags(self) -> dict[str, Any]:
-        """By field, what counts where no flag is given."""
+        """Values by field without flags."""
         return {**self.in_file, **self.variables.values}
 
     def from_elsewhere(self, name: str) -> Any:
-        """What variable or file give of a field and no flag does; ``None`` if there is nothing."""
+        """Return a field's value in variables or file unless a flag sets it; ``None`` if there is none."""
         given, below = self.flags.get(name), self.below_flags.get(name)
         if isinstance(given, Mapping) and isinstance(below, Mapping):
             return {part: it for part, it in below.items() if part not in given}
         return None if name in self.flags and not isinstance(given, Mapping) else below
 
     def sentence(self, mistake: Mistake) -> str:
-        """The settings with their values and where these came from, and what is wrong."""
-        told = ", ".join(self._told(place) for place in mistake.places)
-        return f"{told}: {mistake.said}" if told else mistake.said
+        """Format a mistake: the settings with values and sources, and the problem."""
+        settings = ", ".join(self._described(place) for place in mistake.places)
+        return f"{settings}: {mistake.message}" if settings else mistake.message
 
     def field(self, place: Place) -> str:
-        """The field that a place is in; empty for a setting that there is not."""
+        """Return the field that contains a place; empty for an unknown setting."""
         return field_names(self.model).get(str(place[0]), "") if place else ""
 
-    def _told(self, place: Place) -> str:
+    def _described(self, place: Place) -> str:
         value = self._value(place)
         if value is not NOTHING:
             return f"{written(place)} {_shown(value)} ({self._origin(place)})"
@@ -69,9 +71,9 @@ class Sources(Struct, frozen=True):
         name = self.field(place)
         flags = [f"--{it}" for it in self._flags(name, place)]
         if flags:
-            told = f"flag{'s' if len(flags) > 1 else ''} {', '.join(flags)}"
+            origin = f"flag{'s' if len(flags) > 1 else ''} {', '.join(flags)}"
             is_part = len(place) == 1 and isinstance(self.flags[name], Mapping) and name in self.below_flags
-            return f"{self._below(name, place)}, and {told}" if is_part else told
+            return f"{self._below(name, place)}, and {origin}" if is_part else origin
         return self._below(name, place)
 
     def _below(self, name: str, place: Place) -> str:
@@ -82,7 +84,7 @@ class Sources(Struct, frozen=True):
         return "default"
 
     def _flags(self, name: str, place: Place) -> list[str]:
-        """Those that give what stands at a place, or a part of it."""
+        """Return the flags that set a place, or a part of it."""
         given = self.flags.get(name)
         if not isinstance(given, Mapping):
             return [flag_at(self.model, place)] if name in self.flags else []
@@ -97,7 +99,7 @@ class Sources(Struct, frozen=True):
 
 
 def _laid_over(below: Any, given: Any) -> Any:
-    """What is no mapping, though it should be one, is left to be told of."""
+    """Merge flags into a nested setting; a value that is wrongly not a mapping is returned, to be reported."""
     if isinstance(given, Mapping) and below is not None:
         return {**below, **given} if isinstance(below, Mapping) else below
     return given

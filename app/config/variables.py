@@ -1,7 +1,7 @@
-"""Environment variables: ours, those that are ours by mistake, and those that Kubernetes adds for Services.
+"""Environment variables: Homeport's own, misspelled ones, and those that Kubernetes adds for Services.
 
-Beside each container of a namespace with a Service ``homeport`` the kubelet sets ``HOMEPORT_SERVICE_HOST``,
-``HOMEPORT_PORT=tcp://…`` and more, unless the pod says ``enableServiceLinks: false``. Source of their forms:
+For a Service ``homeport`` the kubelet sets ``HOMEPORT_SERVICE_HOST``, ``HOMEPORT_PORT=tcp://…`` and more in all
+containers of its namespace, unless the pod has ``enableServiceLinks: false``. Source of their forms:
 ``pkg/kubelet/envvars`` of Kubernetes 1.36.
 """
 
@@ -19,7 +19,7 @@ from app.config.mistakes import Mistake, field_names, meant
 
 PREFIX: Final = "HOMEPORT_"
 CONFIG: Final = "HOMEPORT_CONFIG"
-"""Names the configuration file; no setting."""
+"""Path of the configuration file; not a setting."""
 
 _SERVICE: Final = "HOMEPORT_(?:[A-Z0-9_]+_)?"
 _PORT: Final = f"{_SERVICE}PORT_[0-9]+_(?:TCP|UDP|SCTP)"
@@ -36,13 +36,13 @@ _SERVICE_LINKS: Final = (
     (re.compile(f"{_PORT}_PORT"), _NUMBER),
     (re.compile(f"{_PORT}_ADDR"), _IP),
 )
-"""Forms of names and of their values."""
+"""Patterns of names and of their values."""
 
 
 class Variables(Struct, frozen=True):
-    """What the environment sets. ``values`` and ``names`` (of the variables) by field.
+    """Settings in the environment. ``values`` and ``names`` (of the variables) are by field.
 
-    ``links`` are the variables that tell of Services; ``unreadable`` the fields whose variables say nothing usable.
+    ``links``: variables that describe Services; ``unreadable``: fields whose variables have unusable values.
     """
 
     values: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Variables(Struct, frozen=True):
 
 
 def read_variables(model: type[BaseSettings], environ: Mapping[str, str]) -> Variables:
-    """Everything that begins with ``HOMEPORT_``, in any case."""
+    """Read all variables that begin with ``HOMEPORT_``, in any case."""
     source: PydanticBaseSettingsSource = EnvSettingsSource(model)
     written = {name: key for key, name in field_names(model).items()}
     known = {f"{PREFIX}{name.upper()}": name for name in model.model_fields}
@@ -85,12 +85,14 @@ def read_variables(model: type[BaseSettings], environ: Mapping[str, str]) -> Var
 
 
 def is_service_link(variable: str, value: str) -> bool:
-    """Whether Kubernetes set this for a Service whose name begins with ``homeport``: by its form, and by its value."""
+    """Return true if Kubernetes set this variable for a Service whose name begins with ``homeport``, judging by name
+    and value.
+    """
     return any(name.fullmatch(variable) and form.fullmatch(value) for name, form in _SERVICE_LINKS)
 
 
 def _meant(variable: str, known: Iterable[str]) -> str:
-    """What all of them begin with makes none of them more likely."""
+    """Suggest a variable; the common prefix is left out of the comparison."""
     guess = meant(variable[len(PREFIX) :], (it.removeprefix(PREFIX) for it in known))
     return guess.replace("mean ", f"mean {PREFIX}")
 
@@ -100,17 +102,17 @@ def _ours(environ: Mapping[str, str]) -> Iterable[tuple[str, str]]:
 
 
 def _json(text: str) -> Any:
-    """Raises ``ValueError``, also where a key stands twice."""
+    """Parse JSON. Raises ``ValueError``, also for duplicate keys."""
     return json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_number)
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f'"{next(name for name in names if names.count(name) > 1)}" stands there twice')
-    return found
+        raise ValueError(f'"{next(name for name in names if names.count(name) > 1)}" is set twice')
+    return mapping
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")

@@ -1,4 +1,4 @@
-"""What Homeport must be allowed to do in a cluster, why, and the question whether it is.
+"""Permissions that Homeport needs in a cluster, with their reasons, and the check that they are granted.
 
-Not here: who may ask Homeport what (``app.server``).
+Not here: access of clients to Homeport (``app.server``).
 """

@@ -1,7 +1,7 @@
-"""Asks the API server what this process may do, and says what is missing and what will not work then.
+"""Checks the permissions of this process with the API server, and reports missing ones and their effect.
 
-By SelfSubjectAccessReview (``authorization.k8s.io/v1``), which needs no right of its own: ``system:basic-user`` lets
-everybody who is authenticated ask. Nothing waits for the answers.
+Uses SelfSubjectAccessReview (``authorization.k8s.io/v1``), which ``system:basic-user`` grants to every authenticated
+user. No request waits for the result.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from msgspec import Struct
 from app.kube.api_errors import KubeError
 from app.kube.client import KubeClient
 from app.kube.decoding import Decoder
-from app.rights.permissions import Need, Permission, Rule, Work, discovered, may_be_absent, rules
+from app.rights.permissions import EnabledFeatures, Permission, PermissionNeed, Rule, discovered, may_be_absent, rules
 
 _LOG: Final = structlog.get_logger(__name__)
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 AGAIN_SECONDS: Final = 60.0
-"""Between two rounds while something is missing, or could not be asked."""
+"""Delay between two checks while a permission is missing or a check failed."""
 
 STEADY_SECONDS: Final = 600.0
-"""Between two rounds while all is well: rights are taken away, too, and some are used once a month."""
+"""Delay between two checks while all permissions are granted: they can be revoked, and some are rarely used."""
 
 CURE: Final = "homeport rbac | kubectl apply -f -"
-"""Grants what the configuration needs."""
+"""Command that grants the permissions that the configuration needs."""
 
 _MOST_OF_A_RIGHT: Final = 70
 _MOST_OF_A_PURPOSE: Final = 45
-"""Maximum number of characters, so that a line has 200: ``/readyz?verbose`` and the status page have the whole."""
+"""Maximum number of characters, so that a log line has 200; ``/readyz?verbose`` and the status page show the full
+text.
+"""
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -49,16 +51,16 @@ class _Review(Struct):
 _REVIEWS: Final = Decoder[_Review](_Review)
 
 
-def review(asked: Permission) -> dict[str, Any]:
-    """The question whether we are allowed something. A field that is left out stands for all."""
-    resource, _, subresource = asked.resource.partition("/")
+def review(permission: Permission) -> dict[str, Any]:
+    """Build the SelfSubjectAccessReview for a permission. Empty fields are left out, which means all."""
+    resource, _, subresource = permission.resource.partition("/")
     attributes = {
-        "verb": asked.verb,
-        "group": asked.group,
+        "verb": permission.verb,
+        "group": permission.group,
         "resource": resource,
         "subresource": subresource,
-        "namespace": asked.namespace,
-        "name": asked.name,
+        "namespace": permission.namespace,
+        "name": permission.name,
     }
     return {
         "apiVersion": "authorization.k8s.io/v1",
@@ -68,16 +70,16 @@ def review(asked: Permission) -> dict[str, Any]:
 
 
 class PermissionCheck:
-    """Some two dozen small requests a round, one after the other.
+    """Checks about two dozen permissions in sequence, with one small request each.
 
-    ``missing`` are the rules that are not granted, as of the last round that got its answers; ``problem`` is why the
-    last one did not, empty if it did. ``on_checked`` is told how many permissions are missing.
+    ``missing``: rules not granted, as of the last complete check. ``problem``: why the last check failed, empty if it
+    succeeded. ``on_checked`` is called with the number of missing permissions.
     """
 
     def __init__(
         self,
         client: KubeClient,
-        work: Work,
+        work: EnabledFeatures,
         on_checked: Callable[[int], object] = lambda _: None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
@@ -87,55 +89,55 @@ class PermissionCheck:
         self._work = work
         self._on_checked = on_checked
         self._sleep = sleep
-        self._told: set[Permission] = set()
-        self._told_problem = False
+        self._reported: set[Permission] = set()
+        self._problem_logged = False
 
     async def run(self) -> NoReturn:
-        """Check until cancelled, whatever the API server does."""
+        """Check until cancelled; API errors are retried."""
         while True:
             await self.check()
             await self._sleep(AGAIN_SECONDS if self.missing or self.problem else STEADY_SECONDS)
 
     async def check(self) -> None:
-        """One round. What is new is said in the log: a line for each reason, once."""
+        """Check once. Log each newly missing rule once."""
         try:
-            missing = await self._denied()
+            missing = await self._missing_needs()
         except (KubeError, msgspec.DecodeError) as error:
             self._fail(str(error))
             return
-        self.problem, self._told_problem = "", False
+        self.problem, self._problem_logged = "", False
         self.missing = rules(missing)
-        self._tell(missing)
+        self._report(missing)
         self._on_checked(len({need.permission for need in missing}))
 
     def _fail(self, cause: str) -> None:
         self.problem = cause
-        if not self._told_problem:
-            self._told_problem = True
+        if not self._problem_logged:
+            self._problem_logged = True
             _LOG.warning("permissions cannot be checked", cause=cause)
 
-    async def _denied(self) -> list[Need]:
-        """Nothing is lost where a kind is not served: it counts as empty."""
-        found = await discovered(self._client, filter(may_be_absent, self._work.kinds))
-        needs = self._work.needs(found.plurals, found.absent)
+    async def _missing_needs(self) -> list[PermissionNeed]:
+        """Return the needs that are not granted. Kinds that are not served need no permission: they count as empty."""
+        kinds = await discovered(self._client, filter(may_be_absent, self._work.kinds))
+        needs = self._work.needs(kinds.plurals, kinds.absent)
         allowed = {it: await self._allows(it) for it in dict.fromkeys(need.permission for need in needs)}
         return [need for need in needs if not allowed[need.permission]]
 
-    async def _allows(self, asked: Permission) -> bool:
-        return _REVIEWS.decode(await self._client.review(_PATH, review(asked))).status.allowed
+    async def _allows(self, permission: Permission) -> bool:
+        return _REVIEWS.decode(await self._client.review(_PATH, review(permission))).status.allowed
 
-    def _tell(self, missing: Collection[Need]) -> None:
+    def _report(self, missing: Collection[PermissionNeed]) -> None:
         permissions = {need.permission for need in missing}
-        for rule in rules(need for need in missing if need.permission not in self._told):
+        for rule in rules(need for need in missing if need.permission not in self._reported):
             _LOG.warning(
                 "right missing",
                 right=_short(str(rule), _MOST_OF_A_RIGHT),
                 needed_for=_short(rule.purpose, _MOST_OF_A_PURPOSE),
                 cure=CURE,
             )
-        if self._told and not permissions:
-            _LOG.info("all rights are there now")
-        self._told = permissions
+        if self._reported and not permissions:
+            _LOG.info("all permissions granted")
+        self._reported = permissions
 
 
 def _short(text: str, most: int) -> str:

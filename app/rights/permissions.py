@@ -1,6 +1,6 @@
-"""What Homeport has to be allowed: told from what it does, for the roles and for the check of them.
+"""Permissions that Homeport needs, derived from its configuration, for the generated roles and for their check.
 
-Every right is named once, with what it is for. A right that is missing takes just that away.
+Each permission is listed with its reason. A missing permission disables only that function.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from app.kube.credentials import load
 from app.kube.kinds import NODES, PODS, Kind
 
 _VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
-_PICTURE: Final = "the picture of the cluster, without which nothing is decided"
+_PICTURE: Final = "the snapshot of the cluster, which every decision needs"
 _DISCOVERY_SECONDS: Final = 3.0
 
 _BUILT_IN: Final = frozenset({"", "apps", "batch", "policy"})
@@ -35,13 +35,13 @@ _BY_THE_RULE: Final = frozenset(
         ("homeport.dev", "Home"),
     }
 )
-"""Groups and kinds whose plural is known to be the one that ``guessed_plural`` says."""
+"""Groups and kinds whose plural is known to be the one that ``guessed_plural`` returns."""
 
 
 class Permission(Struct, frozen=True):
-    """One thing to be allowed: everywhere or in one namespace, for all objects or the one of a name.
+    """Permission for one verb: in all namespaces or one, for all objects or one name.
 
-    ``resource`` is a plural, with its subresource where there is one: ``pods/status``.
+    ``resource`` is the plural, with its subresource if any: ``pods/status``.
     """
 
     verb: str
@@ -51,15 +51,15 @@ class Permission(Struct, frozen=True):
     name: str = ""
 
 
-class Need(Struct, frozen=True):
-    """A permission and what it is for: that does not work without it."""
+class PermissionNeed(Struct, frozen=True):
+    """Permission with the function that fails without it."""
 
     permission: Permission
     reason: str
 
 
 class Rule(Struct, frozen=True):
-    """Permissions that are needed for the same reasons, as a role grants them."""
+    """Permissions with the same reasons, as one rule of a role."""
 
     group: str
     resources: tuple[str, ...]
@@ -69,7 +69,7 @@ class Rule(Struct, frozen=True):
     name: str = ""
 
     def __str__(self) -> str:
-        """``list, watch replicasets.apps, statefulsets.apps``."""
+        """Format the rule, for example ``list, watch replicasets.apps, statefulsets.apps``."""
         group = f".{self.group}" if self.group else ""
         named = f" {self.name}" if self.name else ""
         where = f" in namespace {self.namespace}" if self.namespace else ""
@@ -78,145 +78,155 @@ class Rule(Struct, frozen=True):
 
     @property
     def purpose(self) -> str:
-        """What does not work without it."""
+        """Functions that fail without this rule."""
         return "; ".join(self.reasons)
 
 
-class Lease(Struct, frozen=True):
-    """Where replicas elect the one that decides."""
+class LeaseName(Struct, frozen=True):
+    """Namespace and name of the Lease for leader election."""
 
     namespace: str
     name: str
 
 
-class Kept(Struct, frozen=True):
-    """A Secret that Homeport fills, and what with."""
+class ManagedSecret(Struct, frozen=True):
+    """Secret that Homeport writes, and a description of its content."""
 
     namespace: str
     name: str
     what: str
 
 
-class Work(Struct, frozen=True):
-    """What a configuration has Homeport do. ``lease``: ``None`` for one process. ``events``: are they written?"""
+class EnabledFeatures(Struct, frozen=True):
+    """Configured functions that need permissions. ``lease``: ``None`` for a single process.
+
+    ``events``: Events are written.
+    """
 
     uses: tuple[Use, ...]
     sampling_guard: bool
-    lease: Lease | None = None
+    lease: LeaseName | None = None
     events: bool = False
-    secrets: tuple[Kept, ...] = ()
+    secrets: tuple[ManagedSecret, ...] = ()
 
     @property
     def kinds(self) -> tuple[Kind[Any], ...]:
-        """The kinds that plugins use, each once."""
+        """Kinds that plugins use, without duplicates."""
         return tuple(dict.fromkeys(use.kind for use in self.uses))
 
-    def needs(self, plurals: Mapping[Kind[Any], str], absent: Iterable[Kind[Any]] = ()) -> list[Need]:
-        """All that has to be allowed. ``plurals`` of kinds where they are known; ``absent`` kinds are not served."""
+    def needs(self, plurals: Mapping[Kind[Any], str], absent: Iterable[Kind[Any]] = ()) -> list[PermissionNeed]:
+        """Return all permissions needed. ``plurals``: of kinds where known.
+
+        ``absent``: kinds that the cluster does not serve.
+        """
         without = set(absent)
         used = tuple(use for use in self.uses if use.kind not in without)
         return [
             *_core(self.sampling_guard),
-            *(_elected(self.lease) if self.lease is not None else ()),
-            *_certified(self.secrets),
+            *(_leader_election(self.lease) if self.lease is not None else ()),
+            *_secrets(self.secrets),
             *_of_plugins(used, plurals),
-            *(_told() if self.events else ()),
+            *(_events() if self.events else ()),
         ]
 
 
-def _core(sampling_guard: bool) -> Iterator[Need]:
+def _core(sampling_guard: bool) -> Iterator[PermissionNeed]:
     for kind in (NODES, PODS):
         yield from _needs(("list", "watch"), "", guessed_plural(kind), _PICTURE)
-    unclear = "reading back a Binding whose outcome is unclear, and a pod that the watch has not brought yet"
+    unclear = "reading back a Binding with an unknown outcome, and a pod that the watch has not reported yet"
     yield from _needs(("get",), "", "pods", unclear)
-    yield from _needs(("get",), "", "pods", "saying why a node does not take a pod")
+    yield from _needs(("get",), "", "pods", "explaining why a node does not fit a pod")
     yield from _needs(("create",), "", "pods/binding", "binding pods")
-    late = "fencing off a Binding that may still arrive, by the annotation homeport.dev/unclear-bind on its pod"
+    late = "fencing off a Binding that can still arrive, by the annotation homeport.dev/unclear-bind on its pod"
     yield from _needs(("patch",), "", "pods/status", late)
-    woken = "having a waiting pod tried again for a plugin, by the annotation homeport.dev/activated"
+    woken = "making the scheduler retry a waiting pod for a plugin, by the annotation homeport.dev/activated"
     yield from _needs(("patch",), "", "pods/status", woken)
     if sampling_guard:
         nominated = "nominating a pod that was refused on a whole sample of the nodes to another one (samplingGuard)"
         yield from _needs(("patch",), "", "pods/status", nominated)
 
 
-def _elected(lease: Lease) -> Iterator[Need]:
+def _leader_election(lease: LeaseName) -> Iterator[PermissionNeed]:
     group, plural = "coordination.k8s.io", "leases"
     holding = "holding the Lease that says which replica decides (leaderElection)"
     for verb in ("get", "watch", "update"):
-        yield Need(Permission(verb, group, plural, lease.namespace, lease.name), holding)
-    yield Need(
+        yield PermissionNeed(Permission(verb, group, plural, lease.namespace, lease.name), holding)
+    yield PermissionNeed(
         Permission("create", group, plural, lease.namespace),
-        "making that Lease; no rule can name an object that is yet to be made",
+        "creating that Lease; a rule for create cannot be limited to a name",
     )
 
 
-def _told() -> Iterator[Need]:
-    reason = "telling people of homes, nominations and leaders by Events (events)"
+def _events() -> Iterator[PermissionNeed]:
+    reason = "recording Events about homes, nominations and leaders (events)"
     return _needs(("create", "patch"), "events.k8s.io", "events", reason)
 
 
-def _certified(secrets: Iterable[Kept]) -> Iterator[Need]:
-    for it in secrets:
+def _secrets(secrets: Iterable[ManagedSecret]) -> Iterator[PermissionNeed]:
+    for secret in secrets:
         for verb in ("get", "patch"):
-            yield Need(Permission(verb, "", "secrets", it.namespace, it.name), f"keeping {it.what} (selfSigned)")
+            yield PermissionNeed(
+                Permission(verb, "", "secrets", secret.namespace, secret.name), f"keeping {secret.what} (selfSigned)"
+            )
 
 
-def _of_plugins(uses: Iterable[Use], plurals: Mapping[Kind[Any], str]) -> Iterator[Need]:
+def _of_plugins(uses: Iterable[Use], plurals: Mapping[Kind[Any], str]) -> Iterator[PermissionNeed]:
     looks_up = [use for use in uses if use.looks_up]
     if looks_up:
-        gone = f"reading a node that seems to be gone: asked for by {_plugins(looks_up)}"
+        gone = f"reading a node that seems to be gone: used by {_plugins(looks_up)}"
         yield from _needs(("get",), "", "nodes", gone)
     by_kind: dict[Kind[Any], list[Use]] = {}
     for use in uses:
         by_kind.setdefault(use.kind, []).append(use)
-    for kind, found in by_kind.items():
+    for kind, kind_uses in by_kind.items():
         group, plural = group_of(kind), plurals.get(kind) or guessed_plural(kind)
-        yield from _needs(("list", "watch"), group, plural, f"{_PICTURE}: read by {_plugins(found)}")
-        looking = [use for use in found if use.looks_up]
+        yield from _needs(("list", "watch"), group, plural, f"{_PICTURE}: read by {_plugins(kind_uses)}")
+        looking = [use for use in kind_uses if use.looks_up]
         if looking:
-            reason = f"reading an object that the watch has not brought yet: asked for by {_plugins(looking)}"
+            reason = f"reading an object that the watch has not reported yet: used by {_plugins(looking)}"
             yield from _needs(("get",), group, plural, reason)
-        for use in found:
+        for use in kind_uses:
             if use.writes:
                 reason = f"writing {use.writes} on these: {use.plugin}"
                 whole = ("create", "delete") if use.whole else ()
                 yield from _needs((*(() if looking else ("get",)), "patch", *whole), group, plural, reason)
 
 
-def _needs(verbs: Iterable[str], group: str, resource: str, reason: str) -> Iterator[Need]:
-    return (Need(Permission(verb, group, resource), reason) for verb in verbs)
+def _needs(verbs: Iterable[str], group: str, resource: str, reason: str) -> Iterator[PermissionNeed]:
+    return (PermissionNeed(Permission(verb, group, resource), reason) for verb in verbs)
 
 
 def _plugins(uses: Iterable[Use]) -> str:
     return ", ".join(dict.fromkeys(use.plugin for use in uses))
 
 
-def rules(needs: Iterable[Need]) -> list[Rule]:
-    """The fewest rules that grant these and nothing else, each permission in one of them."""
+def rules(needs: Iterable[PermissionNeed]) -> list[Rule]:
+    """Return the smallest list of rules that grant exactly these permissions, each permission in one rule."""
     reasons: dict[Permission, dict[str, None]] = {}
     for need in needs:
         reasons.setdefault(need.permission, {})[need.reason] = None
     verbs: dict[tuple[str, str, str, str, tuple[str, ...]], list[str]] = {}
-    for it, why in reasons.items():
-        verbs.setdefault((it.group, it.resource, it.namespace, it.name, tuple(why)), []).append(it.verb)
+    for permission, why in reasons.items():
+        verbs.setdefault(
+            (permission.group, permission.resource, permission.namespace, permission.name, tuple(why)), []
+        ).append(permission.verb)
     resources: dict[tuple[str, tuple[str, ...], str, str, tuple[str, ...]], list[str]] = {}
-    for (group, resource, namespace, name, for_), them in verbs.items():
-        in_order = tuple(sorted(them, key=_VERBS.index))
+    for (group, resource, namespace, name, for_), items in verbs.items():
+        in_order = tuple(sorted(items, key=_VERBS.index))
         resources.setdefault((group, in_order, namespace, name, for_), []).append(resource)
     return [
-        Rule(group, tuple(them), in_order, for_, namespace, name)
-        for (group, in_order, namespace, name, for_), them in resources.items()
+        Rule(group, tuple(items), in_order, for_, namespace, name)
+        for (group, in_order, namespace, name, for_), items in resources.items()
     ]
 
 
 def group_of(kind: Kind[Any]) -> str:
-    """Empty for core/v1."""
+    """Return the API group of a kind; empty for core/v1."""
     return kind.api_version.rpartition("/")[0]
 
 
 def guessed_plural(kind: Kind[Any]) -> str:
-    """By ``UnsafeGuessKindToResource`` of k8s.io/apimachinery: right for most kinds, and a guess for all."""
+    """Guess the plural like ``UnsafeGuessKindToResource`` of k8s.io/apimachinery: right for most kinds."""
     name = kind.kind.lower()
     if name.endswith("s"):
         return f"{name}es"
@@ -224,36 +234,36 @@ def guessed_plural(kind: Kind[Any]) -> str:
 
 
 def is_known(kind: Kind[Any]) -> bool:
-    """Whether the plural is, without asking a cluster."""
+    """Return true if the plural is known without API discovery."""
     return (group_of(kind), kind.kind) in _BY_THE_RULE
 
 
 def may_be_absent(kind: Kind[Any]) -> bool:
-    """Whether a cluster may not serve it."""
+    """Return true if some clusters do not serve the kind."""
     return group_of(kind) not in _BUILT_IN
 
 
-class Discovered(Struct, frozen=True):
-    """What a cluster says of kinds: the plurals of those it serves."""
+class DiscoveredKinds(Struct, frozen=True):
+    """Discovery result: plurals of served kinds, and the kinds that are not served."""
 
     plurals: Mapping[Kind[Any], str]
     absent: tuple[Kind[Any], ...]
 
 
-async def discovered(client: KubeClient, kinds: Iterable[Kind[Any]]) -> Discovered:
-    """Ask a cluster for kinds. Raises ``KubeError``."""
-    found = {
+async def discovered(client: KubeClient, kinds: Iterable[Kind[Any]]) -> DiscoveredKinds:
+    """Look kinds up with API discovery. Raises ``KubeError``."""
+    resources = {
         kind: await client.resolve(kind.api_version, kind.kind, timeout=_DISCOVERY_SECONDS)
         for kind in dict.fromkeys(kinds)
     }
-    return Discovered(
-        {kind: resource.plural for kind, resource in found.items() if resource is not None},
-        tuple(kind for kind, resource in found.items() if resource is None),
+    return DiscoveredKinds(
+        {kind: resource.plural for kind, resource in resources.items() if resource is not None},
+        tuple(kind for kind, resource in resources.items() if resource is None),
     )
 
 
-async def discovered_at(kubeconfig: str | None, kinds: Iterable[Kind[Any]]) -> Discovered | str:
-    """The same for the cluster of a kubeconfig, if there is one that can be reached; else why it could not be asked."""
+async def discovered_at(kubeconfig: str | None, kinds: Iterable[Kind[Any]]) -> DiscoveredKinds | str:
+    """Look kinds up in the cluster of a kubeconfig; if it cannot be reached, return the reason."""
     try:
         async with KubeClient(load(kubeconfig)) as client:
             return await discovered(client, kinds)

@@ -33,7 +33,7 @@ class ProfileErrors(ValueError):
 
     def __init__(self, found: Sequence[Mistake]) -> None:
         self.found = tuple(found)
-        self.mistakes = tuple(it.said for it in found)
+        self.mistakes = tuple(it.message for it in found)
         super().__init__("\n".join(self.mistakes))
 
 

@@ -264,7 +264,7 @@ def _of_args(where: str, at: Place, mistake: Mistake) -> Mistake:
     """With its place in the whole document, and the names of the arguments in its sentence."""
     names = ", ".join(filter(None, map(written, mistake.places)))
     places = tuple((*at, *place) for place in mistake.places) or (at,)
-    return Mistake(places, f"{where}: {names}: {mistake.said}" if names else f"{where}: {mistake.said}")
+    return Mistake(places, f"{where}: {names}: {mistake.message}" if names else f"{where}: {mistake.message}")
 
 
 def _flawed(profile: ResolvedProfile) -> Iterable[Mistake]:

@@ -1,6 +1,6 @@
-"""Metrics and structured logs: their names, labels and shape, declared once.
+"""Metrics, traces and structured logs: their names, labels and form.
 
-One outcome word per request is log field, metric label and test expectation alike.
+The outcome of a request is the same word in logs, metric labels and tests.
 
-Not here: when something is counted or logged (the room where it happens decides), and any import of another room.
+Not here: when something is counted or logged (see the package where it happens). Imports no other package.
 """

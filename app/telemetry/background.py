@@ -1,4 +1,4 @@
-"""Supervised background tasks: one that ends by a fault is started again, and the fault is logged."""
+"""Supervised background tasks: a task that fails is restarted, and the fault is logged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.telemetry.throttle import Throttle
 _LOG: Final = structlog.get_logger(__name__)
 
 AGAIN_SECONDS: Final = 2.0
-"""Delay before a task that ended by a fault is started again."""
+"""Delay before a failed task is restarted."""
 
 RECOVERED_SECONDS: Final = 10.0
 """A task that has run for this long has recovered from its last fault."""
@@ -28,9 +28,9 @@ OnFault = Callable[[BaseException], None]
 
 
 class Background:
-    """Runs tasks by name. One that returns is done; one that raises is started again.
+    """Runs named tasks. A task that returns is done; a task that raises is restarted.
 
-    Each fault is logged, of one task once a minute. ``problem`` is for ``/livez``.
+    Faults are logged, at most once a minute per task. ``problem`` is for ``/livez``.
     """
 
     def __init__(self) -> None:
@@ -42,14 +42,14 @@ class Background:
         self._is_over = False
 
     def begin(self, name: str, work: Work, on_fault: OnFault = lambda _: None) -> None:
-        """Start a task; ``on_fault`` is called with each exception that ends it."""
+        """Start a task. ``on_fault`` is called with each exception that ends it."""
         task = asyncio.ensure_future(_run(work))
         self._tasks[name] = task
         self._begun[name] = asyncio.get_running_loop().time()
         task.add_done_callback(partial(self._ended, name, work, on_fault))
 
     def _ended(self, name: str, work: Work, on_fault: OnFault, task: asyncio.Task[None]) -> None:
-        """Schedule the restart before anything that could fail."""
+        """Schedule the restart first, so that no failure of logging can prevent it."""
         fault = _fault(task)
         if fault is None:
             return
@@ -69,11 +69,11 @@ class Background:
             now = asyncio.get_running_loop().time()
             runs = not self._tasks[name].done() and now - self._begun[name] >= RECOVERED_SECONDS
             if not runs and now - since >= GIVEN_UP_SECONDS:
-                return f"the task {name} ends by a fault whenever it is started again"
+                return f"task {name} fails after every restart"
         return ""
 
     def cancel(self) -> None:
-        """Cancel all tasks and restarts without waiting for their ends. Nothing is started again from then on."""
+        """Cancel all tasks and restarts without waiting. Afterwards no task is restarted."""
         self._is_over = True
         for handle in self._restarts.values():
             handle.cancel()
@@ -87,12 +87,12 @@ class Background:
 
 
 async def _run(work: Work) -> None:
-    """Call ``work`` inside the task, so that what it raises before its first await counts as a fault too."""
+    """Call ``work`` inside the task, so that an exception before its first await counts as a fault too."""
     await work()
 
 
 def _fault(task: asyncio.Task[None]) -> BaseException | None:
-    """Return what ended the task. A cancellation that nobody requested is a fault of something it waited for."""
+    """Return the exception that ended the task. A cancellation not requested here is a fault of an awaited object."""
     try:
         return task.exception()
     except asyncio.CancelledError as cancelled:

@@ -1,4 +1,4 @@
-"""When certificates end, read when metrics are scraped."""
+"""Expiry times of certificates, read when metrics are scraped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from prometheus_client.registry import Collector
 
 
 class CertificateCollector(Collector):
-    """``ends``: seconds since the epoch, by ``serving``, ``authority``, ``client``, ``kubeconfig``: those there are."""
+    """Exports expiry times.
+
+    ``ends`` returns seconds since the epoch, for those of ``serving``, ``authority``, ``client`` and ``kubeconfig``
+    that exist.
+    """
 
     def __init__(self, ends: Callable[[], Mapping[str, float]]) -> None:
         self._ends = ends

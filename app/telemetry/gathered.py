@@ -1,7 +1,7 @@
-"""What is noted on the hot path is put into its series later, many at a time.
+"""Batches metric observations of the hot path.
 
-An observation is a dozen calls inside prometheus_client, whose code and data have left the processor's caches by the
-next request: put in one by one, two of them were 3 % of a filter of 500 names; put in together, a fraction of that.
+An observation is a dozen calls inside prometheus_client, whose code and data are no longer in the CPU caches at the
+next request: two single observations took 3 % of a filter of 500 names. In batches they take a fraction of that.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from prometheus_client.registry import Collector
 T = TypeVar("T")
 
 _TOGETHER: Final = 32
-"""Some tenths of a millisecond."""
+"""Observations per batch; a batch takes some tenths of a millisecond."""
 
 
 class Gathered(Generic[T]):
-    """Hands on what it is called with, by ``put_in``, 32 at a time or at ``settle``.
+    """Passes observations to ``put_in``, in batches of 32 or at ``settle``.
 
-    In an event loop it does so behind what is under way: the call that notes is to be answered first.
+    In an event loop a batch runs as a later callback, so that the current request is answered first.
     """
 
     __slots__ = ("_put_in", "_waiting")
@@ -49,19 +49,19 @@ class Gathered(Generic[T]):
 
 
 class Settling(Collector):
-    """The first collector of a registry: whoever reads the others finds all that was noted before."""
+    """First collector of a registry: applies pending observations before the other collectors are read."""
 
     def __init__(self) -> None:
         self._settle: list[Callable[[], None]] = []
 
     def gathered(self, put_in: Callable[[T], None]) -> Gathered[T]:
-        """One that is settled whenever the registry is read."""
-        found = Gathered(put_in)
-        self._settle.append(found.settle)
-        return found
+        """Return a batch that is applied whenever the registry is read."""
+        batch = Gathered(put_in)
+        self._settle.append(batch.settle)
+        return batch
 
     def collect(self) -> Iterable[Metric]:
-        """None of its own."""
+        """Apply all pending observations; exports no metrics."""
         for settle in self._settle:
             settle()
         return ()

@@ -1,8 +1,8 @@
-"""Logs: one JSON object a line on standard error, or plain text for a person at a terminal.
+"""Logs on standard error: one JSON object a line, or plain text for a terminal.
 
-Our own events, lines of libraries, warnings and uncaught exceptions all have this form. Each line is one write, so
-``standard_error`` can drop and count it. Libraries log from warning up at any level: their debug lines may show
-credentials.
+Homeport's events, lines of libraries, warnings and uncaught exceptions all have this form. Each line is one write, so
+that ``standard_error`` can drop and count it. Libraries log at warning or above at any setting: their debug lines can
+contain credentials.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 def configure(level: str, form: Literal["json", "console"]) -> None:
-    """Set up logging for the process. Our lines below ``level`` cost one comparison."""
+    """Set up logging for the process. Suppressed lines below ``level`` cost only one comparison."""
     stamped: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -59,14 +59,14 @@ def configure(level: str, form: Literal["json", "console"]) -> None:
 
 
 def silence(library: str) -> None:
-    """Hear nothing of a library: what there is to say, its caller says."""
+    """Suppress all log lines of a library; its caller logs instead."""
     logging.getLogger(library).setLevel(logging.CRITICAL + 1)
 
 
 class _Repetitions(logging.Filter):
-    """Lets one line of a library through a minute for each place in the code that it comes from.
+    """Passes one line of a library a minute for each place in the code.
 
-    What clients send can cause any number of them: an exception in a callback of the event loop has a traceback.
+    Clients can cause any number of such lines, and an exception in a callback of the event loop has a traceback.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class _Repetitions(logging.Filter):
 
 
 def _place(record: logging.LogRecord) -> str:
-    """Return where a fault was raised; for other lines the call that logs, or for a warning its text."""
+    """Return where a fault was raised; for other lines the logging call, or for a warning its text."""
     if record.exc_info and record.exc_info[2] is not None:
         frame = traceback.extract_tb(record.exc_info[2])[-1]
         return f"{record.name} {frame.filename}:{frame.lineno}"
@@ -88,22 +88,22 @@ def _place(record: logging.LogRecord) -> str:
 
 
 def _held_back(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Add how many lines of this place were held back, if any were."""
+    """Add the number of lines suppressed for this place since the last one, if any."""
     if held_back := event["_record"].held_back:
         event["since_the_last_line"] = held_back
     return event
 
 
 def _traceback(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """In the field that our own events have it in."""
-    found = event.pop("exc_info", None)
-    if isinstance(found, tuple) and found[1] is not None:
-        event["traceback"] = _text(found[1])
+    """Move ``exc_info`` into the field ``traceback``, as in Homeport's own events."""
+    exc_info = event.pop("exc_info", None)
+    if isinstance(exc_info, tuple) and exc_info[1] is not None:
+        event["traceback"] = _text(exc_info[1])
     return event
 
 
 def _below(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """A person reads a traceback below its line."""
+    """Move the traceback below the line, for the console format."""
     if "traceback" in event:
         event["exception"] = event.pop("traceback").rstrip()
     return event

@@ -1,4 +1,4 @@
-"""How late the event loop is: whatever holds it up holds up every decision."""
+"""Measures event loop lag: blocking the loop delays every decision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PERIOD_SECONDS: Final = 0.25
 
 
 async def watch_lag(observe: Callable[[float], None]) -> None:
-    """Tell, four times a second and for ever, by how many seconds the loop was late."""
+    """Call ``observe`` four times a second with the loop's lag in seconds; never returns."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + _PERIOD_SECONDS

@@ -1,7 +1,7 @@
-"""Every metric Homeport exposes, in one place.
+"""All metrics of Homeport, except those read from other objects at scrape time.
 
-Names and labels are kube-scheduler's where the thing is the same, with ``homeport_`` for ``scheduler_``
-(docs/adr/0025-metrics-names.md). Durations are seconds.
+Names and labels follow kube-scheduler for the same quantity, with ``homeport_`` for ``scheduler_``
+(docs/adr/0025-metrics-names.md). Durations are in seconds.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _PLUGIN_BUCKETS: Final = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.0
 _PERMIT_BUCKETS: Final = tuple(0.001 * 2**power for power in range(21))
 _LAG_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # when a series began is no figure of ours
+disable_created_metrics()  # type: ignore[no-untyped-call]  # creation times of series are not needed
 
 
 class Metrics:
-    """One set of metrics per service; nothing is registered globally, so that tests can hold many."""
+    """Set of metrics of one service, with its own registry, so that tests can create many."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -53,7 +53,7 @@ class Metrics:
         self._of_the_process()
 
     def _of_requests(self) -> None:
-        """What is asked, refused and waited for."""
+        """Define metrics of requests, refusals and waits."""
         self.requests = Counter(
             "homeport_requests", "Requests answered, by verb and outcome.", ["verb", "outcome"], registry=self.registry
         )
@@ -121,7 +121,7 @@ class Metrics:
         )
 
     def _of_plugins(self) -> None:
-        """What plugins take, and do wrong."""
+        """Define metrics of plugin durations and faults."""
         self.point_duration = Histogram(
             "homeport_framework_extension_point_duration_seconds",
             "Time in all plugins of an extension point, sampled where it only decides.",
@@ -157,7 +157,7 @@ class Metrics:
         )
 
     def _of_replicas(self) -> None:
-        """Who leads, and what is sent on to it."""
+        """Define metrics of leader election and forwarding."""
         self.leader = Gauge(
             "homeport_leader_election_master_status",
             "1 while this replica holds the Lease, 0 while it does not, by the name of the Lease.",
@@ -182,7 +182,7 @@ class Metrics:
         )
 
     def _of_the_process(self) -> None:
-        """What it is, may and gets round to."""
+        """Define metrics of the process: permissions, Events, checks and event loop."""
         self.permissions_missing = Gauge(
             "homeport_permissions_missing",
             "Permissions that the configuration needs and the API server does not grant.",
@@ -213,11 +213,14 @@ class Metrics:
         )
 
     def gathered(self, put_in: Callable[[T], None]) -> Gathered[T]:
-        """Notes for the hot path: ``put_in`` is called with them later, at the latest when the metrics are read."""
+        """Return a batch for the hot path: ``put_in`` is called later, at the latest when the metrics are read."""
         return self._settling.gathered(put_in)
 
     def describe_process(self, version: str) -> None:
-        """Expose what there is once a process: version, resources, dropped log lines. For one set of metrics."""
+        """Register metrics that exist once per process: version, resources, dropped log lines.
+
+        Call it for one set only.
+        """
         self.build_info.labels(version, platform.python_version(), platform.python_implementation()).set(1)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -225,5 +228,5 @@ class Metrics:
         self.registry.register(DroppedLinesCollector())
 
     def add_collector(self, collector: Collector) -> None:
-        """Metrics that are read off other objects when they are scraped."""
+        """Add metrics that are read from other objects at scrape time."""
         self.registry.register(collector)

@@ -1,8 +1,8 @@
-"""Spans by OpenTelemetry's SDK, sent in batches to a collector (OTLP over HTTP) by a thread of its own.
+"""Spans of OpenTelemetry's SDK, sent in batches to a collector (OTLP over HTTP) by a thread of its own.
 
-To be imported only where the extra ``otlp`` is installed. Whether a trace begins is decided before anything is made:
-what is not traced costs a number drawn at random. A collector that is slow or away costs spans and nothing else: 2,048
-wait, what is beyond is dropped.
+Import it only if the extra ``otlp`` is installed. Sampling is decided before a span is created, so that an untraced
+request costs one random number. A slow or unreachable collector loses only spans: 2,048 are queued, further ones are
+dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from app.telemetry.tracing import Attributes, Header
 
 PER_MILLION: Final = 1_000_000
 STOP_SECONDS: Final = 0.5
-"""At the end, for what is not sent yet."""
+"""Time limit at shutdown for unsent spans."""
 
 _EXPORT_SECONDS: Final = 5.0
 _SAMPLED: Final = 1
@@ -42,7 +42,10 @@ _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 
 class OtlpTracing:
-    """Implements ``Tracing``. ``per_million``: of how many traces that begin here one begins; others' are followed."""
+    """Implements ``Tracing``.
+
+    ``per_million``: traces begun here per million requests; traces begun elsewhere are continued.
+    """
 
     def __init__(self, exporter: SpanExporter, per_million: int, *, version: str, instance: str) -> None:
         resource = Resource.create(
@@ -50,7 +53,7 @@ class OtlpTracing:
         )
         self._ratio = per_million / PER_MILLION
         self._provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(_Told(exporter)))
+        self._provider.add_span_processor(BatchSpanProcessor(_LoggingExporter(exporter)))
         self._tracer = self._provider.get_tracer("homeport", version)
 
     def incoming(self, name: str, header: Header) -> _Span | None:
@@ -69,7 +72,7 @@ class OtlpTracing:
         return self._span(name, SpanKind.CLIENT, context.get_current())
 
     async def stop(self) -> None:
-        """Send what waits, as far as half a second goes; nobody waits for the rest."""
+        """Send queued spans for at most half a second; drop the rest."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def shut_down() -> None:
@@ -89,14 +92,14 @@ class OtlpTracing:
 
 
 def otlp(endpoint: str, per_million: int, *, version: str, instance: str) -> OtlpTracing:
-    """To a collector, see ``traces_url``."""
-    silence("opentelemetry")  # it says with each batch what we say once
+    """Create tracing to a collector; for ``endpoint`` see ``traces_url``."""
+    silence("opentelemetry")  # it logs every failed batch; Homeport logs the first
     exporter = OTLPSpanExporter(traces_url(endpoint), timeout=_EXPORT_SECONDS)
     return OtlpTracing(exporter, per_million, version=version, instance=instance)
 
 
 def traces_url(endpoint: str) -> str:
-    """``/v1/traces`` is added to a URL that has no path."""
+    """Return the URL for spans: adds ``/v1/traces`` to a URL without a path."""
     return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _TRACES
 
 
@@ -112,15 +115,15 @@ class _Span:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Of the flags only that it is sampled: older readers refuse a header that has the one of random IDs too.
+        """Headers with only the sampled flag: older parsers reject a header with the flag for random IDs too.
 
-        Empty where the SDK is switched off and makes no IDs.
+        Empty if the SDK is disabled and creates no IDs.
         """
-        found = self._span.get_span_context()
-        if not found.is_valid:  # OTEL_SDK_DISABLED
+        context_ = self._span.get_span_context()
+        if not context_.is_valid:  # OTEL_SDK_DISABLED
             return {}
-        parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{_SAMPLED:02x}"
-        state = found.trace_state.to_header()
+        parent = f"00-{context_.trace_id:032x}-{context_.span_id:016x}-{_SAMPLED:02x}"
+        state = context_.trace_state.to_header()
         return {"traceparent": parent, "tracestate": state} if state else {"traceparent": parent}
 
     def tell(self, attributes: Attributes) -> None:
@@ -147,8 +150,8 @@ class _Span:
         self._span.end()
 
 
-class _Told(SpanExporter):
-    """Says once that spans are not taken, and once that they are again."""
+class _LoggingExporter(SpanExporter):
+    """Exporter that logs the first failure and the next success."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
@@ -157,19 +160,19 @@ class _Told(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         try:
             result = self._exporter.export(spans)
-        except Exception as error:  # noqa: BLE001  # whatever a transport raises, spans are lost and nothing else
+        except Exception as error:  # noqa: BLE001  # any transport error loses only spans
             return self._lost(len(spans), f"{type(error).__name__}: {error}")
         if result is not SpanExportResult.SUCCESS:
-            return self._lost(len(spans), "the collector did not take them")
+            return self._lost(len(spans), "the collector rejected them")
         if self._fails:
             self._fails = False
-            _LOG.info("spans are taken again")
+            _LOG.info("spans exported again")
         return result
 
     def _lost(self, count: int, cause: str) -> SpanExportResult:
         if not self._fails:
             self._fails = True
-            _LOG.warning("spans are not taken", spans=count, cause=cause)
+            _LOG.warning("spans not exported", spans=count, cause=cause)
         return SpanExportResult.FAILURE
 
     def shutdown(self) -> None:

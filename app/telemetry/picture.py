@@ -1,4 +1,4 @@
-"""Metrics of the picture, read when they are scraped instead of kept by the event path."""
+"""Metrics of the snapshot, computed when they are scraped instead of on each event."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHER_KEYS: Final = "(others)"
 
 
 class FeedFigures(Protocol):
-    """What is known of the feed of one kind."""
+    """State of the feed of one kind, as exported."""
 
     @property
     def objects(self) -> int: ...
@@ -38,7 +38,7 @@ class FeedFigures(Protocol):
 
 
 class PictureCollector(Collector):
-    """``feeds`` by kind, the number of assumed pods, and whether decisions can be taken."""
+    """Exports the feeds by kind, the number of assumed pods, and readiness."""
 
     def __init__(
         self, feeds: Callable[[], Mapping[str, FeedFigures]], assumed: Callable[[], int], ready: Callable[[], bool]
@@ -69,10 +69,10 @@ class PictureCollector(Collector):
 
 
 class CountedCollector(Collector):
-    """What takes longer to count than the event loop may stand still: counted in steps before it is exposed.
+    """Exports values that take too long to count in one step of the event loop: counted in steps before a scrape.
 
-    ``skews`` by topology key · ``unschedulable`` by plugin and profile · ``gauges`` of plugins, by name: what each is,
-    and its samples by their labels.
+    ``skews``: by topology key · ``unschedulable``: by plugin and profile · ``gauges`` of plugins by name: help text,
+    and samples by their labels.
     """
 
     def __init__(self) -> None:
@@ -93,8 +93,8 @@ class CountedCollector(Collector):
         yield pods
         for name, (text, samples) in self.gauges.items():
             gauge = Metric(name, text, "gauge")
-            for found, sample in samples.items():
-                gauge.add_sample(name, dict(found), sample)
+            for sample_labels, sample in samples.items():
+                gauge.add_sample(name, dict(sample_labels), sample)
             yield gauge
 
 
@@ -114,12 +114,12 @@ def rendered(registry: CollectorRegistry, parts: list[bytes]) -> Iterator[None]:
 
 
 def _few(skews: Mapping[str, int]) -> Mapping[str, int]:
-    """Whoever makes a pod may name any label of nodes as a topology: few are told apart."""
+    """Limit the number of topology keys, because pods can name any node label; the others are merged."""
     if len(skews) <= MOST_KEYS:
         return skews
     named = sorted(skews, key=lambda key: (key not in KNOWN_KEYS, key))
-    told = {key: skews[key] for key in named[: MOST_KEYS - 1]}
-    return {**told, OTHER_KEYS: max(skews[key] for key in named[MOST_KEYS - 1 :])}
+    shown = {key: skews[key] for key in named[: MOST_KEYS - 1]}
+    return {**shown, OTHER_KEYS: max(skews[key] for key in named[MOST_KEYS - 1 :])}
 
 
 def _filled(

@@ -1,8 +1,7 @@
-"""Standard error of the process: a write never raises and never waits. What cannot be written is dropped and counted.
+"""Standard error that never raises and never blocks: lines that cannot be written are dropped and counted.
 
-A full disk, a closed pipe, and a pipe whose reader stalls must not change what the process does. Each part is written
-only after the kernel has said that it would not block. A regular file is the exception: the kernel never says so for
-one, so a disk that hangs still holds the writer.
+A full disk, a closed pipe, or a pipe with a stalled reader must not affect the process. Each part is written only after
+``select`` reports that it will not block. For a regular file it always does, so a hanging disk still blocks the writer.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class StandardError(io.RawIOBase):
         return self._descriptor
 
     def write(self, data: Any) -> int:
-        """Return the length of ``data``, which callers take for success."""
+        """Write what does not block; always return the length of ``data``, which callers take for success."""
         rest = memoryview(b"\n" + data if self._cut else data)
         begun = False
         try:
@@ -50,7 +49,7 @@ class StandardError(io.RawIOBase):
         return len(data)
 
     def _would_not_block(self) -> bool:
-        """Return whether the descriptor takes at least PIPE_BUF bytes now, or would fail at once."""
+        """Return true if the descriptor accepts at least PIPE_BUF bytes now, or would fail at once."""
         return bool(select.select((), (self.fileno(),), (), 0)[1])
 
 
@@ -58,7 +57,7 @@ _GUARDED: Final = StandardError(None if sys.__stderr__ is None else sys.__stderr
 
 
 def guard_standard_error() -> None:
-    """Replace the interpreter's own ``sys.stderr`` by one that cannot fail; leave any other one in place."""
+    """Replace the interpreter's own ``sys.stderr`` by one that cannot fail; keep a replaced one."""
     if sys.stderr is sys.__stderr__:
         sys.stderr = io.TextIOWrapper(_GUARDED, encoding="utf-8", errors="backslashreplace", write_through=True)
 

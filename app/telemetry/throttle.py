@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Final
 
 LINE_SECONDS: Final = 60.0
-"""Minimum time between two log lines of one key: clients and faults repeat as often as they like."""
+"""Minimum interval between two log lines of one key, because clients and faults can repeat at any rate."""
 
 
 MOST_KEYS: Final = 256
@@ -17,7 +17,7 @@ _OTHERS: Final = "(others)"
 
 
 class Throttle:
-    """Lets one line of each key through in ``seconds`` and counts the others."""
+    """Passes one line of each key in ``seconds`` and counts the others."""
 
     def __init__(self, seconds: float = LINE_SECONDS, clock: Callable[[], float] = monotonic) -> None:
         self._seconds = seconds
@@ -26,7 +26,7 @@ class Throttle:
         self._held_back: dict[str, int] = {}
 
     def admit(self, key: str) -> int | None:
-        """Return how many lines were held back since the last one, or ``None`` where this one is to be held back."""
+        """Return the number of lines suppressed since the last one, or ``None`` if this line must be suppressed."""
         if key not in self._next and len(self._next) >= MOST_KEYS:
             key = _OTHERS
         now = self._clock()

@@ -1,9 +1,9 @@
-"""Spans of OpenTelemetry, as the rest of Homeport sees them: few, and none at all unless an endpoint is configured.
+"""Interface to OpenTelemetry spans: few, and none unless an endpoint is configured.
 
-    incoming   a verb: the root of a trace, or a part of the one that another replica began
-    outgoing   what a verb that is traced asks of others: a hop to the leader, a write to the API server
+    incoming   a verb: the root of a trace, or part of the trace of the forwarding replica
+    outgoing   a request sent by a traced verb: to the leader, or a write to the API server
 
-Nothing of OpenTelemetry is imported before it is needed: ``app.telemetry.otlp`` is the implementation.
+OpenTelemetry is imported only when needed; ``app.telemetry.otlp`` is the implementation.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from typing import Final, Protocol, Self
 
 Attributes = Mapping[str, str | int | bool]
 Header = Callable[[str], str | None]
-"""The value of a header of a request, by its name in lower case."""
+"""Returns the value of a request header; names are in lower case."""
 
 EXTRA: Final = "pip install '.[otlp]' in Homeport's source"
 _NEEDED: Final = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 
 
 class Span(Protocol):
-    """As a context manager it is the current one of its task, and of tasks that begin in it, until it ends.
+    """Span and context manager: inside, it is the current span of its task and of tasks started there.
 
-    An exception that leaves it is noted on it.
+    An exception that leaves the context is recorded.
     """
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """W3C Trace Context, for who is asked."""
+        """W3C Trace Context headers for outgoing requests."""
         ...
 
     def tell(self, attributes: Attributes) -> None: ...
 
     def failed(self, cause: str) -> None:
-        """It did not do what it was to do."""
+        """Mark the span as failed."""
         ...
 
     def held_back(self) -> None:
-        """It was not begun, which is no failure, whatever leaves it."""
+        """Mark the request as not sent, which is no failure, even if an exception leaves the context."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -49,19 +49,19 @@ class Span(Protocol):
 
 
 class Tracing(Protocol):
-    """Where spans come from. Nothing here waits for anybody or raises."""
+    """Source of spans. Methods never block or raise."""
 
     def incoming(self, name: str, header: Header) -> Span | None:
-        """``None``: this request is not traced."""
+        """Return a span for an incoming request, or ``None`` if it is not traced."""
         ...
 
     def outgoing(self, name: str) -> Span | None:
-        """``None``: nothing that is traced asks."""
+        """Return a span for an outgoing request, or ``None`` if the current request is not traced."""
         ...
 
 
 def is_available() -> bool:
-    """Whether the extra is installed."""
+    """Return true if the extra is installed."""
     try:
         return all(find_spec(name) is not None for name in _NEEDED)
     except ModuleNotFoundError:

@@ -213,4 +213,4 @@ async def test_a_task_that_cannot_be_restarted_is_the_end_of_the_process(
             asyncio.get_running_loop().set_task_factory(None)
 
     assert (200, "ok\n") == alive
-    assert (503, True) == (dead[0], "ends by a fault whenever it is started again" in dead[1])
+    assert (503, True) == (dead[0], "fails after every restart" in dead[1])

@@ -236,7 +236,7 @@ class TestMistakes:
             pytest.param(
                 {"samplingGuard": "maybe"}, 'samplingGuard "maybe" (FILE, line 3): must be true or false', id="neither"
             ),
-            pytest.param({"host": 5}, "host 5 (FILE, line 3): must be a text", id="no text"),
+            pytest.param({"host": 5}, "host 5 (FILE, line 3): must be a string", id="no text"),
             pytest.param(
                 {"profiles": []}, "profiles [] (FILE, line 3): must be a list of at least one", id="no profile"
             ),
@@ -293,7 +293,7 @@ class TestMistakes:
             pytest.param(
                 "PROFILES",
                 '[{"schedulerName": 1}]',
-                "profiles[0].schedulerName 1 (VARIABLE): must be a text",
+                "profiles[0].schedulerName 1 (VARIABLE): must be a string",
                 id="JSON of another form",
             ),
             pytest.param(
@@ -305,13 +305,13 @@ class TestMistakes:
             pytest.param(
                 "LEADER_ELECTION",
                 '{"retryPeriod": NaN}',
-                'leaderElection "{\\"retryPeriod\\": NaN}" (VARIABLE): must be JSON: NaN is no number',
+                'leaderElection "{\\"retryPeriod\\": NaN}" (VARIABLE): must be JSON: NaN is not a number',
                 id="no JSON for others",
             ),
             pytest.param(
                 "LEADER_ELECTION",
                 '{"a": 1, "a": 2}',
-                'leaderElection "{\\"a\\": 1, \\"a\\": 2}" (VARIABLE): must be JSON: "a" stands there twice',
+                'leaderElection "{\\"a\\": 1, \\"a\\": 2}" (VARIABLE): must be JSON: "a" is set twice',
                 id="a key twice",
             ),
             pytest.param("LEADER_ELECTION", "[]", "leaderElection [] (VARIABLE): must be a mapping", id="a list"),
@@ -381,8 +381,10 @@ class TestMistakes:
                 "a: [", ", line 1: is not YAML: expected the node content, but found '<stream end>'", id="no YAML"
             ),
             pytest.param("a: 1\n---\nb: 1", ", line 2: is not YAML: but found another document", id="two"),
-            pytest.param("a: &a [*a]", ", line 1: is not YAML: it holds itself", id="round and round"),
-            pytest.param("{[a]: 1}", ", line 1: is not YAML: a key must be a text", id="a list for a key"),
+            pytest.param(
+                "a: &a [*a]", ", line 1: is not YAML: an alias refers to its own parent", id="round and round"
+            ),
+            pytest.param("{[a]: 1}", ", line 1: is not YAML: a key must be a string", id="a list for a key"),
             pytest.param(
                 "a: !x 1", ", line 1: is not YAML: could not determine a constructor for the tag '!x'", id="a tag"
             ),
@@ -414,8 +416,8 @@ class TestMistakes:
         )
 
         assert [
-            f"{path}, line 7: port stands there twice, also in line 3",
-            f"{path}, line 6: leaderElection.leaderElect stands there twice, also in line 5",
+            f"{path}, line 7: port is set twice, also in line 3",
+            f"{path}, line 6: leaderElection.leaderElect is set twice, also in line 5",
         ] == refused({"port": "3"}, config=str(path)).splitlines()
 
     @pytest.mark.parametrize("name", ["none", "."])
@@ -483,8 +485,8 @@ def test_settings_do_not_change() -> None:
 
 
 TLS_HOP: Final = (
-    'leaderElection {"leaderElect": true} (flag --leader-elect), clientCAFile (default): replicas that speak TLS to '
-    "each other check by clientCAFile who the other one is"
+    'leaderElection {"leaderElect": true} (flag --leader-elect), clientCAFile (default): replicas that use TLS '
+    "verify each other with clientCAFile"
 )
 
 
@@ -545,14 +547,13 @@ class TestLeaderElection:
             pytest.param(
                 {"cluster": "c"},
                 'leaderElection {"leaderElect": true} (flag --leader-elect), cluster "c" (flag --cluster): '
-                "a saved cluster has no leases, several replicas need an API server",
+                "a saved cluster has no Leases: several replicas need an API server",
                 id="a saved cluster",
             ),
             pytest.param(
                 {"host": "0.0.0.0", **OPEN},
-                'advertiseAddress (default), host "0.0.0.0" (flag --host), port 8888 (default): the other replicas '
-                "cannot be told where this one is: it listens on all addresses "
-                "and $POD_IP is not set, or on a port that is not known yet",
+                'advertiseAddress (default), host "0.0.0.0" (flag --host), port 8888 (default): the address of this '
+                "replica is unknown: it listens on all addresses and $POD_IP is not set, or its port is not fixed",
                 id="on all addresses",
             ),
             pytest.param(
@@ -562,9 +563,8 @@ class TestLeaderElection:
             ),
             pytest.param(
                 {"port": "0"},
-                'advertiseAddress (default), host "127.0.0.1" (default), port "0" (flag --port): the other replicas '
-                "cannot be told where this one is: it listens on all addresses "
-                "and $POD_IP is not set, or on a port that is not known yet",
+                'advertiseAddress (default), host "127.0.0.1" (default), port "0" (flag --port): the address of this '
+                "replica is unknown: it listens on all addresses and $POD_IP is not set, or its port is not fixed",
                 id="on any port",
             ),
             pytest.param(
@@ -590,15 +590,17 @@ class TestLeaderElection:
         assert not load_settings({"cluster": "c", "port": "0"}).leader_election.leader_elect
 
 
-TOGETHER: Final = "a certificate and its key are given together"
-NO_TLS: Final = "asks for certificates of callers, and no listener speaks TLS"
-PEERS: Final = "needs tlsCertFile, tlsPrivateKeyFile and clientCAFile, or selfSigned: replicas know each other by them"
+TOGETHER: Final = "a certificate needs its key, and a key its certificate"
+NO_TLS: Final = "has no effect: no listener uses TLS"
+PEERS: Final = (
+    "needs tlsCertFile, tlsPrivateKeyFile and clientCAFile, or selfSigned: replicas verify each other with them"
+)
 
 
 def open_to_all(host: str) -> str:
     return (
-        f'host "{host}" (flag --host): is not on loopback: whoever reaches it could bind any pod. '
-        "Give tlsCertFile, tlsPrivateKeyFile and clientCAFile, or selfSigned, or say insecure: true"
+        f'host "{host}" (flag --host): is not a loopback address: every client that reaches it could bind any pod. '
+        "Set tlsCertFile, tlsPrivateKeyFile and clientCAFile, or selfSigned, or insecure: true"
     )
 
 
@@ -775,12 +777,12 @@ class TestTrust:
             ),
             pytest.param(
                 {"allowed_names": "a,b"},
-                ['allowedNames "a,b" (flag --allowed-names): needs clientCAFile, and verbs that are answered over TLS'],
+                ['allowedNames "a,b" (flag --allowed-names): needs clientCAFile, and verbs served over TLS'],
                 id="names without certificates",
             ),
             pytest.param(
                 {**PAIR, "reader_names": "a", "operator_port": "1", "operator_tls": "false"},
-                ['readerNames "a" (flag --reader-names): needs clientCAFile, and an operator listener that speaks TLS'],
+                ['readerNames "a" (flag --reader-names): needs clientCAFile, and an operator listener with TLS'],
                 id="readers without certificates",
             ),
             pytest.param(
@@ -794,20 +796,24 @@ class TestTrust:
     @pytest.mark.parametrize(
         ("changed", "others", "said"),
         [
-            ({}, {"tlsCertFile": "c", "tlsPrivateKeyFile": "k"}, "certificates are made here, or read from files"),
+            (
+                {},
+                {"tlsCertFile": "c", "tlsPrivateKeyFile": "k"},
+                "certificates are either self-signed or read from files",
+            ),
             ({}, {"cluster": "c"}, "a saved cluster has no Secrets"),
-            ({}, {"tls": False}, "makes certificates, and no listener speaks TLS"),
+            ({}, {"tls": False}, "has no effect: no listener uses TLS"),
             ({"secretName": None}, {}, "selfSigned.secretName null"),
             ({"secretNamespace": "a/b"}, {}, "selfSigned.secretNamespace"),
             ({"dnsNames": []}, {}, "selfSigned.dnsNames"),
             ({"dnsNames": ["a", "No Name"]}, {}, "selfSigned.dnsNames[1]"),
-            ({"dnsNames": ["localhost"]}, {}, "localhost is anybody's"),
+            ({"dnsNames": ["localhost"]}, {}, "localhost does not identify a replica"),
             ({"dnsNames": ["a", f"{'b' * 64}.svc"]}, {}, "selfSigned.dnsNames[1]"),
             ({"clientName": "ä" * 33}, {}, "must have at most 64 bytes, in UTF-8"),
             ({"clientName": ""}, {}, "selfSigned.clientName"),
-            ({}, {"allowedNames": ["somebody"]}, "its clientName has to be among allowedNames"),
-            ({"clientSecretName": "homeport"}, {}, "a Secret of its own"),
-            ({"clientName": "homeport.here.svc"}, {}, "would pass for a replica"),
+            ({}, {"allowedNames": ["somebody"]}, "add its clientName to allowedNames"),
+            ({"clientSecretName": "homeport"}, {}, "use another Secret"),
+            ({"clientName": "homeport.here.svc"}, {}, "would be accepted as a replica"),
             ({"clientDuration": "5m"}, {}, "selfSigned.clientDuration"),
             ({"clientduration": "5h"}, {}, "did you mean clientDuration?"),
         ],

@@ -14,13 +14,15 @@ from structlog.testing import capture_logs
 from app.framework.uses import Use
 from app.kube.kinds import SERVICES, Kind, partial_kind
 from app.rights.access_review import AGAIN_SECONDS, CURE, STEADY_SECONDS, PermissionCheck, review
-from app.rights.permissions import Lease, Permission, Work
+from app.rights.permissions import EnabledFeatures, LeaseName, Permission
 from tests.apiserver import client_of
 from tests.builders import JsonObject
 
 RACKS: Kind[Any] = partial_kind("example.com/v1", "Rack")
-WORK = Work((Use("A", SERVICES), Use("A", RACKS, writes="a mark")), sampling_guard=False, lease=Lease("ns", "lock"))
-PICTURE = "the picture of the cluster, without which nothing is decided"
+WORK = EnabledFeatures(
+    (Use("A", SERVICES), Use("A", RACKS, writes="a mark")), sampling_guard=False, lease=LeaseName("ns", "lock")
+)
+PICTURE = "the snapshot of the cluster, which every decision needs"
 STATUS = "patch pods/status"
 SERVICE = {"verb": "list", "resource": "services"}
 
@@ -102,8 +104,8 @@ async def test_what_is_missing_is_named_once_with_what_it_is_needed_for(case: Ca
     case.server.denied = [SERVICE, {"subresource": "status"}]
     first, second = await case.round(), await case.round()
 
-    fence = "fencing off a Binding that may still arrive, by the annotation homeport.dev/unclear-bind on its pod"
-    woken = "having a waiting pod tried again for a plugin, by the annotation homeport.dev/activated"
+    fence = "fencing off a Binding that can still arrive, by the annotation homeport.dev/unclear-bind on its pod"
+    woken = "making the scheduler retry a waiting pod for a plugin, by the annotation homeport.dev/activated"
     expected = {STATUS: f"{fence}; {woken}", "list services": f"{PICTURE}: read by A"}
     assert [(STATUS, f"{fence[:44]}…"), ("list services", f"{PICTURE[:44]}…")] == [
         (it["right"], it["needed_for"]) for it in first
@@ -130,7 +132,7 @@ async def test_rights_that_come_and_go(case: Case) -> None:
     case.server.denied = [SERVICE]
     again = await case.round()
 
-    assert (["all rights are there now"], ["right missing"]) == (
+    assert (["all permissions granted"], ["right missing"]) == (
         [it["event"] for it in granted],
         [it["event"] for it in again],
     )

@@ -9,20 +9,30 @@ import pytest
 
 from app.framework.uses import Use
 from app.kube.kinds import NODES, PODS, REPLICA_SETS, SERVICES, Kind, owner_kind, partial_kind
-from app.rights.permissions import Lease, Need, Permission, Rule, Work, guessed_plural, is_known, may_be_absent, rules
+from app.rights.permissions import (
+    EnabledFeatures,
+    LeaseName,
+    Permission,
+    PermissionNeed,
+    Rule,
+    guessed_plural,
+    is_known,
+    may_be_absent,
+    rules,
+)
 
-PICTURE = "the picture of the cluster, without which nothing is decided"
+PICTURE = "the snapshot of the cluster, which every decision needs"
 CORE = {
     "list, watch nodes, pods": (PICTURE,),
     "get pods": (
-        "reading back a Binding whose outcome is unclear, and a pod that the watch has not brought yet",
-        "saying why a node does not take a pod",
+        "reading back a Binding with an unknown outcome, and a pod that the watch has not reported yet",
+        "explaining why a node does not fit a pod",
     ),
     "create pods/binding": ("binding pods",),
 }
-GONE = "reading a node that seems to be gone: asked for by A"
-FENCE = "fencing off a Binding that may still arrive, by the annotation homeport.dev/unclear-bind on its pod"
-ACTIVATE = "having a waiting pod tried again for a plugin, by the annotation homeport.dev/activated"
+GONE = "reading a node that seems to be gone: used by A"
+FENCE = "fencing off a Binding that can still arrive, by the annotation homeport.dev/unclear-bind on its pod"
+ACTIVATE = "making the scheduler retry a waiting pod for a plugin, by the annotation homeport.dev/activated"
 GUARD = "nominating a pod that was refused on a whole sample of the nodes to another one (samplingGuard)"
 RACKS: Kind[Any] = partial_kind("example.com/v1", "Rack")
 
@@ -35,36 +45,42 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
     ("work", "expected"),
     [
         pytest.param(
-            Work((), sampling_guard=False), {"patch pods/status": (FENCE, ACTIVATE)}, id="nothing but binding"
+            EnabledFeatures((), sampling_guard=False),
+            {"patch pods/status": (FENCE, ACTIVATE)},
+            id="nothing but binding",
         ),
         pytest.param(
-            Work((), sampling_guard=True), {"patch pods/status": (FENCE, ACTIVATE, GUARD)}, id="the sampling guard"
+            EnabledFeatures((), sampling_guard=True),
+            {"patch pods/status": (FENCE, ACTIVATE, GUARD)},
+            id="the sampling guard",
         ),
         pytest.param(
-            Work((), sampling_guard=False, lease=Lease("ns", "lock")),
+            EnabledFeatures((), sampling_guard=False, lease=LeaseName("ns", "lock")),
             {
                 "patch pods/status": (FENCE, ACTIVATE),
                 "get, watch, update leases.coordination.k8s.io lock in namespace ns": (
                     "holding the Lease that says which replica decides (leaderElection)",
                 ),
                 "create leases.coordination.k8s.io in namespace ns": (
-                    "making that Lease; no rule can name an object that is yet to be made",
+                    "creating that Lease; a rule for create cannot be limited to a name",
                 ),
             },
             id="replicas",
         ),
         pytest.param(
-            Work((), sampling_guard=False, events=True),
+            EnabledFeatures((), sampling_guard=False, events=True),
             {
                 "patch pods/status": (FENCE, ACTIVATE),
                 "create, patch events.events.k8s.io": (
-                    "telling people of homes, nominations and leaders by Events (events)",
+                    "recording Events about homes, nominations and leaders (events)",
                 ),
             },
             id="events",
         ),
         pytest.param(
-            Work((Use("A", SERVICES), Use("B", SERVICES), Use("A", REPLICA_SETS), Use("A", SERVICES)), False),
+            EnabledFeatures(
+                (Use("A", SERVICES), Use("B", SERVICES), Use("A", REPLICA_SETS), Use("A", SERVICES)), False
+            ),
             {
                 "patch pods/status": (FENCE, ACTIVATE),
                 "list, watch services": (f"{PICTURE}: read by A, B",),
@@ -73,12 +89,14 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
             id="kinds that plugins read, some of them twice",
         ),
         pytest.param(
-            Work((Use("A", RACKS, looks_up=True, writes="a mark"), Use("A", SERVICES, writes="a sign")), False),
+            EnabledFeatures(
+                (Use("A", RACKS, looks_up=True, writes="a mark"), Use("A", SERVICES, writes="a sign")), False
+            ),
             {
                 "patch pods/status": (FENCE, ACTIVATE),
                 "get nodes": (GONE,),
                 "list, watch racks.example.com": (f"{PICTURE}: read by A",),
-                "get racks.example.com": ("reading an object that the watch has not brought yet: asked for by A",),
+                "get racks.example.com": ("reading an object that the watch has not reported yet: used by A",),
                 "patch racks.example.com": ("writing a mark on these: A",),
                 "list, watch services": (f"{PICTURE}: read by A",),
                 "get, patch services": ("writing a sign on these: A",),
@@ -86,7 +104,7 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
             id="kinds that are looked up and written: after a conflict they are read",
         ),
         pytest.param(
-            Work((Use("A", RACKS, writes="what it knows", whole=True),), False),
+            EnabledFeatures((Use("A", RACKS, writes="what it knows", whole=True),), False),
             {
                 "patch pods/status": (FENCE, ACTIVATE),
                 "list, watch racks.example.com": (f"{PICTURE}: read by A",),
@@ -95,12 +113,12 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
             id="a kind of our own, of which objects are made and deleted",
         ),
         pytest.param(
-            Work((Use("A", PODS, looks_up=True),), False),
+            EnabledFeatures((Use("A", PODS, looks_up=True),), False),
             {
                 "list, watch nodes": (PICTURE,),
                 "get nodes": (GONE,),
                 "list, watch pods": (PICTURE, f"{PICTURE}: read by A"),
-                "get pods": (*CORE["get pods"], "reading an object that the watch has not brought yet: asked for by A"),
+                "get pods": (*CORE["get pods"], "reading an object that the watch has not reported yet: used by A"),
                 "create pods/binding": CORE["create pods/binding"],
                 "patch pods/status": (FENCE, ACTIVATE),
             },
@@ -108,14 +126,14 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
         ),
     ],
 )
-def test_the_rules_of_a_configuration(work: Work, expected: Mapping[str, tuple[str, ...]]) -> None:
+def test_the_rules_of_a_configuration(work: EnabledFeatures, expected: Mapping[str, tuple[str, ...]]) -> None:
     core = {} if "list, watch nodes" in expected else CORE
 
     assert {**core, **expected} == told(rules(work.needs({})))
 
 
 def test_what_a_cluster_says_counts_more_than_a_guess() -> None:
-    work = Work((Use("A", RACKS), Use("A", SERVICES)), sampling_guard=False)
+    work = EnabledFeatures((Use("A", RACKS), Use("A", SERVICES)), sampling_guard=False)
 
     found = told(rules(work.needs({RACKS: "rackses"}, absent=[SERVICES])))
 
@@ -124,7 +142,7 @@ def test_what_a_cluster_says_counts_more_than_a_guess() -> None:
 
 def test_each_right_is_in_one_rule_and_none_is_added() -> None:
     needs = [
-        Need(Permission(verb, "", resource, name=name), reason)
+        PermissionNeed(Permission(verb, "", resource, name=name), reason)
         for verb, resource, name, reason in (
             ("watch", "a", "", "x"),
             ("get", "a", "", "x"),

@@ -367,7 +367,7 @@ class TestBindRecheck:
     )
     def test_a_mistake_names_the_place(self, names: list[str], expected: str) -> None:
         mistake = only_mistake(rechecking(*names), IN_TREE_REGISTRY)
-        assert f'profile "p": {expected}' == mistake.said
+        assert f'profile "p": {expected}' == mistake.message
         assert ((("profiles", 0, "bindRecheck", len(names) - 1),)) == mistake.places
 
 
@@ -412,7 +412,7 @@ class TestFewerNames:
     )
     def test_nothing_is_picked_with_less_than_kube_scheduler_has(self, asked: Profile, lacking: str) -> None:
         mistake = only_mistake(asked, IN_TREE_REGISTRY)
-        start, _, rest = mistake.said.partition(" without ")
+        start, _, rest = mistake.message.partition(" without ")
         assert ('profile "p": pick: the node would be picked', lacking) == (start, rest.partition(" of kube-")[0])
         assert ((("profiles", 0, "pick"),)) == mistake.places
 
@@ -439,7 +439,7 @@ class TestFewerNames:
 
     def test_one_or_many(self) -> None:
         mistake = only_mistake(picking(atMost=100), IN_TREE_REGISTRY)
-        assert mistake.said.startswith('profile "p": atMost and pick: ')
+        assert mistake.message.startswith('profile "p": atMost and pick: ')
         assert (("profiles", 0, "atMost"), ("profiles", 0, "pick")) == mistake.places
 
 
@@ -679,7 +679,7 @@ class TestFaultsOfPlugins:
             resolve([profile({"multiPoint": "Delta"}, [{"name": "Delta", "args": {"racks": 1}}])], registry)
 
         (found,) = raised.value.found
-        assert 'profile "p": pluginConfig Delta: LookupError: no such rack ' == found.said.partition("(")[0]
+        assert 'profile "p": pluginConfig Delta: LookupError: no such rack ' == found.message.partition("(")[0]
         assert (("profiles", 0, "pluginConfig", 0, "args"),) == found.places
 
 

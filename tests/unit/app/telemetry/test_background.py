@@ -133,7 +133,7 @@ async def test_a_task_that_cannot_be_restarted_is_a_problem_until_it_recovers() 
         problems.append(background.problem())
     await background.stop()
 
-    assert [False, True, True, False] == ["the task work" in it for it in problems]
+    assert [False, True, True, False] == ["task work" in it for it in problems]
 
 
 @virtual_time

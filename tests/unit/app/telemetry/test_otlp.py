@@ -174,16 +174,16 @@ class Unwilling(SpanExporter):
 
 def test_a_collector_that_takes_nothing_is_told_of_once() -> None:
     good, bad = SpanExportResult.SUCCESS, SpanExportResult.FAILURE
-    told = otlp._Told(Unwilling(good, bad, OSError("reset"), good, good, OSError("reset")))
+    told = otlp._LoggingExporter(Unwilling(good, bad, OSError("reset"), good, good, OSError("reset")))
 
     with capture_logs() as said:
         results = [told.export(()) for _ in range(6)]
 
     assert [good, bad, bad, good, good, bad] == results
     assert [
-        ("spans are not taken", "the collector did not take them"),
-        ("spans are taken again", None),
-        ("spans are not taken", "OSError: reset"),
+        ("spans not exported", "the collector rejected them"),
+        ("spans exported again", None),
+        ("spans not exported", "OSError: reset"),
     ] == [(line["event"], line.get("cause")) for line in said]
 
 
