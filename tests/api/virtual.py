@@ -6,9 +6,11 @@ import asyncio
 import functools
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec
+from typing import Any, Final, ParamSpec
 
 P = ParamSpec("P")
+_LEAST_JUMP: Final = 1e-9
+"""Seconds, as much as asyncio rounds up: who waits for what rounding left of a time would wait a million times."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -35,7 +37,7 @@ class _Jumping(selectors.SelectSelector):
         if not found and timeout is None:
             raise AssertionError("everybody waits and nothing is left to happen")
         if not found and timeout:
-            self._loop.jump(timeout)
+            self._loop.jump(max(timeout, _LEAST_JUMP))
         return found
 
 
