@@ -21,6 +21,7 @@ from plugins.sticky_node.home_state import HomeState
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policy import POLICY, Action, Decision
 
+_LOG: Final = structlog.get_logger(__name__)
 _BINDING: Final = "Binding"
 _EDITING: Final = "Editing"
 _WATCHING: Final = "Watching"
@@ -76,25 +77,32 @@ def not_recorded(events: EventRecorder, owner: Owner, claim: Claim, cause: str) 
     _about(events, owner, Reference.to_pod(claim.pod), "Warning", "HomeNotRecorded", _BINDING, note)
 
 
-def unusable(events: EventRecorder, owner: Owner, home: str, standing: HomeState) -> None:
-    """The home was usable, or not usable for another reason. ``standing``: by its node alone, not ``USABLE``."""
-    type_, reason = _UNUSABLE[standing.state]
-    _about(events, owner, _node(home), type_, reason, _WATCHING, _how_it_is(home, standing))
+def state_changed(
+    events: EventRecorder, owner: Owner, home: str, standing: HomeState, *, before: State, is_given: bool
+) -> None:
+    """Report the state of a home, by its node alone, if it differs from ``before``: a log line and an Event.
 
-
-def returned(events: EventRecorder, owner: Owner, home: str) -> None:
-    _about(
-        events, owner, _node(home), "Normal", "HomeReturned", _WATCHING, f"the home {readable(home)} is usable again"
-    )
-
-
-def unknown(events: EventRecorder, owner: Owner, home: str) -> None:
-    """The home annotation does not name an existing node."""
-    note = f"the home {readable(home)} is no node of the cluster: correct or remove {home_key(owner.slot)}"
-    _about(events, owner, _node(home), "Warning", "HomeUnknown", _WATCHING, note)
+    ``is_given``: the home is new, or was moved. A node that does not exist is a mistake of whoever wrote it then.
+    """
+    machine, node, state = str(owner), readable(home), standing.state
+    if state in (before, State.NONE) or (state is State.USABLE and before is State.NONE):
+        return
+    type_: EventType = "Normal"
+    if state is State.USABLE:
+        _LOG.info("home returned", machine=machine, node=node)
+        reason, note = "HomeReturned", f"the home {node} is usable again"
+    elif state is State.GONE and is_given:
+        _LOG.warning("home unknown", machine=machine, node=node)
+        note = f"the home {node} is no node of the cluster: correct or remove {home_key(owner.slot)}"
+        type_, reason = "Warning", "HomeUnknown"
+    else:
+        _LOG.info("home not usable", machine=machine, node=node, state=state.words, mark=standing.mark)
+        (type_, reason), note = _UNUSABLE[state], _how_it_is(home, standing)
+    _about(events, owner, _node(home), type_, reason, _WATCHING, note)
 
 
 def unknown_policy(events: EventRecorder, owner: Owner, said: str) -> None:
+    _LOG.warning("policy unknown", machine=str(owner), policy=readable(said))
     there = ", ".join(it.value for it in Policy)
     note = f"{POLICY} says {readable(said)}, which is no policy and is passed over: there are {there}"
     _about(events, owner, None, "Warning", "PolicyUnknown", _WATCHING, note)
@@ -110,6 +118,7 @@ def waits(events: EventRecorder, pod: Pod, decision: Decision) -> None:
 
 def refused(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision, reasons: str) -> None:
     """The home takes pods, and in-tree filters keep this one from it. On the owner and on the pod."""
+    _LOG.info("home refuses", machine=str(owner), node=readable(decision.home), pod=str(pod), reasons=reasons)
     note = f"waits for {readable(decision.home)}: {reasons}{_until(decision)}"
     _about(events, owner, Reference.to_pod(pod), "Normal", "HomeRefuses", _WATCHING, f"{pod} {note}")
     events.event(Reference.to_pod(pod), _node(decision.home), "Normal", "HomeRefuses", _WATCHING, f"the pod {note}")
@@ -120,6 +129,7 @@ def grace_over(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision
 
     ``reasons``: why a home that takes pods did not take this one, as far as it is known.
     """
+    _LOG.info("grace over", machine=str(owner), node=readable(decision.home), pod=str(pod))
     if decision.standing.state is State.USABLE:
         why = f"the home {readable(decision.home)} did not take {pod}{f' ({reasons})' if reasons else ''}"
     else:
@@ -132,9 +142,11 @@ def grace_over(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision
 
 def elsewhere(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision) -> None:
     """A volume of the pod's cannot be reached from the home. On the owner and on the pod."""
+    node, mark = readable(decision.home), decision.standing.mark
+    _LOG.warning("home elsewhere", machine=str(owner), node=node, pod=str(pod), mark=mark)
     does = "waits" if decision.action is Action.WAIT else "may start where it can"
     note = (
-        f"the home {readable(decision.home)} cannot use a volume of {pod}, which {does} ({decision.standing.mark}): "
+        f"the home {node} cannot use a volume of {pod}, which {does} ({mark}): "
         f"move the home to where the volume is, or release it, by {home_key(owner.slot)}; or restore the volume at home"
     )
     _about(events, owner, Reference.to_pod(pod), "Warning", "HomeElsewhere", _WATCHING, note)
@@ -187,8 +199,6 @@ def _node(name: str) -> Reference | None:
     """``None`` for what no node can be called."""
     return Reference(NODES.api_version, NODES.kind, "", name) if is_subdomain(name) else None
 
-
-_LOG: Final = structlog.get_logger(__name__)
 
 _WITHOUT_ANNOTATIONS: Final = frozenset[Kind[Any]]((PERSISTENT_VOLUMES, NAMESPACES))
 """Kinds that are read for something else, and keep no homes."""

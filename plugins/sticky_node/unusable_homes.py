@@ -21,7 +21,7 @@ from app.homes.protocol import Policy, State
 from app.kube.api_errors import ApiError
 from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
-from plugins.sticky_node.annotations import HOME, HOME_SINCE, readable, recorded_home
+from plugins.sticky_node.annotations import HOME, HOME_SINCE, recorded_home
 from plugins.sticky_node.background import Steps
 from plugins.sticky_node.grace import Clocks, read_since, since_key
 from plugins.sticky_node.home_state import HomeState, HomeStates
@@ -30,31 +30,19 @@ from plugins.sticky_node.pods import slots
 from plugins.sticky_node.policy import Policies, unknown_policy
 
 TICK_SECONDS: Final = 0.25
-"""Between two checks for changes, and the longest time of writing in one go."""
-
 LOOK_SECONDS: Final = 1.0
-"""Between two looks, at least."""
-
 PACE_SECONDS: Final = 0.02
-"""After each write, of which there is one at a time: at most 50 a second, however many live on a node that goes."""
+"""Delay between two checks for changes, shortest one between two comparisons, and delay after each write."""
 
 REST_SECONDS: Final = 5.0
-"""After it was written an owner is left alone: nodes come and go."""
-
 LONGEST_REST: Final = 960.0
-"""Seconds; twice as long each time that the same is to be written again: two profiles may not agree about a home."""
+"""Shortest and longest time between two writes to an owner. It doubles for equal writes: profiles can disagree."""
 
 AGAIN_SECONDS: Final = 60.0
-"""At most, before an owner that could not be written is tried again: ever longer, and after those that were not yet.
-
-As long also until any is, where it is likely that the right to write them is missing.
-"""
+"""Longest back-off of an owner that could not be written, and of all owners while a right seems to be missing."""
 
 _REFUSING: Final = 3
-"""Namespaces of which the API server forbade the writes, and none was done since: then a right is missing.
-
-That one or two forbid them is a rule of theirs, and keeps no others waiting.
-"""
+"""Number of namespaces with forbidden writes, and no successful write since, from which a right seems to be missing."""
 
 _FORBIDDEN: Final = 403
 _PAUSE_SECONDS: Final = 1.0
@@ -87,14 +75,10 @@ class _Known(Struct, frozen=True):
 
 
 class _Unwritten(Struct):
-    """``given``: the slots whose homes are new, or moved, since the owner was written or right.
-
-    ``pause``: seconds it was left alone after it could not be written last; 0 before that.
-    """
+    """``given``: slots whose homes are new or moved since the last write. ``pause``: seconds of the last back-off."""
 
     kind: Kind[AnnotatedObject]
     found: AnnotatedObject
-    not_before: float
     given: set[str]
     pause: float = 0.0
 
@@ -151,8 +135,6 @@ class UnusableHomes:
             await self.look(steps)
             await self.write(TICK_SECONDS, steps)
             await self._handle.timing.sleep(TICK_SECONDS)
-
-    # looked at
 
     async def look(self, steps: Steps) -> None:
         begun = {it.found.uid: it for it in self._clocks.take_begun()}
@@ -215,7 +197,7 @@ class UnusableHomes:
         uid = found.uid
         if uid not in self._unwritten:
             rest = self._rests.get(uid)
-            self._wait(uid, _Unwritten(kind, found, 0.0 if rest is None else rest.until, set()))
+            self._wait(uid, _Unwritten(kind, found, set()), 0.0 if rest is None else rest.until)
         return self._unwritten[uid]
 
     async def _homes(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, steps: Steps) -> _Homes:
@@ -236,8 +218,6 @@ class UnusableHomes:
             return _ANY
         return self._standings.of_node(node, owner)
 
-    # told
-
     def _tell_written(self, found: AnnotatedObject, homes: _Homes, given: Collection[str]) -> None:
         """What is news beside what was written on the owner before."""
         now = self._handle.timing.wall_clock()
@@ -248,7 +228,6 @@ class UnusableHomes:
             self._tell(home, told, is_given=slot in given)
 
     def _tell_unwritten(self, homes: _Homes, given: Collection[str]) -> None:
-        """The same where nothing can be written."""
         for slot, home in homes.items():
             told = self._told_unwritten.get(home.owner.key, State.USABLE)
             self._tell(home, told, is_given=slot in given)
@@ -262,27 +241,14 @@ class UnusableHomes:
                 self._tell(home, told, is_given=False)
 
     def _tell(self, home: _Home, before: State, *, is_given: bool) -> None:
-        now = home.standing.state
-        if now in (before, State.NONE) or (now is State.USABLE and before is State.NONE):
-            return
-        node = readable(home.node)
-        if now is State.USABLE:
-            _LOG.info("home returned", machine=str(home.owner), node=node)
-            events.returned(self._handle.event_recorder, home.owner, home.node)
-        elif now is State.GONE and is_given:
-            _LOG.warning("home unknown", machine=str(home.owner), node=node)
-            events.unknown(self._handle.event_recorder, home.owner, home.node)
-        else:
-            _LOG.info("home not usable", machine=str(home.owner), node=node, state=now.words, mark=home.standing.mark)
-            events.unusable(self._handle.event_recorder, home.owner, home.node, home.standing)
+        events.state_changed(
+            self._handle.event_recorder, home.owner, home.node, home.standing, before=before, is_given=is_given
+        )
 
     def _tell_policy(self, owner: Owner, known: _Known | None) -> None:
-        said = unknown_policy(owner)
-        if said and (known is None or said != unknown_policy(Owner(owner.kind, known.found, "", known.found))):
-            _LOG.warning("policy unknown", machine=str(owner), policy=readable(said))
-            events.unknown_policy(self._handle.event_recorder, owner, said)
-
-    # written
+        policy = unknown_policy(owner)
+        if policy and (known is None or policy != unknown_policy(Owner(owner.kind, known.found, "", known.found))):
+            events.unknown_policy(self._handle.event_recorder, owner, policy)
 
     async def _changes(self, found: AnnotatedObject, homes: _Homes, steps: Steps) -> dict[str, str | None]:
         """What is to be written on the owner. What another profile may need stays."""
@@ -297,17 +263,13 @@ class UnusableHomes:
         return {**changes, **dict.fromkeys(since_key(slot) for slot in there if slot not in homes)}
 
     def _since(self, home: _Home, written: str | None) -> str | None:
-        match home.standing.state:
-            case State.NONE:
-                if self._policies.of(home.owner).source != _OF_OWNER:
-                    return written
-                self._clocks.ended(home.owner, home.node)
-                return None
-            case State.USABLE:
-                self._clocks.ended(home.owner, home.node)
-                return None
-            case state:
-                return self._clocks.text(home.owner, home.node, state)
+        state = home.standing.state
+        if state is State.NONE and self._policies.of(home.owner).source != _OF_OWNER:
+            return written
+        if state in (State.NONE, State.USABLE):
+            self._clocks.ended(home.owner, home.node)
+            return None
+        return self._clocks.text(home.owner, home.node, state)
 
     async def write(self, seconds: float, steps: Steps) -> None:
         """Write what waits, for so long at most: first what could be written so far, and then in the order it came."""
@@ -359,19 +321,16 @@ class UnusableHomes:
     def _rest(self, uid: str, changes: Mapping[str, str | None]) -> None:
         before = self._rests.get(uid)
         seconds = REST_SECONDS
-        if (
-            before is not None
-            and before.changes == changes
-            and self._handle.timing.clock() - before.until < before.seconds
-        ):
+        now = self._handle.timing.clock()
+        if before is not None and before.changes == changes and now - before.until < before.seconds:
             seconds = longer(before.seconds, REST_SECONDS, LONGEST_REST)
-        self._rests[uid] = _Rest(changes, seconds, self._handle.timing.clock() + seconds)
+        self._rests[uid] = _Rest(changes, seconds, now + seconds)
 
     def _failed(self, uid: str, it: _Unwritten, cause: OSError) -> None:
         """Said once until something can be written. What holds is in memory."""
         if not self._is_failure_said:
             self._is_failure_said = True
-            machine = f"{it.kind.kind} {it.found.namespace}/{it.found.name}"
+            machine = str(Owner(it.kind, it.found, "", it.found))
             _LOG.warning("state of homes not recorded", machine=machine, verb="patch", cause=str(cause))
         refusal = cause.__cause__
         if isinstance(refusal, ApiError) and refusal.status == _FORBIDDEN:
@@ -383,10 +342,9 @@ class UnusableHomes:
         self._later(uid, it, it.pause)
 
     def _later(self, uid: str, it: _Unwritten, seconds: float) -> None:
-        it.not_before = self._handle.timing.clock() + seconds
-        self._wait(uid, it)
+        self._wait(uid, it, self._handle.timing.clock() + seconds)
 
-    def _wait(self, uid: str, it: _Unwritten) -> None:
+    def _wait(self, uid: str, it: _Unwritten, until: float) -> None:
         """Of each that waits there is one entry, of those that rest or of those that are due."""
         self._unwritten[uid] = it
-        heappush(self._resting, (it.not_before, next(self._numbers), uid))
+        heappush(self._resting, (until, next(self._numbers), uid))

@@ -12,7 +12,6 @@ from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
-import structlog
 from msgspec import Struct
 
 from app.framework.background import longer
@@ -23,7 +22,6 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.kube.memo import Newest
 from plugins.sticky_node import events
-from plugins.sticky_node.annotations import readable
 from plugins.sticky_node.background import Steps
 from plugins.sticky_node.events import in_words
 from plugins.sticky_node.grace import Clocks
@@ -31,29 +29,23 @@ from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.policy import Action, Decision, is_held
 
 FIRST_ASK_SECONDS: Final = 3.0
-"""From the first word of the scheduler's: by then a home that was merely not shown is led to."""
+"""Delay after the first refusal: within it, the sampling guard nominates a home that was not in the sample."""
 
 ASK_AGAIN_SECONDS: Final = 15.0
-
 LONGEST_ASK_SECONDS: Final = 480.0
-"""Until it is asked again. It doubles: what keeps a pod waiting may change, and most pods wait for one thing."""
+"""Shortest and longest time between two questions about a pod. It doubles: most pods wait for one reason."""
 
 MOST: Final = 1024
-"""Pods that are asked about; there is no word on those that come later."""
-
 MOST_OF_NAMESPACE: Final = 128
-"""Of them: pods that never fit silence nobody else's."""
+"""Maximum number of pods that are asked about, in all and of one namespace. Later ones get no Event."""
 
 TICK_SECONDS: Final = 0.25
-
 PACE_SECONDS: Final = 0.1
-"""From one pod to the next."""
-
-_LOG: Final = structlog.get_logger(__name__)
+"""Delay between two questions."""
 
 
 class _Refused(Struct):
-    """``not_before``: on the handle's clock. ``told``: the home and the reasons that people know."""
+    """``not_before``: clock time of the next question. ``told``: home and reasons of the last Event."""
 
     pod: Pod
     not_before: float
@@ -129,7 +121,9 @@ class RefusedPods:
             return
         pod, owner, decision = now
         if decision.home == found[2].home and verdict.reasons:
-            self._tell(refused, owner, pod, decision, in_words(verdict.reasons))
+            told, refused.told = refused.told, (decision.home, in_words(verdict.reasons))
+            if told != refused.told:
+                events.refused(self._handle.event_recorder, owner, pod, decision, refused.told[1])
         refused.pod = pod
         refused.not_before = self._handle.timing.clock() + refused.pause
         refused.pause = longer(refused.pause, ASK_AGAIN_SECONDS, LONGEST_ASK_SECONDS)
@@ -138,54 +132,35 @@ class RefusedPods:
     def _held(self, pod: Pod) -> tuple[Pod, Owner, Decision] | None:
         """The pod, if it still waits for a home that takes pods."""
         newest = self._newest(pod)
-        if newest is None:
-            return None
-        try:
-            owner = self._owners.of(newest)
-            if not isinstance(owner, Owner):
-                return None
-            decision = self._decided(owner, newest)
-        except Unreadable:
-            return None
-        return (newest, owner, decision) if is_held(decision) else None
-
-    def _tell(self, refused: _Refused, owner: Owner, pod: Pod, decision: Decision, reasons: str) -> None:
-        told = (decision.home, reasons)
-        if told != refused.told:
-            refused.told = told
-            _LOG.info("home refuses", machine=str(owner), node=readable(decision.home), pod=str(pod), reasons=reasons)
-            events.refused(self._handle.event_recorder, owner, pod, decision, reasons)
+        with suppress(Unreadable):
+            if newest is not None and isinstance(owner := self._owners.of(newest), Owner):
+                decision = self._decided(owner, newest)
+                return (newest, owner, decision) if is_held(decision) else None
+        return None
 
 
 LOOK_SECONDS: Final = 1.0
-"""Between two looks at all pods that wait, at least."""
+NEW_LOOK_SECONDS: Final = 0.5
+"""Shortest time between two comparisons of all waiting pods, and of those that were refused just now."""
 
 NEW_SECONDS: Final = 5.0
-"""After its first refusal: the scheduler writes meanwhile what a clock may start with."""
-
 AGAIN_SECONDS: Final = 1.0
-"""After a later one: by then it is known what was begun."""
-
-NEW_LOOK_SECONDS: Final = 0.5
+"""Time after its first, and after a later refusal, in which a pod counts as new: the scheduler writes its condition."""
 
 SEARCH_SECONDS: Final = 30.0
-"""Between two searches for pods that wait and were never asked about: so exactly is known when one's gates went."""
+"""Delay between two searches for waiting pods that filter was never asked about, and precision of their gates' end."""
 
 AT_ONCE: Final = 10
-"""Of those that are woken because this process has come to decide, in one tick: less than are woken in that time, so
-that who has a reason of his own need not queue up behind them.
-"""
+"""Pods woken in one tick after a take-over: fewer than the tick can wake, so that other reasons need not queue."""
 
 MOST_KNOWN: Final = 1 << 14
-"""Pods that are compared; the oldest are forgotten first, and found again by the next search."""
+"""Maximum number of pods that are compared; the oldest are dropped first, and the next search finds them again."""
 
 
 class _Wait(Struct):
-    """A pod that filter was asked about. ``verdict``: what filter went by first, or what the pod was woken for.
+    """A pod that filter was asked about. ``verdict``: basis of filter's first answer, or of the last wake-up.
 
-    ``answered``: what filter went by last, for whomever, unless it was compared since
-    ``new_until``: on the handle's clock, 0 once it is over
-    ``told``: what people know
+    ``answered``: basis of the last answer since the comparison. ``new_until``: clock time. ``told``: the last report.
     """
 
     pod: Pod
@@ -266,7 +241,8 @@ class WaitingPods:
     async def look(self, steps: Steps) -> None:
         """Wake those whose verdict has changed since."""
         now = self._handle.timing.clock()
-        self._wake_backlog()
+        if self._backlog:
+            self._handle.activate([self._backlog.popleft() for _ in range(min(AT_ONCE, len(self._backlog)))])
         if self._new and now - self._looked_at_new >= NEW_LOOK_SECONDS:
             self._looked_at_new = now
             await self._look_at(list(self._new.values()), steps)
@@ -356,27 +332,18 @@ class WaitingPods:
         found = self._owners.newest_pod(pod)
         return found if found is not None and _waits(found) else None
 
-    def _wake_backlog(self) -> None:
-        pods = [self._backlog.popleft() for _ in range(min(AT_ONCE, len(self._backlog)))]
-        if pods:
-            self._handle.activate(pods)
-
     def _tell(self, wait: _Wait, owner: Owner, decision: Decision) -> None:
-        state, told = decision.standing.state, wait.told
-        wait.told = (decision.home, state, decision.over)
-        if wait.told == told:
+        news = (decision.home, decision.standing.state, decision.over)
+        told, wait.told = wait.told, news
+        if news == told:
             return
-        machine, node, pod, mark = str(owner), readable(decision.home), str(wait.pod), decision.standing.mark
+        recorder, pod = self._handle.event_recorder, wait.pod
         if decision.over:
-            _LOG.info("grace over", machine=machine, node=node, pod=pod)
-            events.grace_over(
-                self._handle.event_recorder, owner, wait.pod, decision, self.refused.said(wait.pod, decision.home)
-            )
-        elif state is State.VOLUME_ELSEWHERE:
-            _LOG.warning("home elsewhere", machine=machine, node=node, pod=pod, mark=mark)
-            events.elsewhere(self._handle.event_recorder, owner, wait.pod, decision)
+            events.grace_over(recorder, owner, pod, decision, self.refused.said(pod, decision.home))
+        elif decision.standing.state is State.VOLUME_ELSEWHERE:
+            events.elsewhere(recorder, owner, pod, decision)
         elif decision.action is Action.WAIT:
-            events.waits(self._handle.event_recorder, wait.pod, decision)
+            events.waits(recorder, pod, decision)
 
 
 def _waits(pod: Pod) -> bool:
