@@ -91,9 +91,6 @@ READS: Final = tuple(
         "transport:Transport._heard:*",
         "transport:Transport._distrust:*",
         "transport:Transport._retire:*",
-        "transport:_answered:*",
-        "transport:_lines:*",
-        "transport:_told:*",
         "connections:Connections.connect:*",
     )
 )
