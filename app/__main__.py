@@ -194,7 +194,7 @@ def _namespace(arguments: argparse.Namespace) -> str:
 
 
 def _list_homes(arguments: argparse.Namespace) -> None:
-    asked = homes.Asked(
+    asked = homes.HomeSelection(
         "" if arguments.all_namespaces else _namespace(arguments),
         arguments.node,
         orphaned=arguments.orphaned,

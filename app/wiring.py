@@ -18,7 +18,7 @@ from app.replicas.lease import post_seconds
 from app.rights.access_review import PermissionCheck
 from app.rights.permissions import EnabledFeatures, LeaseName, ManagedSecret
 from app.runtime.profiles import ResolvedProfile
-from app.server.tls import Certificates, Files, InMemory, Source, unusable
+from app.server.tls import Certificates, CertificateSource, Files, InMemory, unusable
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracing
 from app.writes.batches import BindBatches
@@ -98,7 +98,7 @@ def tracing(settings: Settings, version: str) -> OtlpTracing | None:
 
 def certificates_of(settings: Settings, authority: Authority | None = None) -> Certificates | None:
     """Raises ``CertificateError``; for replicas also where others would not accept them."""
-    source: Source
+    source: CertificateSource
     if authority is not None:
         source = InMemory(lambda: authority.stamp, lambda: authority.contents)
     elif settings.tls_cert_file is not None and settings.tls_private_key_file is not None:

@@ -1,4 +1,4 @@
-"""What answers people and changes nothing: evaluate, verdicts in words, and why a node refuses a pod.
+"""Read-only analysis: saved cases, verdicts as text, and the reasons why a node rejects a pod.
 
-Not here: what a verb answers a scheduler (``app.verbs``), and the pages that show it (``app.server``).
+Not here: answers of verbs to a scheduler (``app.verbs``), and the pages that show them (``app.server``).
 """

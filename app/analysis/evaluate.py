@@ -1,7 +1,7 @@
-"""Judges saved cases: a cluster, one pending pod, and what the plugins of a profile say about every node.
+"""Evaluates saved cases: a cluster, one pending pod, and the verdicts of a profile's plugins on every node.
 
-One JSON object a line in, one a line out, in the same order (docs/evaluate.md has the format). Without a ``config`` a
-case means kube-scheduler's default profile.
+Reads and writes one JSON object per line, in the same order (docs/evaluate.md has the format). Without a ``config`` a
+case uses kube-scheduler's default profile.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from app.runtime.waiting import WaitingPods
 
 
 class BadCase(ValueError):
-    """The case cannot be judged; names the field."""
+    """The case cannot be evaluated; the message names the field."""
 
 
 class _Preempt(Struct):
@@ -69,11 +69,11 @@ _CONFIG: Final[Decoder[Any]] = Decoder(Any)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 _OURS: Final = {"preset": "preset", "bind_recheck": "bindRecheck", "at_most": "atMost", "pick": "pick"}
-"""Fields of a profile that mean something to a service alone, as they are and as they are written."""
+"""Profile fields that affect only a running service, by Python name and as written."""
 
 
-class _Asked(Struct, frozen=True):
-    """A profile, and what its plugins read: worked out once a config."""
+class _CaseProfile(Struct, frozen=True):
+    """Profile, and the kinds that its plugins read; computed once per config."""
 
     profile: ResolvedProfile
     core: CoreV1
@@ -86,19 +86,21 @@ class _Asked(Struct, frozen=True):
 
 
 class Evaluator:
-    """``registry`` has kube-scheduler's default profile for its defaults. A profile is checked once per config.
+    """Evaluates cases. ``registry`` uses kube-scheduler's default profile as its defaults.
 
-    ``release``: the Kubernetes release that a profile means which does not say.
+    A profile is resolved once per config.
+
+    ``release``: Kubernetes release of profiles that do not specify one.
     """
 
     def __init__(self, registry: Registry, guard: Guard, release: str = DEFAULT_RELEASE) -> None:
         self._registry = registry
         self._release = release
         self._guard = guard
-        self._profiles: dict[bytes, _Asked | str] = {}
+        self._profiles: dict[bytes, _CaseProfile | str] = {}
 
     def evaluate(self, line: bytes) -> bytes:
-        """The verdict on one case, without a newline. Never raises: a bad case gives an ``error``."""
+        """Return the verdict on one case, without a newline. Never raises: a bad case gives an ``error``."""
         try:
             verdict = self._judge(_decoded(line))
         except (BadCase, PluginError) as error:
@@ -106,34 +108,34 @@ class Evaluator:
         return _ENCODER.encode(verdict)
 
     def _judge(self, case: _Case) -> Verdict:
-        asked = self._profile(bytes(case.config))
-        cluster = _picture(case, asked)
+        case_profile = self._profile(bytes(case.config))
+        cluster = _picture(case, case_profile)
         try:
-            framework = framework_in_memory(asked.profile, cluster, self._guard)
+            framework = framework_in_memory(case_profile.profile, cluster, self._guard)
         except ProfileErrors as error:
             raise BadCase(f"config: {'; '.join(error.mistakes)}") from None
         pod = _pod("pod", case.pod, cluster.core)
         with cluster.without(pod.uid, pod.key):
             return {"name": case.name, **at_once(lambda: _verdict(framework, pod, Candidates.of(cluster.nodes), case))}
 
-    def _profile(self, config: bytes) -> _Asked:
-        found = self._profiles.get(config)
-        if found is None:
-            found = self._profiles[config] = self._resolved(config)
-        if isinstance(found, str):
-            raise BadCase(found)
-        return found
+    def _profile(self, config: bytes) -> _CaseProfile:
+        resolved = self._profiles.get(config)
+        if resolved is None:
+            resolved = self._profiles[config] = self._resolved(config)
+        if isinstance(resolved, str):
+            raise BadCase(resolved)
+        return resolved
 
-    def _resolved(self, config: bytes) -> _Asked | str:
-        """The profile, or what is wrong with it: both are remembered."""
+    def _resolved(self, config: bytes) -> _CaseProfile | str:
+        """Return the profile, or its errors; both are cached."""
         try:
             document = _CONFIG.decode(config) or {}
-            found = Profile.model_validate(document)
-            if "release" not in found.model_fields_set:
-                found = found.model_copy(update={"release": self._release})
-            if ours := [word for name, word in _OURS.items() if name in found.model_fields_set]:
-                return "; ".join(f"config.{word}: is no word of a KubeSchedulerConfiguration" for word in ours)
-            (profile,) = resolve((found,), self._registry)
+            parsed = Profile.model_validate(document)
+            if "release" not in parsed.model_fields_set:
+                parsed = parsed.model_copy(update={"release": self._release})
+            if unknown := [word for name, word in _OURS.items() if name in parsed.model_fields_set]:
+                return "; ".join(f"config.{word}: is not a field of KubeSchedulerConfiguration" for word in unknown)
+            (profile,) = resolve((parsed,), self._registry)
         except _UNREADABLE as error:
             return f"config: {error}"
         except ValidationError as error:
@@ -142,11 +144,11 @@ class Evaluator:
             return f"config: {'; '.join(error.mistakes)}"
         if profile.absent:
             return f"plugins not available: [{' '.join(profile.absent)}]"
-        return _Asked.of(profile)
+        return _CaseProfile.of(profile)
 
 
 def framework_in_memory(profile: ResolvedProfile, cluster: Cluster, guard: Guard) -> Framework:
-    """Build the plugins of a profile over a cluster without an API server. Raises ``ProfileErrors``."""
+    """Build the plugins of a profile on a cluster without an API server. Raises ``ProfileErrors``."""
     waiting = WaitingPods()
     return build(
         profile,
@@ -160,7 +162,7 @@ def framework_in_memory(profile: ResolvedProfile, cluster: Cluster, guard: Guard
 
 
 def _verdict(framework: Framework, pod: Pod, nodes: Candidates, case: _Case) -> Verdict:
-    """Raises ``BadCase``, ``PluginError`` or ``Unprepared``."""
+    """Evaluate one case. Raises ``BadCase``, ``PluginError`` or ``Unprepared``."""
     state = CycleState()
     verdict = judged(framework, pod, nodes, state)
     if case.preempt is None:
@@ -188,14 +190,14 @@ def _name_of(line: bytes) -> str:
         return ""
 
 
-def _picture(case: _Case, asked: _Asked) -> Cluster:
-    """A cluster with the objects that somebody reads, in whatever order they come."""
-    cluster = Cluster(asked.core)
-    sinks = {kind: sink_for(cluster, kind) for kind in asked.kinds.values()}
+def _picture(case: _Case, case_profile: _CaseProfile) -> Cluster:
+    """Build a cluster of the objects whose kinds are read, in any order."""
+    cluster = Cluster(case_profile.core)
+    sinks = {kind: sink_for(cluster, kind) for kind in case_profile.kinds.values()}
     for index, raw in enumerate(case.objects or ()):
         try:
             meta = _TYPE.decode(raw)
-            kind = asked.kinds.get((meta.api_version, meta.kind))
+            kind = case_profile.kinds.get((meta.api_version, meta.kind))
             if kind is not None:
                 sinks[kind].upsert(_identified(cluster.decoder(kind)(raw)))
         except _UNREADABLE as error:
@@ -203,9 +205,9 @@ def _picture(case: _Case, asked: _Asked) -> Cluster:
     return cluster
 
 
-def _identified(found: Any) -> Any:
-    """Pods are told apart by UID; one written by hand goes by its name."""
-    return replace(found, uid=str(found)) if isinstance(found, Pod) and not found.uid else found
+def _identified(obj: Any) -> Any:
+    """Use the name of a pod without a UID as its UID, because pods are identified by UID."""
+    return replace(obj, uid=str(obj)) if isinstance(obj, Pod) and not obj.uid else obj
 
 
 def _pod(field: str, raw: Raw, core: CoreV1) -> Pod:

@@ -1,4 +1,4 @@
-"""What the plugins of a profile say about a pod and every node, in the words of ``docs/evaluate.md``."""
+"""Verdicts of a profile's plugins on a pod and every node, in the format of ``docs/evaluate.md``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _CODES: Final = {code.word: code for code in Code}
 NO_NODES: Final = unresolvable("no nodes available to schedule pods")
 
 Verdict: TypeAlias = dict[str, Any]
-"""A JSON object."""
+"""JSON object."""
 
 
 def judged(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> Verdict:
-    """The verdict on ``pod``, without a name. Raises ``PluginError`` where scoring fails.
+    """Return the verdict on ``pod``, without a name. Raises ``PluginError`` if scoring fails.
 
-    ``state`` is a new one, which holds what PreFilter left afterwards.
+    ``state`` must be new; afterwards it has the data of PreFilter.
     """
     if not len(nodes):
         return _assembled(NO_NODES)
@@ -46,7 +46,7 @@ def judged(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState 
     feasible = nodes.without(rejected)
     if len(feasible) and _are_rejections(rejected):
         scores = framework.scoring.score(CycleState(), pod, feasible)
-        for plugin, score in scores.out_of_range.items():  # the service gives 0, kube-scheduler an Error
+        for plugin, score in scores.out_of_range.items():  # the service uses 0, kube-scheduler fails
             raise PluginError(error(_INVALID_SCORE.format(plugin, score, MIN_NODE_SCORE, MAX_NODE_SCORE), plugin))
         by_plugin = scores.by_plugin
         verdict["score"] = {
@@ -57,12 +57,12 @@ def judged(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState 
 
 
 def preempted(
-    framework: Framework, pod: Pod, nodes: Candidates, asked: Sequence[str], state: CycleState, verdict: Verdict
+    framework: Framework, pod: Pod, nodes: Candidates, requested: Sequence[str], state: CycleState, verdict: Verdict
 ) -> Verdict:
-    """Who would have to go on each of the nodes ``asked``, and which of them is best.
+    """Return the victims on each of the ``requested`` nodes, and the best of these nodes.
 
-    ``verdict`` is what was ``judged``, and ``state`` what PreFilter left then.
-    Raises ``PluginError`` or ``NoPreemption``.
+    ``verdict``: result of ``judged``; ``state``: the data that PreFilter left. Raises ``PluginError`` or
+    ``NoPreemption``.
     """
     pre_filter = _CODES[verdict["preFilter"]["code"]]
     codes = {name: _CODES[status["code"]] for name, status in verdict["filter"].items()}
@@ -70,24 +70,24 @@ def preempted(
     why = framework.post_filters.not_eligible(pod, Status(codes.get(pod.nominated_node_name, absent)))
     if why:
         return {"victims": {}, "noVictims": {}, "pick": [], "notEligible": why}
-    found: dict[str, Victims] = {}
+    victims_by_node: dict[str, Victims] = {}
     without: dict[str, Status] = {}
-    for name in asked if pre_filter in (Code.SUCCESS, Code.UNSCHEDULABLE) else ():
+    for name in requested if pre_filter in (Code.SUCCESS, Code.UNSCHEDULABLE) else ():
         victims, status = _victims_on(framework, state, pod, nodes.info(name))
         if victims.pods:
-            found[name] = victims
+            victims_by_node[name] = victims
         else:
             without[name] = error(f'expected at least one victim pod on node "{name}"') if status.is_success else status
-    helpful = {name: it for name, it in found.items() if codes.get(name, absent) is Code.UNSCHEDULABLE}
+    helpful = {name: it for name, it in victims_by_node.items() if codes.get(name, absent) is Code.UNSCHEDULABLE}
     return {
-        "victims": {name: evicted(it) for name, it in found.items()},
+        "victims": {name: evicted(it) for name, it in victims_by_node.items()},
         "noVictims": {name: shown(status) for name, status in without.items()},
         "pick": sorted(framework.post_filters.pick(helpful)),
     }
 
 
 def _victims_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-    """A plugin that fails is an Error of that node."""
+    """Return the victims on a node. A plugin failure becomes an Error of that node."""
     try:
         return framework.post_filters.victims_on(state, pod, node)
     except PluginError as fault:
@@ -95,36 +95,42 @@ def _victims_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInf
 
 
 def evicted(victims: Victims) -> dict[str, Any]:
-    """Victims in the words of the format."""
+    """Format victims."""
     return {"pods": [str(it) for it in victims.pods], "numPDBViolations": victims.pdb_violations}
 
 
 def _filtered(framework: Framework, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
-    """The rejected nodes. Where a plugin fails, each node is asked by itself: the fault may be that of one node."""
+    """Return the rejected nodes.
+
+    If a plugin fails, each node is evaluated alone: the fault may concern one node only.
+    """
     try:
         return framework.filters.filter(state, pod, nodes)
     except PluginError:
-        found = {it.name: status_on(framework, state, pod, it) for it in nodes}
-        return {name: status for name, status in found.items() if not status.is_success}
+        statuses = {it.name: status_on(framework, state, pod, it) for it in nodes}
+        return {name: status for name, status in statuses.items() if not status.is_success}
 
 
 def _filtered_last(
     framework: Framework, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
 ) -> dict[str, Status]:
-    """The nodes that last filters reject. Where one fails, it failed at each node that it was asked about."""
+    """Return the nodes that last filters reject.
+
+    If a last filter fails, every node that it evaluated gets the Error.
+    """
     try:
         return framework.filters.filter_last(state, pod, nodes, passed)
     except PluginError as fault:
         return dict.fromkeys(passed, fault.status)
 
 
-def _are_rejections(found: Mapping[str, Status]) -> bool:
-    """Whether none of them is a fault."""
-    return all(status.is_rejected for status in distinct(found.values()).values())
+def _are_rejections(statuses: Mapping[str, Status]) -> bool:
+    """Return true if none of the statuses is a fault."""
+    return all(status.is_rejected for status in distinct(statuses.values()).values())
 
 
 def status_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-    """What Filter says about one node; an Error where a plugin fails."""
+    """Return the status of Filter for one node; an Error if a plugin fails."""
     try:
         return framework.filters.filter_node(state, pod, node)
     except PluginError as fault:
@@ -136,7 +142,7 @@ def _assembled(pre_filter: Status, filtered: Mapping[str, Any] | None = None) ->
 
 
 def shown(status: Status | None) -> dict[str, Any]:
-    """A status in the words of the format; ``None`` is Success."""
+    """Format a status; ``None`` means Success."""
     if status is None or status.is_success:
         return {"code": "Success", "plugin": "", "reasons": []}
     return {"code": status.code.word, "plugin": status.plugin, "reasons": list(status.reasons)}

@@ -1,10 +1,10 @@
-"""In-tree filters asked about one pod and one node, whatever the profile runs.
+"""In-tree filters for one pod and one node, with any profile.
 
-``handle.profile.why`` asks to tell people, the sampling guard before it nominates; no verb decides by the answer. A
-picture that holds all that these filters read is used as it is. Else the pod, the node and the pods on it are read from
-the API server: one question at a time, ten nodes a second at most. A node that was read is reused until the picture
-shows a change of it or of its pods, for ``KEPT_SECONDS`` at most. Pods that are only nominated to the node are not
-counted.
+``handle.profile.why`` uses the verdicts in messages, and the sampling guard before it nominates; no verb depends on
+them. If the snapshot has all data that these filters read, it is used. Else the pod, the node and its pods are read
+from the API server: one request at a time, at most ten nodes a second. A node that was read is reused until the
+snapshot shows a change of it or its pods, for at most ``KEPT_SECONDS``. Pods that are only nominated to the node are
+ignored.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from app.kube.memo import Newest
 from app.runtime.one_node import OneNodeFilters
 
 LONGEST_SECONDS: Final = 5.0
-"""Time limit of one question, including the wait for those before it."""
+"""Time limit of one request, including the wait for earlier requests."""
 
 MOST_WAITING: Final = 8
-"""Maximum number of questions at a time. One more is answered at once: nothing is known."""
+"""Maximum number of waiting requests. Further requests return unknown at once."""
 
 PAUSE_SECONDS: Final = 0.1
-"""Time between two reads of nodes, because a read with all pods of a node costs milliseconds here and there."""
+"""Delay between two reads of nodes: a read with all pods of a node costs Homeport and the API server milliseconds."""
 
 KEPT_SECONDS: Final = 5.0
 MOST_KEPT: Final = 64
-"""Maximum number of nodes kept, some 100 KB each."""
+"""Maximum number of cached nodes, some 100 KB each."""
 
 T = TypeVar("T")
 _Key = tuple[frozenset[Extra], str]
 
 
 class Reader(Protocol):
-    """Reads past the picture, with whatever parts."""
+    """Reads objects from the API server, with the fields that a decoder needs."""
 
     async def pod(self, core: CoreV1, namespace: str, name: str) -> Pod | None:
-        """Return ``None`` if there is none. Raises ``OSError`` if that is not known."""
+        """Return the pod; ``None`` if it does not exist. Raises ``OSError`` if that is unknown."""
         ...
 
     async def node(self, core: CoreV1, name: str) -> NodeInfo | None:
-        """Return the node with the pods on it, ``None`` if there is none. Raises ``OSError`` if that is not known."""
+        """Return the node with its pods; ``None`` if it does not exist. Raises ``OSError`` if that is unknown."""
         ...
 
 
 class Whys:
-    """Questions of all profiles. ``reader`` is ``None`` where there is no API server to read from."""
+    """Verdicts of in-tree filters for all profiles. ``reader`` is ``None`` without an API server."""
 
     def __init__(self, cluster: Cluster, reader: Reader | None, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:
         self._cluster = cluster
@@ -70,21 +70,21 @@ class Whys:
         self._kept = Newest[_Key, tuple[Hashable, float, NodeInfo]](MOST_KEPT)
 
     def add(self, profile: str, filters: OneNodeFilters) -> InTreeVerdicts:
-        """Take in the filters beside a profile; return them."""
+        """Add the filters for a profile; return their verdicts."""
         added = self._profiles[profile] = InTreeVerdicts(self, filters)
         return added
 
     def beside(self, profile: str) -> InTreeVerdicts:
-        """Return the filters beside a profile that was added."""
+        """Return the verdicts for a profile that was added."""
         return self._profiles[profile]
 
     async def pod(self, core: CoreV1, pod: Pod) -> Pod | None:
-        """Return the pod as ``core`` decodes it; ``None`` if that is not known, or it was replaced."""
+        """Return the pod as ``core`` decodes it; ``None`` if it is unknown or was replaced."""
         whole = pod if self._holds(core) else await self._ask(lambda reader: reader.pod(core, *pod.key))
         return whole if whole is not None and whole.uid == pod.uid else None
 
     async def node(self, core: CoreV1, name: str) -> NodeInfo | None:
-        """Return the node as ``core`` decodes it; ``None`` if that is not known."""
+        """Return the node as ``core`` decodes it; ``None`` if it is unknown."""
         if not self._holds(core):
             return await self._ask(lambda reader: self._read(reader, core, name))
         try:
@@ -109,7 +109,7 @@ class Whys:
             self._waiting -= 1
 
     async def _read(self, reader: Reader, core: CoreV1, name: str) -> NodeInfo | None:
-        """Raises ``OSError``."""
+        """Return the node from cache or API server. Raises ``OSError``."""
         key, stamp = (core.extras, name), self._cluster.node_stamp(name)
         known = self._kept.pop(key, None)
         if known is not None and known[0] == stamp and self._clock() - known[1] < KEPT_SECONDS:
@@ -127,7 +127,7 @@ class Whys:
 
 
 class InTreeVerdicts:
-    """In-tree filters beside one profile. A call is a ``Why``."""
+    """Verdicts of in-tree filters for one profile. Implements ``Why``."""
 
     def __init__(self, whys: Whys, filters: OneNodeFilters) -> None:
         self._whys = whys
@@ -138,7 +138,7 @@ class InTreeVerdicts:
         return self._filters.nothing if whole is None else await self.verdict(whole, node_name)
 
     async def whole(self, pod: Pod) -> Pod | None:
-        """Return the pod with all that these filters read of it; ``None`` if that is not known."""
+        """Return the pod with all fields that these filters read; ``None`` if it is unknown."""
         return await self._whys.pod(self._filters.core, pod)
 
     async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:

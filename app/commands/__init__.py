@@ -1,8 +1,8 @@
-"""The commands beside ``serve``: one module each, called by ``app.__main__`` with everything they need.
+"""Commands other than ``serve``: one module each, called by ``app.__main__`` with all parameters.
 
-They read files and standard input, ask a running Homeport over HTTP, and print for a person or a pipe.
+They read files and standard input, call a running Homeport over HTTP, and print text for terminals and pipes.
 
-``arguments`` has their flags and texts of help.
+``arguments`` defines their flags and help texts.
 
-Not here: what each command is given (``app.__main__``), and anything a verb means (``app.verbs``).
+Not here: parsing (``app.__main__``), and the meaning of verbs (``app.verbs``).
 """

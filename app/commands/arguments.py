@@ -1,4 +1,4 @@
-"""Arguments of the command line: each command with its flags and texts of help."""
+"""Command-line arguments: each command with its flags and help texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.config.settings import Settings
 from app.framework.handle import DEFAULT_RELEASE
 
 FLAGS: Final = tuple(flags_of(Settings))
-"""Settings that the command line can give."""
+"""Settings that the command line can set."""
 
 _EPILOG: Final = """\
 every setting but the profiles can come from the command line. All can come from the environment as
@@ -39,37 +39,37 @@ examples:
 _WHERE: Final = "whose current context names the namespace"
 
 _HOMES: Final = """\
-Ask a running Homeport who lives where. Without an action, homes are listed. move, release and keep write to the API
-server what kubectl annotate would, with the rights of your kubeconfig. OWNER is KIND/NAME, as vm/db01, or
+List and change homes of a running Homeport. Without an action, homes are listed. move, release and keep write to the
+API server, like kubectl annotate, with the permissions of your kubeconfig. OWNER is KIND/NAME, as vm/db01, or
 KIND/NAME/ORDINAL where each pod has a home of its own, as sts/db/0.
 """
 
 _HOMES_EPILOG: Final = """\
 examples:
   homeport homes -A -o wide                                  all homes, with policies, times and pods
-  homeport homes -A --orphaned                               those whose node, or whose owner, is gone
-  homeport homes move vm/db01 node-b3 -n machines            db01 lives on node-b3 from now on
-  homeport homes release sts/db/0                            pod 0 of StatefulSet db may start anywhere
-  homeport homes drain node-b2 --dry-run                     who lives there, and what would become of them
+  homeport homes -A --orphaned                               homes whose node, or whose owner, is gone
+  homeport homes move vm/db01 node-b3 -n machines            make node-b3 the home of db01
+  homeport homes release sts/db/0                            let pod 0 of StatefulSet db start anywhere
+  homeport homes drain node-b2 --dry-run                     homes on node-b2, and where their pods would go
 
-what narrows a list: homeport homes list -h
+selecting homes: homeport homes list -h
 """
 
 
 def with_list(argv: list[str]) -> list[str]:
-    """``homeport homes`` alone, or with flags, lists."""
+    """Insert ``list`` into ``homeport homes`` without an action."""
     if argv[:1] != ["homes"] or argv[1:2] in (["-h"], ["--help"]) or (argv[1:] and not argv[1].startswith("-")):
         return argv
     return ["homes", "list", *argv[1:]]
 
 
 def parser() -> argparse.ArgumentParser:
-    """Parser of the command line; ``run`` of what it reads is the name of a command, as ``homes move``."""
-    found = argparse.ArgumentParser(
+    """Create the parser. It sets ``run`` to the name of the command, such as ``homes move``."""
+    top = argparse.ArgumentParser(
         prog="homeport", description="A Kubernetes scheduler extender: replicas spread, machines come home."
     )
-    found.add_argument("--version", action="version", version=version("homeport"), help="print the version and exit")
-    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    top.add_argument("--version", action="version", version=version("homeport"), help="print the version and exit")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_serve(commands)
     _add_evaluate(commands)
     _add_explain(commands)
@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("plugins", help="list the plugins that a profile can name, and the presets")
     listing.set_defaults(run="plugins")
     commands.add_parser("version", help="print the version").set_defaults(run="version")
-    return found
+    return top
 
 
 def _add_serve(commands: Any) -> None:
@@ -100,7 +100,7 @@ def _add_serve(commands: Any) -> None:
 def _add_evaluate(commands: Any) -> None:
     parser = commands.add_parser(
         "evaluate",
-        help="judge saved cases, a JSON object a line",
+        help="evaluate saved cases, a JSON object per line",
         description="Read cases (a cluster, a pending pod, a profile), a JSON object a line, and write what the "
         "profile's plugins say about every node, a line each in the same order. A bad case gives an error line.",
     )
@@ -109,7 +109,7 @@ def _add_evaluate(commands: Any) -> None:
         "--release",
         choices=RELEASES,
         default=DEFAULT_RELEASE,
-        help="the Kubernetes release whose in-tree plugins are meant, where a case does not say. Default: %(default)s.",
+        help="Kubernetes release of the in-tree plugins, for cases without one. Default: %(default)s.",
     )
     parser.set_defaults(run="evaluate")
 
@@ -117,7 +117,7 @@ def _add_evaluate(commands: Any) -> None:
 def _add_explain(commands: Any) -> None:
     parser = commands.add_parser(
         "explain",
-        help="why may a pod go where, and what would unblock it?",
+        help="explain which nodes fit a pod, and what would unblock it",
         description="Ask a running Homeport about a pod that it knows, and print its answer as tables.",
     )
     parser.add_argument("pod", metavar="POD", help="NAME, pod/NAME or NAMESPACE/NAME")
@@ -132,13 +132,13 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--saved", metavar="FILE", help="read this saved cluster (homeport dump) instead of asking a running Homeport"
     )
-    parser.add_argument("--config", metavar="FILE", help="configuration file (YAML) whose profiles judge --saved")
+    parser.add_argument("--config", metavar="FILE", help="configuration file (YAML) with profiles for --saved")
     source.add_argument(
         "--server", metavar="URL", help=f"where its pages are served. Default: {', else '.join(SERVERS)}."
     )
     parser.add_argument("--certificate-authority", metavar="FILE", help="authorities of the server's certificate, PEM")
     parser.add_argument(
-        "--client-certificate", metavar="FILE", help="certificate of a reader, PEM, with its key or not"
+        "--client-certificate", metavar="FILE", help="certificate of a reader, PEM, with or without its key"
     )
     parser.add_argument("--client-key", metavar="FILE", help="its key, PEM")
 
@@ -146,18 +146,20 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
 def _add_homes(commands: Any) -> None:
     parser = commands.add_parser(
         "homes",
-        help="who lives where; move, release and keep homes; what a drain would mean",
+        help="list, move, release and keep homes; plan a drain",
         description=_HOMES,
         epilog=_HOMES_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add_list(actions)
-    move = _add_change(actions, "move", "another node is the home from now on")
+    move = _add_change(actions, "move", "make another node the home")
     move.add_argument("node", metavar="NODE", help="the new home")
-    move.add_argument("--force", action="store_true", help="also if there is no such node, or you may not ask for it")
-    _add_change(actions, "release", "there is no home from now on; the next first bind makes one")
-    _add_change(actions, "keep", "the node on which the pod is now is the home from now on")
+    move.add_argument(
+        "--force", action="store_true", help="even if the node does not exist, or you are not allowed to get it"
+    )
+    _add_change(actions, "release", "remove the home; the next first bind creates one")
+    _add_change(actions, "keep", "make the pod's current node its home")
     _add_drain(actions)
 
 
@@ -169,25 +171,25 @@ def _add_list(actions: Any) -> None:
     parser.add_argument(
         "--orphaned", action="store_true", help="homes whose node is gone or another machine, or whose owner is gone"
     )
-    parser.add_argument("--away", action="store_true", help="homes whose node takes no pods now")
-    parser.add_argument("--contradictory", action="store_true", help="homes with something else that says otherwise")
+    parser.add_argument("--away", action="store_true", help="homes whose node accepts no pods now")
+    parser.add_argument("--contradictory", action="store_true", help="homes that contradict other settings")
     _add_homes_output(parser)
     _add_server(parser)
     parser.set_defaults(run="homes list")
 
 
-def _add_namespace(parser: argparse.ArgumentParser, of: str, told: str) -> None:
-    """As kubectl has it. ``told``: what the kubeconfig is for."""
+def _add_namespace(parser: argparse.ArgumentParser, of: str, purpose: str) -> None:
+    """Add ``--namespace`` and ``--kubeconfig``, as in kubectl. ``purpose``: what the kubeconfig is used for."""
     default = "Default: that of the kubeconfig's current context, or of the pod this runs in, else default."
     parser.add_argument("-n", "--namespace", help=f"{of}. {default}")
     sources = "Default: $KUBECONFIG, a pod's service account, ~/.kube/config."
-    parser.add_argument("--kubeconfig", metavar="FILE", help=f"{told}. {sources}")
+    parser.add_argument("--kubeconfig", metavar="FILE", help=f"{purpose}. {sources}")
 
 
-def _add_change(actions: Any, name: str, told: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=told, description=f"{told.capitalize()}.")
+def _add_change(actions: Any, name: str, help_text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
     parser.add_argument("owner", metavar="OWNER", help="KIND/NAME, or KIND/NAME/ORDINAL")
-    _add_namespace(parser, "of the owner", "who you are, and where")
+    _add_namespace(parser, "of the owner", "your credentials and namespace")
     _add_server(parser)
     parser.set_defaults(run=f"homes {name}")
     return parser
@@ -196,12 +198,14 @@ def _add_change(actions: Any, name: str, told: str) -> argparse.ArgumentParser:
 def _add_drain(actions: Any) -> None:
     parser = actions.add_parser(
         "drain",
-        help="who lives on a node, where each would go, who would wait",
-        description="Tell where those who live or run on a node would go, beside one another, and who would wait for "
-        "what. Homeport evicts nobody.",
+        help="homes on a node, where each pod would go, and which would wait",
+        description="Show where pods that have their home on a node, or run there, would go, and which would wait. "
+        "Homeport evicts no pods.",
     )
     parser.add_argument("node", metavar="NODE")
-    parser.add_argument("--dry-run", action="store_true", required=True, help="tell alone; kubectl drain does it")
+    parser.add_argument(
+        "--dry-run", action="store_true", required=True, help="only show the plan; kubectl drain executes it"
+    )
     _add_homes_output(parser)
     _add_server(parser)
     parser.set_defaults(run="homes drain")
@@ -229,8 +233,8 @@ def _add_dump(commands: Any) -> None:
 def _add_rbac(commands: Any) -> None:
     parser = commands.add_parser(
         "rbac",
-        help="print the least role for a configuration, and its bindings",
-        description="Print what Homeport must be allowed under a configuration, each rule with its reason, for "
+        help="print the minimal role for a configuration, and its bindings",
+        description="Print the permissions that a configuration needs, each rule with its reason, for "
         "kubectl apply. No cluster is needed; kinds that are not known are looked up in one if it can be reached.",
     )
     parser.add_argument("--config", metavar="FILE", help="configuration file (YAML). Environment: HOMEPORT_CONFIG.")

@@ -1,6 +1,6 @@
-"""``homeport homes drain NODE --dry-run``: who lives there, where each would go, and who would wait.
+"""``homeport homes drain NODE --dry-run``: homes on a node, where each pod would go, and which pods would wait.
 
-The running service places all of them one after the other, so that what they need adds up.
+The running service places the pods one after the other, so that their requests add up.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ _MOST_OTHERS: Final = 10
 
 def plan(server: Pages, node: str, output: Output) -> tuple[str, bool]:
     """Return the text to print, and whether the node exists: homes outlive nodes. Raises ``CommandError``."""
-    found = server.post(f"{PATH}/drain", {"node": node})
-    return _text(found, output), found["known"]
+    answer = server.post(f"{PATH}/drain", {"node": node})
+    return _text(answer, output), answer["known"]
 
 
-def _text(found: Json, output: Output) -> str:
+def _text(answer: Json, output: Output) -> str:
     if output == "json":
-        return json.dumps(found, indent=2)
+        return json.dumps(answer, indent=2)
     if output == "yaml":
-        return str(yaml.safe_dump(found, sort_keys=False)).rstrip("\n")
+        return str(yaml.safe_dump(answer, sort_keys=False)).rstrip("\n")
     if output == "name":
-        return "\n".join(dict.fromkeys(name_of(it["owner"]) for it in found["items"]))
-    return "\n".join(rendered(found, wide=output == "wide"))
+        return "\n".join(dict.fromkeys(name_of(it["owner"]) for it in answer["items"]))
+    return "\n".join(rendered(answer, wide=output == "wide"))
 
 
-def rendered(found: Json, *, wide: bool) -> Iterator[str]:
-    """What the service answered, for a terminal."""
-    yield _first(found)
-    if found["items"]:
+def rendered(answer: Json, *, wide: bool) -> Iterator[str]:
+    """Yield the service's answer as lines for a terminal."""
+    yield _first(answer)
+    if answer["items"]:
         columns = ("namespace", "owner", "policy", "pod", "could run on", "then", *(("others refuse",) if wide else ()))
         yield ""
-        yield from table.lines(columns, [_row(it, wide=wide) for it in found["items"]])
-    if found["more"]:
-        yield f"and {found['more']} more that are not told of"
-    yield from _others(found, wide=wide)
-    if found["items"] or found["others"]:
+        yield from table.lines(columns, [_row(it, wide=wide) for it in answer["items"]])
+    if answer["more"]:
+        yield f"and {answer['more']} more that are not listed"
+    yield from _others(answer, wide=wide)
+    if answer["items"] or answer["others"]:
         yield ""
-        yield from _how(found)
+        yield from _how(answer)
 
 
-def _first(found: Json) -> str:
-    node, items = found["node"], found["items"]
+def _first(answer: Json) -> str:
+    node, items = answer["node"], answer["items"]
     homes = {(it["owner"]["namespace"], name_of(it["owner"])): it["node"] for it in items}
     here = sum(it == node for it in homes.values())
-    unknown = "" if found["known"] else " (there is no such node)"
+    unknown = "" if answer["known"] else " (there is no such node)"
     return f"{node}{unknown}: home of {here}; {len(homes) - here} more run there"
 
 
-def _others(found: Json, *, wide: bool) -> Iterator[str]:
-    """Pods without a home: how many there are, and those that would wait."""
-    others, lost = found["others"], found["lost"]
+def _others(answer: Json, *, wide: bool) -> Iterator[str]:
+    """Yield lines about pods without a home: their number, and the pods that would wait."""
+    others, lost = answer["others"], answer["lost"]
     if others:
         waiting = [it for it in others if not it["goesTo"]]
         yield ""
@@ -72,40 +72,41 @@ def _others(found: Json, *, wide: bool) -> Iterator[str]:
         yield from (f"- {it['namespace']}/{it['pod']} {it['then']}{_because(it)}" for it in shown)
         if not wide and len(waiting) > _MOST_OTHERS:
             yield f"- and {len(waiting) - _MOST_OTHERS} more without one"
-        if found["moreOthers"]:
-            yield f"- and {found['moreOthers']} more that are not counted"
+        if answer["moreOthers"]:
+            yield f"- and {answer['moreOthers']} more that are not counted"
     if lost:
         yield ""
-        yield f"pods that no controller makes anew: {lost}, not counted"
+        yield f"pods that no controller recreates: {lost}, not counted"
 
 
-def _because(it: Json) -> str:
-    return f" ({it['othersRefuse']})" if it["othersRefuse"] and not it["goesTo"] else ""
+def _because(pod: Json) -> str:
+    return f" ({pod['othersRefuse']})" if pod["othersRefuse"] and not pod["goesTo"] else ""
 
 
-def _how(found: Json) -> Iterator[str]:
-    by = f" of profile {found['profile']}" if found["profile"] else ""
-    if found["preset"] == _COMPLETE:
+def _how(answer: Json) -> Iterator[str]:
+    by = f" of profile {answer['profile']}" if answer["profile"] else ""
+    if answer["preset"] == _COMPLETE:
         yield f"placed one after the other, by all rules of kube-scheduler{by}: what they need adds up"
     else:
-        yield f"placed one after the other, by the rules that Homeport has here: {' '.join(found['counted']) or 'none'}"
-    if found["notCounted"]:
-        yield f"not counted: {' '.join(found['notCounted'])}"
-    if _ROOM in found["notCounted"]:
-        yield "so nobody has asked whether there is room for them: cpu, memory and pods are kube-scheduler's here"
+        counted = " ".join(answer["counted"]) or "none"
+        yield f"placed one after the other, by the rules that Homeport has here: {counted}"
+    if answer["notCounted"]:
+        yield f"not counted: {' '.join(answer['notCounted'])}"
+    if _ROOM in answer["notCounted"]:
+        yield "room for them was not checked: kube-scheduler alone checks cpu, memory and pods here"
 
 
-def _row(it: Json, *, wide: bool) -> tuple[str, ...]:
-    owner = it["owner"]
+def _row(item: Json, *, wide: bool) -> tuple[str, ...]:
+    owner = item["owner"]
     cells = (
         owner["namespace"],
         f"{owner['kind']}/{named(owner)}",
-        it["policy"] or "-",
-        it["pod"] or "-",
-        _places(it["couldRunOn"], it["couldRunOnCount"], wide=wide),
-        it["then"],
+        item["policy"] or "-",
+        item["pod"] or "-",
+        _places(item["couldRunOn"], item["couldRunOnCount"], wide=wide),
+        item["then"],
     )
-    return (*cells, it["othersRefuse"] or "-") if wide else cells
+    return (*cells, item["othersRefuse"] or "-") if wide else cells
 
 
 def _places(nodes: Sequence[str] | None, count: int, *, wide: bool) -> str:

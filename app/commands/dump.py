@@ -1,4 +1,4 @@
-"""``homeport dump``: a live cluster as a file that ``--saved`` and ``serve --cluster`` read."""
+"""``homeport dump``: writes a live cluster to a file for ``--saved`` and ``serve --cluster``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
 
 _WHOLE: Final = Profile(scheduler_name=ANY, preset="complete")
-"""Profile whose kinds are dumped beside those of the configuration, so that any preset can judge the file."""
+"""Profile whose kinds are dumped in addition to those of the configuration, so that any preset can evaluate the
+file.
+"""
 
 
 def run(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], path: Path) -> str:
     """Write the file, and return the text to print. Raises ``CommandError``, ``ProfileErrors`` and ``OSError``.
 
-    The file has mode 0600 and is replaced only once all of it is written.
+    The file has mode 0600 and is replaced only after all of it is written.
     """
     if path.exists() and not path.is_file():
         raise CommandError(f"{path} is not a file: it cannot be replaced")
@@ -34,7 +36,7 @@ def run(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[
     profiles = [*resolve(settings.profiles, registry), *resolve((_WHOLE,), registry)]
     kinds = dict.fromkeys(kind for profile in profiles for kind in sorted(profile.kinds(), key=repr))
     annotations = {key for profile in profiles for key in profile.node_annotations()}
-    with _replacing(path.resolve()) as file:  # a link stays
+    with _replacing(path.resolve()) as file:  # keeps a symbolic link
         try:
             dumped = asyncio.run(dump(settings.kubeconfig, kinds, annotations, file))
         except DumpError as error:

@@ -1,4 +1,4 @@
-"""``homeport evaluate``: saved cases in, verdicts out, a line each."""
+"""``homeport evaluate``: reads saved cases and prints verdicts, one per line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.telemetry.metrics import Metrics
 
 
 def run(path: str | None, specs: Iterable[PluginSpec[Any]], release: str) -> None:
-    """Each verdict is written as soon as its case is read. Raises ``OSError`` if the file cannot be read."""
+    """Read cases and write each verdict at once. Raises ``OSError`` if the file cannot be read."""
     evaluator = Evaluator(Registry(specs, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), release)
     with Path(path).open("rb") if path else nullcontext(sys.stdin.buffer) as cases:
         for line in filter(bytes.strip, cases):

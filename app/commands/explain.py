@@ -1,4 +1,4 @@
-"""``homeport explain``: asks a running Homeport why a pod may go where, and prints the answer as tables."""
+"""``homeport explain``: asks a running Homeport why nodes fit a pod or not, and prints the answer as tables."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ from app.commands.service import Pages
 from app.kube.names import is_subdomain, shown
 
 _WIDTH: Final = 100
-"""Columns of the list of filters, which is the longest line."""
+"""Maximum width of the list of filters, which is the longest line."""
 
 
 def run(server: Pages, namespace: str, name: str, *, as_json: bool) -> str:
-    """Return the text to print. A pod that is bound is explained as if it were pending. Raises ``CommandError``."""
-    found = server.post("/api/v1/explain", {"namespace": namespace, "name": name, "pending": True})
-    return json.dumps(found, indent=2) if as_json else "\n".join(render(found))
+    """Return the text to print. A bound pod is explained as if it were pending. Raises ``CommandError``."""
+    answer = server.post("/api/v1/explain", {"namespace": namespace, "name": name, "pending": True})
+    return json.dumps(answer, indent=2) if as_json else "\n".join(render(answer))
 
 
-def render(found: dict[str, Any]) -> Iterator[str]:
+def render(answer: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of an answer of /api/v1/explain, for a terminal."""
-    feasible, nodes = found["feasible"], found["nodes"]
-    if found["nodeName"]:
-        yield f"{found['pod']} is bound to {found['nodeName']}; if it were pending:"
-    if found["schedulerName"] != found["profile"]:
-        name = found["schedulerName"]
-        yield f"schedulerName {name if is_subdomain(name) else shown(name)}: judged by profile {found['profile']}"
-    if found["notJudged"]:
-        yield from wrap(f"not judged here: {' '.join(found['notJudged'])}", _WIDTH, subsequent_indent="  ")
-        yield f"{found['pod']}: {len(feasible)} of {len(nodes)} nodes pass all that is judged here"
+    feasible, nodes = answer["feasible"], answer["nodes"]
+    if answer["nodeName"]:
+        yield f"{answer['pod']} is bound to {answer['nodeName']}; if it were pending:"
+    if answer["schedulerName"] != answer["profile"]:
+        name = answer["schedulerName"]
+        yield f"schedulerName {name if is_subdomain(name) else shown(name)}: judged by profile {answer['profile']}"
+    if answer["notJudged"]:
+        yield from wrap(f"not judged here: {' '.join(answer['notJudged'])}", _WIDTH, subsequent_indent="  ")
+        yield f"{answer['pod']}: {len(feasible)} of {len(nodes)} nodes pass all that is judged here"
     else:
-        yield f"{found['pod']}: feasible on {len(feasible)} of {len(nodes)} nodes"
-    if found["preFilter"]["code"] != "Success":
-        yield f"  rejected before any node was looked at: {told(found['preFilter'])}"
+        yield f"{answer['pod']}: feasible on {len(feasible)} of {len(nodes)} nodes"
+    if answer["preFilter"]["code"] != "Success":
+        yield f"  rejected by PreFilter, for all nodes: {verdict_line(answer['preFilter'])}"
     if feasible:
         yield f"  {' '.join(feasible)}"
-    reasons = Counter(told(status) for statuses in nodes.values() for status in statuses)
+    reasons = Counter(verdict_line(status) for statuses in nodes.values() for status in statuses)
     if reasons:
         yield ""
-        yield from table.lines(("nodes", "rejected by"), ((count, it) for it, count in reasons.most_common()))
-    for plugin, explanation in found["plugins"].items():
-        for it in explanation["tables"]:
+        yield from table.lines(("nodes", "rejected by"), ((count, table_) for table_, count in reasons.most_common()))
+    for plugin, explanation in answer["plugins"].items():
+        for table_ in explanation["tables"]:
             yield ""
-            yield f"{plugin}: {it['title']}"
-            yield from table.lines(it["columns"], it["rows"])
-    unblock = [sentence for it in found["plugins"].values() for sentence in it["unblock"]]
+            yield f"{plugin}: {table_['title']}"
+            yield from table.lines(table_["columns"], table_["rows"])
+    unblock = [sentence for table_ in answer["plugins"].values() for sentence in table_["unblock"]]
     if unblock:
         yield ""
         yield "what would open more nodes:" if feasible else "what would unblock it:"
         yield from (f"- {sentence}" for sentence in unblock)
 
 
-def told(status: dict[str, Any]) -> str:
-    """A plugin's word on a node, on one line."""
+def verdict_line(status: dict[str, Any]) -> str:
+    """Format a plugin's verdict on a node in one line."""
     return f"{status['plugin']}: {', '.join(status['reasons'])}"

@@ -1,7 +1,7 @@
-"""``homeport homes``: who lives where, and moves, releases and keeps of homes by a person.
+"""``homeport homes``: lists homes, and moves, releases and keeps them manually.
 
-A running Homeport says who lives where, and which kinds keep homes. What is changed goes to the API server, with the
-rights of the person's kubeconfig: the same that ``kubectl annotate`` would write.
+A running Homeport returns the homes and the kinds that keep homes. Changes go to the API server with the permissions of
+the user's kubeconfig: the same write as ``kubectl annotate``.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _SHORT: Final = {
     "pvc": "persistentvolumeclaim",
     "lws": "leaderworkerset",
 }
-"""kubectl's short names of kinds that keep homes."""
+"""Short names of kubectl for kinds that keep homes."""
 
 _SAVED: Final = "saved"
 _ORDINAL: Final = re.compile("[0-9]+(-[0-9]+)?")
-"""Of a LeaderWorkerSet: the group, and the place in it."""
+"""Ordinal of a pod; for a LeaderWorkerSet the group, and the index in it."""
 
 _PARTS: Final = 3
 _COLUMNS: Final = ("namespace", "owner", "node", "state", "machine", "policy")
@@ -50,7 +50,7 @@ _MORE: Final = ("because", "since", "by", "pod", "on", "contradiction")
 
 
 class Owner(Struct, frozen=True):
-    """An object that keeps a home, as it was asked for and found to be of a kind that does. ``slot``: an ordinal."""
+    """Object of a kind that keeps homes. ``slot``: an ordinal, or empty."""
 
     api_version: str
     kind: str
@@ -59,7 +59,9 @@ class Owner(Struct, frozen=True):
     slot: str
 
     def __str__(self) -> str:
-        """As it is asked for, with the namespace: ``VirtualMachine machines/db01``, ``StatefulSet default/db/3``."""
+        """Format as in the command line, with the namespace: ``VirtualMachine machines/db01``, ``StatefulSet
+        default/db/3``.
+        """
         return f"{self.kind} {self.namespace}/{self.name}{f'/{self.slot}' if self.slot else ''}"
 
     @property
@@ -68,8 +70,8 @@ class Owner(Struct, frozen=True):
         return Target(self.api_version, self.kind, self.namespace, self.name, annotation, self.slot)
 
 
-class Asked(Struct, frozen=True):
-    """Which homes a person wants to see. ``namespace``: empty for all."""
+class HomeSelection(Struct, frozen=True):
+    """Selection of homes. An empty ``namespace`` means all."""
 
     namespace: str = ""
     node: str = ""
@@ -79,7 +81,7 @@ class Asked(Struct, frozen=True):
 
     @property
     def narrows(self) -> bool:
-        """Whether homes are left out, but for those of other namespaces."""
+        """True if the selection has other criteria than the namespace."""
         return bool(self.query.keys() - {"namespace"})
 
     @property
@@ -89,20 +91,20 @@ class Asked(Struct, frozen=True):
         return {name: value for name, value in texts.items() if value} | flags
 
 
-def listing(server: Pages, asked: Asked, output: Output) -> str:
-    """The text to print; empty where a table would have no row. Raises ``CommandError``."""
-    found = list(homes(server, asked.query))
+def listing(server: Pages, selection: HomeSelection, output: Output) -> str:
+    """Return the text to print; empty for a table without rows. Raises ``CommandError``."""
+    items = list(homes(server, selection.query))
     if output == "json":
-        return json.dumps({"items": found}, indent=2)
+        return json.dumps({"items": items}, indent=2)
     if output == "yaml":
-        return str(yaml.safe_dump({"items": found}, sort_keys=False)).rstrip("\n")
+        return str(yaml.safe_dump({"items": items}, sort_keys=False)).rstrip("\n")
     if output == "name":
-        return "\n".join(name_of(it["owner"]) for it in found)
-    return "\n".join(_rows(found, asked, wide=output == "wide")) if found else ""
+        return "\n".join(name_of(it["owner"]) for it in items)
+    return "\n".join(_rows(items, selection, wide=output == "wide")) if items else ""
 
 
 def homes(server: Pages, query: Mapping[str, str]) -> Iterator[Json]:
-    """All that is asked for, page by page. Raises ``CommandError``."""
+    """Yield all selected homes, page by page. Raises ``CommandError``."""
     token = ""
     while True:
         page = server.get(PATH, {**query, "limit": _MOST} | ({"continue": token} if token else {}))
@@ -113,31 +115,31 @@ def homes(server: Pages, query: Mapping[str, str]) -> Iterator[Json]:
 
 
 def keepers(server: Pages) -> list[Json]:
-    """The kinds that keep homes. Raises ``CommandError``."""
-    found: list[Json] = server.get(PATH, {"limit": "1"})["keepers"]
-    return found
+    """Return the kinds that keep homes. Raises ``CommandError``."""
+    kinds: list[Json] = server.get(PATH, {"limit": "1"})["keepers"]
+    return kinds
 
 
 def name_of(owner: Json) -> str:
-    """As kubectl names objects: ``virtualmachine.kubevirt.io/db01``, with the ordinal after it."""
+    """Format an owner like kubectl: ``virtualmachine.kubevirt.io/db01``, followed by the ordinal."""
     group, slash, _ = owner["apiVersion"].rpartition("/")
     return f"{owner['kind'].lower()}{f'.{group}' if slash else ''}/{named(owner)}"
 
 
 def named(owner: Json) -> str:
-    """Its name, with the ordinal after it."""
+    """Return the owner's name, followed by the ordinal."""
     return f"{owner['name']}/{owner['slot']}" if owner["slot"] else str(owner["name"])
 
 
-def _rows(found: Sequence[Json], asked: Asked, *, wide: bool) -> list[str]:
+def _rows(items: Sequence[Json], selection: HomeSelection, *, wide: bool) -> list[str]:
     columns = list(_COLUMNS)
-    if asked.namespace:
+    if selection.namespace:
         columns.remove("namespace")
     if wide:
         columns += _MORE
-    elif asked.contradictory:
+    elif selection.contradictory:
         columns.append("contradiction")
-    return table.lines(columns, [[cells[it] for it in columns] for cells in map(_cells, found)])
+    return table.lines(columns, [[cells[it] for it in columns] for cells in map(_cells, items)])
 
 
 def _cells(home: Json) -> dict[str, str]:
@@ -162,35 +164,35 @@ def _words(word: str) -> str:
     return word.replace("_", " ")
 
 
-def owner_of(server: Pages, namespace: str, asked: str) -> Owner:
-    """What ``kind/name`` or ``kind/name/ordinal`` means. Raises ``CommandError``."""
-    kind, name, slot = _taken_apart(asked)
+def owner_of(server: Pages, namespace: str, text: str) -> Owner:
+    """Parse ``kind/name`` or ``kind/name/ordinal``. Raises ``CommandError``."""
+    kind, name, slot = _parsed(text)
     kinds = keepers(server)
-    found = {(it["apiVersion"], it["kind"]): bool(it["perSlot"]) for it in kinds if _is_called(it, kind)}
-    if not found:
+    matches = {(it["apiVersion"], it["kind"]): bool(it["perSlot"]) for it in kinds if _is_called(it, kind)}
+    if not matches:
         known = ", ".join(dict.fromkeys(it["kind"] for it in kinds)) or "none"
         raise CommandError(f"no {kind} keeps homes here; kinds that do: {known}")
-    if len(found) > 1:
-        choices = " or ".join(f"{word}.{version.rpartition('/')[0]}/{name}" for version, word in found)
-        raise CommandError(f"{kind} may be more than one kind: say {choices}")
-    (((version, word), per_slot),) = found.items()
+    if len(matches) > 1:
+        choices = " or ".join(f"{word}.{version.rpartition('/')[0]}/{name}" for version, word in matches)
+        raise CommandError(f"{kind} matches more than one kind: use {choices}")
+    (((version, word), per_slot),) = matches.items()
     if per_slot and not slot:
-        raise CommandError(f"each pod of a {word} has a home of its own: say {word}/{name}/ORDINAL")
+        raise CommandError(f"each pod of a {word} has a home of its own: use {word}/{name}/ORDINAL")
     if slot and not per_slot:
-        raise CommandError(f"a {word} has one home: say {word}/{name}")
+        raise CommandError(f"a {word} has one home: use {word}/{name}")
     return Owner(version, word, namespace, name, slot)
 
 
-def _taken_apart(asked: str) -> tuple[str, str, str]:
-    parts = asked.split("/")
+def _parsed(text: str) -> tuple[str, str, str]:
+    parts = text.split("/")
     sound = 1 < len(parts) <= _PARTS and all(map(is_segment, parts))
     if not sound or (len(parts) == _PARTS and not _ORDINAL.fullmatch(parts[-1])):
-        raise CommandError(f"{shown(asked)} is no owner: say KIND/NAME, or KIND/NAME/ORDINAL")
+        raise CommandError(f"{shown(text)} is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL")
     return parts[0], parts[1], parts[2] if len(parts) == _PARTS else ""
 
 
 def _is_called(keeper: Json, word: str) -> bool:
-    """By its kind or plural in any case, with or without its group, or by kubectl's short name."""
+    """Return true if ``word`` is the kind or plural in any case, with or without group, or kubectl's short name."""
     group, slash, _ = keeper["apiVersion"].rpartition("/")
     kind = keeper["kind"].lower()
     word = word.lower()
@@ -201,7 +203,7 @@ def _is_called(keeper: Json, word: str) -> bool:
 
 
 def move(server: Pages, kubeconfig: str | None, owner: Owner, node: str, *, force: bool) -> str:
-    """Write that node as the home. ``force``: even if there is no such node. Raises ``CommandError``."""
+    """Write the node as the home. ``force``: even if the node does not exist. Raises ``CommandError``."""
     if not node:
         raise CommandError(f"{owner}: a home has a name; release takes it away")
     _require_api_server(server, owner)
@@ -212,45 +214,45 @@ def move(server: Pages, kubeconfig: str | None, owner: Owner, node: str, *, forc
 
 
 def release(server: Pages, kubeconfig: str | None, owner: Owner) -> str:
-    """Remove the home; the next first bind makes one. The home of an owner that is gone is forgotten.
+    """Remove the home; the next first bind creates one. For a deleted owner, remove the remembered home.
 
     Raises ``CommandError``.
     """
     _require_api_server(server, owner)
-    found = _done(by_hand.release(kubeconfig, owner.target))
-    if not found.before:
+    released = _done(by_hand.release(kubeconfig, owner.target))
+    if not released.before:
         raise CommandError(f"{owner} has no home")
-    if found.remembered:
-        return f"{owner} is gone: that its home was {_readable(found.before)} is remembered no more"
-    return f"{owner}: {_readable(found.before)} is not the home any more; the next first bind makes one"
+    if released.remembered:
+        return f"{owner} is gone: its remembered home {_readable(released.before)} was removed"
+    return f"{owner}: {_readable(released.before)} is no longer the home; the next first bind creates one"
 
 
 def keep(server: Pages, kubeconfig: str | None, owner: Owner) -> str:
-    """The home is the node on which its pod is now. Raises ``CommandError``."""
-    found = [*_known(server, owner), *_known(server, owner, state=State.NONE)]
-    if not found:
+    """Make the pod's current node its home. Raises ``CommandError``."""
+    items = [*_known(server, owner), *_known(server, owner, state=State.NONE)]
+    if not items:
         raise CommandError(f"{owner} has neither a home nor a pod, as far as Homeport knows")
-    if found[0]["state"] == State.OWNER_GONE:
+    if items[0]["state"] == State.OWNER_GONE:
         raise CommandError(f"{owner} is gone, and its home is remembered; release forgets it")
-    if not found[0]["pod"]:
+    if not items[0]["pod"]:
         raise CommandError(f"{owner} has no pod: there is no node to keep; move can name one")
-    if not found[0]["podNode"]:
-        raise CommandError(f"{owner}: its pod {found[0]['pod']} has no node yet")
-    return move(server, kubeconfig, owner, found[0]["podNode"], force=False)
+    if not items[0]["podNode"]:
+        raise CommandError(f"{owner}: its pod {items[0]['pod']} has no node yet")
+    return move(server, kubeconfig, owner, items[0]["podNode"], force=False)
 
 
 def _require_api_server(server: Pages, owner: Owner) -> None:
-    """Raise ``CommandError`` if Homeport serves a saved cluster, whose homes are in no API server."""
+    """Raise ``CommandError`` if Homeport serves a saved cluster: its homes are in no API server."""
     feeds = server.get("/api/v1/status", {})["feeds"]
     if any(feed["state"] == _SAVED for feed in feeds.values()):
         raise CommandError(f"{owner}: Homeport serves a saved cluster here, so there is no API server to write to")
 
 
 def _known(server: Pages, owner: Owner, **more: str) -> list[Json]:
-    """What Homeport knows of the home: one at most."""
-    asked = {"namespace": owner.namespace, "kind": owner.kind, "name": owner.name, **more}
+    """Return the home that Homeport lists for the owner: at most one."""
+    query = {"namespace": owner.namespace, "kind": owner.kind, "name": owner.name, **more}
     mine = (owner.api_version, owner.slot)
-    return [it for it in homes(server, asked) if (it["owner"]["apiVersion"], it["owner"]["slot"]) == mine]
+    return [it for it in homes(server, query) if (it["owner"]["apiVersion"], it["owner"]["slot"]) == mine]
 
 
 def _done(change: Coroutine[Any, Any, T]) -> T:

@@ -1,4 +1,4 @@
-"""``homeport plugins``: what can be named in a profile, and where third parties' plugins come from."""
+"""``homeport plugins``: plugins that a profile can name, and the loading of third-party plugins."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from app.runtime.profiles import has_point
 from app.runtime.registry import POINT_METHODS, Registry
 
 GROUP: Final = "homeport.plugins"
-"""Entry points of this group name a ``PluginSpec``, or a sequence of them."""
+"""Entry point group; each entry point names a ``PluginSpec``, or a sequence of them."""
 
 
 class PluginLoadError(Exception):
-    """An installed plugin cannot be loaded; names the entry point and its distribution."""
+    """An installed plugin cannot be loaded; the message names the entry point and its distribution."""
 
 
 def installed() -> list[PluginSpec[Any]]:
-    """The plugins that other distributions bring. Raises ``PluginLoadError``."""
+    """Return the plugins of other distributions. Raises ``PluginLoadError``."""
     return [spec for entry in entry_points(group=GROUP) for spec in _load(entry)]
 
 
 def _load(entry: EntryPoint) -> list[PluginSpec[Any]]:
     where = f"plugin {entry.name} ({entry.value}) of {entry.dist.name if entry.dist else 'an unknown distribution'}"
     try:
-        found = entry.load()
-    except Exception as error:  # foreign code at import: whatever it raises, say whose it is
+        loaded = entry.load()
+    except Exception as error:  # third-party code can raise anything on import
         raise PluginLoadError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
-    specs = [found] if isinstance(found, PluginSpec) else list(found) if isinstance(found, list | tuple) else []
+    specs = [loaded] if isinstance(loaded, PluginSpec) else list(loaded) if isinstance(loaded, list | tuple) else []
     if not specs or not all(isinstance(spec, PluginSpec) for spec in specs):
         raise PluginLoadError(f"{where} is neither a PluginSpec nor a sequence of them")
     return specs
 
 
 def listing(in_tree: Iterable[PluginSpec[Any]], others: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> str:
-    """A table of all plugins, with their weight in each preset; also of two that have the same name."""
+    """Return a table of all plugins, with their weight in each preset, including plugins with equal names."""
     presets = {name: Registry((), defaults).preset(name, DEFAULT_RELEASE) for name in get_args(Preset)}
-    found = [(spec, "Homeport") for spec in in_tree] + [(spec, spec.plugin.__module__) for spec in others]
-    rows = [(*_row(spec), *(_in_preset(spec, it) for it in presets.values()), origin) for spec, origin in found]
+    origins = [(spec, "Homeport") for spec in in_tree] + [(spec, spec.plugin.__module__) for spec in others]
+    rows = [(*_row(spec), *(_in_preset(spec, it) for it in presets.values()), origin) for spec, origin in origins]
     return "\n".join(table.lines(("name", "extension points", "arguments", *presets, "from"), rows))
 
 
 def _in_preset(spec: PluginSpec[Any], weights: Mapping[str, int]) -> str:
-    """Of a plugin that does not score, only whether it is there."""
+    """Return the plugin's weight in a preset; "yes" if it does not score, "-" if it is absent."""
     if spec.name not in weights:
         return "-"
     return str(weights[spec.name]) if has_point(spec, "score") else "yes"

@@ -1,4 +1,4 @@
-"""``homeport rbac``: the least role for a configuration, and who has it."""
+"""``homeport rbac``: prints the minimal role for a configuration, and its bindings."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _SOMEWHERE: Final = "127.0.0.1:1"
 
 Object = dict[str, Any]
 Guesses = Mapping[tuple[str, str], str]
-"""By group and plural: why it is no more than a guess."""
+"""Reasons why a plural is a guess, by group and plural."""
 
 
 class Account(Struct, frozen=True):
-    """The service account that Homeport runs as, or a ``user``. The roles have the account's name."""
+    """Service account of Homeport, or a ``user``. The roles have the account's name."""
 
     namespace: str
     name: str
@@ -43,14 +43,14 @@ class Account(Struct, frozen=True):
 
 
 class Role(Struct, frozen=True):
-    """``namespace`` is empty for a ClusterRole."""
+    """Role of one namespace; ``namespace`` is empty for a ClusterRole."""
 
     namespace: str
     rules: Sequence[Rule]
 
 
 def given(kubeconfig: str | None) -> dict[str, Any]:
-    """Settings that are of no matter here, and would be missed or refused away from where Homeport runs."""
+    """Return settings that do not affect permissions but would fail validation outside the pod."""
     return {"cluster": None, "advertise_address": _SOMEWHERE} | ({"kubeconfig": kubeconfig} if kubeconfig else {})
 
 
@@ -61,7 +61,7 @@ def run(
     account: Account,
     output: Literal["yaml", "json"],
 ) -> str:
-    """The text to print. Raises ``ProfileErrors``."""
+    """Return the text to print. Raises ``ProfileErrors``."""
     work = work_of(settings, resolve(settings.profiles, Registry(specs, defaults)))
     plurals, guesses = asyncio.run(_plurals(settings.kubeconfig, [it for it in work.kinds if not is_known(it)]))
     roles = _roles(rules(work.needs(plurals)))
@@ -72,9 +72,9 @@ def run(
 
 
 async def _plurals(kubeconfig: str | None, unknown: Sequence[Kind[Any]]) -> tuple[dict[Kind[Any], str], Guesses]:
-    found = await discovered_at(kubeconfig, unknown) if unknown else ""
-    plurals = {} if isinstance(found, str) else dict(found.plurals)
-    cause = f"no cluster could be asked: {found}" if isinstance(found, str) else "the cluster does not serve it"
+    discovery = await discovered_at(kubeconfig, unknown) if unknown else ""
+    plurals = {} if isinstance(discovery, str) else dict(discovery.plurals)
+    cause = f"no cluster was reachable: {discovery}" if isinstance(discovery, str) else "the cluster does not serve it"
     guesses = {
         (group_of(kind), guessed_plural(kind)): f"the plural of {kind!r} is a guess, {' '.join(cause.split())}"
         for kind in unknown
@@ -83,10 +83,10 @@ async def _plurals(kubeconfig: str | None, unknown: Sequence[Kind[Any]]) -> tupl
     return plurals, guesses
 
 
-def _roles(found: Sequence[Rule]) -> list[Role]:
-    """The cluster's first, then one for each namespace."""
-    namespaces = sorted({rule.namespace for rule in found})
-    return [Role(namespace, [rule for rule in found if rule.namespace == namespace]) for namespace in namespaces]
+def _roles(all_rules: Sequence[Rule]) -> list[Role]:
+    """Group rules into roles: the ClusterRole first, then one per namespace."""
+    namespaces = sorted({rule.namespace for rule in all_rules})
+    return [Role(namespace, [rule for rule in all_rules if rule.namespace == namespace]) for namespace in namespaces]
 
 
 def _role(role: Role, account: Account) -> Object:
@@ -120,7 +120,7 @@ def _binding(role: Role, account: Account) -> Object:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists of words on one line, as people write them."""
+    """YAML dumper that writes lists of words on one line."""
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:
         words = all(isinstance(it, str) for it in sequence)
@@ -128,7 +128,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _documents(roles: Sequence[Role], account: Account, guesses: Guesses) -> Iterable[str]:
-    yield "# What Homeport may do under this configuration: the least role, each rule with its reason.\n"
+    yield "# Permissions that Homeport needs for this configuration: the minimal role, each rule with its reason.\n"
     yield "# Made by: homeport rbac\n"
     for number, role in enumerate(roles):
         yield "---\n" if number else ""
@@ -147,5 +147,5 @@ def _comment(rule: Rule, guesses: Guesses) -> Iterable[str]:
             yield guesses[rule.group, resource]
 
 
-def _dumped(found: object) -> str:
-    return yaml.dump(found, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=_WIDTH)
+def _dumped(document: object) -> str:
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=_WIDTH)

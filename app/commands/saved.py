@@ -1,4 +1,4 @@
-"""A saved cluster that a command reads itself, without a running Homeport."""
+"""Saved cluster that a command reads itself, without a running Homeport."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BASE: Final = "http://homeport"
 
 
 class SavedCluster:
-    """Pages of a Homeport that serves a saved cluster within this process. It binds to no port and repairs nothing."""
+    """Pages of an in-process Homeport with a saved cluster. It opens no port and starts no repairs."""
 
     def __init__(
         self,
@@ -32,21 +32,21 @@ class SavedCluster:
     ) -> None:
         """Read the file. Raises ``SavedClusterError`` and ``ProfileErrors``."""
         saved = Settings(cluster=str(path), profiles=settings.profiles)
-        self._runner = asyncio.Runner()  # one for all requests: the pages take turns on one event loop
+        self._runner = asyncio.Runner()  # one event loop for all requests
         finalize(self, self._runner.close)
         self._web = Service(saved, specs, defaults, version=version).web()
 
-    def get(self, path: str, asked: Mapping[str, str]) -> dict[str, Any]:
+    def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Return the JSON object of a page. Raises ``CommandError``."""
-        return self._ask("GET", path, {"params": dict(asked)})
+        return self._ask("GET", path, {"params": dict(query)})
 
-    def post(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON object of a page that takes a body. Raises ``CommandError``."""
-        return self._ask("POST", path, {"json": dict(asked)})
+        return self._ask("POST", path, {"json": dict(body)})
 
-    def _ask(self, method: str, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
         async def ask() -> httpx.Response:
             async with httpx.AsyncClient(transport=httpx.ASGITransport(self._web), base_url=_BASE) as http:
-                return await http.request(method, path, **asked)
+                return await http.request(method, path, **content)
 
         return answered(path, self._runner.run(ask()))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Rows under their columns, two spaces apart; truth values as yes and no."""
+    """Format rows below their columns, two spaces apart; Booleans as yes and no."""
     cells = [tuple(column.upper() for column in columns), *(tuple(map(_text, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]

@@ -1,4 +1,4 @@
-"""What people ask about homes and do to them: the list, what a drain would mean, and changes by hand.
+"""Operator functions for homes: the list, the plan of a drain, and manual changes.
 
-Not here: what a policy means and who writes homes (``plugins.sticky_node``), and the commands (``app.commands``).
+Not here: policies and the code that writes homes (``plugins.sticky_node``), and the commands (``app.commands``).
 """

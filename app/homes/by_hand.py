@@ -1,9 +1,9 @@
-"""What a person has changed by a command: one annotation of one object, with that person's own rights.
+"""Manual changes by commands: one annotation of one object, with the permissions of the user's kubeconfig.
 
-A home may also be remembered of an object that is gone, in a Home of its name: to release that is to delete the Home.
+The home of a deleted object can be remembered in a Home of its name; releasing it deletes that Home.
 
-The object's version is a precondition. Status moves it all the time, so what changed otherwise is read and tried anew;
-where the annotation itself changed, the person decides again.
+The object's version is a precondition. Its status changes it often, so after a conflict the object is read and the
+write is repeated. If the annotation itself changed, the command fails, and the user decides again.
 """
 
 from __future__ import annotations
@@ -30,15 +30,18 @@ _CONFLICT: Final = 409
 
 
 class ByHandError(Exception):
-    """Nothing was changed, or nobody knows; a sentence for the person who asked."""
+    """Nothing was changed, or the outcome is unknown; the message is for the user."""
 
 
-class _NotThere(ByHandError):
-    """There is no such object."""
+class _Missing(ByHandError):
+    """The object does not exist."""
 
 
 class Target(Struct, frozen=True):
-    """An annotation of an object. Its string is ``VirtualMachine machines/db01``. ``slot``: whose home it is there."""
+    """Annotation of an object, printed as ``VirtualMachine machines/db01``.
+
+    ``slot``: ordinal of the pod, if each has a home.
+    """
 
     api_version: str
     kind: str
@@ -68,47 +71,53 @@ _OBJECT: Final = Decoder[_Object](_Object)
 
 
 class Released(Struct, frozen=True):
-    """``before``: what was the home, empty for none. ``remembered``: of an object that is gone, and now forgotten."""
+    """Result of a release. ``before``: the former home, empty if none.
+
+    ``remembered``: it was that of a deleted object.
+    """
 
     before: str
     remembered: bool = False
 
 
 async def change(kubeconfig: str | None, target: Target, value: str | None, *, check_node: bool = False) -> str:
-    """Set the annotation, or with ``None`` remove it; returns what stood there, empty for nothing.
+    """Set the annotation, or remove it with ``None``; return its former value, empty if none.
 
-    To remove what is not there changes nothing, nor does setting what is. ``check_node``: ``value`` must be a node.
-    Raises ``ByHandError``, and ``CredentialsError`` where there is no cluster to ask.
+    Writes nothing if the value is already as requested. ``check_node``: ``value`` must name a node. Raises
+    ``ByHandError``, and ``CredentialsError`` without a usable kubeconfig.
     """
     async with KubeClient(load(kubeconfig)) as client:
         return await changed(client, target, value, check_node=check_node)
 
 
 async def release(kubeconfig: str | None, target: Target) -> Released:
-    """Remove the annotation, or where none is there what is remembered under the object's name. Raises the same."""
+    """Remove the annotation; without one, delete the Home remembered under the object's name.
+
+    Raises ``ByHandError`` and ``CredentialsError``.
+    """
     async with KubeClient(load(kubeconfig)) as client:
         return await released(client, target)
 
 
 async def released(client: KubeClient, target: Target) -> Released:
-    """The same by a client that is there."""
-    with _told(client, target):
+    """Release the home with an existing client. Raises ``ByHandError``."""
+    with _user_errors(client, target):
         return await _released(client, target)
 
 
 async def changed(client: KubeClient, target: Target, value: str | None, *, check_node: bool = False) -> str:
-    """The same by a client that is there."""
-    with _told(client, target):
+    """Change the annotation with an existing client. Raises ``ByHandError``."""
+    with _user_errors(client, target):
         return await _changed(client, target, value, check_node=check_node)
 
 
 @contextmanager
-def _told(client: KubeClient, target: Target) -> Iterator[None]:
-    """Turns what the API server says into what a person is told."""
+def _user_errors(client: KubeClient, target: Target) -> Iterator[None]:
+    """Convert ``KubeError`` into a ``ByHandError`` with a message for the user."""
     try:
         yield
     except UnknownOutcome as unclear:
-        raise ByHandError(f"{target}: nobody knows whether that was written, look again: {unclear}") from unclear
+        raise ByHandError(f"{target}: the outcome of the write is unknown, check the object: {unclear}") from unclear
     except ApiError as refused:
         raise ByHandError(f"{target}: the API server refused: {refused.message or refused}") from refused
     except KubeError as error:
@@ -116,32 +125,32 @@ def _told(client: KubeClient, target: Target) -> Iterator[None]:
 
 
 async def _released(client: KubeClient, target: Target) -> Released:
-    """Raises ``ByHandError`` and ``KubeError``."""
+    """Release the home. Raises ``ByHandError`` and ``KubeError``."""
     for _ in range(_ATTEMPTS):
-        gone: _NotThere | None = None
-        uid: str | None = None  # and not empty, as that of a Home may be
+        gone: _Missing | None = None
+        uid: str | None = None  # ``None`` differs from an empty UID in a Home
         try:
-            resource, found = await _found(client, target)
-            uid = found.metadata.uid
-            if found.value(target):
-                return Released(await _written(client, resource, target, found, None))
-        except _NotThere as missing:
+            resource, obj = await _lookup(client, target)
+            uid = obj.metadata.uid
+            if obj.value(target):
+                return Released(await _write(client, resource, target, obj, None))
+        except _Missing as missing:
             gone = missing
         memory = await client.resolve(API_VERSION, KIND)
         home = None if memory is None else await _remembered(client, memory, target, is_there=gone is None)
-        if memory is None or home is None or home.keeper.uid == uid:  # its own: of no meaning, once it has no home
+        if memory is None or home is None or home.keeper.uid == uid:  # a Home of the object itself has no effect
             if gone is not None:
                 raise gone
             return Released("")
         if await _is_deleted(client, memory, home):
-            with suppress(_NotThere):  # made anew meanwhile, it may have been given the home
+            with suppress(_Missing):  # the object can have been recreated with the home
                 await _changed(client, target, None, check_node=False)
             return Released(home.node, remembered=gone is not None)
-    raise ByHandError(f"{target}: what is remembered of it changes all the time; nothing was changed, try again")
+    raise ByHandError(f"{target}: its remembered home keeps changing; nothing was changed, try again")
 
 
 async def _is_deleted(client: KubeClient, resource: Resource, home: Home) -> bool:
-    """Whether it was, in the version that was read. Raises ``KubeError``."""
+    """Delete the version of the Home that was read; return false if it has changed. Raises ``KubeError``."""
     try:
         await client.delete(resource, home.namespace, home.name, uid=home.uid, resource_version=home.resource_version)
     except ApiError as refused:
@@ -152,9 +161,9 @@ async def _is_deleted(client: KubeClient, resource: Resource, home: Home) -> boo
 
 
 async def _remembered(client: KubeClient, resource: Resource, target: Target, *, is_there: bool) -> Home | None:
-    """What is remembered under the object's name; ``None`` for nothing, and for a Home that says it is another's.
+    """Return the Home remembered under the object's name; ``None`` if there is none, or if it belongs to another owner.
 
-    ``is_there``: whether there is such an object. Raises ``ByHandError`` and ``KubeError``.
+    ``is_there``: true if the object exists. Raises ``ByHandError`` and ``KubeError``.
     """
     name = memory_name(target.api_version, target.kind, target.name, target.slot)
     try:
@@ -163,8 +172,8 @@ async def _remembered(client: KubeClient, resource: Resource, target: Target, *,
         if refused.status == _NOT_FOUND:
             return None
         if refused.status == _FORBIDDEN and is_there:
-            asked = "whether that of an earlier one is remembered you may not ask"
-            raise ByHandError(f"{target} has no home; {asked}: {refused.message or refused}") from refused
+            reason = "you are not allowed to get Homes, so a remembered home could not be checked"
+            raise ByHandError(f"{target} has no home; {reason}: {refused.message or refused}") from refused
         raise
     except msgspec.DecodeError as error:
         raise ByHandError(f"Home {target.namespace}/{name} cannot be read: {error}") from None
@@ -173,29 +182,29 @@ async def _remembered(client: KubeClient, resource: Resource, target: Target, *,
 
 
 async def _changed(client: KubeClient, target: Target, value: str | None, *, check_node: bool) -> str:
-    """Raises ``ByHandError`` and ``KubeError``."""
-    resource, found = await _found(client, target)
-    before = found.value(target)
+    """Change the annotation. Raises ``ByHandError`` and ``KubeError``."""
+    resource, obj = await _lookup(client, target)
+    before = obj.value(target)
     if before == (value or ""):
         return before
     if check_node and value is not None:
         await _require_node(client, value)
-    return await _written(client, resource, target, found, value)
+    return await _write(client, resource, target, obj, value)
 
 
-async def _found(client: KubeClient, target: Target) -> tuple[Resource, _Object]:
-    """Raises ``ByHandError``, ``_NotThere`` where there is none, and ``KubeError``."""
+async def _lookup(client: KubeClient, target: Target) -> tuple[Resource, _Object]:
+    """Look up the object. Raises ``ByHandError``, ``_Missing`` if it does not exist, and ``KubeError``."""
     resource = await client.resolve(target.api_version, target.kind)
     if resource is None:
-        raise _NotThere(f"the cluster does not serve {target.api_version} {target.kind}")
+        raise _Missing(f"the cluster does not serve {target.api_version} {target.kind}")
     return resource, await _read(client, resource, target)
 
 
-async def _written(client: KubeClient, resource: Resource, target: Target, found: _Object, value: str | None) -> str:
-    """What stood there. Raises ``ByHandError`` and ``KubeError``."""
-    before = found.value(target)
+async def _write(client: KubeClient, resource: Resource, target: Target, obj: _Object, value: str | None) -> str:
+    """Write the annotation; return its former value. Raises ``ByHandError`` and ``KubeError``."""
+    before = obj.value(target)
     for _ in range(_ATTEMPTS):
-        metadata = {"resourceVersion": found.metadata.resource_version, "annotations": {target.annotation: value}}
+        metadata = {"resourceVersion": obj.metadata.resource_version, "annotations": {target.annotation: value}}
         try:
             await client.patch(resource, target.namespace, target.name, {"metadata": metadata}, metadata_only=True)
         except ApiError as refused:
@@ -203,12 +212,12 @@ async def _written(client: KubeClient, resource: Resource, target: Target, found
                 raise
         else:
             return before
-        known, found = found, await _read(client, resource, target)
-        if found.metadata.uid != known.metadata.uid:
-            raise ByHandError(f"{target} was deleted and made anew meanwhile; nothing was changed")
-        if (now := found.value(target)) != before:
+        known, obj = obj, await _read(client, resource, target)
+        if obj.metadata.uid != known.metadata.uid:
+            raise ByHandError(f"{target} was deleted and recreated meanwhile; nothing was changed")
+        if (now := obj.value(target)) != before:
             raise ByHandError(f"{target}: {target.annotation} became {shown(now)} meanwhile; nothing was changed")
-    raise ByHandError(f"{target}: it changes all the time; nothing was changed, try again")
+    raise ByHandError(f"{target}: it keeps changing; nothing was changed, try again")
 
 
 async def _read(client: KubeClient, resource: Resource, target: Target) -> _Object:
@@ -217,14 +226,14 @@ async def _read(client: KubeClient, resource: Resource, target: Target) -> _Obje
         return _OBJECT.decode(raw)
     except ApiError as refused:
         if refused.status == _NOT_FOUND:
-            raise _NotThere(f"there is no {target}") from None
+            raise _Missing(f"there is no {target}") from None
         raise
     except msgspec.DecodeError as error:
         raise ByHandError(f"{target} cannot be read: {error}") from None
 
 
 async def _require_node(client: KubeClient, name: str) -> None:
-    anyway = "--force writes it all the same"
+    anyway = "--force skips this check"
     if not is_subdomain(name):
         raise ByHandError(f"{shown(name)} cannot be the name of a node: {anyway}")
     try:
@@ -233,5 +242,7 @@ async def _require_node(client: KubeClient, name: str) -> None:
         if refused.status == _NOT_FOUND:
             raise ByHandError(f"there is no node {name}: {anyway}") from None
         if refused.status == _FORBIDDEN:
-            raise ByHandError(f"whether there is a node {name} you may not ask: {anyway}") from None
+            raise ByHandError(
+                f"you are not allowed to get nodes, so node {name} could not be checked: {anyway}"
+            ) from None
         raise

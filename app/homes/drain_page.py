@@ -1,4 +1,4 @@
-"""``POST /api/v1/homes/drain``: what a drain of a node would mean."""
+"""``POST /api/v1/homes/drain``: the effects of draining a node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.server.bodies import documented, parsed
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     500: {"description": "A plugin could not list homes; detail names it."},
-    503: {"description": "The picture is incomplete or too old, or too many pages are asked for at once."},
+    503: {"description": "The snapshot is incomplete or too old, or too many pages are requested at once."},
 }
 _EXAMPLE: Final = {"node": "node-b2"}
 
@@ -27,59 +27,63 @@ class _Model(BaseModel):
 
 
 class DrainRequest(BaseModel):
-    """Which node."""
+    """Node to drain."""
 
     model_config = ConfigDict(extra="forbid")
 
-    node: str = Field(min_length=1, max_length=LONGEST, description="It need not be there: homes may be left of it.")
+    node: str = Field(
+        min_length=1, max_length=LONGEST, description="It does not have to exist: homes can outlive nodes."
+    )
 
 
-class Told(_Model):
-    """What becomes of a pod."""
+class PodOutcome(_Model):
+    """Outcome for a pod."""
 
     could_run_on: list[str] | None = Field(
-        description=f"The first {MOST_NAMES} nodes that take it beside all that were placed before; null: not judged."
+        description=f"The first {MOST_NAMES} nodes that fit it after all pods placed before; null: not judged."
     )
-    could_run_on_count: int = Field(description="All of them.")
-    goes_to: str = Field(description="The one of them that it was placed on; empty where it takes room on none.")
-    waits_for: str = Field(description="The home that it waits for, for its grace or for good; else empty.")
-    fits_alone: bool | None = Field(description="Whether a node would take it but for the others; null: nobody asked.")
-    others_refuse: str = Field(description="What most of the other nodes say, and how many of them.")
-    then: str = Field(description="What becomes of it, in words.")
-    judged: bool = Field(description="False where it should have been and was not; then says why.")
+    could_run_on_count: int = Field(description="Number of all nodes that fit it.")
+    goes_to: str = Field(description="Node on which it was placed; empty if it was not placed.")
+    waits_for: str = Field(description="Home that it waits for, during its grace or forever; else empty.")
+    fits_alone: bool | None = Field(
+        description="True if a node would fit it without the other pods; null: not checked."
+    )
+    others_refuse: str = Field(description="Most frequent rejection by other nodes, and its count.")
+    then: str = Field(description="Outcome as text.")
+    judged: bool = Field(description="False if it could not be judged; then gives the reason.")
 
 
-class DrainedHome(ListedHome, Told):
-    """A home on the node, or of a pod that runs there."""
+class DrainedHome(ListedHome, PodOutcome):
+    """Home on the node, or home of a pod that runs there."""
 
 
-class DrainedPod(Told):
-    """A pod of the node that has no home, and that its controller would make anew."""
+class DrainedPod(PodOutcome):
+    """Pod of the node that has no home, and that its controller would recreate."""
 
     namespace: str
     pod: str
 
 
 class DrainPlan(_Model):
-    """In the order in which pods were placed; who is not judged comes last."""
+    """Plan of a drain, in the order in which pods were placed; pods that were not judged come last."""
 
     node: str
-    known: bool = Field(description="Whether there is such a node.")
-    profile: str = Field(description="By whose rules; empty: each pod by those of its own profile.")
+    known: bool = Field(description="True if the node exists.")
+    profile: str = Field(description="Profile used for all pods; empty: each pod's own profile.")
     preset: str = Field(description="complete or delegated.")
-    counted: list[str] = Field(description="The filters that judged.")
-    not_counted: list[str] = Field(description="Filters of kube-scheduler's default profile that did not.")
+    counted: list[str] = Field(description="Filters that were applied.")
+    not_counted: list[str] = Field(description="Filters of kube-scheduler's default profile that were not applied.")
     items: list[DrainedHome] = Field(
-        description=f"{MOST_HOMES} homes at most. One that pods of the node share comes once for each of them."
+        description=f"At most {MOST_HOMES} homes. A home shared by pods of the node is listed once for each pod."
     )
-    others: list[DrainedPod] = Field(description=f"{MOST_PODS} at most, with the further pods of shared homes.")
-    more: int = Field(description="Homes of the node that are not among the items.")
-    more_others: int = Field(description="Pods that would go and are not among the others.")
-    lost: int = Field(description="Pods of the node that no controller would make anew.")
+    others: list[DrainedPod] = Field(description=f"At most {MOST_PODS}, including further pods of shared homes.")
+    more: int = Field(description="Number of homes of the node that are not among the items.")
+    more_others: int = Field(description="Number of evicted pods that are not among the others.")
+    lost: int = Field(description="Number of pods of the node that no controller would recreate.")
 
 
 def draining_router(verb: DrainVerb, *, max_body_bytes: int) -> APIRouter:
-    """It reads the picture in slices; nothing is changed."""
+    """Create the router. It reads the snapshot in short steps and changes nothing."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
     @router.post(
@@ -90,15 +94,15 @@ def draining_router(verb: DrainVerb, *, max_body_bytes: int) -> APIRouter:
         openapi_extra=documented(DrainRequest, by_name=_EXAMPLE),
     )
     async def drain(request: Request) -> Response:
-        asked = await parsed(request, DrainRequest.model_validate_json, max_body_bytes)
-        plan = await verb.plan(asked.node)
+        drain_request = await parsed(request, DrainRequest.model_validate_json, max_body_bytes)
+        plan = await verb.plan(drain_request.node)
         return Response(msgspec.json.encode(_answer(plan)), media_type="application/json")
 
     return router
 
 
 def _answer(plan: Plan) -> dict[str, Any]:
-    """A ``DrainPlan``."""
+    """Build a ``DrainPlan``."""
     return {
         "node": plan.node,
         "known": plan.is_known,
@@ -106,23 +110,23 @@ def _answer(plan: Plan) -> dict[str, Any]:
         "preset": plan.preset,
         "counted": plan.counted,
         "notCounted": plan.not_counted,
-        "items": [{**listed(it.home), **_told(it)} for it in plan.homes if it.home is not None],
-        "others": [{"namespace": it.namespace, "pod": it.pod, **_told(it)} for it in plan.others],
+        "items": [{**listed(it.home), **_outcome(it)} for it in plan.homes if it.home is not None],
+        "others": [{"namespace": it.namespace, "pod": it.pod, **_outcome(it)} for it in plan.others],
         "more": plan.more,
         "moreOthers": plan.more_others,
         "lost": plan.lost,
     }
 
 
-def _told(it: Lodger) -> dict[str, Any]:
-    """A ``Told``."""
+def _outcome(lodger: Lodger) -> dict[str, Any]:
+    """Build a ``PodOutcome``."""
     return {
-        "couldRunOn": it.nodes,
-        "couldRunOnCount": it.count,
-        "goesTo": it.goes_to,
-        "waitsFor": it.waits_for,
-        "fitsAlone": it.fits_alone,
-        "othersRefuse": it.why,
-        "then": it.then,
-        "judged": it.is_judged,
+        "couldRunOn": lodger.nodes,
+        "couldRunOnCount": lodger.count,
+        "goesTo": lodger.goes_to,
+        "waitsFor": lodger.waits_for,
+        "fitsAlone": lodger.fits_alone,
+        "othersRefuse": lodger.why,
+        "then": lodger.then,
+        "judged": lodger.is_judged,
     }

@@ -1,13 +1,12 @@
-"""What a drain of a node would mean: who goes, where each finds room beside all the others, and who waits.
+"""Plan of a drain: which pods leave the node, where each finds room together with all the others, and which pods wait.
 
-Those that go are placed one after the other on a picture in which all of them have left the node, and those placed
-before have come where they were placed: room, spread and whatever else the profile's filters read add up. They come in
-the order in which schedulers would take them: first those that may start elsewhere at once, then those that wait for
-their home as long as their grace is; of each, higher priority first, then the older. Those that wait for their home for
-good take no room elsewhere. Plugins that keep homes have no say in where a pod could run, and their policies all in
-when it may.
+The pods are placed one after the other on a snapshot in which all of them have left the node, and in which earlier ones
+are on their new nodes: resources, spread and all else that the profile's filters read add up. Their order is that of
+schedulers: first pods that can start elsewhere at once, then pods that wait for their home during their grace; within
+each group by priority, then by age. Pods that wait for their home forever take no room elsewhere. Plugins that keep
+homes do not filter nodes here; their policies only decide when a pod can start elsewhere.
 
-It is a question: nothing is told, written or kept. Each pod is judged on the picture as it is then.
+The plan is read-only: no Event, write or cache change. Each pod is judged on the snapshot at that time.
 """
 
 from __future__ import annotations
@@ -28,14 +27,15 @@ from app.verbs.outcome import VerbFailure
 from app.verbs.slices import in_slices
 
 SECONDS: Final = 8.0
-"""After which nobody else is judged: a page has ten."""
+"""Time limit for judging pods; a page has ten seconds."""
 
 
 class Plan(Struct, frozen=True):
-    """``profile``: by whose rules, empty for each pod's own · ``counted``, ``not_counted``: filter plugins.
+    """Plan of a drain. ``profile``: whose filters apply, empty for each pod's own · ``counted``, ``not_counted``:
+    filter plugins.
 
-    ``homes`` and ``others`` are in the order in which they were judged · ``more``, ``more_others``: of each that
-    are not told of · ``lost``: pods that no controller would make anew.
+    ``homes`` and ``others`` are in the order of judgment · ``more``, ``more_others``: number of each that is not listed
+    · ``lost``: number of pods that no controller would recreate.
     """
 
     node: str
@@ -52,7 +52,7 @@ class Plan(Struct, frozen=True):
 
 
 class DrainVerb:
-    """Looks at one node at a time: pages take turns."""
+    """Plans drains, of one node at a time: pages take turns."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class DrainVerb:
         every_filter: Sequence[str],
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """``every_filter``: the filters of kube-scheduler's default profile."""
+        """``every_filter``: filters of kube-scheduler's default profile."""
         self._context = context
         self._homes = homes
         self._every_filter = every_filter
         self._clock = clock
 
     async def plan(self, node: str) -> Plan:
-        """Raises ``VerbFailure``."""
+        """Plan the drain of a node. Raises ``VerbFailure``."""
         require_picture(self._context.problem)
         with question():
             try:
@@ -83,7 +83,7 @@ class DrainVerb:
         ends_at = self._clock() + SECONDS
         await in_slices(lodging.reading())
         placing = Placing(self._context, node, rules, lodging.leaving, lambda: self._clock() > ends_at)
-        told = await placing.all(lodging.goers)
+        lodgers = await placing.all(lodging.goers)
         counted = rules.filters()
         return Plan(
             node,
@@ -92,8 +92,8 @@ class DrainVerb:
             preset=rules.preset,
             counted=counted,
             not_counted=[it for it in self._every_filter if it not in counted],
-            homes=[*(it for it in told if it.home is not None), *lodging.staying],
-            others=[it for it in told if it.home is None],
+            homes=[*(it for it in lodgers if it.home is not None), *lodging.staying],
+            others=[it for it in lodgers if it.home is None],
             more=lodging.more,
             more_others=lodging.more_others,
             lost=lodging.lost,

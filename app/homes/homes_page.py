@@ -1,4 +1,4 @@
-"""``GET /api/v1/homes``: who lives where, page by page."""
+"""``GET /api/v1/homes``: list of homes, page by page."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from app.verbs.outcome import VerbFailure
 from app.verbs.slices import in_slices
 
 MOST: Final = 500
-"""Homes on a page."""
+"""Maximum number of homes on a page."""
 
 _STEP: Final = 128
 _LONGEST_TOKEN: Final = 4096
 _WRONG_TOKEN: Final = "homeport: continue: not what an earlier page gave"  # noqa: S105  # no secret
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     500: {"description": "A plugin failed; detail names it."},
-    503: {"description": "The picture is incomplete or too old."},
+    503: {"description": "The snapshot is incomplete or too old."},
 }
 
 Place = tuple[str, str, str, int, str, str]
-"""Namespace, kind, name, length of the slot, slot, apiVersion: pages are in this order, ordinals in that of numbers."""
+"""Sort key of homes: namespace, kind, name, length of the slot, slot, apiVersion; ordinals sort as numbers."""
 
 _PLACE: Final = Decoder[Place](Place)
 
@@ -44,42 +44,44 @@ class _Model(BaseModel):
 
 
 class Owner(_Model):
-    """The object that keeps the home."""
+    """Object that keeps the home."""
 
     api_version: str
     kind: str
     namespace: str
     name: str
-    uid: str = Field(description="Of an owner that is gone: that which it had.")
-    slot: str = Field(description="The ordinal of the pod whose home it is; empty where there is one home.")
+    uid: str = Field(description="UID, also of an owner that is gone.")
+    slot: str = Field(description="Ordinal of the pod, if each pod has a home; else empty.")
 
 
 class ListedHome(_Model):
-    """A home, and how it is about it."""
+    """Home and its state."""
 
     owner: Owner
-    node: str = Field(description="As it is written; in quotes, and cut, where that is no name. Empty: no home.")
+    node: str = Field(description="As written; quoted and shortened if it is not a valid name. Empty: no home.")
     state: str = Field(
-        description="Of the home: usable, away, leaving, gone, other_machine, volume_elsewhere, target or none; "
-        "owner_gone where it is remembered of an owner that is not there any more, and unknown where something cannot "
+        description="State of the home: usable, away, leaving, gone, other_machine, volume_elsewhere, target or none; "
+        "owner_gone if it is the remembered home of a deleted owner, and unknown if something cannot "
         "be read."
     )
     machine: Whereabouts = Field(
-        description="Of its pod: there, on another node, waiting for a node, or there is none."
+        description="Place of its pod: at home, on another node, waiting for a node, or no pod."
     )
     policy: str
-    policy_source: str = Field(description="Whose word the policy is.")
-    since: str = Field(description="When the state began, RFC 3339; empty if nobody knows.")
-    mark: str = Field(description="What says so of the node, as cordoned; empty where nothing has to.")
-    pod: str = Field(description="The pod that got furthest; empty without one.")
+    policy_source: str = Field(description="Source of the policy.")
+    since: str = Field(description="Start of the state, RFC 3339; empty if unknown.")
+    mark: str = Field(description="Cause of the node's state, such as cordoned; empty without one.")
+    pod: str = Field(description="The pod in the most advanced phase; empty without one.")
     pod_node: str
-    contradiction: str = Field(description="What cannot both be, in a sentence; mostly empty.")
-    away: bool = Field(description="The node is there, and takes no pods now.")
-    orphaned: bool = Field(description="There is no such node, it is another machine, or the owner is gone.")
+    contradiction: str = Field(
+        description="Contradiction between the home and other settings, as a sentence; mostly empty."
+    )
+    away: bool = Field(description="The node exists but accepts no pods now.")
+    orphaned: bool = Field(description="The node does not exist or is another machine, or the owner is gone.")
 
 
 class KeeperKind(_Model):
-    """A kind whose objects keep homes."""
+    """Kind whose objects keep homes."""
 
     api_version: str
     kind: str
@@ -88,38 +90,40 @@ class KeeperKind(_Model):
 
 
 class HomesPage(_Model):
-    """Homes by namespace, kind, name and slot."""
+    """Homes sorted by namespace, kind, name and slot."""
 
     keepers: list[KeeperKind]
     items: list[ListedHome]
-    continue_: str = Field(alias="continue", description="For the next page; empty on the last.")
+    continue_: str = Field(alias="continue", description="Token for the next page; empty on the last.")
     remaining: int = Field(description="Homes on later pages.")
 
 
 class HomesQuery(BaseModel):
-    """Which homes: those that all of what is given says. A word that there is not is refused."""
+    """Query for homes that match all given parameters. Unknown parameters are rejected."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
-    limit: int = Field(default=100, ge=1, le=MOST, description="The most on a page.")
-    continue_: str = Field(default="", alias="continue", max_length=_LONGEST_TOKEN, description="Of the page before.")
+    limit: int = Field(default=100, ge=1, le=MOST, description="Maximum number of homes on a page.")
+    continue_: str = Field(
+        default="", alias="continue", max_length=_LONGEST_TOKEN, description="Token from the previous page."
+    )
     node: str = Field(default="", max_length=LONGEST, description="Homes on this node.")
-    pod_node: str = Field(default="", max_length=LONGEST, description="Those whose pod is on this node.")
+    pod_node: str = Field(default="", max_length=LONGEST, description="Homes whose pod is on this node.")
     namespace: str = Field(default="", max_length=LONGEST)
     kind: str = Field(default="", max_length=LONGEST, description="Kind of the owner.")
     name: str = Field(default="", max_length=LONGEST, description="Name of the owner.")
     state: str = Field(
         default="",
         max_length=LONGEST,
-        description="With none: pods of owners that have no home. They are on no other page.",
+        description="State of the home. none: pods of owners without a home, which are not listed otherwise.",
     )
-    machine: Whereabouts | None = Field(default=None, description="Of the pod.")
-    orphaned: bool | None = Field(default=None, description="Whether the node, or the owner, is gone for good.")
-    away: bool | None = Field(default=None, description="Whether the node takes no pods now.")
-    contradictory: bool | None = Field(default=None, description="Whether something cannot both be.")
+    machine: Whereabouts | None = Field(default=None, description="Place of the pod.")
+    orphaned: bool | None = Field(default=None, description="True: homes whose node or owner is gone.")
+    away: bool | None = Field(default=None, description="True: homes whose node accepts no pods now.")
+    contradictory: bool | None = Field(default=None, description="True: homes with a contradiction.")
 
     def admits(self, home: Home) -> bool:
-        """Whether the home is asked for, wherever it stands."""
+        """Return true if the home matches, on any page."""
         owner = home.owner
         texts = (
             (self.node, home.node),
@@ -149,17 +153,17 @@ class _Page(Struct):
 
 
 def homes_router(homes: HomeLists, problem: Problem) -> APIRouter:
-    """It reads the picture in slices; nothing is changed."""
+    """Create the router. It reads the snapshot in short steps and changes nothing."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
     @router.get("/homes", response_model=HomesPage, responses=_FAILURES, summary="Who lives where")
-    async def who_lives_where(asked: Annotated[HomesQuery, Query()]) -> Response:
-        after = _place(asked.continue_)
+    async def who_lives_where(query: Annotated[HomesQuery, Query()]) -> Response:
+        after = _place(query.continue_)
         require_picture(problem)
         page = _Page()
         try:
             keepers = tuple(dict.fromkeys(homes.keepers()))
-            await in_slices(_paged(homes.homes, asked, after, page))
+            await in_slices(_paged(homes.homes, query, after, page))
         except PluginError as fault:
             raise VerbFailure("fault", fault.status.message) from fault
         return Response(msgspec.json.encode(_answer(keepers, page)), media_type="application/json")
@@ -168,30 +172,30 @@ def homes_router(homes: HomeLists, problem: Problem) -> APIRouter:
 
 
 def _paged(
-    each: Callable[[], Iterator[Home | None]], asked: HomesQuery, after: Place | None, page: _Page
+    each: Callable[[], Iterator[Home | None]], query: HomesQuery, after: Place | None, page: _Page
 ) -> Iterator[None]:
-    """Fills ``page``. Of a home that several profiles list, the one counts that judges its pod."""
-    found: dict[Place, Home] = {}
+    """Fill ``page``. If several profiles list a home, the profile that judges its pod takes precedence."""
+    homes: dict[Place, Home] = {}
     for home in each():
         if home is None:
             yield
             continue
         place = _place_of(home)
-        known = found.get(place)
+        known = homes.get(place)
         if known is None or (home.is_judged and not known.is_judged):
-            found[place] = home
+            homes[place] = home
     nearest: list[Place] = []
     count = 0
-    for number, (place, home) in enumerate(found.items()):
+    for number, (place, home) in enumerate(homes.items()):
         if number % _STEP == _STEP - 1:
             yield
-        if (after is None or place > after) and asked.admits(home):
+        if (after is None or place > after) and query.admits(home):
             count += 1
             nearest.append(place)
             if len(nearest) > 2 * MOST:
-                nearest = sorted(nearest)[: asked.limit]
-    page.places = sorted(nearest)[: asked.limit]
-    page.homes = {place: found[place] for place in page.places}
+                nearest = sorted(nearest)[: query.limit]
+    page.places = sorted(nearest)[: query.limit]
+    page.homes = {place: homes[place] for place in page.places}
     page.remaining = count - len(page.places)
 
 
@@ -210,7 +214,7 @@ def _place(token: str) -> Place | None:
 
 
 def _answer(keepers: Iterable[tuple[str, Keeper]], page: _Page) -> dict[str, Any]:
-    """A ``HomesPage``."""
+    """Build a ``HomesPage``."""
     last = page.places[-1] if page.remaining else None
     return {
         "keepers": [
@@ -224,7 +228,7 @@ def _answer(keepers: Iterable[tuple[str, Keeper]], page: _Page) -> dict[str, Any
 
 
 def listed(home: Home) -> dict[str, Any]:
-    """A ``ListedHome``."""
+    """Build a ``ListedHome``."""
     owner = home.owner
     return {
         "owner": {

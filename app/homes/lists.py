@@ -1,4 +1,4 @@
-"""Homes of all profiles, as the plugins that keep them list them."""
+"""Homes of all profiles, as listed by the plugins that keep homes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POINT: Final = "Homes"
 
 
 class HomeLists:
-    """Homes of ``frameworks``. Every method raises ``PluginError``: half a list would look like all of it."""
+    """Homes of ``frameworks``. Every method raises ``PluginError``, because an incomplete list would look complete."""
 
     def __init__(self, frameworks: Iterable[Framework], guard: Guard) -> None:
         self._guard = guard
@@ -27,21 +27,23 @@ class HomeLists:
                 guard.expect(name, _POINT)
 
     def homes(self) -> Iterator[Home | None]:
-        """Yield the homes of all profiles in short steps; a home that several profiles keep comes as often."""
+        """Yield the homes of all profiles in short steps; a home kept by several profiles is repeated."""
         for framework in self._frameworks:
             for name, plugin in _keeping(framework):
-                for found in steps_of(self._guard, name, _POINT, plugin.homes):
-                    if found is not None and not isinstance(found, Home):
-                        raise self._guard.wrong(name, _POINT, found, "a Home")
-                    yield found
+                for item in steps_of(self._guard, name, _POINT, plugin.homes):
+                    if item is not None and not isinstance(item, Home):
+                        raise self._guard.wrong(name, _POINT, item, "a Home")
+                    yield item
 
     def home_of(self, framework: Framework, pod: Pod) -> Home | None:
-        """Return the home of one pod, by the profile's first plugin that keeps one for it; ``None`` without."""
+        """Return the home of one pod, from the profile's first plugin that keeps one for it; ``None`` without a
+        home.
+        """
         with question():
             for name, plugin in _keeping(framework):
-                found = self._guard.call(name, _POINT, _home_of, plugin, pod)
-                if found is not None:
-                    return found
+                home = self._guard.call(name, _POINT, _home_of, plugin, pod)
+                if home is not None:
+                    return home
         return None
 
     def keepers(self) -> list[tuple[str, Keeper]]:
@@ -60,14 +62,14 @@ def _keeping(framework: Framework) -> list[tuple[str, HomesPlugin]]:
 
 
 def _home_of(plugin: HomesPlugin, pod: Pod) -> Home | None:
-    found: object = plugin.home_of(pod)
-    if found is not None and not isinstance(found, Home):
-        raise WrongAnswer(f"returned a {type(found).__name__}, not a Home")
-    return found
+    home: object = plugin.home_of(pod)
+    if home is not None and not isinstance(home, Home):
+        raise WrongAnswer(f"returned a {type(home).__name__}, not a Home")
+    return home
 
 
 def _keepers_of(plugin: HomesPlugin) -> tuple[Keeper, ...]:
-    found: tuple[Any, ...] = tuple(plugin.keepers())
-    if not all(isinstance(it, Keeper) for it in found):
+    keepers: tuple[Any, ...] = tuple(plugin.keepers())
+    if not all(isinstance(it, Keeper) for it in keepers):
         raise WrongAnswer("returned something else than Keepers")
-    return found
+    return keepers

@@ -1,4 +1,4 @@
-"""Who would have to leave a node that is drained, and when each may start again."""
+"""Pods that would leave a drained node, and when each can start again."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from app.runtime.guard import PluginError
 from app.verbs.context import VerbContext
 
 MOST_HOMES: Final = 1000
-"""Homes of one node that are told of, and so the pods of them that are judged; the rest is counted."""
+"""Maximum number of homes of one node that are listed, and whose pods are judged; the others are counted."""
 
 MOST_PODS: Final = 512
-"""Other pods of one node that are judged, and told of. Kubelets run 110 unless they are told otherwise."""
+"""Maximum number of other pods of one node that are judged and listed. Kubelets run 110 by default."""
 
 MOST_NAMES: Final = 100
-"""Nodes that are named of those on which a pod could run."""
+"""Maximum number of nodes listed for a pod."""
 
 _STAYING: Final = frozenset({"DaemonSet", "Node"})
-"""Controllers whose pods no drain evicts: those of a node itself are its static pods."""
+"""Controllers whose pods a drain does not evict; those of a Node are its static pods."""
 
 
 class Way(Enum):
-    """When a pod may start again, once the node takes no pods."""
+    """Restart condition of a pod once the node accepts no pods."""
 
     FREE = "at once, anywhere"
     HOME = "at once, at its home, which is another node; after its grace anywhere"
@@ -39,12 +39,12 @@ class Way(Enum):
 
 
 class Lodger(Struct, frozen=True):
-    """Somebody who has the home on the node, or whose pod runs there. What is not of a home has ``home`` ``None``.
+    """Outcome for a home on the node, or for a pod that runs there. ``home`` is ``None`` for a pod without one.
 
-    ``nodes``: the first of those that would take the pod beside all that were placed before it, ``count`` of them in
-    all; ``None`` where nobody asked · ``goes_to``: the one that it was placed on · ``waits_for``: the home that it
-    waits for, at first or for good · ``fits_alone``: without the others it would find a node · ``why``: what most other
-    nodes say · ``then``: what becomes of it, in words.
+    ``nodes``: the first nodes that fit the pod together with all pods placed before, ``count`` in total; ``None`` if
+    not checked · ``goes_to``: the node on which it was placed · ``waits_for``: the home that it waits for, for some
+    time or forever · ``fits_alone``: true if it would fit a node without the other pods · ``why``: most frequent
+    rejection · ``then``: the outcome as text.
     """
 
     namespace: str
@@ -60,9 +60,9 @@ class Lodger(Struct, frozen=True):
     is_judged: bool = True
 
 
-class Found(Struct, frozen=True):
-    """``best``: of the nodes that pass and were scored, that with the highest score, then with the fewest pods; empty
-    for none.
+class SearchResult(Struct, frozen=True):
+    """Result of a search. ``best``: the passing node with the highest score, then with the fewest pods; empty if none
+    was scored.
     """
 
     passed: Sequence[str] = ()
@@ -71,7 +71,7 @@ class Found(Struct, frozen=True):
 
 
 class Goer(Struct, frozen=True):
-    """``pod`` as the picture has it. ``fault``: why it cannot be said when it may start; mostly empty."""
+    """Pod that leaves the node, as in the snapshot. ``fault``: why its restart condition is unknown; mostly empty."""
 
     pod: Pod
     way: Way
@@ -80,19 +80,19 @@ class Goer(Struct, frozen=True):
 
     @property
     def place(self) -> tuple[int, str, str, str]:
-        """In the order of schedulers' queues."""
+        """Sort key in the order of the scheduling queue."""
         return (-self.pod.spec.priority, self.pod.created, *self.pod.key)
 
     @property
     def waits_for(self) -> str:
-        """The home that it waits for, at least for a while; empty for none."""
+        """Home that the pod waits for, at least for some time; empty if it does not wait."""
         return self.home.node if self.home is not None and self.way is not Way.FREE else ""
 
-    def told(self, then: str, found: Found | None = None, **more: Any) -> Lodger:
-        """What is told of it."""
+    def lodger(self, then: str, result: SearchResult | None = None, **more: Any) -> Lodger:
+        """Build the pod's outcome."""
         given: dict[str, Any] = {"waits_for": self.waits_for, **more}
-        if found is not None:
-            given |= {"nodes": tuple(found.passed[:MOST_NAMES]), "count": len(found.passed), "why": found.why}
+        if result is not None:
+            given |= {"nodes": tuple(result.passed[:MOST_NAMES]), "count": len(result.passed), "why": result.why}
         return Lodger(self.pod.namespace, self.pod.name, self.home, then, **given)
 
 
@@ -106,7 +106,7 @@ def _place_of(home: Home) -> _Place:
 
 
 def way_of(home: Home, node: str) -> Way:
-    """When a pod with that home may start again, once ``node`` takes no pods."""
+    """Return the restart condition of a pod with that home, once ``node`` accepts no pods."""
     if not home.node or not home.holds:
         return Way.FREE
     has_grace = home.policy is Policy.GRACE
@@ -116,20 +116,20 @@ def way_of(home: Home, node: str) -> Way:
 
 
 def _is_elsewhere(home: Home, node: str) -> bool:
-    """Whether the home is another node, to which the pod may go."""
+    """Return true if the home is another node that accepts the pod."""
     is_usable = not (home.is_away or home.is_orphaned or home.state is State.VOLUME_ELSEWHERE)
     return is_usable and home.node not in ("", node)
 
 
 def tried_first(home: Home | None, node: str) -> str:
-    """The home, where it is another node that the pod would go to before any other; else empty."""
+    """Return the home if it is another node that the pod tries first; else empty."""
     if home is None or home.policy is Policy.OFF or home.state is State.TARGET or not _is_elsewhere(home, node):
         return ""
     return home.node
 
 
 class Lodging:
-    """Who is at the node: those that are to be judged, and all pods that would leave it."""
+    """Pods of the node: pods to judge, and all pods that would leave it."""
 
     def __init__(self, context: VerbContext, homes: HomeLists, node: str) -> None:
         self._context = context
@@ -146,11 +146,14 @@ class Lodging:
 
     @property
     def more(self) -> int:
-        """Homes that are not told of, nor their pods."""
+        """Number of homes that are not listed."""
         return len(self._beyond)
 
     def reading(self) -> Iterator[None]:
-        """In short steps. Of a home that several profiles list, the one counts that judges its pod."""
+        """Collect homes and pods in short steps.
+
+        If several profiles list a home, the one that judges its pod takes precedence.
+        """
         for home in self._homes.homes():
             if home is None:
                 yield
@@ -180,10 +183,10 @@ class Lodging:
             self.staying.append(Lodger(namespace, home.pod, home, _stays(home, pod, self._node)))
 
     def _take_others(self) -> Iterator[None]:
-        """The other pods that a drain evicts, in short steps: those without a home, and those that share one."""
+        """Collect the other evicted pods in short steps: pods without a home, and further pods of shared homes."""
         info = self._cluster.nodes.get(self._node)
         known = {it.uid for it in self.leaving}
-        untold = {*self._beyond.values()}
+        unlisted = {*self._beyond.values()}
         others = 0
         for pod in () if info is None else tuple(info.pods.values()):
             if pod.uid in known or pod.terminating or (pod.owner is not None and pod.owner.kind in _STAYING):
@@ -192,7 +195,7 @@ class Lodging:
             if pod.owner is None:
                 self.lost += 1
                 continue
-            if pod.key in untold:
+            if pod.key in unlisted:
                 continue
             if others < MOST_PODS:
                 yield
@@ -204,7 +207,10 @@ class Lodging:
         self.more_others = max(0, others - MOST_PODS)
 
     def _other(self, pod: Pod) -> Goer:
-        """A home has one pod in the list: of its others the profile that judges them is asked."""
+        """Return another pod with its home.
+
+        The list has one pod per home, so the pod's profile is asked for the others.
+        """
         framework = self._context.framework_for(pod)
         try:
             home = None if framework is None else self._homes.home_of(framework, pod)
@@ -214,7 +220,7 @@ class Lodging:
 
 
 def _stays(home: Home, pod: Pod | None, node: str) -> str:
-    """What becomes of a home whose pod is not on the node, if there is any."""
+    """Describe the outcome for a home without a pod on the node."""
     if home.state is State.OWNER_GONE:
         return "its owner is gone"
     if pod is not None:

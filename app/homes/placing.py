@@ -1,4 +1,4 @@
-"""Where those that leave a node find room, each beside all that were placed before it."""
+"""Places pods that leave a node, each together with all pods placed before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.framework.status import Status
-from app.homes.lodging import Found, Goer, Lodger, Way, tried_first
+from app.homes.lodging import Goer, Lodger, SearchResult, Way, tried_first
 from app.homes.protocol import HomesPlugin
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
@@ -28,10 +28,10 @@ from app.verbs.context import VerbContext
 from app.verbs.slices import prepared, turn
 
 _A_STEP: Final = 512
-"""Nodes judged at a time."""
+"""Maximum number of nodes judged in one step."""
 
 _MOST_SCORED: Final = 256
-"""Of the nodes that pass, those with the fewest pods are scored, so many of them."""
+"""Maximum number of passing nodes that are scored: those with the fewest pods."""
 
 _COMPLETE: Final = "complete"
 _DELEGATED: Final = "delegated"
@@ -44,14 +44,14 @@ _T = TypeVar("_T")
 
 
 class Rules(Struct, frozen=True):
-    """Of one pod: where it could run, and which of these nodes a scheduler would rather take."""
+    """Filters and scores for one pod."""
 
     framework: Framework
     search: Search
 
 
 class _Search(Struct):
-    """What was said of nodes so far. ``emptiest``: of those that passed, each after the number of its pods."""
+    """Intermediate result of a search. ``emptiest``: passing nodes, each with its number of pods."""
 
     passed: list[str] = []
     emptiest: list[tuple[int, str]] = []
@@ -60,7 +60,7 @@ class _Search(Struct):
 
     @property
     def why(self) -> str:
-        """What most of those that refuse say."""
+        """Most frequent rejection, with its count."""
         if self.pre_filter is not None:
             return _told(self.pre_filter.plugin, self.pre_filter.reasons)
         total = self.rejected.total() + len(self.passed)
@@ -68,12 +68,14 @@ class _Search(Struct):
 
 
 def _told(plugin: str, reasons: Iterable[str]) -> str:
-    said = ", ".join(reasons)
-    return f"{plugin}: {said}" if plugin else said
+    text = ", ".join(reasons)
+    return f"{plugin}: {text}" if plugin else text
 
 
 def _judged_but_last(filters: Filters, pod: Pod, nodes: Candidates) -> tuple[Status, Mapping[str, Status]]:
-    """What PreFilter says, and who is rejected, without a word of the filters that go by which nodes pass."""
+    """Run PreFilter and all filters except last filters, which depend on the passing nodes; return status and
+    rejections.
+    """
     state = CycleState()
     prepared = filters.pre_filter(state, pod)
     if not prepared.status.is_success:
@@ -87,7 +89,7 @@ def _counted(rejections: Mapping[str, Status]) -> Counter[tuple[str, tuple[str, 
 
 
 class Rulebook:
-    """By whose rules each pod is judged: its own profile's, or a complete one's where there are others beside it."""
+    """Profile used for each pod: its own, or a complete one if there are other profiles."""
 
     def __init__(self, context: VerbContext) -> None:
         self._context = context
@@ -97,16 +99,16 @@ class Rulebook:
         self._made: dict[str, Rules] = {}
 
     def of(self, pod: Pod) -> Rules | None:
-        """``None`` where the pod is of no profile here."""
+        """Return the rules for a pod; ``None`` if it has no profile here."""
         context = self._context
         framework = context.profiles[self.profile] if self.profile else context.framework_for(pod)
         return None if framework is None else self._of(framework)
 
     def filters(self) -> list[str]:
-        """The plugins that every pod was judged by; where none was, that each would be."""
+        """Return the filters applied to every pod judged; if none was, those that would apply."""
         profiles = self._context.profiles
-        asked = [profiles[self.profile]] if self.profile else list(profiles.values())
-        frameworks = [it.framework for it in self._made.values()] or asked
+        frameworks_without_pods = [profiles[self.profile]] if self.profile else list(profiles.values())
+        frameworks = [it.framework for it in self._made.values()] or frameworks_without_pods
         names = [[slot.name for slot in self._of(it).search.filters.slots["filter"]] for it in frameworks]
         return [name for name in names[0] if all(name in each for each in names)]
 
@@ -118,7 +120,7 @@ class Rulebook:
 
 
 class Placing:
-    """Places one pod after the other. ``leaving``: who is gone from the node then."""
+    """Places pods one after the other. ``leaving``: pods that are no longer on the node."""
 
     def __init__(
         self,
@@ -136,139 +138,144 @@ class Placing:
         self._placed: dict[ObjectKey, Pod] = {}
 
     async def all(self, goers: Iterable[Goer]) -> list[Lodger]:
-        """What becomes of each, in the order in which they are placed; who is not judged comes last."""
-        told: list[Lodger] = []
+        """Return the outcome for each pod in the order of placement; pods that are not judged come last."""
+        lodgers: list[Lodger] = []
         waiting: dict[Way, list[Goer]] = {Way.GRACE: [], Way.HELD: []}
         for goer in sorted(goers, key=lambda it: it.place):
-            found = await self._judged(goer, self._at_once) if goer.way not in waiting else None
-            if found is not None:
-                told.append(found)
+            lodger = await self._judged(goer, self._at_once) if goer.way not in waiting else None
+            if lodger is not None:
+                lodgers.append(lodger)
             else:
                 waiting[Way.GRACE if goer.way in (Way.GRACE, Way.HOME) else Way.HELD].append(goer)
-        told += [await self._judged(goer, self._after_grace) for goer in waiting[Way.GRACE]]
-        told += [await self._judged(goer, self._held) for goer in waiting[Way.HELD]]
-        return sorted(told, key=lambda it: not it.is_judged)
+        lodgers += [await self._judged(goer, self._after_grace) for goer in waiting[Way.GRACE]]
+        lodgers += [await self._judged(goer, self._held) for goer in waiting[Way.HELD]]
+        return sorted(lodgers, key=lambda it: not it.is_judged)
 
     async def _judged(self, goer: Goer, ask: Callable[[Goer], Awaitable[_T]]) -> _T | Lodger:
-        """A fault about one pod, as an object of its own that cannot be read, is no word on the others."""
+        """Judge one pod. A fault about this pod, such as an unreadable object, does not affect the others."""
         try:
             return await ask(goer)
         except PluginError as fault:
-            return goer.told(NOT_JUDGED.format(fault.status.message), is_judged=False)
+            return goer.lodger(NOT_JUDGED.format(fault.status.message), is_judged=False)
 
     async def _at_once(self, goer: Goer) -> Lodger | None:
-        """``None`` for one that has to wait since its home, which is another node, does not take it."""
-        rules, said = self._rules_of(goer)
+        """Place a pod that can start now; ``None`` if its home is another node that rejects it, so that it must
+        wait.
+        """
+        rules, reason = self._rules_of(goer)
         if rules is None:
-            return goer.told(said, is_judged=False)
+            return goer.lodger(reason, is_judged=False)
         if home := tried_first(goer.home, self._node):
-            found = await self._search(rules, goer, (home,))
-            if found.best:
-                return self._place(goer, found, f"goes home to {home}", waits_for="")
+            result = await self._search(rules, goer, (home,))
+            if result.best:
+                return self._place(goer, result, f"goes home to {home}", waits_for="")
             if goer.way is not Way.FREE:
                 return None
-        found = await self._search(rules, goer)
-        if found.best:
-            return self._place(goer, found, f"starts on {found.best}", waits_for="")
-        return await self._without_room(rules, goer, found, "waits")
+        result = await self._search(rules, goer)
+        if result.best:
+            return self._place(goer, result, f"starts on {result.best}", waits_for="")
+        return await self._without_room(rules, goer, result, "waits")
 
     async def _after_grace(self, goer: Goer) -> Lodger:
-        rules, said = self._rules_of(goer)
+        rules, reason = self._rules_of(goer)
         if rules is None or goer.home is None:
-            return goer.told(said, is_judged=False)
-        found = await self._search(rules, goer)
-        if found.best:
-            then = f"waits for {goer.home.node}; after its grace starts on {found.best}"
-            return self._place(goer, found, then, waits_for=goer.home.node)
-        return await self._without_room(rules, goer, found, f"waits for {goer.home.node}, and after its grace")
+            return goer.lodger(reason, is_judged=False)
+        result = await self._search(rules, goer)
+        if result.best:
+            then = f"waits for {goer.home.node}; after its grace starts on {result.best}"
+            return self._place(goer, result, then, waits_for=goer.home.node)
+        return await self._without_room(rules, goer, result, f"waits for {goer.home.node}, and after its grace")
 
     async def _held(self, goer: Goer) -> Lodger:
-        """It takes no room: where it could run is what a release would open to it alone."""
-        rules, said = self._rules_of(goer)
-        if rules is None or goer.home is None:
-            return goer.told(said, is_judged=False)
-        home = goer.home.node
-        found = await self._search(rules, goer)
-        if goer.way is Way.HELD:
-            return goer.told(f"waits for {home}", found)
-        refused = await self._search(rules, goer, (home,))
-        return goer.told(f"waits for {home}, which does not take it: {refused.why}", found)
+        """Judge a pod that waits for its home forever.
 
-    async def _without_room(self, rules: Rules, goer: Goer, found: Found, waits: str) -> Lodger:
-        alone = await self._search(rules, goer, alone=True) if self._placed else found
+        It is not placed: its nodes show where it could run after a release.
+        """
+        rules, reason = self._rules_of(goer)
+        if rules is None or goer.home is None:
+            return goer.lodger(reason, is_judged=False)
+        home = goer.home.node
+        result = await self._search(rules, goer)
+        if goer.way is Way.HELD:
+            return goer.lodger(f"waits for {home}", result)
+        refused = await self._search(rules, goer, (home,))
+        return goer.lodger(f"waits for {home}, which does not take it: {refused.why}", result)
+
+    async def _without_room(self, rules: Rules, goer: Goer, result: SearchResult, waits: str) -> Lodger:
+        alone = await self._search(rules, goer, alone=True) if self._placed else result
         why = "the others take its room" if alone.passed else "no other node takes it"
-        return goer.told(f"{waits}: {why}", found, fits_alone=bool(alone.passed))
+        return goer.lodger(f"{waits}: {why}", result, fits_alone=bool(alone.passed))
 
     def _rules_of(self, goer: Goer) -> tuple[Rules | None, str]:
-        """What to judge it by; ``None``, and why, where it is not to be judged."""
+        """Return the rules for a pod, or ``None`` and the reason why it is not judged."""
         if goer.fault:
             return None, NOT_JUDGED.format(goer.fault)
         if self._is_over():
             return None, OUT_OF_TIME
-        found = self._rules.of(goer.pod)
-        return found, NO_PROFILE if found is None else ""
+        rules = self._rules.of(goer.pod)
+        return rules, NO_PROFILE if rules is None else ""
 
-    def _place(self, goer: Goer, found: Found, then: str, *, waits_for: str) -> Lodger:
-        self._placed[goer.pod.key] = replace(goer.pod, node_name=found.best).nominated("")
-        return goer.told(then, found, goes_to=found.best, fits_alone=True, waits_for=waits_for)
+    def _place(self, goer: Goer, result: SearchResult, then: str, *, waits_for: str) -> Lodger:
+        self._placed[goer.pod.key] = replace(goer.pod, node_name=result.best).nominated("")
+        return goer.lodger(then, result, goes_to=result.best, fits_alone=True, waits_for=waits_for)
 
     async def _search(
         self, rules: Rules, goer: Goer, names: Sequence[str] | None = None, *, alone: bool = False
-    ) -> Found:
-        """Where it could run beside those that were placed before; ``alone``: beside none of them."""
+    ) -> SearchResult:
+        """Search nodes for a pod together with all pods placed before; ``alone``: without them."""
         pod = replace(goer.pod, node_name="").nominated("")
         refused = {self._node, *unreadable_nodes(self._cluster)}
-        asked = [it for it in (names or tuple(self._cluster.nodes)) if it not in refused]
-        said = _Search()
-        for start in range(0, len(asked), _A_STEP):
+        candidates = [it for it in (names or tuple(self._cluster.nodes)) if it not in refused]
+        progress = _Search()
+        for start in range(0, len(candidates), _A_STEP):
             await turn()
-            await prepared(partial(self._judge, rules, pod, asked[start : start + _A_STEP], said, alone))
-        if said.passed and rules.search.filters.has_last_filters:
+            await prepared(partial(self._judge, rules, pod, candidates[start : start + _A_STEP], progress, alone))
+        if progress.passed and rules.search.filters.has_last_filters:
             await turn()
-            await prepared(partial(self._judge_last, rules, pod, asked, said, alone))
-        if not said.passed:
-            return Found(why=said.why)
+            await prepared(partial(self._judge_last, rules, pod, candidates, progress, alone))
+        if not progress.passed:
+            return SearchResult(why=progress.why)
         await turn()
-        best = "" if alone else await prepared(partial(self._best, rules, pod, [it for _, it in said.emptiest]))
-        return Found(said.passed, best, said.why)
+        best = "" if alone else await prepared(partial(self._best, rules, pod, [it for _, it in progress.emptiest]))
+        return SearchResult(progress.passed, best, progress.why)
 
-    def _judge(self, rules: Rules, pod: Pod, names: Sequence[str], said: _Search, alone: bool) -> None:
-        """Raises ``PluginError`` or ``Unprepared``, and has noted nothing then."""
+    def _judge(self, rules: Rules, pod: Pod, names: Sequence[str], progress: _Search, alone: bool) -> None:
+        """Judge one batch of nodes. Raises ``PluginError`` or ``Unprepared`` before any result is stored."""
         with self._laid(alone=alone):
             nodes = self._known(names)
             if rules.search.filters.has_last_filters:
                 pre_filter, rejections = _judged_but_last(rules.search.filters, pod, nodes)
                 passed = list(nodes.without(rejections).names)
             else:
-                found = rules.search.find_nodes_that_fit(pod, nodes)
-                pre_filter, passed, rejections = found.pre_filter, list(found.passed), found.rejected()
+                result = rules.search.find_nodes_that_fit(pod, nodes)
+                pre_filter, passed, rejections = result.pre_filter, list(result.passed), result.rejected()
             emptiest = [(len(nodes.info(it).pods), it) for it in passed]
-        said.passed += passed
-        said.emptiest = nsmallest(_MOST_SCORED, said.emptiest + emptiest)
-        said.rejected += _counted(rejections)
+        progress.passed += passed
+        progress.emptiest = nsmallest(_MOST_SCORED, progress.emptiest + emptiest)
+        progress.rejected += _counted(rejections)
         if not pre_filter.is_success:
-            said.pre_filter = pre_filter
+            progress.pre_filter = pre_filter
 
-    def _judge_last(self, rules: Rules, pod: Pod, names: Sequence[str], said: _Search, alone: bool) -> None:
-        """By those alone that go by all nodes that passed. Raises ``PluginError`` or ``Unprepared``."""
+    def _judge_last(self, rules: Rules, pod: Pod, names: Sequence[str], progress: _Search, alone: bool) -> None:
+        """Apply the last filters, which depend on all passing nodes. Raises ``PluginError`` or ``Unprepared``."""
         with self._laid(alone=alone):
             state, nodes = CycleState(), self._known(names)
-            passed = nodes.among(list(filter(self._cluster.has_node, said.passed)))
+            passed = nodes.among(list(filter(self._cluster.has_node, progress.passed)))
             if not rules.search.filters.pre_filter(state, pod).status.is_success:
-                return  # so it was not when the others judged
+                return  # the status has changed since the other filters ran
             rejections = rules.search.filters.filter_last(state, pod, nodes, passed.names)
             left = passed.without(rejections)
             emptiest = [(len(it.pods), it.name) for it in left]
-        said.passed = list(left.names)
-        said.emptiest = nsmallest(_MOST_SCORED, emptiest)
-        said.rejected += _counted(rejections)
+        progress.passed = list(left.names)
+        progress.emptiest = nsmallest(_MOST_SCORED, emptiest)
+        progress.rejected += _counted(rejections)
 
     def _best(self, rules: Rules, pod: Pod, names: Sequence[str]) -> str:
-        """Raises ``PluginError`` or ``Unprepared``."""
+        """Return the best node. Raises ``PluginError`` or ``Unprepared``."""
         with self._laid(alone=False):
             nodes = self._known(names)
             if not len(nodes):
-                return ""  # gone by now
+                return ""  # all deleted meanwhile
             best = rules.framework.scoring.score(CycleState(), pod, nodes).best
             return min(best, key=lambda it: (len(nodes.info(it).pods), it))
 
@@ -276,7 +283,7 @@ class Placing:
         return Candidates(list(filter(self._cluster.has_node, names)), self._cluster.nodes.__getitem__)
 
     def _laid(self, *, alone: bool) -> AbstractContextManager[None]:
-        """The picture as it would be."""
+        """Overlay the snapshot with the pods as placed."""
         placed = {} if alone else self._placed
         gone = [it for it in self._leaving if it.key not in placed]
         return self._cluster.overlay(without=gone, with_=placed.values())

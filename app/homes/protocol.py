@@ -1,4 +1,4 @@
-"""Protocol of a plugin that keeps homes, its words, and the homes that it lists."""
+"""Protocol of plugins that keep homes, and the homes that they list."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.kube.core_v1 import Pod
 
 
 class Policy(StrEnum):
-    """How strict a home is."""
+    """Strictness of a home."""
 
     OFF = "off"
     SOFT = "soft"
@@ -22,10 +22,10 @@ class Policy(StrEnum):
 
 
 class State(StrEnum):
-    """State of a home, for one pod. In order: the first that applies counts."""
+    """State of a home, for one pod. The first state that applies is used, in this order."""
 
     NONE = "none"
-    """There is none yet, it was released, or the policy is ``off``."""
+    """No home: not created yet, released, or the policy is ``off``."""
 
     TARGET = "target"
     """The pod is the target of a migration or an evacuation."""
@@ -34,24 +34,24 @@ class State(StrEnum):
     """A bound volume of the pod cannot be reached from the home."""
 
     OTHER_MACHINE = "other_machine"
-    """A node of that name is there, and is not the machine it was; only with ``identity: machine``."""
+    """A node of that name exists, but is a different machine; only with ``identity: machine``."""
 
     GONE = "gone"
-    """There is no such node."""
+    """The node does not exist."""
 
     LEAVING = "leaving"
-    """Its node is being taken away for good."""
+    """The node is being removed permanently."""
 
     AWAY = "away"
-    """Its node is there and takes no pods now."""
+    """The node exists but accepts no pods now."""
 
     USABLE = "usable"
 
     UNKNOWN = "unknown"
-    """It rests on something that cannot be read."""
+    """The state depends on something that cannot be read."""
 
     OWNER_GONE = "owner_gone"
-    """It is remembered of an owner that does not exist any more, whatever its node is like."""
+    """Remembered home of an owner that no longer exists, in any state of its node."""
 
     @property
     def words(self) -> str:
@@ -60,27 +60,27 @@ class State(StrEnum):
 
 
 LISTED_ONLY: Final = frozenset({State.UNKNOWN, State.OWNER_GONE})
-"""States that no decision rests on."""
+"""States that no decision depends on."""
 
 
 class Whereabouts(StrEnum):
-    """Where the pod of a home is."""
+    """Location of the pod of a home."""
 
     AT_HOME = "at_home"
-    """It runs on its home."""
+    """The pod runs on its home."""
 
     ELSEWHERE = "elsewhere"
-    """It runs on another node."""
+    """The pod runs on another node."""
 
     WAITING = "waiting"
-    """It has no node yet."""
+    """The pod has no node yet."""
 
     IDLE = "idle"
     """There is no pod."""
 
 
 class Keeper(Struct, frozen=True):
-    """A kind of object that keeps homes of pods. ``per_slot``: each of its pods has one of its own, by its ordinal."""
+    """Kind of object that keeps homes of pods. ``per_slot``: each of its pods has its own home, by ordinal."""
 
     api_version: str
     kind: str
@@ -88,7 +88,7 @@ class Keeper(Struct, frozen=True):
 
 
 class HomeOwner(Struct, frozen=True, gc=False):
-    """The object that keeps a home. ``slot``: the ordinal of the pod whose it is; empty where there is one home."""
+    """Object that keeps a home. ``slot``: ordinal of the pod, if each pod has a home; else empty."""
 
     api_version: str
     kind: str
@@ -99,16 +99,15 @@ class HomeOwner(Struct, frozen=True, gc=False):
 
 
 class Home(Struct, frozen=True, gc=False):
-    """A home and its state, for a person.
+    """Home and its state, for display.
 
-    ``node``: as it is written, which anybody may have done; empty where a pod runs or waits without a home. ``mark``:
-    what puts the node in this state, as ``cordoned``. ``is_away``: the node is there and takes no pods now;
-    ``is_orphaned``: there is no such node, it is another machine, or the home is remembered of an owner that is gone.
-    ``machine``: where its pod is. ``policy``: ``None`` if it cannot be read, and who set it (``policy_source``).
-    ``since``: when the state began, in RFC 3339; empty if unknown. ``pod``: the one that got furthest, and its node.
-    ``contradiction``: what cannot both be, in a sentence. ``is_judged``: whether the pod is one of the profile's, where
-    several list the same home. ``holds``: whether its pod waits while the node takes none, for good or, with the policy
-    ``grace``, for a time that is not over.
+    ``node``: as written, possibly by a user; empty if a pod runs or waits without a home. ``mark``: cause of the node's
+    state, such as ``cordoned``. ``is_away``: the node exists but accepts no pods now; ``is_orphaned``: the node does
+    not exist or is a different machine, or the owner is gone. ``machine``: location of its pod. ``policy``: ``None`` if
+    it cannot be read, and its source (``policy_source``). ``since``: start of the state, in RFC 3339; empty if unknown.
+    ``pod``: the pod in the most advanced phase, and its node. ``contradiction``: conflict with other settings, as a
+    sentence. ``is_judged``: true if the pod belongs to the profile, if several list the same home. ``holds``: true if
+    its pod waits while the node accepts none, forever or, with the policy ``grace``, for a time that has not ended.
     """
 
     owner: HomeOwner
@@ -129,16 +128,18 @@ class Home(Struct, frozen=True, gc=False):
 
 
 class HomesPlugin(Protocol):
-    """A plugin that keeps homes, and lists them for people. No verb calls it."""
+    """Plugin that keeps homes and lists them. No verb calls these methods."""
 
     @abstractmethod
     def homes(self) -> Iterator[Home | None]:
-        """Yield every home once, and ``None`` after each step of some tenths of a millisecond: others run there."""
+        """Yield every home once, and ``None`` after each step of some tenths of a millisecond, so that other tasks can
+        run.
+        """
         ...
 
     @abstractmethod
     def home_of(self, pod: Pod) -> Home | None:
-        """Return the home that the pod is kept to, with this pod: several may share one. ``None`` without a home."""
+        """Return the home of the pod, with this pod, because several can share one; ``None`` without a home."""
         ...
 
     @abstractmethod

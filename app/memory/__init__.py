@@ -1,6 +1,6 @@
-"""What is remembered between requests: refusals, what filter passed and picked last, expected binds, who was refused.
+"""Caches between requests: refusals, last results of filter, picks, expected binds, and refused pods.
 
-All of it can be forgotten at any time: an answer is then computed, and is the same.
+Each can be cleared at any time: answers are then computed again, with the same result.
 
-Not here: what an answer means (``app.verbs``), and what plugins remember (``app.runtime``, ``plugins``).
+Not here: the meaning of an answer (``app.verbs``), and caches of plugins (``app.runtime``, ``plugins``).
 """

@@ -1,7 +1,7 @@
-"""Which node filter picked for a pod, where it picks.
+"""Nodes that filter picked for pods, if ``pick`` is configured.
 
-An extender is never told what became of it. Asked about the pod again at once and on the very same picture, the same
-node is the answer: the question was sent again. Asked later, or on another picture, the pick has come to nothing: the
+An extender does not learn the outcome of its answers. If the scheduler sends the pod again at once and the snapshot has
+not changed, the request is a retry and gets the same node. Later, or with a changed snapshot, the pick has failed: the
 scheduler could not reserve the node, or the bind failed.
 """
 
@@ -18,15 +18,15 @@ from app.framework.handle import Clock
 from app.kube.memo import Newest
 
 _MOST: Final = 4096
-"""Pods between a pick and whatever comes of it, and those that were bound since: nobody asks about these again."""
+"""Maximum number of pods remembered, including pods bound since, for which no request follows."""
 
 
 SAME_SECONDS: Final = 0.5
-"""A scheduler tries a pod again after a second at the earliest."""
+"""Time in which a repeated request is a retry, because a scheduler backs off for at least a second."""
 
 
 class Counter(Protocol):
-    """What is told of each pick."""
+    """Counter, increased for each pick."""
 
     def inc(self) -> None: ...
 
@@ -38,29 +38,31 @@ class _Pick(Struct, frozen=True, gc=False):
 
 
 class Picks:
-    """``made`` counts picks, ``failed`` those that came to nothing. The newest are remembered, by the pod's UID."""
+    """Latest picks by the pod's UID. ``made`` counts picks, ``failed`` those that came to nothing."""
 
     def __init__(self, *, made: Counter, failed: Counter, clock: Clock = monotonic) -> None:
         self._clock = clock
         self._made = made
         self._failed = failed
-        self._kept = Newest[str, _Pick](_MOST)
+        self._picks = Newest[str, _Pick](_MOST)
 
     def asked(self, uid: str, generation: int) -> None:
-        """The pod is asked about on a picture of this ``generation``."""
-        known = self._kept.get(uid)
+        """Process a request about the pod with the snapshot of this ``generation``; count an earlier pick as failed if
+        due.
+        """
+        known = self._picks.get(uid)
         if known is not None and (known.generation != generation or self._clock() >= known.until):
-            del self._kept[uid]
+            del self._picks[uid]
             self._failed.inc()
 
     def one_of(self, best: Sequence[str], uid: str, generation: int) -> str:
-        """Any of the ``best`` nodes, at least one; the one of before if it is among them and nothing has changed."""
+        """Return one of the ``best`` nodes, at least one: the last pick on a retry, else a random one."""
         self.asked(uid, generation)
-        known = self._kept.get(uid)
+        known = self._picks.get(uid)
         if known is not None and known.node in best:
             return known.node
-        node = best[0] if len(best) == 1 else choice(best)  # noqa: S311  # ties, no secret
+        node = best[0] if len(best) == 1 else choice(best)  # noqa: S311  # breaks ties, needs no secure randomness
         self._made.inc()
         if uid:
-            self._kept.put(uid, _Pick(node, generation, self._clock() + SAME_SECONDS))
+            self._picks.put(uid, _Pick(node, generation, self._clock() + SAME_SECONDS))
         return node

@@ -1,18 +1,18 @@
-"""Remembers refusals: every bind in the cluster makes kube-scheduler ask about every refused pod again.
+"""Cache of refusals: after every bind in the cluster, kube-scheduler sends every refused pod again.
 
-The rejection of a node is kept by the plugin that gave it and by what it rests on, its *signature*
-(``Framework.signatures``), so that pods of one workload share it and nothing ever has to be taken back: once anything
-that matters has changed, the signature is another one. It stands as long as that one plugin's signature does; whatever
-the others would say by now, the node stays refused. Only which reason comes first may then differ from a fresh look. As
-with kube-scheduler's queueing hints, only the plugins that rejected are asked.
+A rejection is stored by plugin and *signature* (``Framework.signatures``), which identifies all that the rejection
+depends on. So pods of one workload share it, and nothing has to be invalidated: once anything relevant changes, the
+signature differs. A node stays refused while the signature of one rejecting plugin is valid, whatever other plugins
+would return. Only the reason that comes first can then differ from a new evaluation. As with kube-scheduler's queueing
+hints, only the plugins that rejected are considered.
 
-A last filter's rejection rests on more than that: on the nodes asked about and on those that passed. A node that passed
-no longer does without any signature's moving, as these say what is refused and not what passes. So where a last filter
-rejected any node, nothing of that answer is remembered. What was remembered before needs none of it: a node that some
-filter rejects is refused whatever the last ones would say.
+The rejection of a last filter also depends on the requested nodes and on those that passed. A node that passed can fail
+later while all signatures stay the same, because they identify rejections only. So an answer in which a last filter
+rejected a node is not stored. Stored rejections stay valid, because a node that some filter rejects is refused whatever
+the last filters return.
 
-A pod is answered from memory where for every name asked about some rejection stands, in whatever order and window it is
-asked. What was gathered for it so is kept by all signatures together.
+A pod is answered from the cache if a rejection is valid for every requested name, in any order. The combined entries of
+such an answer are stored by all signatures together.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ from app.wire.extender_v1 import SplitArgs
 
 _MOST_POD_BYTES: Final = 32 << 20
 _MOST_VERDICT_BYTES: Final = 30 << 20
-"""Of rejections by plugin, and of what was gathered from them for an answer: each."""
+"""Maximum bytes of rejections by plugin, and the same of combined refusals."""
 
 _VERDICT_BYTES: Final = 1000
 _NAME_BYTES: Final = 100
-"""Of verdicts: what each weighs beside its last answer. Entries of names are shared (``_MOST_ENTRIES``)."""
+"""Bytes of a verdict besides its last answer. Entries of names are shared (``_MOST_ENTRIES``)."""
 
 _MOST_ENTRIES: Final = 1 << 17
-"""Of all reasons together: 5,000 nodes with 26 of them, some 25 MB."""
+"""Maximum number of entries of all reasons together: 5,000 nodes with 26 reasons, some 25 MB."""
 
 
 class Counter(Protocol):
-    """What is told of each refusal."""
+    """Counter, increased for each refusal."""
 
     def inc(self) -> None: ...
 
 
 Refused = Callable[[Pod, str, tuple[Cause, ...]], None]
-"""Told of each refusal: the pod, the profile, and who refused nodes and why."""
+"""Callback for each refusal: the pod, the profile, and the plugins and reasons that refused nodes."""
 
 
-def _nobody_listens(_pod: Pod, _profile: str, _causes: tuple[Cause, ...]) -> None:
-    """Refusals are not told."""
+def _ignore_refusal(_pod: Pod, _profile: str, _causes: tuple[Cause, ...]) -> None:
+    """Default callback: does nothing."""
 
 
 class RefusedPod(Struct, frozen=True):
-    """A pod that was refused before, and asks again."""
+    """Request about a pod that was refused before."""
 
     pod: Pod
     framework: Framework
@@ -70,7 +70,7 @@ class RefusedPod(Struct, frozen=True):
 
 
 class _Entries(dict[bytes, bytes]):
-    """What the answer says of a node, by name, for one reason; made when first asked for."""
+    """Encoded entries of one reason, by node name; created on first use."""
 
     def __init__(self, message: str) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class _Entries(dict[bytes, bytes]):
 
 
 class _Rejections:
-    """The nodes that one plugin rejected at one signature, each with its entry in the answer."""
+    """Nodes that one plugin rejected at one signature, with their encoded entries."""
 
     __slots__ = ("causes", "entries")
 
@@ -91,20 +91,20 @@ class _Rejections:
         self.causes: tuple[Cause, ...] = ()
 
     def weight(self) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
         return _VERDICT_BYTES + _NAME_BYTES * len(self.entries)
 
 
 class _Refusal:
-    """The nodes refused by any of the ``parts``, and the last answer with the names it was given to.
+    """Nodes refused by any of the ``parts``, and the last answer with its names.
 
-    kube-scheduler mostly sends the names in another order each time.
+    kube-scheduler mostly sends the names in a different order each time.
     """
 
     __slots__ = ("_body", "_names", "causes", "entries")
 
     def __init__(self, parts: Sequence[_Rejections]) -> None:
-        """The first of ``parts`` counts where several refuse a node. Of a single one the entries are shared."""
+        """Combine ``parts``; the first one takes precedence for a node. Entries of a single part are shared."""
         self.entries: dict[bytes, bytes] = parts[0].entries if len(parts) == 1 else {}
         if len(parts) > 1:
             for part in reversed(parts):
@@ -114,7 +114,7 @@ class _Refusal:
         self._body = b""
 
     def answer(self, request: SplitArgs) -> bytes | None:
-        """The answer; ``None`` if a name is not among the entries."""
+        """Return the encoded answer; ``None`` if a name has no entry."""
         if request.names != self._names:
             try:
                 self._body = encode_refusals(map(self.entries.__getitem__, request.each()))
@@ -124,9 +124,9 @@ class _Refusal:
         return self._body
 
     def weight(self, request: SplitArgs) -> int:
-        """Bytes; ``request`` stands for the last answer, which holds an entry for each of its names.
+        """Return the size in bytes; ``request`` has the names of the last answer, with an entry for each.
 
-        Some may be without one: where there is little room, what one plugin refused gives way to another's.
+        A name can lack an entry: with little memory, rejections of one plugin evict those of another.
         """
         names = request.each()
         body = sum(len(self.entries.get(name, b"")) for name in names) + len(names)
@@ -134,9 +134,9 @@ class _Refusal:
 
 
 class RefusalCache:
-    """``remembered`` counts refusals answered from memory, ``computed`` the others; ``refused`` is told of all.
+    """Cache of refusals, limited in bytes: least recently used pods and verdicts are evicted.
 
-    Memory is bounded: the pods used last by their bytes, the verdicts used last by theirs.
+    ``remembered`` counts refusals answered from the cache, ``computed`` the others; ``refused`` is called for all.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class RefusalCache:
         *,
         remembered: Counter,
         computed: Counter,
-        refused: Refused = _nobody_listens,
+        refused: Refused = _ignore_refusal,
         most_verdict_bytes: int = _MOST_VERDICT_BYTES,
         most_pod_bytes: int = _MOST_POD_BYTES,
     ) -> None:
@@ -159,28 +159,30 @@ class RefusalCache:
         self._entries: dict[str, _Entries] = {}
 
     def find(self, request: SplitArgs) -> RefusedPod | None:
-        """The pod of a filter request if it was refused before and is unchanged; nothing is decoded."""
+        """Return the pod of a filter request if it was refused before and is unchanged, without decoding the
+        request.
+        """
         known = self._pods.get(request.before)
         return None if known is None else RefusedPod(*known, request)
 
-    def answer(self, asked: RefusedPod) -> bytes | None:
-        """The refusal if every name asked for is known to be refused as things stand; else it is to be computed.
+    def answer(self, refused_pod: RefusedPod) -> bytes | None:
+        """Return the refusal if all requested names are known to be refused; ``None`` if it must be computed.
 
         Raises ``PluginError``.
         """
-        profile = asked.framework.scheduler_name
-        signatures = self._signatures(asked.framework, asked.pod)
+        profile = refused_pod.framework.scheduler_name
+        signatures = self._signatures(refused_pod.framework, refused_pod.pod)
         key = (profile, *signatures.items())
         parts = self._standing(profile, signatures)
         if not parts:
             return None
         refusal = self._refusals.get(key) or _Refusal(parts)
-        body = refusal.answer(asked.request)
+        body = refusal.answer(refused_pod.request)
         if body is not None:
             if key not in self._refusals:
-                self._refusals.put(key, refusal, refusal.weight(asked.request) + size_of(key))
+                self._refusals.put(key, refusal, refusal.weight(refused_pod.request) + size_of(key))
             self._remembered.inc()
-            self._refused(asked.pod, profile, refusal.causes)
+            self._refused(refused_pod.pod, profile, refusal.causes)
         return body
 
     def keep(
@@ -193,83 +195,83 @@ class RefusalCache:
         *,
         lasts: bool = True,
     ) -> None:
-        """Remember that every one of ``names`` was rejected, in the same step in which it was found.
+        """Store that all of ``names`` were rejected. Call it in the same step of the event loop as the evaluation.
 
-        Nothing is remembered unless it ``lasts`` (``Found``). Raises ``PluginError``.
+        Stores nothing unless it ``lasts`` (``Found``). Raises ``PluginError``.
         """
         self._computed.inc()
         profile = framework.scheduler_name
-        found = distinct(rejected.values())
-        self._refused(pod, profile, causes_of(found.values()))
+        by_id = distinct(rejected.values())
+        self._refused(pod, profile, causes_of(by_id.values()))
         if request is None or not lasts or not request.are(names):
             return
         signatures = self._signatures(framework, pod)
-        by_plugin = _by_plugin(found)
+        by_plugin = _by_plugin(by_id)
         if not signatures.keys() >= by_plugin.keys():
-            return  # some will be asked again: the pod is not answered from memory
+            return  # a plugin without a signature rejected: the pod cannot be cached
         each = request.each()
         statuses = list(map(rejected.__getitem__, names))
-        entries = list(self._encoded(each, statuses, found))
+        entries = list(self._encoded(each, statuses, by_id))
         for plugin, those in by_plugin.items():
             self._add((profile, plugin, signatures[plugin]), zip(each, map(id, statuses), entries, strict=True), those)
         parts = self._standing(profile, signatures)
         if not parts:
             return
         refusal = _Refusal(parts)
-        if all(map(refusal.entries.__contains__, each)):  # else some were given up at once for want of room
+        if all(map(refusal.entries.__contains__, each)):  # false if some were evicted at once
             key = (profile, *signatures.items())
             self._refusals.put(key, refusal, refusal.weight(request) + size_of(key))
             self._pods.put(request.before, (pod, framework), len(request.before))
 
     def _standing(self, profile: str, signatures: Mapping[str, Hashable]) -> list[_Rejections]:
-        """The rejections that stand, in the order of the plugins."""
-        found = (self._rejections.get((profile, *signature)) for signature in signatures.items())
-        return [it for it in found if it is not None]
+        """Return the valid rejections, in the order of the plugins."""
+        rejections = (self._rejections.get((profile, *signature)) for signature in signatures.items())
+        return [it for it in rejections if it is not None]
 
     def _add(self, key: Hashable, each: Iterable[tuple[bytes, int, bytes]], those: Mapping[int, Status]) -> None:
-        """Of ``each`` name, with its status and its entry, those that one plugin rejected."""
+        """Add the rejections of one plugin. ``each``: name, id of its status, and its encoded entry."""
         part = self._rejections.get(key) or _Rejections()
         part.entries.update((name, entry) for name, status, entry in each if status in those)
         part.causes = both(part.causes, causes_of(those.values()))
         self._rejections.put(key, part, part.weight() + size_of(key))
 
     def _signatures(self, framework: Framework, pod: Pod) -> Mapping[str, Hashable]:
-        """Empty if nothing can be remembered, as of a pod that has a part in the picture it is judged on.
+        """Return the signatures by plugin; empty if nothing can be cached, as for a pod that is itself in the snapshot.
 
-        What no plugin says by itself rests on which nodes there are, too.
+        Statuses without a plugin also depend on the set of nodes.
         """
         if self._cluster.has_part(pod.uid, pod.key):
             return {}
         try:
-            found = framework.search.signatures(pod)
+            signatures = framework.search.signatures(pod)
         except Unprepared:
-            return {}  # its counts were given up: whoever decides makes them anew
-        if ALL_PLUGINS in found:
-            found[ALL_PLUGINS] = (self._cluster.node_set, found[ALL_PLUGINS])
-        return found
+            return {}  # its counts were evicted; the next decision computes them again
+        if ALL_PLUGINS in signatures:
+            signatures[ALL_PLUGINS] = (self._cluster.node_set, signatures[ALL_PLUGINS])
+        return signatures
 
     def _encoded(
-        self, names: Sequence[bytes], rejected: Iterable[Status], found: Mapping[int, Status]
+        self, names: Sequence[bytes], rejected: Iterable[Status], by_id: Mapping[int, Status]
     ) -> Iterable[bytes]:
-        """The entries of the answer; those of one name and reason are made once and shared by all verdicts.
+        """Return the encoded entries. Entries of one name and reason are created once and shared by all verdicts.
 
-        ``found`` are the statuses that differ, by ``id``.
+        ``by_id``: distinct statuses by ``id``.
         """
-        by_status = {key: self._entries_of(status.message) for key, status in found.items()}
+        by_status = {key: self._entries_of(status.message) for key, status in by_id.items()}
         return map(getitem, map(by_status.__getitem__, map(id, rejected)), names)
 
     def _entries_of(self, message: str) -> _Entries:
-        found = self._entries.get(message)
-        if found is None:
+        entries = self._entries.get(message)
+        if entries is None:
             if sum(map(len, self._entries.values())) > _MOST_ENTRIES:
                 self._entries.clear()
-            found = self._entries[message] = _Entries(message)
-        return found
+            entries = self._entries[message] = _Entries(message)
+        return entries
 
 
-def _by_plugin(found: Mapping[int, Status]) -> dict[str, dict[int, Status]]:
-    """The statuses that differ, by ``id``, for each plugin that gave some."""
+def _by_plugin(by_id: Mapping[int, Status]) -> dict[str, dict[int, Status]]:
+    """Group distinct statuses by plugin, each by ``id``."""
     by_plugin: dict[str, dict[int, Status]] = {}
-    for key, status in found.items():
+    for key, status in by_id.items():
         by_plugin.setdefault(status.plugin, {})[key] = status
     return by_plugin

@@ -1,4 +1,4 @@
-"""Which pods filter refuses, and who says why: counted, and remembered as long as they wait."""
+"""Refused pods and the reasons: counted, and remembered while the pods wait."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Cause = tuple[str, str]
 """Plugin and reason."""
 
 NO_PLUGIN: Final = "(none)"
-"""Stands for the plugin of a refusal that is Homeport's own, as of a node it cannot read."""
+"""Name used for refusals by Homeport itself, for example of a node that cannot be read."""
 
 REST: Final = "(others)"
-"""Stands for all reasons beyond the first ``MOST_CAUSES``."""
+"""Name used for all reasons beyond the first ``MOST_CAUSES``."""
 
 MOST_CAUSES: Final = 64
 MOST_OF_ONE: Final = 16
-"""Causes of one refusal that are told: more is a plugin that puts names into its reasons."""
+"""Maximum number of causes of one refusal: a plugin with more puts names into its reasons."""
 
 LONGEST_REASON: Final = 120
 MOST_PODS: Final = 20_000
 _STEP: Final = 256
-"""Pods looked at in one step: a tenth of a millisecond."""
+"""Pods processed in one step: a tenth of a millisecond."""
 
 
 class Counter(Protocol):
-    """What is told of each refusal."""
+    """Counter, increased for each refusal."""
 
     def inc(self) -> None: ...
 
@@ -47,7 +47,7 @@ class _Refused(Struct, frozen=True):
 
 
 class RefusedPods:
-    """``counter`` makes the counter of a plugin and a reason. The pods refused last are remembered."""
+    """Most recently refused pods. ``counter`` creates the counter of a plugin and a reason."""
 
     def __init__(self, counter: Callable[[str, str], Counter], most: int = MOST_PODS) -> None:
         self._counter = counter
@@ -55,32 +55,32 @@ class RefusedPods:
         self._pods = Newest[str, _Refused](most)
 
     def refused(self, pod: Pod, profile: str, causes: tuple[Cause, ...]) -> None:
-        """Every node that the pod could have was refused, some of them for each of the causes."""
+        """Record that every node was refused; each of the causes refused some of them."""
         for cause in causes:
             (self._counters.get(cause) or self._new(cause)).inc()
         self._pods.put(pod.uid, _Refused(pod.key, profile, frozenset(map(itemgetter(0), causes))))
 
     def fits(self, pod: Pod) -> None:
-        """Some node would do."""
+        """Record that some node fits the pod."""
         self._pods.pop(pod.uid, None)
 
     def by_plugins(self, plugins: Collection[str]) -> list[ObjectKey]:
-        """Return the pods that one of ``plugins`` refused, of those that are remembered."""
+        """Return the remembered pods that one of ``plugins`` refused."""
         return [it.key for it in self._pods.values() if not it.plugins.isdisjoint(plugins)]
 
     def forget(self) -> None:
-        """Another replica answers from now on: how its pods fare is not seen here."""
+        """Clear all pods, because another replica answers from now on."""
         self._pods.clear()
 
     def _new(self, cause: Cause) -> Counter:
-        """Causes beyond the first are counted together, and no table grows with them."""
+        """Create the counter of a cause. Causes beyond the maximum share one, so that no table grows."""
         if len(self._counters) >= MOST_CAUSES:
             cause = (cause[0], REST)
         plugin, reason = cause
         return self._counters.setdefault(cause, self._counter(plugin, reason[:LONGEST_REASON]))
 
-    def count(self, cluster: Cluster, found: dict[tuple[str, str], int]) -> Iterator[None]:
-        """Fill ``found`` with the refused pods that still wait, by plugin and profile, in short steps."""
+    def count(self, cluster: Cluster, counts: dict[tuple[str, str], int]) -> Iterator[None]:
+        """Fill ``counts`` with the refused pods that still wait, by plugin and profile, in short steps."""
         for number, uid in enumerate(tuple(self._pods)):
             if number % _STEP == _STEP - 1:
                 yield
@@ -93,14 +93,14 @@ class RefusedPods:
                 continue
             for plugin in refused.plugins:
                 key = (plugin, refused.profile)
-                found[key] = found.get(key, 0) + 1
+                counts[key] = counts.get(key, 0) + 1
 
 
 def causes_of(statuses: Iterable[Status]) -> tuple[Cause, ...]:
-    """The causes that rejections name."""
+    """Return the causes of rejections."""
     return tuple(islice(dict.fromkeys((it.plugin or NO_PLUGIN, it.message) for it in statuses), MOST_OF_ONE))
 
 
 def both(causes: tuple[Cause, ...], more: tuple[Cause, ...]) -> tuple[Cause, ...]:
-    """The causes of two refusals of one pod."""
+    """Merge the causes of two refusals of one pod."""
     return causes if causes == more else tuple(islice(dict.fromkeys((*causes, *more)), MOST_OF_ONE))

@@ -1,15 +1,15 @@
-"""Who may ask what of a listener: decided by the certificate of the connection and the head of the request.
+"""Access control of listeners, based on the connection's certificate and the head of the request.
 
-    verbs       the four verbs, cycle, allow, reject     a certificate where a CA is given, one of ``allowed`` names
-    operator    probes and metrics                       everybody
-                other pages: reading alone               over loopback, ``open_reads``, or a certificate of ``readers``
-    peers       what other replicas send on              a certificate like our own
+    verbs       the four verbs, cycle, allow, reject     a certificate if a CA is configured, with an ``allowed`` name
+    operator    probes and metrics                       every client
+                other pages: read-only                   over loopback, ``open_reads``, or a certificate of ``readers``
+    peers       verbs forwarded by other replicas        a certificate with a name of our own
     one port    on loopback, or as strict as the verbs   both of the first two
 
-No listener answers a web page of another site: a browser on the machine, or in the cluster's network, reaches what its
-user reaches. Links into the operator's pages work.
+Listeners reject requests from web pages of other sites, because a browser on the machine, or in the cluster's network,
+can connect wherever its user can. Links to the operator's pages work.
 
-Not here: certificates (``tls``), and what a refusal looks like (``errors``).
+Not here: certificates (``tls``), and the format of refusals (``errors``).
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ from msgspec import Struct
 Role = Literal["verbs", "operator", "peers"]
 
 OPEN_TARGETS: Final = frozenset({"/livez", "/readyz", "/metrics"})
-"""Probes and metrics: they tell nothing of anybody's pods, and change nothing. With a query they may tell more."""
+"""Probes and metrics, open to every client: they show no pods and change nothing.
+
+A query may show more, so it is not open.
+"""
 
 WATCHED: Final = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"})
-"""The headers that are looked at."""
+"""Request headers that access control uses."""
 
-NO_CERTIFICATE: Final = "homeport: this needs a client certificate of an authority in clientCAFile"
-WRONG_NAME: Final = "homeport: the client certificate has none of the names that may ask this"
+NO_CERTIFICATE: Final = "homeport: a client certificate of an authority in clientCAFile is required"
+WRONG_NAME: Final = "homeport: the client certificate has none of the allowed names"
 NOT_A_PEER: Final = "homeport: the client certificate is not that of a replica"
 READS_CLOSED: Final = (
     "homeport: off loopback, pages other than probes and metrics need a client certificate with one of readerNames, "
     "or openReads: true"
 )
-FOREIGN_SITE: Final = "homeport: not from a page of another site"
-FOREIGN_HOST: Final = "homeport: a listener on loopback is asked by its own name only"
+FOREIGN_SITE: Final = "homeport: requests from pages of other sites are rejected"
+FOREIGN_HOST: Final = "homeport: a listener on loopback accepts only a loopback name or address as Host"
 
 _READS: Final = (b"GET", b"HEAD")
 _OWN_SITES: Final = (b"same-origin", b"none")
@@ -51,10 +54,10 @@ Headers = Mapping[bytes, bytes]
 
 
 class Access(Struct, frozen=True):
-    """What a listener lets through. ``our_names`` are those of our own certificate, as it is now.
+    """Access rules of a listener. ``our_names``: names in our own certificate, at that time.
 
-    ``certified``: who calls a verb needs a certificate, by one of the ``allowed`` names if there are any. ``pages``:
-    there are some for people, which others link to.
+    ``certified``: callers of verbs need a certificate, with one of the ``allowed`` names, if any. ``pages``: the
+    listener serves HTML pages, to which other sites can link.
     """
 
     role: Role
@@ -67,10 +70,12 @@ class Access(Struct, frozen=True):
     our_names: Callable[[], Names] = frozenset
 
     def refusal(self, names: Names | None, method: bytes, target: str, headers: Headers, *, near: bool = False) -> str:
-        """Why a request is not answered; empty if it is. ``names``: in the caller's certificate, ``None`` without one.
+        """Return why a request is rejected; empty if it is allowed.
 
-        ``target``: the path, with its query. ``headers`` holds those of ``WATCHED``. ``near``: the connection came over
-        loopback, as ``kubectl port-forward`` and ``exec`` do, which take rights of their own to use.
+        ``names``: names in the client certificate, ``None`` without one.
+
+        ``target``: the path with its query. ``headers``: those of ``WATCHED``. ``near``: the connection came over
+        loopback, as with ``kubectl port-forward`` and ``exec``, which need permissions of their own.
         """
         near = near and is_own_host(headers.get(b"host", b""))
         return self._of_caller(names, method, target, near=near) or self._of_site(method, headers)
@@ -104,17 +109,19 @@ class Access(Struct, frozen=True):
 
 
 def _is_link(headers: Headers) -> bool:
-    """Followed by a person, and not shown in a frame of the other site."""
+    """Return true for a followed link: the page is not embedded in a frame of the other site."""
     return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest", b"document") == b"document"
 
 
 def is_near(address: str) -> bool:
-    """Whether a connection comes from this pod or machine. Other loopback addresses are those of proxies in a pod."""
+    """Return true if a connection comes from this pod or machine. Proxies in a pod use other loopback addresses."""
     return address in _NEAR
 
 
 def is_own_host(host: bytes) -> bool:
-    """Whether a Host header names this machine as only itself can: a name that resolves to it can be anybody's."""
+    """Return true if a Host header is a loopback name or address; any other name could be made to resolve to this
+    machine.
+    """
     return not host or (len(host) <= _LONGEST_OWN_HOST and _names_loopback(host))
 
 
@@ -132,9 +139,9 @@ def _names_loopback(host: bytes) -> bool:
 
 
 def _is_same(origin: bytes, host: bytes) -> bool:
-    """Whether an Origin is the very place that was asked. ``null`` is nobody's."""
+    """Return true if an Origin equals the requested host. ``null`` never does."""
     try:
-        found = urlsplit(origin.decode("latin-1"))
+        url = urlsplit(origin.decode("latin-1"))
     except ValueError:
         return False
-    return bool(found.netloc) and found.netloc.lower() == host.decode("latin-1").lower()
+    return bool(url.netloc) and url.netloc.lower() == host.decode("latin-1").lower()

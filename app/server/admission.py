@@ -1,13 +1,13 @@
-"""Who is let in, when it is its turn, and by when it must be answered.
+"""Admission of calls: limit of calls in flight, order, and deadline.
 
-A scheduler gives up after its ``httpTimeout``, and what is answered later was decided for nobody. So each call has a
-deadline, counted from its first byte. Deciding calls beyond a limit are turned away at once: behind that many they
-would only be late. Binds are never turned away, kube-scheduler has hundreds under way.
+A scheduler gives up after its ``httpTimeout``; a later answer is useless. So each call has a deadline, counted from its
+first byte. Calls that decide (filter, prioritize, preempt) are rejected at once beyond a limit, because they would be
+late. Binds are never rejected, because kube-scheduler has hundreds in flight.
 
-Calls that have been read take turns, one decision for each round of the event loop: otherwise a burst would be decided
-in a single round, and what arrives meanwhile would not even be seen.
+Calls that have been read are decided one per round of the event loop. Otherwise a whole burst would be decided in one
+round, and requests that arrive meanwhile would not be seen.
 
-Not here: what is told to whom is turned away (``errors``).
+Not here: the answer to a rejected call (``errors``).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from app.verbs.outcome import Verb, VerbFailure
 from app.verbs.slices import Turns
 
 READ_WHEN_LATE: Final = 4 << 20
-"""Bytes of a body that are still worth reading for the names in it, where there is no time to decide."""
+"""Maximum bytes of a body that is read only for its names, when there is no time to decide."""
 
 MOST_LATE_READS: Final = 16
-"""Such bodies at a time: each is memory that no limit on calls under way counts."""
+"""Maximum number of such bodies at a time: their memory is not covered by the limit of calls in flight."""
 
-OVERLOADED: Final = "homeport: too many calls are under way"
+OVERLOADED: Final = "homeport: too many calls in flight"
 OUT_OF_TIME: Final = "homeport: not decided within the time limit"
 
 HostsOf = Callable[[bytes | memoryview], Awaitable[Sequence[str]]]
-"""The names that a request asks about; none where it cannot be read."""
+"""Returns the node names in a request; empty if it cannot be read."""
 
 
 class Lane:
-    """The calls of some verbs. ``most``: how many may be under way."""
+    """Calls of some verbs. ``most``: maximum number in flight."""
 
     def __init__(self, most: float = inf) -> None:
         self._most = most
@@ -44,7 +44,7 @@ class Lane:
         self.turn: Final = Turns().turn
 
     def enter(self) -> None:
-        """Raises ``VerbFailure`` (``overloaded``). Who has entered leaves."""
+        """Count a call in; it must ``leave`` later. Raises ``VerbFailure`` (``overloaded``)."""
         if self._under_way >= self._most:
             raise VerbFailure("overloaded", OVERLOADED)
         self._under_way += 1
@@ -54,9 +54,9 @@ class Lane:
 
 
 class Admission:
-    """``seconds`` from arrival to the answer, ``of_verb``: where a verb has a limit of its own.
+    """Limits of calls. ``seconds``: from arrival to the answer; ``of_verb``: for verbs with another limit.
 
-    ``most``: deciding calls under way at once.
+    ``most``: maximum number of deciding calls in flight.
     """
 
     def __init__(
@@ -77,19 +77,19 @@ class Admission:
         self.late_reads = asyncio.Semaphore(MOST_LATE_READS)
 
     def time_limit(self, verb: Verb) -> float:
-        """Seconds from arrival to the answer of a verb."""
+        """Return the seconds from arrival to the answer of a verb."""
         return self._of_verb.get(verb, self.seconds)
 
     def deadline(self, arrived: float | None, seconds: float) -> float:
-        """When the answer must leave, on the clock, to what may take so long."""
+        """Return the time on the clock at which the answer must be sent."""
         return (self._clock() if arrived is None else arrived) + seconds
 
     def left(self, deadline: float) -> float:
-        """Seconds until then."""
+        """Return the seconds until the deadline."""
         return deadline - self._clock()
 
     async def turn(self, lane: Lane, deadline: float) -> None:
-        """Wait for a turn to decide. Raises ``OutOfTime`` where it comes too late."""
+        """Wait for a turn to decide. Raises ``OutOfTime`` after the deadline."""
         await lane.turn()
         if self.left(deadline) <= 0:
             raise OutOfTime

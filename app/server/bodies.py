@@ -1,4 +1,4 @@
-"""JSON bodies of the endpoints under /api/v1: bounded, whatever content type they claim to have, and never echoed."""
+"""JSON bodies of the endpoints under /api/v1: limited in size, of any content type, and never echoed."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from app.server.incoming import read_body
 from app.verbs.outcome import VerbFailure
 
 MOST_BYTES: Final = 4 << 20
-"""No object of an API server is larger than 1.5 MB."""
+"""Maximum size of a body in bytes, above the 1.5 MB limit of objects in an API server."""
 BODY_SECONDS: Final = 8.0
-"""How long a body may take to come."""
+"""Maximum seconds to receive a body."""
 
 MOST_MISTAKES: Final = 20
-"""Maximum number of mistakes in an answer. A body may have one in each of 20,000 names."""
+"""Maximum number of mistakes in an answer. A body can have one in each of 20,000 names."""
 
 _FAILURES: Final = {
-    "408": {"description": "The body did not come in time."},
+    "408": {"description": "The body was not received in time."},
     "413": {"description": "The body is larger than 4 MiB, or than maxBodyBytes."},
-    "422": {"description": "The body is not what is asked for; detail says where and why."},
+    "422": {"description": "The body is invalid; detail has the places and reasons."},
 }
 T = TypeVar("T")
 
 
 async def parsed(request: Request, parse: Callable[[bytes], T], limit: int) -> T:
-    """What ``parse`` makes of a body: 413 beyond ``limit`` bytes or 4 MiB, 422 where it cannot validate it.
+    """Parse a body: 413 above ``limit`` bytes or 4 MiB, 422 if it is invalid.
 
-    FastAPI's own way reads a body of any size, takes only ``application/json``, and repeats in its answer what was
-    sent, which fails for what is no UTF-8.
+    FastAPI's own parsing reads bodies of any size, accepts only ``application/json``, and repeats the input in its
+    answer, which fails for invalid UTF-8.
     """
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -47,7 +47,7 @@ async def parsed(request: Request, parse: Callable[[bytes], T], limit: int) -> T
         except TooDeep:
             return parse(await levelled_in_turns(body))
     except TimeoutError:
-        raise HTTPException(408, f"homeport: the body did not come within {BODY_SECONDS:g} s") from None
+        raise HTTPException(408, f"homeport: the body was not received within {BODY_SECONDS:g} s") from None
     except VerbFailure as failure:
         raise HTTPException(413, failure.message) from None
     except msgspec.DecodeError as error:
@@ -57,7 +57,7 @@ async def parsed(request: Request, parse: Callable[[bytes], T], limit: int) -> T
 
 
 def _first_of(error: ValidationError) -> list[Any]:
-    """Return the first mistakes without what was sent, and how many more there are."""
+    """Return the first mistakes without the input, and the number of further ones."""
     mistakes: list[Any] = list(error.errors(include_url=False, include_context=False, include_input=False))
     more = len(mistakes) - MOST_MISTAKES
     if more > 0:
@@ -66,7 +66,7 @@ def _first_of(error: ValidationError) -> list[Any]:
 
 
 def documented(model: type[BaseModel], **examples: object) -> dict[str, Any]:
-    """What the OpenAPI document says of such a body."""
+    """Return the OpenAPI description of such a body."""
     return {**request_body(model, **examples), "responses": _FAILURES}
 
 
@@ -78,7 +78,10 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def request_body(model: type[BaseModel], **examples: object) -> dict[str, Any]:
-    """The same of any body. What is within ``model`` must be in an answer too: FastAPI documents those."""
+    """Return the OpenAPI description of any body.
+
+    Nested models must occur in an answer too: FastAPI documents only those.
+    """
     schema = _schema(model)
     shown = {name: {"value": value} for name, value in examples.items()}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema, "examples": shown}}}}

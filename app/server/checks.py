@@ -1,4 +1,4 @@
-"""What ``/readyz?verbose`` tells, a line each: the picture, every feed, who leads, what is not allowed."""
+"""Checks of ``/readyz?verbose``, one per line: snapshot, feeds, leadership, certificates and permissions."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ _FAILING: Final = frozenset({"forbidden", "retrying"})
 
 
 class Check(Struct, frozen=True):
-    """``problem``: empty if all is well. ``told`` is said about it then."""
+    """Result of one check. ``problem``: empty on success; ``detail`` is printed then."""
 
     name: str
     problem: str = ""
-    told: str = ""
+    detail: str = ""
 
     def __str__(self) -> str:
-        """As kube-apiserver puts it."""
+        """Format the result like kube-apiserver."""
         if self.problem:
             return f"[-]{self.name} failed: {self.problem}"
-        return f"[+]{self.name} ok: {self.told}" if self.told else f"[+]{self.name} ok"
+        return f"[+]{self.name} ok: {self.detail}" if self.detail else f"[+]{self.name} ok"
 
 
 def checks(
     feed: Feed, leadership: Leadership, permissions: PermissionCheck | None, authority: Authority | None = None
 ) -> Iterator[Check]:
-    """``permissions`` is ``None`` for a saved cluster, ``authority`` without one."""
+    """Yield all checks.
+
+    ``permissions`` is ``None`` for a saved cluster, ``authority`` without self-signed certificates.
+    """
     yield Check("picture", feed.problem())
     for kind, state in feed.states().items():
         yield _feed(f"feed/{kind}", state)
@@ -44,23 +47,26 @@ def checks(
         yield from _permissions(permissions)
 
 
-def _feed(name: str, found: FeedState) -> Check:
-    told = f"{found.state}, {found.objects} objects"
-    if found.synced and found.state not in _FAILING:
-        return Check(name, told=told)
-    return Check(name, f"{told}: {found.cause}" if found.cause else told)
+def _feed(name: str, state: FeedState) -> Check:
+    summary = f"{state.state}, {state.objects} objects"
+    if state.synced and state.state not in _FAILING:
+        return Check(name, detail=summary)
+    return Check(name, f"{summary}: {state.cause}" if state.cause else summary)
 
 
-def _permissions(found: PermissionCheck) -> Iterator[Check]:
-    """These fail without making the process unready: what cannot be decided without is missing from the picture."""
-    if found.problem:
-        yield Check("permissions", f"not checked: {found.problem}")
-    for rule in found.missing:
-        yield Check("permissions", f"may not {rule}, needed for {rule.purpose}")
-    if not found.problem and not found.missing:
+def _permissions(check: PermissionCheck) -> Iterator[Check]:
+    """Yield missing permissions.
+
+    They do not make the process unready: a missing required kind fails the check of the snapshot.
+    """
+    if check.problem:
+        yield Check("permissions", f"not checked: {check.problem}")
+    for rule in check.missing:
+        yield Check("permissions", f"not allowed to {rule}, needed for {rule.purpose}")
+    if not check.problem and not check.missing:
         yield Check("permissions")
 
 
-def verbose(found: Iterable[Check], problem: str) -> str:
-    """The whole answer. Whether it is ready, ``problem`` says, and not the sum of the lines."""
-    return "".join(f"{it}\n" for it in found) + f"readyz check {'failed' if problem else 'passed'}\n"
+def verbose(results: Iterable[Check], problem: str) -> str:
+    """Return the whole answer. ``problem`` decides readiness, not the single checks."""
+    return "".join(f"{it}\n" for it in results) + f"readyz check {'failed' if problem else 'passed'}\n"

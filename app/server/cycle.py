@@ -1,4 +1,4 @@
-"""POST /api/v1/cycle and /api/v1/explain: for other schedulers, and for people who ask why."""
+"""POST /api/v1/cycle and /api/v1/explain: for other schedulers, and for operators."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from app.wire.cycle_v1 import (
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     404: {"description": "No such pod, or no profile for its schedulerName."},
     500: {"description": "A plugin failed; detail names it."},
-    503: {"description": "The picture is incomplete or too old, too many calls are under way, or it took too long."},
+    503: {"description": "The snapshot is incomplete or too old, too many calls are in flight, or it took too long."},
 }
 
 _POD_EXAMPLE: Final = {"pod": WEB}
@@ -49,55 +49,58 @@ _PODS_EXAMPLE: Final = {
 _NAME_EXAMPLE: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
 
 
-def _cycle_response(pod: Pod, found: Cycle) -> Response:
-    """A ``CycleResponse``: 5,000 nodes are too many to be made as models and checked."""
-    told = _told(found.statuses.values())
-    by_plugin, totals = found.scores.by_plugin, found.scores.totals
+def _cycle_response(pod: Pod, result: Cycle) -> Response:
+    """Encode a ``CycleResponse`` directly: validating models of 5,000 nodes would take too long."""
+    formatted = _by_id(result.statuses.values())
+    by_plugin, totals = result.scores.by_plugin, result.scores.totals
     return _json(
         {
             "pod": str(pod),
-            "profile": found.profile,
-            "preset": found.preset,
-            "preEnqueue": shown(found.pre_enqueue),
-            "preFilter": shown(found.pre_filter),
-            "filter": {name: told[id(status)] for name, status in found.statuses.items()},
+            "profile": result.profile,
+            "preset": result.preset,
+            "preEnqueue": shown(result.pre_enqueue),
+            "preFilter": shown(result.pre_filter),
+            "filter": {name: formatted[id(status)] for name, status in result.statuses.items()},
             "scores": {name: {plugin: of[name] for plugin, of in by_plugin.items()} for name in totals},
             "totals": totals,
-            "node": found.node or None,
-            "postFilter": shown(found.post_filter) if found.post_filter else None,
-            "nominatedNode": found.nominated,
-            "victims": None if found.victims is None else evicted(found.victims),
+            "node": result.node or None,
+            "postFilter": shown(result.post_filter) if result.post_filter else None,
+            "nominatedNode": result.nominated,
+            "victims": None if result.victims is None else evicted(result.victims),
         }
     )
 
 
-def _explain_response(pod: Pod, node: str, found: Explained) -> Response:
+def _explain_response(pod: Pod, node: str, explained: Explained) -> Response:
     """Encode an ``ExplainResponse``. ``node`` is the one that the pod is bound to."""
-    rejections = {name: [it for it in by.values() if not it.is_success] for name, by in found.nodes.items()}
-    told = _told(chain.from_iterable(rejections.values()))
+    rejections = {name: [it for it in by.values() if not it.is_success] for name, by in explained.nodes.items()}
+    formatted = _by_id(chain.from_iterable(rejections.values()))
     return _json(
         {
             "pod": str(pod),
             "schedulerName": pod.spec.scheduler_name,
             "nodeName": node,
-            "profile": found.profile,
-            "preset": found.preset,
-            "notJudged": found.not_judged,
-            "preFilter": shown(found.pre_filter),
-            "feasible": found.feasible,
-            "nodes": {name: [told[id(status)] for status in statuses] for name, statuses in rejections.items()},
-            "plugins": {name: {"tables": it.tables, "unblock": it.unblock} for name, it in found.plugins.items()},
+            "profile": explained.profile,
+            "preset": explained.preset,
+            "notJudged": explained.not_judged,
+            "preFilter": shown(explained.pre_filter),
+            "feasible": explained.feasible,
+            "nodes": {name: [formatted[id(status)] for status in statuses] for name, statuses in rejections.items()},
+            "plugins": {name: {"tables": it.tables, "unblock": it.unblock} for name, it in explained.plugins.items()},
         }
     )
 
 
-def _told(statuses: Iterable[Status]) -> dict[int, dict[str, Any]]:
-    """Each status by its ``id``, as ``PluginStatus`` has it: many nodes share one."""
+def _by_id(statuses: Iterable[Status]) -> dict[int, dict[str, Any]]:
+    """Format each distinct status once, by its ``id``: many nodes share one."""
     return {key: shown(status) for key, status in distinct(list(statuses)).items()}
 
 
 def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) -> APIRouter:
-    """It runs on the same picture and profiles as the verbs, in turns with them, and its picks are waited for."""
+    """Create the router.
+
+    A cycle uses the snapshot and profiles of the verbs, takes turns with them, and expects its binds.
+    """
     router = APIRouter(prefix="/api/v1", tags=["scheduling"])
     lane = admission.deciding
 
@@ -110,25 +113,29 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
     )
     async def cycle(request: Request) -> Response:
         deadline = admission.deadline(request.scope.get(ARRIVED), admission.seconds)
-        lane.enter()  # before the body is read: each is memory
+        lane.enter()  # before the body is read, to limit memory
         try:
-            asked = await parsed(request, CycleRequest.parse, max_body_bytes)
+            cycle_request = await parsed(request, CycleRequest.parse, max_body_bytes)
             async with asyncio.timeout(admission.left(deadline)):
                 await admission.turn(lane, deadline)
-                pod = await _next(verb, asked.pods) if asked.pods is not None else await _pod(verb, asked)
-                found = await verb.run(pod, asked.nodes)
+                pod = (
+                    await _next(verb, cycle_request.pods)
+                    if cycle_request.pods is not None
+                    else await _pod(verb, cycle_request)
+                )
+                result = await verb.run(pod, cycle_request.nodes)
                 await turn()
         except (OutOfTime, TimeoutError):
             raise VerbFailure("out_of_time", OUT_OF_TIME) from None
         finally:
             lane.leave()
-        return _cycle_response(pod, found)
+        return _cycle_response(pod, result)
 
     return router
 
 
 def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
-    """The same picture and profiles; it changes nothing."""
+    """Create the router. An explanation uses the snapshot and profiles of the verbs, and changes nothing."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
     @router.post(
@@ -139,19 +146,19 @@ def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
         openapi_extra=documented(ExplainRequest, by_name=_NAME_EXAMPLE, inline=_POD_EXAMPLE),
     )
     async def explain(request: Request) -> Response:
-        asked = await parsed(request, ExplainRequest.parse, max_body_bytes)
-        known = await _pod(verb, asked)
-        pod = _as_asked(known, asked)
+        explain_request = await parsed(request, ExplainRequest.parse, max_body_bytes)
+        known = await _pod(verb, explain_request)
+        pod = _modified(known, explain_request)
         return _explain_response(pod, known.node_name, await verb.explain(pod))
 
     return router
 
 
-def _as_asked(pod: Pod, asked: ExplainRequest) -> Pod:
-    if asked.pending:
+def _modified(pod: Pod, explain_request: ExplainRequest) -> Pod:
+    if explain_request.pending:
         pod = replace(pod, node_name="")
-    if asked.scheduler_name is not None:
-        pod = replace(pod, spec=replace(pod.spec, scheduler_name=asked.scheduler_name))
+    if explain_request.scheduler_name is not None:
+        pod = replace(pod, spec=replace(pod.spec, scheduler_name=explain_request.scheduler_name))
     return pod
 
 
@@ -172,19 +179,19 @@ async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
     return verb.next_of([(pod, it.seconds) for pod, it in zip(pods, pending, strict=True)])
 
 
-async def _pod(verb: CycleVerb, asked: PodRequest) -> Pod:
-    """Decode an inline pod in a step of its own."""
-    pod = _decoded(verb, asked)
-    if asked.name is None:
+async def _pod(verb: CycleVerb, pod_request: PodRequest) -> Pod:
+    """Decode an inline pod in a separate step of the event loop."""
+    pod = _decoded(verb, pod_request)
+    if pod_request.name is None:
         await turn()
     return pod
 
 
-def _decoded(verb: CycleVerb, asked: PodRequest) -> Pod:
-    if asked.name is not None:
-        return verb.known_pod(asked.namespace, asked.name)
+def _decoded(verb: CycleVerb, pod_request: PodRequest) -> Pod:
+    if pod_request.name is not None:
+        return verb.known_pod(pod_request.namespace, pod_request.name)
     try:
-        require_bounded_pod(asked.raw_pod)
-        return verb.decode_pod(asked.raw_pod)
+        require_bounded_pod(pod_request.raw_pod)
+        return verb.decode_pod(pod_request.raw_pod)
     except UNREADABLE as error:
         raise HTTPException(422, f"pod: {error}") from None

@@ -1,4 +1,4 @@
-"""``GET /docs``: all endpoints to read and to try, in Swagger UI. Nothing comes from another host."""
+"""``GET /docs``: all endpoints in Swagger UI, without resources of other hosts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""This listener may bind pods: no script runs on its origin but its own, and no other site frames it."""
+"""Content security policy: a listener can bind pods, so it runs only its own scripts and cannot be framed."""
 
 _HEADERS: Final = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}
-_KEPT: Final = {**_HEADERS, "Cache-Control": "max-age=3600"}
+_CACHED_HEADERS: Final = {**_HEADERS, "Cache-Control": "max-age=3600"}
 
 _PAGE: Final = """\
 <!doctype html>
@@ -57,7 +57,7 @@ SwaggerUIBundle({
   presets: [SwaggerUIBundle.presets.apis, SwaggerUIBundle.SwaggerUIStandalonePreset],
 });
 """
-"""``validatorUrl``: by default Swagger UI sends the document's address to a service of its makers."""
+"""Script of the page. ``validatorUrl: null``: by default Swagger UI sends the document's address to its vendor."""
 
 
 def documentation_router() -> APIRouter:
@@ -69,13 +69,13 @@ def documentation_router() -> APIRouter:
 
     @router.get(f"{DOCS}/start.js", include_in_schema=False)
     async def start() -> Response:
-        return Response(_START, media_type="text/javascript", headers=_KEPT)
+        return Response(_START, media_type="text/javascript", headers=_CACHED_HEADERS)
 
     @router.get(f"{DOCS}/{{name}}", include_in_schema=False)
     async def asset(name: str) -> Response:
         if name not in _ASSETS:
             return Response(status_code=404)
-        found = files("fastapi_offline").joinpath("static", name).read_bytes()
-        return Response(found, media_type=_ASSETS[name], headers=_KEPT)
+        content = files("fastapi_offline").joinpath("static", name).read_bytes()
+        return Response(content, media_type=_ASSETS[name], headers=_CACHED_HEADERS)
 
     return router

@@ -1,17 +1,17 @@
-"""What each caller is told when a verb cannot decide. The one table; docs/wire.md shows it to users.
+"""Answers to callers if a verb fails. docs/wire.md shows this table to users.
 
-    verb        told                                                    why
+    verb        answer                                                  reason
     filter      200, ``Error``                                          only a 200 carries a message to the pod
-    bind        200, ``Error``                                          the same
+    bind        200, ``Error``                                          only a 200 carries a message to the pod
     prioritize  200, the same score for every host                      an error or an empty list piles up pods
-                500, no body, where the hosts cannot be read
+                500, no body, if the hosts cannot be read
     preempt     500, no body                                            its answer has no field for an error
-    cycle,      404, 422, 500 or 503, ``detail``                        they are for other schedulers and people
+    cycle,      404, 422, 500 or 503, ``detail``                        for other schedulers and operators
     explain
 
-It holds for every outcome that is a failure: ``bad_request`` (malformed, oversized), ``not_ready``, ``fault``,
-``forbidden``, ``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. A verb's non-200
-has no body, or the caller's connection is lost.
+It applies to every failed outcome: ``bad_request`` (malformed, oversized), ``not_ready``, ``fault``, ``forbidden``,
+``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. A verb's non-200 has no body, or
+the caller would lose its connection.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STATUS_OF: Final = {"bad_request": 422, "not_ready": 503, "overloaded": 503, "o
 
 
 def failure_answer(verb: Verb, failure: VerbFailure) -> tuple[int, bytes]:
-    """Status and body for a verb that failed."""
+    """Return status and body for a failed verb."""
     match verb:
         case "filter":
             return OK, encode_filter_error(failure.message)
@@ -44,10 +44,10 @@ def failure_answer(verb: Verb, failure: VerbFailure) -> tuple[int, bytes]:
 
 
 async def failure_response(_: Request, failure: VerbFailure) -> JSONResponse:
-    """The answer of /api/v1/cycle and /api/v1/explain where they fail."""
+    """Return the answer for a failed /api/v1/cycle or /api/v1/explain."""
     return JSONResponse({"detail": failure.message}, _STATUS_OF.get(failure.outcome, INTERNAL_SERVER_ERROR))
 
 
 async def disconnected_response(_: Request, _disconnect: ClientDisconnect) -> Response:
-    """Return what ends a request whose client is gone. Nothing of it is sent."""
+    """Return a response that ends a request of a disconnected client; nothing of it is sent."""
     return Response(status_code=_CLIENT_CLOSED_REQUEST)

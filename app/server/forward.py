@@ -1,14 +1,14 @@
-"""Sends a verb on to the replica that leads: the body as it came, one hop, over connections that stay open.
+"""Forwards a verb to the leader: the unchanged body, one hop, over persistent connections.
 
-Over TLS (``PeerTls``) both sides show the certificate that all replicas share: an address that belongs to somebody else
-by now is nobody to speak to.
+Over TLS (``PeerTls``) both sides present the certificate that all replicas share, so that an address that now belongs
+to another process is not trusted.
 
-    no connection could be had     nothing was done: no_leader
-    421                            it does not lead (any more), nothing was done: look again who does
-    no answer, or half of one      not known what was done: no_leader, and bind never says success
-    anything else                  passed on
+    no connection                  nothing was done: no_leader
+    421                            it is not the leader, nothing was done: look up the leader again
+    no answer, or part of one      outcome unknown: no_leader; a bind never reports success
+    any other answer               passed on
 
-Nothing is sent twice to the same leader: the scheduler asks again, and a bind that goes on there is joined.
+No request is sent twice to the same leader: the scheduler retries, and joins a bind that is still in flight.
 """
 
 from __future__ import annotations
@@ -36,42 +36,42 @@ from app.verbs.outcome import Outcome, Verb, VerbFailure
 _LOG: Final = structlog.get_logger(__name__)
 
 MISDIRECTED: Final = 421
-"""What a replica answers to a forwarded request while it does not lead. No caller but a replica ever sees it."""
+"""Status of a replica's answer to a forwarded request while it does not lead. Only replicas receive it."""
 
 SOON_SECONDS: Final = 1.5
-"""How long a request is kept waiting while one leader has gone and the next one has not come."""
+"""Maximum seconds that a request waits between one leader and the next."""
 
 _CONNECT_SECONDS: Final = 1.0
 _MOST_OPEN: Final = 1024
-_KEPT: Final = 3
-"""Leaders whose connections are kept: the one there is, and those whose requests may still be under way."""
+_MOST_PEERS: Final = 3
+"""Number of leaders whose connections stay open: the current one, and former ones with requests in flight."""
 
 _BEFORE_THE_CALLER: Final = 0.02
-"""Part of the time that is left by which an answer that has not come is told, and counted, to be missing."""
+"""Fraction of the remaining time reserved to report a missing answer before the caller's deadline."""
 
 PeerTls = Callable[[], Peer]
-"""How to speak to a replica now. Raises ``CertificateError``."""
+"""Returns the current TLS parameters for connections to replicas. Raises ``CertificateError``."""
 
 
-class Leadership(Protocol):
-    """Who decides."""
+class RoutingLeadership(Protocol):
+    """Leadership, as forwarding needs it."""
 
     def route(self, *, binds: bool) -> Route: ...
 
     async def changed(self, seconds: float) -> bool:
-        """Wait until who leads may have changed; ``False``: not in so many seconds."""
+        """Wait until the leader may have changed; return ``False`` after ``seconds`` without a change."""
         ...
 
 
 class Forwarder:
-    """``hosts`` reads the names that a prioritize request asks about: without a leader all get the same score.
+    """Forwards verbs. ``hosts`` reads the names in a prioritize request: without a leader all get the same score.
 
-    ``peer_tls``: how replicas speak TLS to each other; ``None``: they do not.
+    ``peer_tls``: TLS between replicas; ``None``: plain HTTP.
     """
 
     def __init__(
         self,
-        leadership: Leadership,
+        leadership: RoutingLeadership,
         metrics: Metrics,
         hosts: HostsOf,
         *,
@@ -85,16 +85,17 @@ class Forwarder:
         self._clock = clock
         self._peer_tls = peer_tls
         self._tracing = tracing
-        self._peers = Newest[tuple[str, Peer | None], Connections](_KEPT)
+        self._peers = Newest[tuple[str, Peer | None], Connections](_MOST_PEERS)
         self._throttle = Throttle(clock=clock)
 
     async def __call__(
         self, verb: Verb, body: bytes | memoryview, seconds: float, *, hopped: bool, prefix: str = ""
     ) -> tuple[int, bytes, Outcome] | None:
-        """The leader's status and body, and the outcome here; ``None``: decide. ``seconds`` are left to the caller.
+        """Return the leader's status and body, and the outcome; ``None``: decide here.
 
-        ``hopped``: a replica sent it here. ``prefix``: what precedes the verb in its path. Raises ``VerbFailure``
-        (``no_leader``).
+        ``seconds``: time until the caller's deadline.
+
+        ``hopped``: forwarded by a replica. ``prefix``: path before the verb. Raises ``VerbFailure`` (``no_leader``).
         """
         until = self._clock() + earlier(seconds, _BEFORE_THE_CALLER)
         patient_until = min(until, self._clock() + SOON_SECONDS)
@@ -112,7 +113,7 @@ class Forwarder:
     async def _send(
         self, verb: Verb, prefix: str, body: bytes | memoryview, route: Route, until: float
     ) -> Answered | None:
-        """``None``: it does not lead. Raises ``VerbFailure``."""
+        """Forward to one replica; return ``None`` if it does not lead. Raises ``VerbFailure``."""
         started = perf_counter()
         try:
             answered = await self._traced(f"{prefix}/{verb}", body, route.address, until - self._clock())
@@ -160,7 +161,7 @@ class Forwarder:
         return peer
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         for peer in self._peers.values():
             peer.close()
 
@@ -172,7 +173,7 @@ class Forwarder:
     ) -> VerbFailure:
         if route is not None and (held_back := self._throttle.admit(verb)) is not None:
             _LOG.warning(
-                "not forwarded",
+                "request not forwarded",
                 verb=verb,
                 leader=route.leader,
                 address=route.address,
@@ -184,17 +185,19 @@ class Forwarder:
 
 
 def _connections(address: str, tls: Peer | None) -> Connections:
-    """Raises ``ValueError`` for an address that is none."""
+    """Create the connections to a replica. Raises ``ValueError`` for an invalid address."""
     if tls is None:
         return Connections(f"http://{address}", most=_MOST_OPEN)
     return Connections(f"https://{address}", tls.context, tls.name, most=_MOST_OPEN)
 
 
-def seconds_left(told: str | None) -> float | None:
-    """How long the caller still waits, by the header ``FORWARDED``; ``None``: it came from the scheduler itself."""
-    if told is None:
+def seconds_left(header: str | None) -> float | None:
+    """Parse the header ``FORWARDED``: seconds until the caller's deadline; ``None`` without the header, as from a
+    scheduler.
+    """
+    if header is None:
         return None
     try:
-        return max(0.0, min(float(told), 3600.0))
+        return max(0.0, min(float(header), 3600.0))
     except ValueError:
         return 0.0

@@ -1,4 +1,4 @@
-"""A request to a verb as its endpoint sees it, whichever way it came in; and how a body is read up to a limit."""
+"""Requests to verbs as endpoints see them, independent of the HTTP server; and reading of bodies with a limit."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from app.verbs.outcome import VerbFailure
 from app.wire.extender_answers import LongBody
 
 ARRIVED: Final = "homeport.arrived"
-"""Where the HTTP server leaves the time of a request's first byte in its scope, on ``time.monotonic``."""
+"""Key of the ASGI scope for the time of a request's first byte, on ``time.monotonic``."""
 
 FORWARDED: Final = "homeport-forwarded"
-"""Header of a forwarded request: the seconds its caller still waits. A request that has it is not sent on again."""
+"""Header of a forwarded request: seconds until the caller's deadline. A request with it is not forwarded again."""
 
 _LONG: Final = 1 << 20
 
 Headers = Sequence[tuple[bytes, bytes]]
-"""Names in lower case."""
+"""Header names, in lower case, with values."""
 
 
 class Incoming(Protocol):
-    """``arrived``: when its first byte was seen, on ``time.monotonic``; ``None`` where nobody looked."""
+    """Request to a verb. ``arrived``: time of its first byte on ``time.monotonic``; ``None`` if unknown."""
 
     @property
     def arrived(self) -> float | None: ...
@@ -32,12 +32,15 @@ class Incoming(Protocol):
     def header(self, name: str) -> str | None: ...
 
     def body(self, limit: int) -> Coroutine[Any, Any, bytes | memoryview]:
-        """The whole body. Raises ``VerbFailure`` (``bad_request``) beyond ``limit`` bytes, ``ClientDisconnect``."""
+        """Return the whole body.
+
+        Raises ``VerbFailure`` (``bad_request``) above ``limit`` bytes, and ``ClientDisconnect``.
+        """
         ...
 
 
 class Whole:
-    """A request that is there with its whole body."""
+    """Request that was received with its whole body."""
 
     __slots__ = ("_body", "_headers", "arrived")
 
@@ -47,8 +50,8 @@ class Whole:
         self.arrived = arrived
 
     def header(self, name: str) -> str | None:
-        asked = name.encode()
-        return next((value.decode("latin-1") for given, value in self._headers if given == asked), None)
+        wanted = name.encode()
+        return next((value.decode("latin-1") for given, value in self._headers if given == wanted), None)
 
     async def body(self, limit: int) -> bytes:
         if len(self._body) > limit:
@@ -57,7 +60,7 @@ class Whole:
 
 
 class Streamed:
-    """A request whose body is read as it comes."""
+    """Request whose body is still being received."""
 
     __slots__ = ("_request",)
 
@@ -66,8 +69,8 @@ class Streamed:
 
     @property
     def arrived(self) -> float | None:
-        found: float | None = self._request.scope.get(ARRIVED)
-        return found
+        seconds: float | None = self._request.scope.get(ARRIVED)
+        return seconds
 
     def header(self, name: str) -> str | None:
         return self._request.headers.get(name)
@@ -77,9 +80,9 @@ class Streamed:
 
 
 async def read_body(request: Request, limit: int) -> bytes | memoryview:
-    """The whole body. Raises ``VerbFailure`` (``bad_request``) where it is larger than ``limit`` bytes.
+    """Read the whole body. Raises ``VerbFailure`` (``bad_request``) above ``limit`` bytes.
 
-    A declared length is judged before anything is read; the rest of a body that is too long is left unread.
+    A declared length is checked before reading; the rest of an oversized body is left unread.
     """
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
@@ -97,7 +100,7 @@ async def read_body(request: Request, limit: int) -> bytes | memoryview:
 
 
 async def _filled(request: Request, body: mmap.mmap) -> memoryview:
-    """The body of a known length, each part put in its place as it comes: joining 60 MB takes 50 ms at once."""
+    """Read a body of known length into place: joining 60 MB would block for 50 ms."""
     size = 0
     async for chunk in request.stream():
         body[size : size + len(chunk)] = chunk
@@ -106,7 +109,7 @@ async def _filled(request: Request, body: mmap.mmap) -> memoryview:
 
 
 def _memory(length: int) -> mmap.mmap:
-    """Room that is made page by page as it is filled; a bytearray of 60 MB is touched as a whole first (30 ms)."""
+    """Allocate memory that the kernel provides page by page; a bytearray of 60 MB is zeroed at once (30 ms)."""
     room = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         room.madvise(mmap.MADV_HUGEPAGE)
@@ -118,12 +121,12 @@ def _oversized(limit: int) -> VerbFailure:
 
 
 class Endpoint(Protocol):
-    """Answers a request, whichever way it came in."""
+    """Answers a request, independent of the HTTP server."""
 
     async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
-        """Status and JSON body. Raises ``ClientDisconnect``."""
+        """Return status and JSON body. Raises ``ClientDisconnect``."""
         ...
 
     def forbidden(self, message: str) -> tuple[int, bytes]:
-        """The same for a request that is not let through."""
+        """Return status and JSON body for a request that is not allowed."""
         ...

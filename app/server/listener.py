@@ -1,6 +1,6 @@
-"""One address on which connections are taken: whose, how many, over TLS or not, and what they may ask.
+"""Listener on one address: accepts connections within a limit, with or without TLS, and with its access rules.
 
-Not here: what is said on a connection (``protocol``).
+Not here: the HTTP protocol on a connection (``protocol``).
 """
 
 from __future__ import annotations
@@ -28,42 +28,44 @@ _LOG: Final = structlog.get_logger(__name__)
 _BACKLOG: Final = 2048
 
 HEAD_SECONDS: Final = 10.0
-"""From the connection, or a later request's first byte, to the end of its headers; a handshake counts in."""
+"""Maximum seconds from the connection, or a later request's first byte, to the end of its headers, including the
+handshake.
+"""
 
 _ACCEPT_AGAIN_SECONDS: Final = 0.5
-"""Delay before the next accept after one failed, for example because the process may open no more files."""
+"""Delay before the next accept after a failed one, for example because the limit of open files is reached."""
 
 _HANDSHAKE_FAILED: Final = (OSError, RuntimeError)
-"""The second is uvloop's word for a connection that was closed meanwhile."""
+"""Exceptions of a failed handshake. uvloop raises RuntimeError for a connection that was closed meanwhile."""
 
 
 class Connection(asyncio.Protocol):
-    """What a listener asks of the protocol of a connection that may have to give way to a new one."""
+    """Interface to the protocol of a connection, which the listener can close in favor of a new one."""
 
     @property
     def answered(self) -> bool:
-        """Whether a request was answered on it."""
+        """True if a request was answered on the connection."""
         raise NotImplementedError
 
     @property
     def waiting_since(self) -> float | None:
-        """The time since which it waits for its client, on ``monotonic``; ``None`` while a request is worked on."""
+        """Time since which it waits for its client, on ``monotonic``; ``None`` while a request is processed."""
         raise NotImplementedError
 
     def give_way(self) -> None:
-        """Close it at once, unless its handshake is not over: the listener ends that."""
+        """Close the connection at once, unless its handshake is in progress: the listener aborts that."""
         raise NotImplementedError
 
 
 Connect = Callable[[], Connection]
-"""Makes the protocol of a connection; it is given back by ``Listener.leave``."""
+"""Creates the protocol of a connection, which calls ``Listener.leave`` at its end."""
 
 TurnedAway = Callable[[str, str], None]
-"""Told of each connection or request that is turned away: at which listener, and for which cause."""
+"""Callback for each rejected connection or request: name of the listener, and cause."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Raises ``OSError`` with a sentence."""
+    """Open a listening socket; port 0 picks a free port. Raises ``OSError`` with the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -72,22 +74,25 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def allow_open_files(wanted: int) -> None:
-    """Let this process open so many files, as far as it may: a process starts with 1,024, and a connection is one."""
+    """Raise RLIMIT_NOFILE to ``wanted``, up to the hard limit.
+
+    The default is 1,024, and a connection needs one file.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < wanted:
-        _LOG.warning("few files may be opened", wanted=wanted, allowed=allowed)
+        _LOG.warning("limit of open files too low", wanted=wanted, allowed=allowed)
 
 
 class Listener:
-    """``web`` answers what ``access`` lets through, on at most ``most`` connections at a time.
+    """Listener that passes requests allowed by ``access`` to ``web``, on at most ``most`` connections.
 
-    Beyond that a new connection is turned away. With ``gives_way`` it is accepted instead, and the connection that has
-    waited longest for its client is closed: clients that do nothing must not keep probes out. Callers of verbs lose no
-    connection so, since Go does not send a POST again. ``heads``: of requests that went the short way here, by their
-    first lines.
+    Beyond that a new connection is rejected. With ``gives_way`` it is accepted, and the connection that has waited
+    longest for its client is closed, so that idle clients cannot block probes. The listener of verbs does not do that,
+    because Go does not resend a POST on a lost connection. ``heads``: cached heads of requests that took the fast path,
+    by first line.
     """
 
     def __init__(
@@ -121,11 +126,11 @@ class Listener:
 
     @property
     def port(self) -> int:
-        found: int = self.socket.getsockname()[1]
-        return found
+        port: int = self.socket.getsockname()[1]
+        return port
 
     def serve(self, connect: Connect) -> None:
-        """Begin to accept connections. Each counts from its first moment, before it has said who it is."""
+        """Start accepting connections. Each counts from the accept, before it is identified."""
         self.socket.setblocking(False)
         self._background.begin(f"accept {self.name}", partial(self._accept_forever, connect))
 
@@ -136,7 +141,7 @@ class Listener:
             except OSError as error:
                 if (held_back := self._throttle.admit("accept")) is not None:
                     _LOG.error(
-                        "no connection can be taken",
+                        "connections cannot be accepted",
                         listener=self.name,
                         cause=str(error),
                         since_the_last_line=held_back,
@@ -144,7 +149,7 @@ class Listener:
                 await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
 
     async def _accept(self, connect: Connect) -> None:
-        """Accept one connection. A connection that cannot be handed over is closed."""
+        """Accept one connection. It is closed if it cannot be passed on."""
         connection, client = await asyncio.get_running_loop().sock_accept(self.socket)
         try:
             if len(self._open) >= self.most and not self._make_room():
@@ -160,9 +165,9 @@ class Listener:
             raise
 
     def _make_room(self) -> bool:
-        """Close the connection that has waited longest for its client; return whether there was one.
+        """Close the connection that has waited longest for its client; return false if none waits.
 
-        Connections on which something was answered give way first: a new one gets the time to send its request.
+        Connections that have had an answer are closed first, so that a new one has time to send its request.
         """
         if not self._gives_way:
             return False
@@ -191,7 +196,7 @@ class Listener:
             raise
 
     def leave(self, protocol: Connection) -> None:
-        """A connection is over."""
+        """Remove a connection that has ended."""
         self._open.pop(protocol, None)
 
     def stalled(self) -> str:
@@ -199,26 +204,26 @@ class Listener:
         return self._background.problem()
 
     def close(self) -> None:
-        """Accept no more; give up connections whose handshake is not over. The others live on."""
+        """Stop accepting, and abort handshakes in progress. Other connections stay open."""
         self._background.cancel()
         for task in self._tasks:
             task.cancel()
         self.socket.close()
 
     async def wait_closed(self) -> None:
-        """For uvicorn, which waits for the connections itself."""
+        """Wait until accept and handshakes have ended; uvicorn itself waits for the connections."""
         await self._background.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def turn_away(self, cause: str, client: Any, detail: str = "") -> None:
-        """Count a connection or request that is not served; log it once a minute for each cause.
+        """Count a connection or request that is rejected; log it once a minute for each cause.
 
-        ``cause`` is one of a few words: a label of the metric.
+        ``cause`` is one of a few values, because it is a label of the metric.
         """
         self._turned_away(self.name, cause)
         if (held_back := self._throttle.admit(cause)) is not None:
             _LOG.warning(
-                "turned away",
+                "connection or request rejected",
                 listener=self.name,
                 cause=cause,
                 client=client[0] if client else "",

@@ -1,7 +1,7 @@
-"""What the OpenAPI document says of the four verbs: no model is made of what they are sent, nor of what they answer.
+"""OpenAPI description of the four verbs, whose requests and answers are not parsed by pydantic models.
 
-That costs a call more than its decision does. So these models serve the document alone; ``app.wire`` reads and writes.
-The examples are about the sample cluster, and a test runs them there.
+Pydantic models would cost more time per call than the decision. So these models only serve the document; ``app.wire``
+reads and writes. The examples use the sample cluster, and a test executes them there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class NodeList(BaseModel):
 
 
 class ExtenderArgs(BaseModel):
-    """A pod, and the nodes that are asked about: their names, or all of each."""
+    """Pod and the nodes to check: names, or whole nodes."""
 
     Pod: _KubernetesObject
     Nodes: NodeList | None = None
@@ -32,7 +32,7 @@ class ExtenderArgs(BaseModel):
 
 
 class ExtenderFilterResult(BaseModel):
-    """The nodes that pass, in the form that was asked, and why each other one does not."""
+    """Passing nodes, in the form of the request, and the reasons for each other node."""
 
     Nodes: NodeList | None
     NodeNames: list[str] | None
@@ -42,27 +42,27 @@ class ExtenderFilterResult(BaseModel):
 
 
 class HostPriority(BaseModel):
-    """The score of a node."""
+    """Score of a node."""
 
     Host: str
     Score: int
 
 
 class MetaPod(BaseModel):
-    """A victim by its UID."""
+    """Victim by its UID."""
 
     UID: str
 
 
 class MetaVictims(BaseModel):
-    """The victims on a node."""
+    """Victims on a node."""
 
     Pods: list[MetaPod]
     NumPDBViolations: int
 
 
 class ExtenderPreemptionArgs(BaseModel):
-    """A pod, and the victims on each node: by UID, or whole."""
+    """Pod and the victims on each node: by UID, or whole."""
 
     Pod: _KubernetesObject
     NodeNameToVictims: dict[str, Json] | None = Field(default=None, description="The same with whole pods.")
@@ -70,13 +70,13 @@ class ExtenderPreemptionArgs(BaseModel):
 
 
 class ExtenderPreemptionResult(BaseModel):
-    """The nodes on which the pod would pass, and the victims there."""
+    """Nodes on which the pod would fit, and the victims there."""
 
     NodeNameToMetaVictims: dict[str, MetaVictims]
 
 
 class ExtenderBindingArgs(BaseModel):
-    """A pod and its node."""
+    """Pod and its node."""
 
     PodName: str
     PodNamespace: str
@@ -85,13 +85,13 @@ class ExtenderBindingArgs(BaseModel):
 
 
 class ExtenderBindingResult(BaseModel):
-    """Empty: the pod was seen bound to that node."""
+    """Result of bind; empty if the pod was seen bound to that node."""
 
     Error: str
 
 
 class _Described(Struct, frozen=True):
-    """``examples`` are requests and answers by name. ``fails``: when there is a 500."""
+    """Description of a verb. ``examples``: requests and answers by name. ``fails``: condition of a 500."""
 
     summary: str
     request: type[BaseModel]
@@ -101,34 +101,36 @@ class _Described(Struct, frozen=True):
 
 
 def operation(path: str) -> Json:
-    """What a route tells of the verb at ``path``."""
+    """Return the route parameters that describe the verb at ``path``."""
     prefix, _, verb = path.rpartition("/")
-    told = _VERBS[verb]
+    described = _VERBS[verb]
     responses = {200: {"description": "The answer. docs/wire.md has those to a fault."}}
-    if told.fails:
-        responses[500] = {"description": f"{told.fails} No body."}
+    if described.fails:
+        responses[500] = {"description": f"{described.fails} No body."}
     return {
-        "summary": f"{told.summary} ({prefix[1:]})" if prefix else told.summary,
-        "response_model": told.response,
+        "summary": f"{described.summary} ({prefix[1:]})" if prefix else described.summary,
+        "response_model": described.response,
         "responses": responses,
-        "openapi_extra": request_body(told.request, **{name: asked for name, (asked, _) in told.examples.items()}),
+        "openapi_extra": request_body(
+            described.request, **{name: body for name, (body, _) in described.examples.items()}
+        ),
     }
 
 
 def with_answers(document: Json) -> Json:
-    """The document with the answers of the examples: FastAPI would leave out what is null in them.
+    """Add the examples' answers to the document: FastAPI would leave out null values.
 
-    Not below a prefix: what answers leave out there is told in docs/wire.md.
+    Not for prefixed paths: docs/wire.md describes what their answers leave out.
     """
-    for verb, told in _VERBS.items():
-        if found := document["paths"].get(f"/{verb}"):
-            answers = {name: {"value": answer} for name, (_, answer) in told.examples.items()}
-            found["post"]["responses"]["200"]["content"]["application/json"]["examples"] = answers
+    for verb, described in _VERBS.items():
+        if path_item := document["paths"].get(f"/{verb}"):
+            answers = {name: {"value": answer} for name, (_, answer) in described.examples.items()}
+            path_item["post"]["responses"]["200"]["content"]["application/json"]["examples"] = answers
     return document
 
 
 def _pod(name: str, uid: str, app: str, when: str) -> Json:
-    """As much of a pod of the sample cluster as the answer depends on."""
+    """Build a pod of the sample cluster with the fields that the answer depends on."""
     labels = {"app": app}
     spread = {
         "maxSkew": 1,
@@ -151,7 +153,7 @@ def _binding(pod: Json, node: str) -> Json:
 
 
 WEB: Final = _pod("web-7d4b9c-new01", "acae97e9-acfd-5561-bf25-7964533af308", "web", "DoNotSchedule")
-"""A pod that has no node yet."""
+"""Pod without a node."""
 
 _URGENT: Final = _pod("web-urgent", "1e47a9db-9c95-58fe-8655-2b8cf18731a7", "web", "DoNotSchedule")
 _CART: Final = _pod("cart-5f6d8b-new01", "d24ec2e8-4896-5789-8374-5e6c860cbf81", "cart", "ScheduleAnyway")

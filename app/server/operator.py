@@ -1,4 +1,4 @@
-"""The operator's pages under /api/v1: what is running here, and is its bookkeeping right."""
+"""Pages for operators under /api/v1: status of the process, and a check of its cached counts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from app.rights.access_review import PermissionCheck
 from app.runtime.framework import Framework
 
 _MOST_NAMED: Final = 10
-"""Objects of a kind that are named."""
+"""Maximum number of objects of a kind that are listed by name."""
 
 
 class ProfileStatus(BaseModel):
-    """One profile as it runs."""
+    """Profile in use."""
 
     scheduler_name: str
-    preset: str = Field(description="What it starts from: delegated or complete.")
-    bind_recheck: list[str] = Field(description="Plugins that are asked at bind and nowhere else.")
-    at_most: int = Field(description="How many of the nodes that pass a lean answer names; 0 for all.")
-    pick: bool = Field(description="Whether a lean answer names the best node alone.")
+    preset: str = Field(description="Base of the profile: delegated or complete.")
+    bind_recheck: list[str] = Field(description="Plugins whose filter runs at bind only.")
+    at_most: int = Field(description="Maximum number of passing nodes in a lean answer; 0 for all.")
+    pick: bool = Field(description="True if a lean answer has only the best node.")
     points: dict[str, list[str]] = Field(description="Plugins by extension point, in order.")
 
     @classmethod
@@ -40,93 +40,93 @@ class ProfileStatus(BaseModel):
 
 
 class FeedStatus(BaseModel):
-    """Where the objects of one kind come from, and how far along that is."""
+    """Feed of one kind: its state and number of objects."""
 
     state: str = Field(description="listing, watching, not_served, forbidden, or saved for a cluster from a file")
     objects: int
-    age_seconds: float = Field(description="Time since the watch was last heard of.")
-    left_out: list[str] = Field(default=[], description="Objects that cannot be read, as namespace/name: ten of them.")
+    age_seconds: float = Field(description="Time since the last message of the watch.")
+    left_out: list[str] = Field(default=[], description="Objects that cannot be read, as namespace/name: ten at most.")
 
     @classmethod
-    def of(cls, found: FeedState) -> Self:
-        named = list(found.left_out[:_MOST_NAMED])
-        return cls(state=found.state, objects=found.objects, age_seconds=found.age, left_out=named)
+    def of(cls, feed: FeedState) -> Self:
+        named = list(feed.left_out[:_MOST_NAMED])
+        return cls(state=feed.state, objects=feed.objects, age_seconds=feed.age, left_out=named)
 
 
 class LeaderStatus(BaseModel):
-    """Who decides, where several replicas run."""
+    """Current leader, if several replicas run."""
 
-    here: bool = Field(description="Whether it is this replica.")
-    identity: str = Field(description="Empty if nobody leads.")
-    address: str = Field(description="host:port at which the other replicas reach it.")
-    since: str = Field(description="When it took the lease, on its own clock.")
+    here: bool = Field(description="True if this replica leads.")
+    identity: str = Field(description="Name of the leader; empty without one.")
+    address: str = Field(description="host:port of the leader for the other replicas.")
+    since: str = Field(description="Time at which the leader took the Lease, on its own clock.")
     replica: str = Field(description="The identity of this replica.")
 
     @classmethod
     def of(cls, leadership: Leadership) -> Self | None:
-        """``None`` for a process alone."""
+        """Return the status; ``None`` for a single process."""
         if not leadership.identity:
             return None
         record = leadership.record
-        found = ("", "", "")
+        shown = ("", "", "")
         if record is not None and record.holder:
-            found = (record.holder_shown, record.address, record.since)
+            shown = (record.holder_shown, record.address, record.since)
         return cls(
-            here=leadership.leads, identity=found[0], address=found[1], since=found[2], replica=leadership.identity
+            here=leadership.leads, identity=shown[0], address=shown[1], since=shown[2], replica=leadership.identity
         )
 
 
 class MissingRight(BaseModel):
-    """Something that this process may not do."""
+    """Permission that this process lacks."""
 
     right: str = Field(description="Verbs and resources: list, watch replicasets.apps")
-    needed_for: str = Field(description="What does not work without it.")
+    needed_for: str = Field(description="Functions that fail without it.")
 
 
 class PermissionsStatus(BaseModel):
-    """What the API server lets this process do, as far as the configuration needs it."""
+    """Permissions that the configuration needs, as granted by the API server."""
 
-    problem: str = Field(description="Why that could not be checked; empty if it could.")
+    problem: str = Field(description="Why the permissions could not be checked; empty if they were.")
     missing: list[MissingRight]
 
     @classmethod
-    def of(cls, found: PermissionCheck) -> Self:
-        missing = [MissingRight(right=str(rule), needed_for=rule.purpose) for rule in found.missing]
-        return cls(problem=found.problem, missing=missing)
+    def of(cls, check: PermissionCheck) -> Self:
+        missing = [MissingRight(right=str(rule), needed_for=rule.purpose) for rule in check.missing]
+        return cls(problem=check.problem, missing=missing)
 
 
 class Status(BaseModel):
-    """What is running here."""
+    """Status of this process."""
 
     version: str
-    problem: str = Field(description="Why no decision can be taken; empty if all is well.")
+    problem: str = Field(description="Why no decision is possible; empty if all is well.")
     feeds: dict[str, FeedStatus]
-    leader: LeaderStatus | None = Field(description="null where leaderElect is off.")
+    leader: LeaderStatus | None = Field(description="null without leaderElect.")
     permissions: PermissionsStatus | None = Field(description="null for a saved cluster.")
     assumed_pods: int
     counters: dict[str, dict[str, int]] = Field(
-        description="Of each level of kept counts: entries, hits, misses, and bytes as estimated."
+        description="Per level of cached counts: entries, hits, misses, and estimated bytes."
     )
     profiles: list[ProfileStatus]
     unserved: dict[str, int] = Field(
-        description="Requests about pods of no profile here, which go unchecked, by schedulerName."
+        description="Requests about pods without a profile, which are not checked, by schedulerName."
     )
 
 
 class Check(BaseModel):
-    """The result of counting everything anew."""
+    """Result of recomputing all cached counts."""
 
     consistent: bool
     differences: list[str]
 
 
-def operator_router(found: Callable[[], Status], recount: Callable[[], Awaitable[list[str]]]) -> APIRouter:
-    """Read-only pages; nothing here changes a decision. ``recount`` tells what differs from it."""
+def operator_router(current: Callable[[], Status], recount: Callable[[], Awaitable[list[str]]]) -> APIRouter:
+    """Create the router of read-only pages. ``recount`` returns the differences."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
     @router.get("/status", summary="Version, feeds, kept counts, profiles")
     async def status() -> Status:
-        return found()
+        return current()
 
     @router.get("/check", summary="Recount every kept count and compare, while decisions go on")
     async def check() -> Check:

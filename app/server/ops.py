@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, how is it doing: for kubelets and Prometheus."""
+"""Liveness, readiness and metrics, for kubelets and Prometheus."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from app.telemetry.metrics import Metrics
 from app.telemetry.picture import rendered
 from app.verbs.slices import in_slices
 
-TOLD_SECONDS: Final = 3600.0
-"""Between two lines of the log about figures that cannot be counted."""
+LOG_SECONDS: Final = 3600.0
+"""Minimum interval between two log lines about metrics that cannot be computed."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -33,40 +33,43 @@ def ops_router(
     clock: Callable[[], float] = monotonic,
     stalled: Callable[[], str] = str,
 ) -> APIRouter:
-    """``problem`` says in a sentence why decisions cannot be taken; empty if they can. ``role``: of which replica.
+    """Create the router. ``problem`` returns why decisions are impossible; empty if they are possible. ``role``: role
+    of the replica.
 
-    ``checks`` are the lines of ``/readyz?verbose``. ``counting`` are the short steps in which metrics are brought up to
-    date; where one of them fails, what was counted last is exposed. ``stalled`` names a task that cannot be restarted.
+    ``checks``: lines of ``/readyz?verbose``. ``counting``: short steps that update metrics; if a step fails, the last
+    values are exposed. ``stalled`` returns a task that cannot be restarted.
     """
     router = APIRouter(tags=["operations"])
-    tell_at = clock()
+    log_at = clock()
 
     def counted() -> Iterator[object]:
-        """A fault in what is counted takes no other metric with it, and is told now and then."""
-        nonlocal tell_at
+        """Update metrics. A fault affects no other metrics, and is logged at most once per ``LOG_SECONDS``."""
+        nonlocal log_at
         try:
             yield from counting()
-        except Exception as fault:  # noqa: BLE001  # whatever it is: a scrape without these figures is worth more than none
-            if clock() >= tell_at:
-                tell_at = clock() + TOLD_SECONDS
-                _LOG.error("figures not counted", traceback="".join(traceback.format_exception(fault)))
+        except Exception as fault:  # noqa: BLE001  # other metrics must still be exposed
+            if clock() >= log_at:
+                log_at = clock() + LOG_SECONDS
+                _LOG.error("metrics not updated", traceback="".join(traceback.format_exception(fault)))
 
     @router.get("/livez", response_class=PlainTextResponse, summary="The process serves, and its tasks run")
     async def livez() -> Response:
-        found = stalled()
-        return PlainTextResponse(f"{found or 'ok'}\n", status_code=503 if found else 200)
+        task = stalled()
+        return PlainTextResponse(f"{task or 'ok'}\n", status_code=503 if task else 200)
 
     @router.get("/readyz", response_class=PlainTextResponse, summary="There is a picture to decide on, and a leader")
     async def readyz(
-        asked: Annotated[str | None, Query(alias="verbose", description="Any value, or none: a line a check.")] = None,
+        verbose_parameter: Annotated[
+            str | None, Query(alias="verbose", description="Any value, or none: a line a check.")
+        ] = None,
     ) -> Response:
-        found = problem()
-        status = 503 if found else 200
-        if asked is not None:
-            return PlainTextResponse(verbose(checks(), found), status_code=status)
-        if found:
-            return PlainTextResponse(f"{found}\n", status_code=status)
-        return PlainTextResponse(f"ok: {told}\n" if (told := role()) else "ok\n")
+        reason = problem()
+        status = 503 if reason else 200
+        if verbose_parameter is not None:
+            return PlainTextResponse(verbose(checks(), reason), status_code=status)
+        if reason:
+            return PlainTextResponse(f"{reason}\n", status_code=status)
+        return PlainTextResponse(f"ok: {description}\n" if (description := role()) else "ok\n")
 
     @router.get("/metrics", summary="Prometheus metrics")
     async def scrape() -> Response:

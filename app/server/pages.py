@@ -1,9 +1,9 @@
-"""Turns for requests that decide nothing. Pages are for people and scrapers; they must cost decisions little.
+"""Queues for requests other than verbs. Pages serve people and scrapers, and must not delay decisions much.
 
-A page is made in one go on the event loop that decides: metrics of a large cluster take 8 ms, an explanation more. So
-one page of a queue is made at a time, followed by a pause some times as long. A request that finds too many waiting is
-turned away. Scrapes, reads, requests with a body, and requests that pods wait for have queues of their own. A request
-with a body waits for its turn only once the body is there: a client that sends slowly holds up no other.
+A page runs in one step of the event loop that also decides: metrics of a large cluster take 8 ms, an explanation more.
+So each queue processes one page at a time, followed by a pause several times as long. A request that finds too many
+waiting is rejected. Scrapes, reads, requests with a body, and requests that pods wait for have separate queues. A
+request with a body is queued once the body is received, so that a slow client does not block others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 from app.server.bodies import BODY_SECONDS, MOST_BYTES
 
 PAUSES: Final = 4.0
-"""Length of a pause as a multiple of the page's processor time: pages get a fifth of the loop at most."""
+"""Length of a pause as a multiple of the page's processor time: pages get at most a fifth of the loop."""
 
 LONGEST_PAUSE_SECONDS: Final = 1.0
 LONGEST_TURN_SECONDS: Final = 10.0
@@ -31,25 +31,25 @@ LONGEST_TURN_SECONDS: Final = 10.0
 MOST_WAITING: Final = 64
 
 MOST_LONG_BODIES: Final = 4
-"""Maximum number of requests with a long body that are read, wait or take their turn: each is up to 4 MiB of memory."""
+"""Maximum number of requests with a long body that are read, queued or processed, because each takes up to 4 MiB."""
 
 LONG_BYTES: Final = 64 << 10
-"""Length beyond which a body is long. uvicorn buffers as much of a body for each connection anyway."""
+"""Length beyond which a body is long. uvicorn buffers this much per connection anyway."""
 
 NOT_PACED: Final = frozenset({"/livez", "/readyz", "/api/v1/cycle"})
-"""Probes cost nothing, and a cycle is a decision."""
+"""Paths that are not queued: probes are cheap, and a cycle is a decision."""
 
 _SETTLING: Final = "/api/v1/waiting/"
-"""Allow and reject: pods wait for these."""
+"""Path of allow and reject, which pods wait for."""
 
-TOO_MANY: Final = "homeport: too many pages are asked for at once"
-TOO_SLOW: Final = "homeport: the page was not made in time"
+TOO_MANY: Final = "homeport: too many pages are requested at once"
+TOO_SLOW: Final = "homeport: the page was not ready in time"
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Pages:
-    """The queues of a process; its listeners share them. Pages of one queue never hold up those of another."""
+    """Queues of a process, shared by its listeners. Pages of one queue never delay those of another."""
 
     def __init__(self) -> None:
         self._scraping = _Turns()
@@ -65,14 +65,14 @@ class Pages:
             turns = self._scraping if scope["path"] == "/metrics" else self._reading
             await _send(await turns.answer(application, scope, receive), scope, receive, send)
         elif (length := _declared(scope)) > MOST_BYTES:
-            await application(scope, receive, send)  # refuses it unread
+            await application(scope, receive, send)  # rejects it unread
         else:
             await self._read_and_answer(length, application, scope, receive, send)
 
     async def _read_and_answer(
         self, length: int, application: Application, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Read the body, then take a turn. A body that is not whole takes none: the application refuses it."""
+        """Read the body, then queue the request. An incomplete body is not queued: the application rejects it."""
         turns = self._settling if scope["path"].startswith(_SETTLING) else self._asking
         try:
             async with self._place(length):
@@ -89,7 +89,7 @@ class Pages:
 
     @asynccontextmanager
     async def _place(self, length: int) -> AsyncIterator[None]:
-        """Hold one of the few places for long bodies if the body is long. Raises ``TimeoutError``."""
+        """Reserve one of the few places if the body is long. Raises ``TimeoutError``."""
         if length <= LONG_BYTES:
             yield
             return
@@ -102,7 +102,7 @@ class Pages:
 
 
 def _declared(scope: Scope) -> int:
-    """Return the length of the body; the greatest that is read where the client does not declare it."""
+    """Return the declared length of the body; without one, the maximum that is read."""
     headers = Headers(scope=scope)
     length = headers.get("content-length", "")
     if length.isdecimal():
@@ -111,9 +111,10 @@ def _declared(scope: Scope) -> int:
 
 
 async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
-    """Read the body in ``BODY_SECONDS``; return what repeats it, and whether it is whole. Raises ``ClientDisconnect``.
+    """Read the body within ``BODY_SECONDS``; return a receiver that repeats it, and whether it is complete.
 
-    The application reads more of a body that is too long, and gets a ``TimeoutError`` from one that is late.
+    Raises ``ClientDisconnect``. The application reads the rest of an oversized body, and gets a ``TimeoutError`` for a
+    late one.
     """
     body = bytearray()
     more, late = True, False
@@ -140,7 +141,7 @@ async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
 
 
 async def _send(answer: list[Message] | str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send an answer after its turn, so that a client that reads slowly holds up no other."""
+    """Send an answer outside the queue, so that a slow client does not block others."""
     if isinstance(answer, str):
         await JSONResponse({"detail": answer}, 503, {"Retry-After": "1"})(scope, receive, send)
         return
@@ -154,7 +155,7 @@ class _Turns:
         self._free = asyncio.Lock()
 
     async def answer(self, application: Application, scope: Scope, receive: Receive) -> list[Message] | str:
-        """Return the messages of the answer, or why there is none."""
+        """Return the messages of the answer, or the reason why there is none."""
         if self._waiting >= MOST_WAITING:
             return TOO_MANY
         answer: list[Message] = []

@@ -1,4 +1,4 @@
-"""``GET /``: where to go from here. A page for a browser, JSON for everybody else."""
+"""``GET /``: index of the listener, as HTML for browsers and JSON for other clients."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ td {{ padding: .2em 1em .2em 0; vertical-align: top }}</style>
 
 
 def root_router(version: str, pages: Callable[[], Mapping[str, str]], verbs: Iterable[str]) -> APIRouter:
-    """``pages``: what a GET reaches on this listener, by path, and what it tells. ``verbs``: paths of POST calls."""
+    """Create the router. ``pages``: paths for GET on this listener, with descriptions. ``verbs``: paths for POST."""
     router = APIRouter()
     called = sorted(verbs)
 
     @router.get("/", include_in_schema=False)
     async def root(request: Request) -> Response:
-        found = pages()
+        served = pages()
         if wants_html(request.headers.get("accept", "")):
-            return HTMLResponse(_PAGE.format(version=escape(version), body=_body(found, called)), headers=_NO_SCRIPT)
-        return JSONResponse({"name": "homeport", "version": version, "pages": found, "verbs": called}, headers=_VARY)
+            return HTMLResponse(_PAGE.format(version=escape(version), body=_body(served, called)), headers=_NO_SCRIPT)
+        return JSONResponse({"name": "homeport", "version": version, "pages": served, "verbs": called}, headers=_VARY)
 
     return router
 
 
 def wants_html(accept: str) -> bool:
-    """Whether an Accept header names HTML, as browsers' do and curl's does not."""
+    """Return true if an Accept header names HTML, as those of browsers do and curl's does not."""
     for part in accept.lower().split(","):
         kind, *parameters = (it.strip() for it in part.split(";"))
         if kind in ("text/html", "application/xhtml+xml"):
@@ -55,8 +55,8 @@ def wants_html(accept: str) -> bool:
 
 def _body(pages: Mapping[str, str], verbs: Iterable[str]) -> str:
     rows = "".join(
-        f'<tr><td><a href="{escape(path)}">{escape(path)}</a></td><td>{escape(told)}</td></tr>\n'
-        for path, told in pages.items()
+        f'<tr><td><a href="{escape(path)}">{escape(path)}</a></td><td>{escape(description)}</td></tr>\n'
+        for path, description in pages.items()
     )
     calls = ", ".join(f"<code>{escape(path)}</code>" for path in verbs)
     return (f"<table>\n{rows}</table>\n" if rows else "") + (f"<p>Called with POST: {calls}</p>" if calls else "")

@@ -1,7 +1,7 @@
-"""The four verbs of the extender protocol over HTTP: a body in, a verb, bytes out.
+"""The four verbs of the extender protocol over HTTP.
 
-There are two ways in, and ``Endpoint.answer`` is where they meet: the short way of ``protocol`` for a request that is
-there as a whole, and a route for all else. What is no POST, or ends in a slash, the router answers.
+Requests reach ``Endpoint.answer`` in two ways: by the fast path of ``protocol`` if they are received completely, and
+else by a route. The router answers other methods and paths with a trailing slash.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from app.server.errors import OK, failure_answer
 from app.server.forward import Forwarder, seconds_left
 from app.server.incoming import FORWARDED, Endpoint, Incoming, Streamed
 from app.server.openapi import operation
-from app.server.spans import Told, VerbSpans
+from app.server.spans import VerbAnswer, VerbSpans
 from app.server.timely import OutOfTime, earlier, within
 from app.telemetry.metrics import Metrics
 from app.telemetry.throttle import Throttle
@@ -32,19 +32,19 @@ from app.verbs.outcome import Answer, Verb, VerbFailure
 from app.wire.extender_answers import LongBody
 
 VerbCall = Callable[..., Awaitable[Answer]]
-"""Takes a body; that of bind also the seconds that its caller still waits."""
+"""Decides on a body; for bind it also takes the seconds until the caller's deadline."""
 
 Verbs = Mapping[Verb, VerbCall]
 LEAN: Final = "/lean"
-"""Below this prefix, answers leave out what kube-scheduler does not need to read."""
+"""Path prefix for answers without the fields that kube-scheduler does not need."""
 
 MOST_BIND_BYTES: Final = 64 << 10
-"""Of a bind request: four names. There is no limit to how many may be under way."""
+"""Maximum length of a bind request, which has four names. The number of binds in flight is not limited."""
 
 _LOG: Final = structlog.get_logger(__name__)
 _JSON: Final = "application/json"
 _BEFORE_THE_FORWARDER: Final = 0.05
-"""Part of the time that a replica waits for what it sent here by which it is answered earlier."""
+"""Safety margin: a forwarded request is answered this fraction before the forwarder's deadline."""
 
 
 def verb_endpoints(
@@ -56,9 +56,9 @@ def verb_endpoints(
     forwarder: Forwarder | None = None,
     tracing: Tracing | None = None,
 ) -> dict[str, Endpoint]:
-    """By their paths, ``<prefix>/<verb>``, those of the verbs that ``callers`` holds by prefix.
+    """Return the endpoints by path, ``<prefix>/<verb>``. ``callers``: verbs by prefix.
 
-    ``forwarder``: where several replicas run, sends on what is not decided here. ``tracing``: where spans are made.
+    ``forwarder``: forwards to the leader, if several replicas run. ``tracing``: source of spans.
     """
     made = partial(_Endpoint, metrics, admission, max_body_bytes, forwarder, tracing)
     return {
@@ -69,7 +69,7 @@ def verb_endpoints(
 
 
 def verb_router(endpoints: Mapping[str, Endpoint]) -> APIRouter:
-    """A route to each endpoint, for the requests that do not go the short way."""
+    """Create a route to each endpoint, for requests that do not take the fast path."""
     router = APIRouter(tags=["extender"])
     for path, endpoint in endpoints.items():
         router.add_api_route(path, _routed(endpoint), methods=["POST"], name=path[1:], **operation(path))
@@ -85,7 +85,7 @@ def _routed(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _streamed(body: LongBody) -> Response:
-    """Put together part by part, and others get their turn in between."""
+    """Stream an answer in parts, so that other requests run in between."""
 
     async def parts() -> AsyncIterator[bytes]:
         for chunk in body.chunks():
@@ -96,7 +96,7 @@ def _streamed(body: LongBody) -> Response:
 
 
 class _Endpoint:
-    """One verb over HTTP. Its caller is answered whatever happens: a fault that nobody expected ends here."""
+    """One verb over HTTP. Every request is answered: unexpected faults are handled here."""
 
     def __init__(
         self,
@@ -125,10 +125,12 @@ class _Endpoint:
         self._log = _LOG.bind(verb=verb)
 
     async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
-        """Status and body. Raises ``ClientDisconnect``."""
+        """Return status and body. Raises ``ClientDisconnect``."""
         started = perf_counter()
         spans = self._spans
-        status, body, outcome = await (self._told(request) if spans is None else spans.around(request, self._told))
+        status, body, outcome = await (
+            self._answered_or_failed(request) if spans is None else spans.around(request, self._answered_or_failed)
+        )
         self._answered((outcome, perf_counter() - started))
         return status, body
 
@@ -138,11 +140,11 @@ class _Endpoint:
         self._counter(outcome).inc()
 
     def forbidden(self, message: str) -> tuple[int, bytes]:
-        """Status and body for a request that the listener does not let through."""
+        """Return status and body for a request that the listener does not allow."""
         self._counter("forbidden").inc()
         return failure_answer(self._verb, VerbFailure("forbidden", message))
 
-    async def _told(self, request: Incoming) -> Told:
+    async def _answered_or_failed(self, request: Incoming) -> VerbAnswer:
         try:
             status, body, outcome = await self._decided(request)
         except VerbFailure as failure:
@@ -150,7 +152,7 @@ class _Endpoint:
             return *failure_answer(self._verb, failure), failure.outcome
         except ClientDisconnect:
             raise
-        except Exception as fault:  # noqa: BLE001  # the last resort: see the class
+        except Exception as fault:  # noqa: BLE001  # see the class
             if (held_back := self._throttle.admit("internal error")) is not None:
                 trace = "".join(traceback.format_exception(fault))
                 self._log.error("internal error", traceback=trace, since_the_last_line=held_back)
@@ -165,8 +167,8 @@ class _Endpoint:
         else:
             self._log.info("verb failed", outcome=failure.outcome, message=failure.message)
 
-    async def _decided(self, request: Incoming) -> Told:
-        """By the deadline. Raises ``VerbFailure``."""
+    async def _decided(self, request: Incoming) -> VerbAnswer:
+        """Decide before the deadline. Raises ``VerbFailure``."""
         hop, seconds = None, self._seconds
         if self._forwarder is not None:
             hop = seconds_left(request.header(FORWARDED))
@@ -179,14 +181,16 @@ class _Endpoint:
         body: bytes | memoryview = b""
         binds = self._verb == "bind"
 
-        async def decide() -> Told:
+        async def decide() -> VerbAnswer:
             nonlocal body
             body = await (self._short_body(request) if binds else request.body(self._max_body_bytes))
             if self._forwarder is not None:
                 seconds = self._admission.left(deadline)
-                told = await self._forwarder(self._verb, body, seconds, hopped=hop is not None, prefix=self._prefix)
-                if told is not None:
-                    return told
+                forwarded = await self._forwarder(
+                    self._verb, body, seconds, hopped=hop is not None, prefix=self._prefix
+                )
+                if forwarded is not None:
+                    return forwarded
             await self._admission.turn(self._lane, deadline)
             answer = await (self._call(body, self._admission.left(deadline)) if binds else self._call(body))
             return OK, answer.body, answer.outcome
@@ -194,19 +198,22 @@ class _Endpoint:
         try:
             return await within(self._admission.left(deadline), decide())
         except OutOfTime:
-            pass  # told below, once the place is free again
+            pass  # raised below, after leaving the lane
         finally:
             self._lane.leave()
         raise VerbFailure("out_of_time", OUT_OF_TIME, await self._hosts(body))
 
     async def _short_body(self, request: Incoming) -> bytes | memoryview:
-        """A bind may take long, its four names may not. Raises ``VerbFailure`` and ``OutOfTime``."""
+        """Read a bind's body within the normal time limit, although the bind itself may take longer.
+
+        Raises ``VerbFailure`` and ``OutOfTime``.
+        """
         reading = request.body(self._max_body_bytes)
         until = self._admission.deadline(request.arrived, self._admission.seconds)
         return await within(self._admission.left(until), reading)
 
     async def _hosts_unread(self, request: Incoming, deadline: float) -> Sequence[str]:
-        """As far as the answer needs them and they cost little."""
+        """Return the hosts of a request that was not decided, if its answer needs them and they are cheap to read."""
         if self._verb != "prioritize" or self._admission.late_reads.locked():
             return ()
         try:

@@ -1,6 +1,6 @@
-"""What a span says of a verb: which pod, of which scheduler, among how many nodes, and what came of it.
+"""Attributes of a verb's span: pod, scheduler, number of nodes, and outcome.
 
-Read anew from the body and the answer, and only of calls that are traced: the others know nothing of it.
+They are parsed from body and answer again, and only for traced calls: others have no extra cost.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from app.telemetry.tracing import Span, Tracing
 from app.verbs.outcome import Verb
 from app.wire.extender_answers import LongBody
 
-Told = tuple[int, bytes | LongBody, str]
+VerbAnswer = tuple[int, bytes | LongBody, str]
 """Status, body, outcome."""
 
 _FAULTS: Final = frozenset(
     {"fault", "out_of_time", "not_ready", "no_leader", "overloaded", "bad_request", "bind_failed"}
 )
 _MOST_READ: Final = 4 << 20
-"""Longer bodies and answers are not read a second time."""
+"""Maximum length of bodies and answers that are parsed for a span."""
 
 
 class _Metadata(Struct, frozen=True):
@@ -47,8 +47,8 @@ class _Nodes(Struct):
     items: list[Raw] | None = None
 
 
-class _Asked(Struct, rename="pascal"):
-    """Of all verbs together; what a verb does not have is ``None``."""
+class _VerbRequest(Struct, rename="pascal"):
+    """Fields of all verbs' requests; a field that a verb does not have is ``None``."""
 
     pod: _Pod | None = None
     node_names: list[Raw] | None = None
@@ -71,7 +71,7 @@ class _Left(Struct, rename="pascal"):
     node_name_to_meta_victims: dict[str, Raw] | None = None
 
 
-_ASKED: Final = Decoder[_Asked](_Asked)
+_VERB_REQUEST: Final = Decoder[_VerbRequest](_VerbRequest)
 _FILTERED: Final = Decoder[_Filtered](_Filtered)
 _LIST: Final = Decoder[list[Raw]](list[Raw])
 _LEFT: Final = Decoder[_Left](_Left)
@@ -79,8 +79,8 @@ _LEFT: Final = Decoder[_Left](_Left)
 Facts = Mapping[str, str | int]
 
 
-class _Kept:
-    """A request whose body is kept for a second look. Implements ``Incoming``."""
+class _RecordedRequest:
+    """Request that keeps its body for the span. Implements ``Incoming``."""
 
     __slots__ = ("_request", "arrived", "read")
 
@@ -105,69 +105,71 @@ class VerbSpans:
         self._verb = verb
 
     async def around(self, request: Incoming, answer: Callable[[Incoming], Awaitable[Any]]) -> Any:
-        """What ``answer`` says, with a span around it if the request is traced."""
+        """Return the result of ``answer``, inside a span if the request is traced."""
         span = self._tracing.incoming(self._verb, request.header)
         if span is None:
             return await answer(request)
         with span:
-            kept = _Kept(request)
-            told: Told = await answer(kept)
-            self._describe(span, kept.read, told)
-            return told
+            recorded = _RecordedRequest(request)
+            answered: VerbAnswer = await answer(recorded)
+            self._describe(span, recorded.read, answered)
+            return answered
 
-    def _describe(self, span: Span, body: bytes | memoryview, told: Told) -> None:
-        status, answered, outcome = told
+    def _describe(self, span: Span, body: bytes | memoryview, answered: VerbAnswer) -> None:
+        status, content, outcome = answered
         span.tell(
             {
                 "homeport.verb": self._verb,
                 "homeport.outcome": outcome,
                 "http.response.status_code": status,
-                **asked(body),
-                **(answer_of(self._verb, answered) if status == OK and isinstance(answered, bytes) else {}),
+                **request_facts(body),
+                **(answer_of(self._verb, content) if status == OK and isinstance(content, bytes) else {}),
             }
         )
         if outcome in _FAULTS:
             span.failed(outcome)
 
 
-def asked(body: bytes | memoryview) -> Facts:
-    """The pod and the count of nodes of a request, as far as it can be read."""
+def request_facts(body: bytes | memoryview) -> Facts:
+    """Return the pod and the number of nodes of a request, as far as it can be parsed."""
     if len(body) > _MOST_READ:
         return {}
     try:
-        found = _ASKED.at_once(body)
-        return {**_pod(found), **_count(found)}
+        request = _VERB_REQUEST.at_once(body)
+        return {**_pod(request), **_count(request)}
     except msgspec.DecodeError:
         return {}
 
 
-def _pod(found: _Asked) -> Facts:
-    if found.pod is None:
-        named = (found.pod_name, found.pod_namespace, found.uid, "", found.node)
+def _pod(request: _VerbRequest) -> Facts:
+    if request.pod is None:
+        named = (request.pod_name, request.pod_namespace, request.uid, "", request.node)
     else:
-        meta = found.pod.metadata
-        named = (meta.name, meta.namespace, meta.uid, found.pod.spec.scheduler_name, "")
+        meta = request.pod.metadata
+        named = (meta.name, meta.namespace, meta.uid, request.pod.spec.scheduler_name, "")
     keys = ("k8s.pod.name", "k8s.namespace.name", "k8s.pod.uid", "k8s.pod.scheduler_name", "k8s.node.name")
     return {key: value for key, value in zip(keys, named, strict=True) if value}
 
 
-def _count(found: _Asked) -> Facts:
-    listed: Any = found.node_names
-    if listed is None and found.nodes is not None:
-        listed = found.nodes.items
+def _count(request: _VerbRequest) -> Facts:
+    listed: Any = request.node_names
+    if listed is None and request.nodes is not None:
+        listed = request.nodes.items
     if listed is None:
-        listed = found.node_name_to_meta_victims or found.node_name_to_victims
+        listed = request.node_name_to_meta_victims or request.node_name_to_victims
     return {} if listed is None else {"homeport.nodes.asked": len(listed)}
 
 
 def answer_of(verb: Verb, body: bytes) -> Facts:
-    """How many nodes an answer names."""
+    """Return the number of nodes in an answer."""
     if len(body) > _MOST_READ:
         return {}
     try:
         if verb == "filter":
-            found = _FILTERED.at_once(body)
-            listed: Any = found.node_names if found.node_names is not None else found.nodes and found.nodes.items
+            filtered = _FILTERED.at_once(body)
+            listed: Any = (
+                filtered.node_names if filtered.node_names is not None else filtered.nodes and filtered.nodes.items
+            )
         elif verb == "prioritize":
             listed = _LIST.at_once(body)
         elif verb == "preempt":

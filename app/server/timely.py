@@ -1,4 +1,4 @@
-"""A time limit that costs nothing where nothing is waited for, as in most calls."""
+"""Time limit without a timer for calls that never wait, which are the majority."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 _MOST_EARLIER: Final = 0.5
-"""Seconds: an answer takes no longer on its way where there is more time for it."""
+"""Maximum seconds reserved for sending an answer."""
 
 
 class OutOfTime(Exception):
-    """The time limit is over."""
+    """The time limit has passed."""
 
 
 def earlier(seconds: float, part: float) -> float:
-    """So many seconds less a ``part`` of them, at most half a second: by then an answer is on its way in time."""
+    """Return the seconds minus a ``part`` of them, at most half a second: time reserved for sending the answer."""
     return seconds - min(seconds * part, _MOST_EARLIER)
 
 
 async def within(seconds: float, call: Coroutine[Any, Any, T]) -> T:
-    """What ``call`` returns. Raises ``OutOfTime`` if it still waits after so many seconds, and cancels it.
+    """Return the result of ``call``. Raises ``OutOfTime`` and cancels it if it still waits after so many seconds.
 
-    It is run up to its first wait before there is a timeout at all; the time that takes counts.
+    A timeout is created only at the first wait; the time before counts.
     """
     until = asyncio.get_running_loop().time() + seconds
     try:
@@ -45,12 +45,12 @@ async def within(seconds: float, call: Coroutine[Any, Any, T]) -> T:
 
 @coroutine
 def _rest(call: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
-    """Go on with a call that waits for ``awaited``: what ``await`` does, from the second step on."""
+    """Continue a call that waits for ``awaited``, as ``await`` would from the second step on."""
     while True:
         try:
             try:
                 sent = yield awaited
-            except BaseException as error:  # noqa: BLE001  # handed on, as await does
+            except BaseException as error:  # noqa: BLE001  # passed on, as by await
                 awaited = call.throw(error)
             else:
                 awaited = call.send(sent)

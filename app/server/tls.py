@@ -1,9 +1,10 @@
-"""Certificates of the listeners and of the hop between replicas, from files or memory, read again whenever they change.
+"""Certificates of the listeners and of connections between replicas, from files or memory, reloaded when they change.
 
-New connections get what was read last; open ones live on. A pair that does not fit, or is half written, is told and the
-one before is kept: ``load_cert_chain`` on a context in use would leave it broken, so each reading makes new contexts.
+New connections use the last valid certificates; open connections are kept. If a new pair does not match or is
+incomplete, an error is logged and the former one stays in use. Each reload creates new contexts, because a failed
+``load_cert_chain`` leaves a context broken.
 
-Not here: who may do what (``access``), connections (``protocol``).
+Not here: access rules (``access``), connections (``protocol``).
 """
 
 from __future__ import annotations
@@ -25,44 +26,44 @@ from app.replicas.issuing import BadPair, certificate_info
 _LOG: Final = structlog.get_logger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""Between two looks at the files. kubelet swaps a link, which is seen as well."""
+"""Interval between two checks of the files. The kubelet's atomic link swap is detected too."""
 
 _PROTOCOLS: Final = ["http/1.1"]
 NO_PEER: Final = (
-    "replicas know each other by this certificate: it must be of an authority in clientCAFile, for servers and for "
+    "replicas verify each other by this certificate: it must be of an authority in clientCAFile, for servers and for "
     "clients, and have a DNS name other than localhost"
 )
 
 _PAIR: Final = 2
-"""Contents without authorities."""
+"""Number of contents without authorities."""
 
 _ROUNDS: Final = 10
-"""Of an introduction in memory; TLS 1.2 takes the most, four."""
+"""Maximum rounds of an in-memory handshake; TLS 1.2 needs four, the most."""
 
 
 class CertificateError(ValueError):
-    """The files cannot be used; says which and why."""
+    """The certificates cannot be used; the message names the file and the reason."""
 
 
-class Source(Protocol):
-    """Where certificates come from."""
+class CertificateSource(Protocol):
+    """Source of certificates."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """For a person: of the certificate, its key, and of the authorities if callers are asked for certificates."""
+        """Names for messages: of the certificate, its key, and the authorities, if any."""
         ...
 
     def stamp(self) -> object:
-        """Cheap to make, and another one if something may have changed."""
+        """Return a cheap identity of the contents; it differs if they may have changed."""
         ...
 
     def contents(self) -> tuple[bytes, ...]:
-        """PEM, as many as ``names``. Raises ``CertificateError``."""
+        """Return the contents in PEM, in the order of ``names``. Raises ``CertificateError``."""
         ...
 
 
 class Files:
-    """A certificate chain, its key, and authorities or none."""
+    """Files with a certificate chain, its key, and optional authorities."""
 
     def __init__(self, cert_file: str, key_file: str, client_ca_file: str | None) -> None:
         self._files = tuple(Path(it) for it in (cert_file, key_file, client_ca_file) if it is not None)
@@ -73,17 +74,20 @@ class Files:
 
     def stamp(self) -> object:
         try:
-            found = [file.stat() for file in self._files]
+            stats = [file.stat() for file in self._files]
         except OSError as error:
             return str(error)
-        return tuple((it.st_mtime_ns, it.st_ino, it.st_size) for it in found)
+        return tuple((it.st_mtime_ns, it.st_ino, it.st_size) for it in stats)
 
     def contents(self) -> tuple[bytes, ...]:
-        """Raises ``CertificateError`` also where they change while they are read: they may not belong together."""
-        found = self._read()
-        if found != self._read():
+        """Read the files.
+
+        Raises ``CertificateError``, also if they change meanwhile: they might not belong together.
+        """
+        first = self._read()
+        if first != self._read():
             raise CertificateError(f"{self._files[0]}: changed while it was read")
-        return found
+        return first
 
     def _read(self) -> tuple[bytes, ...]:
         try:
@@ -93,15 +97,18 @@ class Files:
 
 
 class InMemory(Struct, frozen=True):
-    """What another part of the process holds and replaces."""
+    """Certificates that another part of the process holds and renews."""
 
     stamp: Callable[[], object]
     contents: Callable[[], tuple[bytes, ...]]
     names: tuple[str, ...] = ("the certificate made here", "its key", "the authority made here")
 
 
-class _Read(Struct, frozen=True):
-    """What a reading gave. ``name`` is how other replicas know ours; empty if they would not accept our certificate."""
+class _Loaded(Struct, frozen=True):
+    """Result of a reload.
+
+    ``name``: DNS name by which replicas verify this one; empty if they would reject the certificate.
+    """
 
     contents: tuple[bytes, ...]
     server: ssl.SSLContext
@@ -111,15 +118,16 @@ class _Read(Struct, frozen=True):
 
 
 class Certificates:
-    """``server`` is for connections that come, ``client`` for those to other replicas. Raises ``CertificateError``.
+    """TLS contexts: ``server`` for incoming connections, ``client`` for those to replicas. Raises ``CertificateError``.
 
-    With authorities callers are asked for a certificate; one of another authority ends the handshake, none at
-    all does not, so that who has none can be told. With ``replicas``, what these would not accept is not taken.
+    With authorities, client certificates are requested: one of another authority fails the handshake, but a missing one
+    does not, so that the client gets an HTTP error. With ``replicas``, certificates that replicas would reject are not
+    used.
     """
 
-    def __init__(self, source: Source, *, replicas: bool = False) -> None:
+    def __init__(self, source: CertificateSource, *, replicas: bool = False) -> None:
         self._source = source
-        self._told = ""
+        self._described = ""
         self._peer: Peer | None = None
         self._replicas = replicas
         self._looked = source.stamp()
@@ -131,18 +139,21 @@ class Certificates:
 
     @property
     def names(self) -> frozenset[str]:
-        """The name by which replicas know each other; none if they would not accept our certificate.
+        """The name by which replicas verify each other; empty if they would reject our certificate.
 
-        No others that a certificate has: an address or ``localhost`` may be in anybody's.
+        Other names do not count, because any certificate can have an address or ``localhost``.
         """
         return frozenset((self._read.name,)) if self._read.name else frozenset()
 
     def ends(self) -> Mapping[str, float]:
-        """When they end, seconds since the epoch: ``serving``, and the first ``authority`` where there is one."""
+        """Return expiry times in seconds since the epoch: of ``serving`` and, if any, the first ``authority``."""
         return self._read.ends
 
     def peer(self) -> Peer:
-        """How to speak to another replica. Raises ``CertificateError``: it would not accept us, nor we it."""
+        """Return the TLS parameters for connections to replicas.
+
+        Raises ``CertificateError`` if mutual verification would fail.
+        """
         if self._peer is None:
             self._peer = self._find_peer()
         return self._peer
@@ -153,53 +164,53 @@ class Certificates:
         return Peer(self._read.client, self._read.name)
 
     async def follow(self) -> NoReturn:
-        """Read again what has changed, until cancelled."""
+        """Reload after changes, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await self.reread()
 
     async def reread(self) -> bool:
-        """Look whether there is another stamp, and read if so; whether there is something new."""
+        """Reload if the stamp has changed; return true if the certificates are new."""
         looked = self._source.stamp()
         if looked == self._looked:
             return False
         try:
-            found = await asyncio.to_thread(self._load)
+            reloaded = await asyncio.to_thread(self._load)
         except CertificateError as error:
-            self._tell(str(error))
+            self._log_failure(str(error))
             return False
-        if self._replicas and not found.name:
-            self._tell(f"{self._source.names[0]}: {NO_PEER}")
+        if self._replicas and not reloaded.name:
+            self._log_failure(f"{self._source.names[0]}: {NO_PEER}")
             return False
-        self._looked, self._told = looked, ""
-        if found.contents == self._read.contents:
+        self._looked, self._described = looked, ""
+        if reloaded.contents == self._read.contents:
             return False
-        self._read, self._peer = found, None
-        _LOG.info("certificates read", files=list(self._source.names), name=found.name)
+        self._read, self._peer = reloaded, None
+        _LOG.info("certificates read", files=list(self._source.names), name=reloaded.name)
         return True
 
-    def _tell(self, cause: str) -> None:
-        if cause != self._told:
-            self._told = cause
-            _LOG.error("certificates not usable, the former ones are kept", cause=cause)
+    def _log_failure(self, cause: str) -> None:
+        if cause != self._described:
+            self._described = cause
+            _LOG.error("certificates not usable, the former ones stay in use", cause=cause)
 
-    def _load(self) -> _Read:
+    def _load(self) -> _Loaded:
         contents = self._source.contents()
         try:
             server = _context(ssl.PROTOCOL_TLS_SERVER, *contents)
             client = _context(ssl.PROTOCOL_TLS_CLIENT, *contents) if len(contents) > _PAIR else None
         except (OSError, ValueError) as error:
-            raise CertificateError(f"{', '.join(self._source.names)}: {_told(error)}") from None
-        return _Read(contents, server, client, _peer_name(server, client), _ends(contents))
+            raise CertificateError(f"{', '.join(self._source.names)}: {_described(error)}") from None
+        return _Loaded(contents, server, client, _peer_name(server, client), _ends(contents))
 
 
 def unusable(contents: tuple[bytes, ...]) -> str:
-    """Why listeners and other replicas would not take a chain, its key and authorities; empty if they would."""
+    """Return why listeners and replicas would reject a chain, its key and authorities; empty if they would not."""
     try:
         server = _context(ssl.PROTOCOL_TLS_SERVER, *contents)
         client = _context(ssl.PROTOCOL_TLS_CLIENT, *contents)
     except (OSError, ValueError) as error:
-        return _told(error)
+        return _described(error)
     return "" if _peer_name(server, client) else NO_PEER
 
 
@@ -211,7 +222,7 @@ class Peer(Struct, frozen=True, eq=False):
 
 
 def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
-    """The common names and all alternative names of what ``getpeercert`` gave."""
+    """Return the common names and all alternative names in a result of ``getpeercert``."""
     subject = (pair for part in certificate.get("subject", ()) for pair in part)
     common = (value for key, value in subject if key == "commonName")
     return frozenset((*common, *(str(value) for _, value in certificate.get("subjectAltName", ()))))
@@ -223,29 +234,32 @@ def _context(purpose: int, chain: bytes, key: bytes, authorities: bytes | None =
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.set_alpn_protocols(_PROTOCOLS)
     with _as_file(chain) as chain_file, _as_file(key) as key_file:
-        context.load_cert_chain(chain_file, key_file, password=b"")  # a key with one is refused, not asked about
+        context.load_cert_chain(chain_file, key_file, password=b"")  # an encrypted key fails instead of prompting
     if authorities is not None:
         with _as_file(authorities) as file:
             context.load_verify_locations(file)
     if purpose == ssl.PROTOCOL_TLS_SERVER:
         context.verify_mode = ssl.CERT_NONE if authorities is None else ssl.CERT_OPTIONAL
-        context.num_tickets = 0  # nobody comes back by a ticket after his authority was taken out
+        context.num_tickets = 0  # a ticket would stay valid after its authority was removed
         context.options |= ssl.OP_NO_TICKET
     return context
 
 
 def _ends(contents: tuple[bytes, ...]) -> Mapping[str, float]:
-    """Of what OpenSSL takes and cannot be read here nothing is known."""
-    found = {}
+    """Return expiry times; without those that OpenSSL accepts but ``cryptography`` cannot parse."""
+    times = {}
     for name, content in zip(("serving", "authority"), (contents[0], *contents[_PAIR:]), strict=False):
         with suppress(BadPair):
-            found[name] = certificate_info(content).ends
-    return found
+            times[name] = certificate_info(content).ends
+    return times
 
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """``ssl`` reads files alone. Where files can be in memory this is one: no folder is written to, nothing stays."""
+    """Provide the content as a file, because ``ssl`` reads only files.
+
+    In memory where supported, so that nothing is written.
+    """
     if not hasattr(os, "memfd_create"):
         with NamedTemporaryFile() as file:
             file.write(content)
@@ -261,24 +275,24 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 
 def _peer_name(server: ssl.SSLContext, client: ssl.SSLContext | None) -> str:
-    """The first name by which another replica would accept our certificate; empty without one."""
+    """Return the first name by which another replica would accept our certificate; empty without one."""
     if client is None:
         return ""
     client.check_hostname = False
     try:
-        found = _introduced(server, client, None)
+        certificate = _handshake(server, client, None)
     finally:
         client.check_hostname = True
-    names = (value for kind, value in found.get("subjectAltName", ()) if kind == "DNS")
-    return next((it for it in sorted(names) if _is_own(it) and _introduced(server, client, it)), "")
+    names = (value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS")
+    return next((it for it in sorted(names) if _is_own(it) and _handshake(server, client, it)), "")
 
 
 def _is_own(name: str) -> bool:
     return "*" not in name and name.lower().rstrip(".").rpartition(".")[2] != "localhost"
 
 
-def _introduced(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None) -> Mapping[str, Any]:
-    """Our certificate as another replica would see it: a handshake of ours with ourselves, in memory."""
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None) -> Mapping[str, Any]:
+    """Return our certificate as another replica would see it, from an in-memory handshake with ourselves."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     caller = client.wrap_bio(to_client, to_server, server_hostname=name)
     called = server.wrap_bio(to_server, to_client, server_side=True)
@@ -291,7 +305,7 @@ def _introduced(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None
 
 
 def _stepped(side: ssl.SSLObject) -> bool:
-    """Take part in the handshake as far as it goes; whether it is done."""
+    """Advance the handshake as far as possible; return true once it is complete."""
     try:
         side.do_handshake()
     except ssl.SSLWantReadError:
@@ -299,7 +313,7 @@ def _stepped(side: ssl.SSLObject) -> bool:
     return True
 
 
-def _told(error: Exception) -> str:
-    """OpenSSL's words without its source lines."""
+def _described(error: Exception) -> str:
+    """Format an OpenSSL error without source lines."""
     reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
     return str(reason).replace("_", " ").lower()

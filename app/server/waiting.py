@@ -1,4 +1,4 @@
-"""/api/v1/waiting: the pods that a Permit plugin made wait, for operators to let go or to reject."""
+"""/api/v1/waiting: pods that wait at Permit, which operators can allow or reject."""
 
 from __future__ import annotations
 
@@ -12,65 +12,68 @@ from app.server.bodies import documented, parsed
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     404: {"description": "No pod of that UID is waiting."},
-    409: {"description": "It does not wait for that plugin, or was settled before."},
+    409: {"description": "The pod does not wait for that plugin, or was allowed or rejected before."},
 }
 
 
-class Waiting(BaseModel):
-    """A pod between Permit and PreBind. Its node is held for it."""
+class WaitingPodStatus(BaseModel):
+    """Pod between Permit and PreBind. Its node is reserved."""
 
     uid: str
     namespace: str
     name: str
     node: str
-    pending: list[str] = Field(description="The plugins that have not allowed it yet.")
+    pending: list[str] = Field(description="Plugins that have not allowed the pod yet.")
 
     @classmethod
-    def of(cls, found: WaitingPod) -> Waiting:
-        pod = found.pod
+    def of(cls, waiting: WaitingPod) -> WaitingPodStatus:
+        pod = waiting.pod
         return cls(
             uid=pod.uid,
             namespace=pod.namespace,
             name=pod.name,
-            node=found.node_name,
-            pending=list(found.pending_plugins()),
+            node=waiting.node_name,
+            pending=list(waiting.pending_plugins()),
         )
 
 
 class AllowRequest(BaseModel):
-    """Lift the wait of one plugin."""
+    """Request to allow the pod for one plugin."""
 
     model_config = ConfigDict(extra="forbid")
 
-    plugin: str = Field(min_length=1, description="In whose name.")
+    plugin: str = Field(min_length=1, description="Plugin for which the pod is allowed or rejected.")
 
 
 class RejectRequest(AllowRequest):
-    """Give the pod back to its scheduler."""
+    """Request to reject the pod."""
 
-    message: str = Field(min_length=1, description="Why; the scheduler shows it on the pod.")
+    message: str = Field(min_length=1, description="Reason; the scheduler shows it on the pod.")
 
 
 class Settled(BaseModel):
-    """What became of it."""
+    """Result of a request."""
 
     outcome: Literal["waiting", "allowed", "rejected"] = Field(description="allowed: no plugin is left, it is bound.")
     pending: list[str]
 
 
 def waiting_list_router(waiting: WaitingPods) -> APIRouter:
-    """Who waits."""
+    """Create the router of the list of waiting pods."""
     router = APIRouter(prefix="/api/v1/waiting", tags=["operator"])
 
     @router.get("", summary="The pods that wait at Permit")
-    async def listed() -> list[Waiting]:
-        return [Waiting.of(it) for it in waiting.all()]
+    async def listed() -> list[WaitingPodStatus]:
+        return [WaitingPodStatus.of(it) for it in waiting.all()]
 
     return router
 
 
 def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
-    """Settles what a plugin would settle otherwise: pods are bound or sent back, so it is served where bind is."""
+    """Create the router for allow and reject.
+
+    It is served with the verbs, because pods are bound or returned to the scheduler.
+    """
     router = APIRouter(prefix="/api/v1/waiting", tags=["scheduling"])
 
     @router.post(
@@ -80,11 +83,11 @@ def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
         openapi_extra=documented(AllowRequest, example={"plugin": "Quota"}),
     )
     async def allow(uid: str, request: Request) -> Settled:
-        asked = await parsed(request, AllowRequest.model_validate_json, max_body_bytes)
+        allow_request = await parsed(request, AllowRequest.model_validate_json, max_body_bytes)
         pod = _found(waiting, uid)
-        if asked.plugin not in pod.pending_plugins():
-            raise HTTPException(409, f"{pod.pod} does not wait for plugin {asked.plugin}")
-        pod.allow(asked.plugin)
+        if allow_request.plugin not in pod.pending_plugins():
+            raise HTTPException(409, f"{pod.pod} does not wait for plugin {allow_request.plugin}")
+        pod.allow(allow_request.plugin)
         pending = list(pod.pending_plugins())
         return Settled(outcome="waiting" if pending else "allowed", pending=pending)
 
@@ -95,17 +98,17 @@ def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
         openapi_extra=documented(RejectRequest, example={"plugin": "Quota", "message": "the budget is spent"}),
     )
     async def reject(uid: str, request: Request) -> Settled:
-        asked = await parsed(request, RejectRequest.model_validate_json, max_body_bytes)
+        reject_request = await parsed(request, RejectRequest.model_validate_json, max_body_bytes)
         pod = _found(waiting, uid)
-        if not pod.reject(asked.plugin, asked.message):
-            raise HTTPException(409, f"{pod.pod} was settled before")
+        if not pod.reject(reject_request.plugin, reject_request.message):
+            raise HTTPException(409, f"{pod.pod} was allowed or rejected before")
         return Settled(outcome="rejected", pending=[])
 
     return router
 
 
 def _found(waiting: WaitingPods, uid: str) -> WaitingPod:
-    found = waiting.get(uid)
-    if found is None:
+    pod = waiting.get(uid)
+    if pod is None:
         raise HTTPException(404, f"no pod with UID {uid} is waiting")
-    return found
+    return pod

@@ -32,13 +32,13 @@ from app.telemetry.throttle import Throttle
 from app.verbs.outcome import VerbFailure
 
 _KEEP_ALIVE_SECONDS: Final = 120
-"""Go drops an idle connection after 90 s and does not retry a POST on one that we dropped first."""
+"""Go drops an idle connection after 90 s, and does not retry a POST on a connection that the server closed first."""
 CLOSE_SECONDS: Final = 14.0
-"""From the first signal until what clients have not finished by then is given up."""
+"""Seconds from the first signal until unfinished requests are aborted."""
 
 _MOST_CLOSE_SECONDS: Final = 10.0
 _CLOSED: Final = "the handler is closed"
-"""End of uvloop's message about a write to a transport that is closed."""
+"""End of uvloop's message about a write to a closed transport."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -46,30 +46,30 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Web(FastAPI):
-    """An application with all its routes. ``direct``, by path: what a POST reaches in the short way too."""
+    """Application with all its routes. ``direct``: endpoints by path that a POST can also reach by the fast path."""
 
     direct: Mapping[str, Endpoint]
     pages: Pages
     throttle: Throttle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """All but calls of the verbs takes turns: no page is worth a decision that is late.
+        """Queue all requests except verbs, so that pages do not delay decisions.
 
-        HEAD is answered wherever GET is; uvicorn, which knows what was asked, leaves the body out.
+        HEAD is answered wherever GET is; uvicorn leaves the body out.
         """
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
         elif scope["method"] == "POST" and scope["path"] in self.direct:
             await self._answer(scope, receive, partial(_send_if_open, send))
         else:
-            asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
-            await self.pages(self._answer, asked, receive, partial(_send_if_open, send))
+            get_scope = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+            await self.pages(self._answer, get_scope, receive, partial(_send_if_open, send))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request. An unexpected fault is answered with 500 and logged, each route's once a minute."""
+        """Answer a request. An unexpected fault is answered with 500 and logged once a minute per route."""
         try:
             await super().__call__(scope, receive, send)
-        except Exception as fault:  # noqa: BLE001  # uvicorn would log each with its traceback, however often it is caused
+        except Exception as fault:  # noqa: BLE001  # uvicorn would log every one with its traceback
             path = str(getattr(scope.get("route"), "path", ""))
             if (held_back := self.throttle.admit(path)) is not None:
                 trace = "".join(traceback.format_exception(fault))
@@ -80,7 +80,7 @@ class Web(FastAPI):
 
 
 async def _send_if_open(send: Send, message: Message) -> None:
-    """Send to a connection. One that closed without a word to uvicorn yet makes uvloop raise; there is no reader."""
+    """Send to a connection. uvloop raises if it was closed before uvicorn knows; then nothing is sent."""
     try:
         await send(message)
     except RuntimeError as error:
@@ -97,7 +97,7 @@ def create_web(
     pages: Pages | None = None,
     documented: bool = True,
 ) -> Web:
-    """The application of a listener. One of them has the lifespan; ``pages`` is shared by those of a process.
+    """Create the application of a listener. One of them has the lifespan; ``pages`` is shared by those of a process.
 
     ``direct``: the verbs' endpoints by path. ``documented``: with /docs and /openapi.json.
     """
@@ -122,16 +122,18 @@ def create_web(
 
 
 def _pages_of(web: FastAPI) -> dict[str, str]:
-    """What a person can open, by path: its summary. First the documentation of all of it, if it is there."""
-    found = {DOCS: "All endpoints, to read and to try"} if web.openapi_url else {}
+    """Return the pages that a browser can open, by path, with summaries; the documentation first, if any."""
+    pages = {DOCS: "All endpoints, to read and to try"} if web.openapi_url else {}
     for path, methods in web.openapi()["paths"].items():
         if "get" in methods and "{" not in path:
-            found[path] = methods["get"].get("summary", "")
-    return found
+            pages[path] = methods["get"].get("summary", "")
+    return pages
 
 
 class _Server(uvicorn.Server):
-    """On the first SIGINT or SIGTERM it serves on until ``leave`` has ended, and only then ends as uvicorn does."""
+    """Server that continues to serve after the first SIGINT or SIGTERM until ``leave`` has ended, then shuts down as
+    uvicorn does.
+    """
 
     def __init__(
         self, config: uvicorn.Config, listeners: Sequence[Listener], leave: Callable[[], Awaitable[None]] | None
@@ -144,20 +146,24 @@ class _Server(uvicorn.Server):
         self._signalled_at: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, with a protocol, an application and TLS for each listener."""
+        """Start as uvicorn does, with a protocol, an application and TLS for each listener."""
         self._loop = loop = asyncio.get_running_loop()
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             raise SystemExit(uvicorn.config.STARTUP_FAILURE)
-        for it in self._listeners:
-            it.serve(partial(HttpProtocol, it, self.config, self.server_state, self.lifespan.state, _loop=loop))
-        self.servers = cast("list[asyncio.Server]", list(self._listeners))  # closed, and waited for, as servers are
+        for listener in self._listeners:
+            listener.serve(
+                partial(HttpProtocol, listener, self.config, self.server_state, self.lifespan.state, _loop=loop)
+            )
+        self.servers = cast(
+            "list[asyncio.Server]", list(self._listeners)
+        )  # uvicorn closes them and waits for them like servers
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         since = self._signalled_at or monotonic()
         left = CLOSE_SECONDS - (monotonic() - since)
-        # It is handed to wait_for, which takes parts of a second too.
+        # Passed to wait_for, which accepts fractions of a second.
         self.config.timeout_graceful_shutdown = max(1.0, min(left, _MOST_CLOSE_SECONDS))  # type: ignore[assignment]
         await super().shutdown(sockets)
         connections, requests = len(self.server_state.connections), len(self.server_state.tasks)
@@ -168,7 +174,9 @@ class _Server(uvicorn.Server):
             super().handle_exit(sig, frame)
             return
         self._signalled_at = monotonic()
-        self._loop.call_soon_threadsafe(self._begin_to_leave, sig)  # a handler may have broken into a line of the log
+        self._loop.call_soon_threadsafe(
+            self._begin_to_leave, sig
+        )  # the handler might have interrupted a write to the log
 
     def _begin_to_leave(self, sig: int) -> None:
         _LOG.info("ending", signal=signal.Signals(sig).name)
@@ -183,9 +191,9 @@ class _Server(uvicorn.Server):
 
 
 def run(web: FastAPI, listeners: Sequence[Listener], leave: Callable[[], Awaitable[None]] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM; requests under way are finished, until ``CLOSE_SECONDS`` after it.
+    """Serve until SIGINT or SIGTERM; requests in flight are finished for at most ``CLOSE_SECONDS``.
 
-    ``web`` has the lifespan. ``leave`` runs first, while all is still served.
+    ``web`` has the lifespan. ``leave`` runs first, while requests are still served.
     """
     server(web, listeners, leave).run()
 

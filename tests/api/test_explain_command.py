@@ -17,9 +17,7 @@ from tests.builders import JsonObject, node_object, pod_object
 from tests.controlplane.processes import free_port
 from tests.served import served
 
-HINT: Final = (
-    "homeport: say with --server URL where Homeport serves its pages, or with --saved FILE which saved cluster to read"
-)
+HINT: Final = "homeport: use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
 ROOM: Final[JsonObject] = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}
 
 DELEGATED: Final = """\

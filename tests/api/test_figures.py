@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from app.config.settings import Settings
 from app.feeds.live import LiveFeed
 from app.main import Service
-from app.server.ops import TOLD_SECONDS, ops_router
+from app.server.ops import LOG_SECONDS, ops_router
 from app.telemetry.metrics import Metrics
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE, VERSION, example
@@ -70,14 +70,14 @@ async def test_a_fault_in_counting_takes_no_other_metric_with_it_and_is_told_onc
     with capture_logs() as said:
         assert [(200, True)] * 3 == [await scraped() for _ in range(3)]
         assert 1 == len(said)
-        clock.now += TOLD_SECONDS
+        clock.now += LOG_SECONDS
         assert (200, True) == await scraped()
         assert 2 == len(said)
-        clock.now += TOLD_SECONDS
+        clock.now += LOG_SECONDS
         fails[0] = False
         assert (200, True) == await scraped()
 
-    assert ["figures not counted"] * 2 == [line["event"] for line in said]
+    assert ["metrics not updated"] * 2 == [line["event"] for line in said]
     assert "LookupError: no such count" in said[0]["traceback"]
 
 

@@ -171,15 +171,15 @@ def test_where_there_are_none_it_is_said_and_no_failure(
 @pytest.mark.parametrize(
     ("owner", "told"),
     [
-        ("db01", "'db01' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
-        ("vm/db01/x", "'vm/db01/x' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
-        ("lws/model/0-", "'lws/model/0-' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
-        ("lws/model/0-1-2", "'lws/model/0-1-2' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
-        ("vm//3", "'vm//3' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
-        ("vm/../x", "'vm/../x' is no owner: say KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("db01", "'db01' is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("vm/db01/x", "'vm/db01/x' is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("lws/model/0-", "'lws/model/0-' is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("lws/model/0-1-2", "'lws/model/0-1-2' is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("vm//3", "'vm//3' is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL"),
+        ("vm/../x", "'vm/../x' is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL"),
         ("pod/db01", "no pod keeps homes here; kinds that do: VirtualMachine, StatefulSet"),
-        ("vm/db01/3", "a VirtualMachine has one home: say VirtualMachine/db01"),
-        ("sts/db", "each pod of a StatefulSet has a home of its own: say StatefulSet/db/ORDINAL"),
+        ("vm/db01/3", "a VirtualMachine has one home: use VirtualMachine/db01"),
+        ("sts/db", "each pod of a StatefulSet has a home of its own: use StatefulSet/db/ORDINAL"),
     ],
 )
 @pytest.mark.parametrize("action", ["move", "release", "keep"])
@@ -230,7 +230,7 @@ def test_two_kinds_of_one_name_are_told_apart_by_their_group(
     other, _, none = ran(capsys, many_kinds, "keep", "Database.b.example.com/x")
 
     choices = "Database.a.example.com/x or Database.b.example.com/x"
-    assert (1, f"homeport: database may be more than one kind: say {choices}\n") == (code, err)
+    assert (1, f"homeport: database matches more than one kind: use {choices}\n") == (code, err)
     assert (1, "homeport: Database default/x has neither a home nor a pod, as far as Homeport knows\n") == (other, none)
 
 
@@ -274,7 +274,7 @@ def test_nobody_serves_there(
     *missed, hint = err.splitlines()
     assert (1, "", 2) == (code, out, len(missed))
     assert all(line.startswith("homeport: http://127.0.0.1:") for line in missed)
-    assert hint.startswith("homeport: say with --server URL where Homeport serves its pages, or with --saved ")
+    assert hint.startswith("homeport: use --server URL for the address of Homeport's pages, or --saved ")
 
 
 class TestDrain:
@@ -343,7 +343,7 @@ class TestDrain:
         assert machine.endswith("waits for node-c3; elsewhere after its grace") or "node-" in machine
         assert "placed one after the other, by the rules that Homeport has here: PodTopologySpread" == rules
         assert missing.startswith("not counted: NodeUnschedulable NodeName TaintToleration")
-        assert room.startswith("so nobody has asked whether there is room for them")
+        assert room.startswith("room for them was not checked")
 
 
 def test_the_annotation_is_the_one_that_the_plugin_reads() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from app.config.sections import TracingConfiguration
 from app.config.settings import Settings
-from app.server.spans import answer_of, asked
+from app.server.spans import answer_of, request_facts
 from app.verbs.outcome import Verb
 from tests.api.service import NODES, SAMPLE, VERSION, Api, example, serving
 from tests.collector import Collector, Seen
@@ -168,7 +168,7 @@ async def test_without_an_endpoint_no_span_is_made_and_nothing_is_imported() -> 
     ],
 )
 def test_what_is_read_of_a_request(body: Any, facts: dict[str, Any]) -> None:
-    assert facts == asked(json.dumps(body).encode())
+    assert facts == request_facts(json.dumps(body).encode())
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_the_lines_of_a_whole_life(tmp_path: Path) -> None:
         "service links ignored",
         "serving",
         "picture complete",
-        "turned away",
+        "connection or request rejected",
         "ending",
         "ended",
     ] == [it["event"] for it in lines]

@@ -89,7 +89,7 @@ def test_a_person_sees_moves_keeps_and_releases_homes(
         )
 
         wrong = person.does("move", "vm/db01", "zone-a-7")
-        assert (1, "", "homeport: there is no node zone-a-7: --force writes it all the same\n") == wrong
+        assert (1, "", "homeport: there is no node zone-a-7: --force skips this check\n") == wrong
         assert "node-that-is-gone" == home_of(client, "db01")
 
         told = "VirtualMachine default/db01: the home is zone-a-1 now, it was node-that-is-gone\n"
@@ -115,7 +115,7 @@ def test_a_person_sees_moves_keeps_and_releases_homes(
 
     heard = annotations(client, "db01")[f"{HOME}-pod"]
     code, out, _ = person.does("release", "virtualmachines.kubevirt.io/db01")
-    assert (0, "VirtualMachine default/db01: zone-a-1 is not the home any more; the next first bind makes one\n") == (
+    assert (0, "VirtualMachine default/db01: zone-a-1 is no longer the home; the next first bind creates one\n") == (
         code,
         out,
     )
@@ -147,7 +147,7 @@ def test_a_home_that_is_remembered_of_an_earlier_machine_is_listed_and_stays_rel
             what="the home that is remembered to be listed",
         )
         client.wait_for(lambda: home_of(client, "db01") == "zone-a-0", what="the home to be on the new machine")
-        told = "VirtualMachine default/db01: zone-a-0 is not the home any more; the next first bind makes one\n"
+        told = "VirtualMachine default/db01: zone-a-0 is no longer the home; the next first bind creates one\n"
         assert (0, told, "") == person.does("release", "vm/db01")
         client.wait_for(lambda: person.sees() == [], what="the home to be listed no more")
         client.wait_for(lambda: client.find("Home", name) is None, what="the memory of it to go")
@@ -229,7 +229,7 @@ def test_a_person_may_change_what_the_person_may_change(
     assert 'User "system:serviceaccount:default:homes-reader" cannot patch resource "virtualmachines"' in err
 
     person = Person(homeport, editor.kubeconfig, capsys)
-    told = "homeport: whether there is a node zone-a-1 you may not ask: --force writes it all the same\n"
+    told = "homeport: whether there is a node zone-a-1 you may not ask: --force skips this check\n"
     assert (1, "", told) == person.does("move", "vm/db01", "zone-a-1")
     assert 0 == person.does("move", "vm/db01", "zone-a-1", "--force")[0]
     assert "zone-a-1" == home_of(client, "db01")

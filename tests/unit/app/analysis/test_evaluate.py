@@ -261,8 +261,8 @@ class TestBadCase:
             pytest.param(
                 encoded(case(config={"preset": "complete", "bindRecheck": []})),
                 bad(
-                    "config.preset: is no word of a KubeSchedulerConfiguration; "
-                    "config.bindRecheck: is no word of a KubeSchedulerConfiguration"
+                    "config.preset: is not a field of KubeSchedulerConfiguration; "
+                    "config.bindRecheck: is not a field of KubeSchedulerConfiguration"
                 ),
                 id="what only a service has",
             ),

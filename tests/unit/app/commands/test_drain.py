@@ -13,7 +13,7 @@ OWNER: JsonObject = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "
 DELEGATED = """\
 placed one after the other, by the rules that Homeport has here: PodTopologySpread
 not counted: NodeResourcesFit TaintToleration
-so nobody has asked whether there is room for them: cpu, memory and pods are kube-scheduler's here"""
+room for them was not checked: kube-scheduler alone checks cpu, memory and pods here"""
 
 
 def told(then: str, *nodes: str, goes_to: str = "", why: str = "", count: int = 0) -> JsonObject:
@@ -92,7 +92,7 @@ def test_other_pods_are_counted_and_those_that_would_wait_are_named() -> None:
     lines = text(found).splitlines()
     assert "pods without a home that would go too: 13; of these with a node to go to: 1" == lines[2]
     assert "- shop/web-0 waits: the others take its room (1 of 1: Fit: no cpu)" == lines[3]
-    assert ["- and 2 more without one", "", "pods that no controller makes anew: 2, not counted"] == lines[13:16]
+    assert ["- and 2 more without one", "", "pods that no controller recreates: 2, not counted"] == lines[13:16]
     assert "- and 3 more that are not counted" in text({**found, "moreOthers": 3}).splitlines()
     wide = text(found, wide=True)
     assert ("- shop/api starts on n2\n" in wide, "shop/web-11" in wide, "more without" in wide) == (True, True, False)
@@ -110,4 +110,4 @@ def test_where_nobody_lives_nothing_else_is_said(more: JsonObject, told: str) ->
 
 
 def test_homes_that_are_not_told_of_are_counted() -> None:
-    assert "and 7 more that are not told of" in text(plan(machine("db01", "starts on n2", "n2"), more=7)).splitlines()
+    assert "and 7 more that are not listed" in text(plan(machine("db01", "starts on n2", "n2"), more=7)).splitlines()

@@ -185,7 +185,7 @@ def test_a_plural_that_nobody_knows_is_a_guess_that_says_so(printed: Any) -> Non
     text = printed(owners({"apiVersion": "example.com/v1", "kind": "Policy"}))
 
     assert "patch policies.example.com" in granted(text)["ClusterRole"]
-    assert 3 == text.count("# the plural of example.com/v1 Policy is a guess, no cluster could be asked: ")
+    assert 3 == text.count("# the plural of example.com/v1 Policy is a guess, no cluster was reachable: ")
 
 
 def test_mistakes_are_told_as_by_serve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

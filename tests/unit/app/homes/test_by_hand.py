@@ -88,7 +88,7 @@ async def test_the_version_that_was_read_is_a_precondition_and_status_may_move_i
         ),
         pytest.param(
             lambda api: api.put(machine("n1", uid="uid-2")),
-            "VirtualMachine machines/db01 was deleted and made anew meanwhile; nothing was changed",
+            "VirtualMachine machines/db01 was deleted and recreated meanwhile; nothing was changed",
             id="it is another one",
         ),
         pytest.param(
@@ -111,17 +111,17 @@ async def test_what_changes_all_the_time_is_given_up() -> None:
     for number in range(5):
         api.meanwhile("PATCH", partial(api.put, machine("n1", count=str(number))))
 
-    told = "VirtualMachine machines/db01: it changes all the time; nothing was changed, try again"
+    told = "VirtualMachine machines/db01: it keeps changing; nothing was changed, try again"
     assert (told, "n1") == (await refused(api, "n2"), carried(api)[HOME])
 
 
 @pytest.mark.parametrize(
     ("node", "told"),
     [
-        pytest.param("n9", "there is no node n9: --force writes it all the same", id="no such node"),
-        pytest.param("N 9", "'N 9' cannot be the name of a node: --force writes it all the same", id="no name"),
+        pytest.param("n9", "there is no node n9: --force skips this check", id="no such node"),
+        pytest.param("N 9", "'N 9' cannot be the name of a node: --force skips this check", id="no name"),
         pytest.param(
-            "x" * 300, f"'{'x' * 64}...' cannot be the name of a node: --force writes it all the same", id="too long"
+            "x" * 300, f"'{'x' * 64}...' cannot be the name of a node: --force skips this check", id="too long"
         ),
     ],
 )
@@ -136,7 +136,7 @@ async def test_who_may_not_ask_for_nodes_is_told_so() -> None:
     api = server()
     api.down_at["/api/v1/nodes/n2"] = 403
 
-    told = "whether there is a node n2 you may not ask: --force writes it all the same"
+    told = "you are not allowed to get nodes, so node n2 could not be checked: --force skips this check"
     assert (told, 0) == (await refused(api, "n2", check_node=True), api.count("PATCH"))
 
 
@@ -145,7 +145,11 @@ async def test_who_may_not_ask_for_nodes_is_told_so() -> None:
     [
         ("PATCH", 403, "VirtualMachine machines/db01: the API server refused: told to"),
         ("PATCH", "unreachable", "the API server ("),
-        ("PATCH", "unanswered", "VirtualMachine machines/db01: nobody knows whether that was written, look again: "),
+        (
+            "PATCH",
+            "unanswered",
+            "VirtualMachine machines/db01: the outcome of the write is unknown, check the object: ",
+        ),
         ("GET", "unreachable", "the API server ("),
     ],
 )
@@ -266,7 +270,7 @@ class TestReleased:
         for number in range(5):
             api.meanwhile("DELETE", partial(api.put, home(f"uid-{number}")))
 
-        told = "what is remembered of it changes all the time; nothing was changed, try again"
+        told = "its remembered home keeps changing; nothing was changed, try again"
         assert (f"VirtualMachine machines/db01: {told}", True) == (await not_freed(api), is_remembered(api))
 
     async def test_who_may_not_ask_is_told_what_is_not_known(self) -> None:
@@ -274,9 +278,7 @@ class TestReleased:
         for api in (there, gone):
             api.down_at[f"/apis/homeport.dev/v1alpha1/namespaces/machines/homes/{MEMORY}"] = 403
 
-        told = (
-            "VirtualMachine machines/db01 has no home; whether that of an earlier one is remembered you may not ask: "
-        )
+        told = "VirtualMachine machines/db01 has no home; you are not allowed to get Homes, "
         assert (await not_freed(there)).startswith(told)
         assert (await not_freed(gone)).startswith("VirtualMachine machines/db01: the API server refused: ")
         assert [0, 0] == [it.count("DELETE") for it in (there, gone)]

@@ -11,7 +11,7 @@ from app.server.checks import Check, verbose
     ("found", "line"),
     [
         (Check("picture"), "[+]picture ok"),
-        (Check("leader", told="follower of a"), "[+]leader ok: follower of a"),
+        (Check("leader", detail="follower of a"), "[+]leader ok: follower of a"),
         (Check("leader", "no replica leads", "no replica leads"), "[-]leader failed: no replica leads"),
     ],
 )

@@ -602,7 +602,7 @@ class TestBounds:
                 await asyncio.wait_for(line.reader.read(), 10)
 
             assert 20 == len(served.turned_away)
-            assert 1 == capsys.readouterr().out.count("turned away")
+            assert 1 == capsys.readouterr().out.count("connection or request rejected")
 
 
 class TestForbidden:
@@ -620,7 +620,7 @@ class TestForbidden:
             line = await served.connect()
             line.send(request_)
 
-            assert b"homeport: not from a page of another site" == (await line.answer())[1]
+            assert b"homeport: requests from pages of other sites are rejected" == (await line.answer())[1]
             assert await line.ends()
             assert ([], ["forbidden"]) == (served.echo.ways, served.turned_away)
 
@@ -631,14 +631,17 @@ class TestForbidden:
             head, body = await line.answer()
 
             assert head.startswith("HTTP/1.1 403 ")
-            assert b'{"detail": "homeport: a listener on loopback is asked by its own name only"}' == body
+            assert (
+                b'{"detail": "homeport: a listener on loopback accepts only a loopback name or address as Host"}'
+                == body
+            )
 
     async def test_who_asks_first_whether_to_send_is_told_not_to(self) -> None:
         async with serving() as served:
             line = await served.connect()
             line.send(post(b"{}", "Origin: http://evil.example", "Expect: 100-continue")[:-2])
 
-            assert b"homeport: not from a page of another site" == (await line.answer())[1]
+            assert b"homeport: requests from pages of other sites are rejected" == (await line.answer())[1]
             assert await line.ends()
 
     async def test_its_body_is_read_and_not_kept(self) -> None:
@@ -653,7 +656,7 @@ class TestForbidden:
             assert [] == kept._gathered
             line.send(whole[-3:])
 
-            assert b"homeport: not from a page of another site" == (await line.answer())[1]
+            assert b"homeport: requests from pages of other sites are rejected" == (await line.answer())[1]
 
 
 class TestKnownHeads:

@@ -56,7 +56,7 @@ class TestPeers:
         pair = issuer.issue("server", {"no host name": "a@b.example", "localhost": "localhost"}.get(why, "homeport"))
         found = certificates(authority, pair, asks=why != "no authority")
 
-        with pytest.raises(CertificateError, match="replicas know each other by this certificate"):
+        with pytest.raises(CertificateError, match="replicas verify each other by this certificate"):
             found.peer()
 
 
@@ -135,7 +135,7 @@ class TestChanges:
         spoil(*pair)  # type: ignore[operator]
         assert [False, False] == [await found.reread() for _ in range(2)]
         assert found.server is server
-        assert 1 == capsys.readouterr().out.count("the former ones are kept")
+        assert 1 == capsys.readouterr().out.count("the former ones stay in use")
 
         authority.issue("server", "after")
         assert await found.reread()

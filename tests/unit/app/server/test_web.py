@@ -188,5 +188,5 @@ async def test_half_bodies_write_one_line(capsys: pytest.CaptureFixture[str], ca
     running.should_exit = True
     await serving
 
-    assert (1, []) == (capsys.readouterr().out.count("turned away"), caplog.records)
+    assert (1, []) == (capsys.readouterr().out.count("connection or request rejected"), caplog.records)
     assert ["body_cut_off"] * 15 == turned_away
