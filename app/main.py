@@ -69,16 +69,23 @@ from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
 from app.runtime.slots import overrides
 from app.runtime.waiting import WaitingPods
-from app.server.access import Access, Role
+from app.server.access import ListenerAccess, Role
 from app.server.admission import Admission
 from app.server.checks import checks
 from app.server.cycle import cycle_router, explain_router
 from app.server.forward import Forwarder
 from app.server.incoming import Endpoint
 from app.server.listener import Listener, allow_open_files, listen
-from app.server.operator import FeedStatus, LeaderStatus, PermissionsStatus, ProfileStatus, Status, operator_router
+from app.server.operator import (
+    FeedStatus,
+    LeaderStatus,
+    PermissionsStatus,
+    ProcessStatus,
+    ProfileStatus,
+    operator_router,
+)
 from app.server.ops import ops_router
-from app.server.pages import Pages
+from app.server.pages import PageQueues
 from app.server.routes import LEAN, Verbs, verb_endpoints
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
@@ -189,7 +196,7 @@ class Service:
             lambda body: asked_hosts(body, self._cluster.nodes),
             of_verb={verb: self._time_limit(verb) for verb in VERBS},
         )
-        self._pages = Pages()
+        self._pages = PageQueues()
 
         self._recount = Recount(self._cluster, self._frameworks.values(), self._feed.complete, self._recounted)
         self._supervisor = Supervisor(self._leadership)
@@ -488,7 +495,7 @@ class Service:
     def _listener(self, role: Role, web: Web, host: str, port: int, tls: bool) -> Listener:
         settings = self._settings
         certificates = self._certificates if tls else None
-        access = Access(
+        access = ListenerAccess(
             role,
             loopback=is_loopback(host),
             certified=role == "peers" or (role == "verbs" and settings.asks_for_certificates),
@@ -613,9 +620,9 @@ class Service:
         """Seconds that binds under way may still take, where the process is to end."""
         return max(0.0, min(DRAIN_SECONDS, self._ends_at - monotonic() - _LAST_SECONDS))
 
-    def status(self) -> Status:
+    def status(self) -> ProcessStatus:
         feeds = {kind: FeedStatus.of(it) for kind, it in self._feed.states().items()}
-        return Status(
+        return ProcessStatus(
             version=self._version,
             problem=self.problem(),
             feeds=feeds,

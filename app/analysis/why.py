@@ -43,7 +43,7 @@ T = TypeVar("T")
 _Key = tuple[frozenset[Extra], str]
 
 
-class Reader(Protocol):
+class UncachedReader(Protocol):
     """Reads objects from the API server, with the fields that a decoder needs."""
 
     async def pod(self, core: CoreV1, namespace: str, name: str) -> Pod | None:
@@ -58,7 +58,9 @@ class Reader(Protocol):
 class Whys:
     """Verdicts of in-tree filters for all profiles. ``reader`` is ``None`` without an API server."""
 
-    def __init__(self, cluster: Cluster, reader: Reader | None, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self, cluster: Cluster, reader: UncachedReader | None, clock: Clock, sleep: Sleep = asyncio.sleep
+    ) -> None:
         self._cluster = cluster
         self._reader = reader
         self._clock = clock
@@ -67,7 +69,7 @@ class Whys:
         self._waiting = 0
         self._not_before = 0.0
         self._profiles: dict[str, InTreeVerdicts] = {}
-        self._kept = Newest[_Key, tuple[Hashable, float, NodeInfo]](MOST_KEPT)
+        self._cache = Newest[_Key, tuple[Hashable, float, NodeInfo]](MOST_KEPT)
 
     def add(self, profile: str, filters: OneNodeFilters) -> InTreeVerdicts:
         """Add the filters for a profile; return their verdicts."""
@@ -96,7 +98,7 @@ class Whys:
     def _holds(self, core: CoreV1) -> bool:
         return core.extras <= self._cluster.core.extras
 
-    async def _ask(self, read: Callable[[Reader], Awaitable[T | None]]) -> T | None:
+    async def _ask(self, read: Callable[[UncachedReader], Awaitable[T | None]]) -> T | None:
         if self._reader is None or self._waiting >= MOST_WAITING:
             return None
         self._waiting += 1
@@ -108,12 +110,12 @@ class Whys:
         finally:
             self._waiting -= 1
 
-    async def _read(self, reader: Reader, core: CoreV1, name: str) -> NodeInfo | None:
+    async def _read(self, reader: UncachedReader, core: CoreV1, name: str) -> NodeInfo | None:
         """Return the node from cache or API server. Raises ``OSError``."""
         key, stamp = (core.extras, name), self._cluster.node_stamp(name)
-        known = self._kept.pop(key, None)
+        known = self._cache.pop(key, None)
         if known is not None and known[0] == stamp and self._clock() - known[1] < KEPT_SECONDS:
-            self._kept[key] = known
+            self._cache[key] = known
             return known[2]
         pause = self._not_before - self._clock()
         if pause > 0:
@@ -122,7 +124,7 @@ class Whys:
         stamp = self._cluster.node_stamp(name)
         node = await reader.node(core, name)
         if node is not None:
-            self._kept.put(key, (stamp, self._clock(), node))
+            self._cache.put(key, (stamp, self._clock(), node))
         return node
 
 

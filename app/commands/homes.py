@@ -18,7 +18,7 @@ from msgspec import Struct
 from app.commands import table
 from app.commands.service import CommandError, Pages
 from app.homes import by_hand
-from app.homes.by_hand import ByHandError, Target
+from app.homes.by_hand import AnnotationTarget, ByHandError
 from app.homes.protocol import State
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_segment, is_subdomain, shown
@@ -49,7 +49,7 @@ _COLUMNS: Final = ("namespace", "owner", "node", "state", "machine", "policy")
 _MORE: Final = ("because", "since", "by", "pod", "on", "contradiction")
 
 
-class Owner(Struct, frozen=True):
+class OwnerArgument(Struct, frozen=True):
     """Object of a kind that keeps homes. ``slot``: an ordinal, or empty."""
 
     api_version: str
@@ -65,9 +65,9 @@ class Owner(Struct, frozen=True):
         return f"{self.kind} {self.namespace}/{self.name}{f'/{self.slot}' if self.slot else ''}"
 
     @property
-    def target(self) -> Target:
+    def target(self) -> AnnotationTarget:
         annotation = f"{HOME}.{self.slot}" if self.slot else HOME
-        return Target(self.api_version, self.kind, self.namespace, self.name, annotation, self.slot)
+        return AnnotationTarget(self.api_version, self.kind, self.namespace, self.name, annotation, self.slot)
 
 
 class HomeSelection(Struct, frozen=True):
@@ -164,7 +164,7 @@ def _words(word: str) -> str:
     return word.replace("_", " ")
 
 
-def owner_of(server: Pages, namespace: str, text: str) -> Owner:
+def owner_of(server: Pages, namespace: str, text: str) -> OwnerArgument:
     """Parse ``kind/name`` or ``kind/name/ordinal``. Raises ``CommandError``."""
     kind, name, slot = _parsed(text)
     kinds = keepers(server)
@@ -180,7 +180,7 @@ def owner_of(server: Pages, namespace: str, text: str) -> Owner:
         raise CommandError(f"each pod of a {word} has a home of its own: use {word}/{name}/ORDINAL")
     if slot and not per_slot:
         raise CommandError(f"a {word} has one home: use {word}/{name}")
-    return Owner(version, word, namespace, name, slot)
+    return OwnerArgument(version, word, namespace, name, slot)
 
 
 def _parsed(text: str) -> tuple[str, str, str]:
@@ -202,7 +202,7 @@ def _is_called(keeper: Json, word: str) -> bool:
     return word in names or _SHORT.get(word) == kind
 
 
-def move(server: Pages, kubeconfig: str | None, owner: Owner, node: str, *, force: bool) -> str:
+def move(server: Pages, kubeconfig: str | None, owner: OwnerArgument, node: str, *, force: bool) -> str:
     """Write the node as the home. ``force``: even if the node does not exist. Raises ``CommandError``."""
     if not node:
         raise CommandError(f"{owner}: a home has a name; release takes it away")
@@ -213,7 +213,7 @@ def move(server: Pages, kubeconfig: str | None, owner: Owner, node: str, *, forc
     return f"{owner}: the home is {_readable(node)} now{f', it was {_readable(before)}' if before else ''}"
 
 
-def release(server: Pages, kubeconfig: str | None, owner: Owner) -> str:
+def release(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
     """Remove the home; the next first bind creates one. For a deleted owner, remove the remembered home.
 
     Raises ``CommandError``.
@@ -227,7 +227,7 @@ def release(server: Pages, kubeconfig: str | None, owner: Owner) -> str:
     return f"{owner}: {_readable(released.before)} is no longer the home; the next first bind creates one"
 
 
-def keep(server: Pages, kubeconfig: str | None, owner: Owner) -> str:
+def keep(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
     """Make the pod's current node its home. Raises ``CommandError``."""
     items = [*_known(server, owner), *_known(server, owner, state=State.NONE)]
     if not items:
@@ -241,14 +241,14 @@ def keep(server: Pages, kubeconfig: str | None, owner: Owner) -> str:
     return move(server, kubeconfig, owner, items[0]["podNode"], force=False)
 
 
-def _require_api_server(server: Pages, owner: Owner) -> None:
+def _require_api_server(server: Pages, owner: OwnerArgument) -> None:
     """Raise ``CommandError`` if Homeport serves a saved cluster: its homes are in no API server."""
     feeds = server.get("/api/v1/status", {})["feeds"]
     if any(feed["state"] == _SAVED for feed in feeds.values()):
         raise CommandError(f"{owner}: Homeport serves a saved cluster here, so there is no API server to write to")
 
 
-def _known(server: Pages, owner: Owner, **more: str) -> list[Json]:
+def _known(server: Pages, owner: OwnerArgument, **more: str) -> list[Json]:
     """Return the home that Homeport lists for the owner: at most one."""
     query = {"namespace": owner.namespace, "kind": owner.kind, "name": owner.name, **more}
     mine = (owner.api_version, owner.slot)

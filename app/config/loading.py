@@ -15,7 +15,7 @@ from app.config.addresses import is_address
 from app.config.document import Document, UnreadableFile, read_document
 from app.config.mistakes import Mistake, Place, checked, field_names, follows, meant, misread, original
 from app.config.settings import Settings
-from app.config.sources import Sources
+from app.config.sources import SettingSources
 from app.config.variables import read_variables
 
 API_VERSION: Final = "homeport.dev/v1alpha1"
@@ -32,7 +32,7 @@ class LoadedSettings(Struct, frozen=True):
     """Settings, their sources and all ``mistakes``. Invalid values are ``removed`` and replaced by defaults."""
 
     settings: Settings
-    sources: Sources
+    sources: SettingSources
     mistakes: tuple[Mistake, ...]
     removed: frozenset[Place]
 
@@ -72,7 +72,7 @@ def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> Loa
     in_file = _fields_of(document, mistakes) if document is not None else {}
     variables = read_variables(Settings, os.environ)
     mistakes += variables.mistakes
-    sources = Sources(Settings, given, variables, in_file, document)
+    sources = SettingSources(Settings, given, variables, in_file, document)
     misread = list(_misread(sources))
     mistakes += misread
     removed = {place for mistake in misread for place in mistake.places}
@@ -121,13 +121,13 @@ def _fields_of(document: Document, mistakes: list[Mistake]) -> dict[str, Any]:
     return {name: content[key] for key, name in names.items() if content.get(key) is not None}
 
 
-def _misread(sources: Sources) -> Iterator[Mistake]:
+def _misread(sources: SettingSources) -> Iterator[Mistake]:
     """Yield values of the file and the variables that pydantic would silently convert."""
     for key, name in field_names(Settings).items():
         yield from misread(Settings, sources.from_elsewhere(name), (key,))
 
 
-def _together(settings: Settings, sources: Sources) -> Iterator[Mistake]:
+def _together(settings: Settings, sources: SettingSources) -> Iterator[Mistake]:
     given = sources.values
     if given.get("cluster") is not None and given.get("kubeconfig") is not None:
         message = "a saved cluster is served without an API server: give one of them"

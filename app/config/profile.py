@@ -41,9 +41,7 @@ LEAST_NAMES: Final = 100
 """Minimum of ``atMost``: kube-scheduler also looks for at least this many nodes if it samples."""
 
 Preset: TypeAlias = Literal["delegated", "complete"]
-"""Base of a profile: the plugins that a kube-scheduler delegates to Homeport, or its whole default profile plus
-homes.
-"""
+"""Base of a profile: the plugins that a kube-scheduler delegates, or its whole default profile; both with homes."""
 
 
 class _ConfigurationModel(BaseModel):

@@ -17,7 +17,7 @@ from app.config.variables import Variables
 _LONGEST_VALUE: Final = 80
 
 
-class Sources(Struct, frozen=True):
+class SettingSources(Struct, frozen=True):
     """Sources of the settings.
 
     ``flags`` and ``in_file`` are by field; flags take precedence over variables, these over the file.

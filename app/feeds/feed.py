@@ -15,7 +15,7 @@ from app.feeds.saved import MemoryBinder, MemoryNominator, MemoryWriter, Nothing
 from app.framework.activation import activate_nobody
 from app.kube.kinds import NODES, PODS, Kind
 from app.writes.bind_guard import BindGuard
-from app.writes.writes import MayWrite, Writes
+from app.writes.writes import ClusterWrites, MayWrite
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -41,7 +41,7 @@ class FeedState(Struct, frozen=True):
 class Feed(Protocol):
     """A source of the picture, which also knows how to write back to where it came from."""
 
-    def writes(self, leadership: MayWrite) -> Writes:
+    def writes(self, leadership: MayWrite) -> ClusterWrites:
         """Whatever is written asks ``leadership`` before it leaves. To be made once."""
         ...
 
@@ -77,9 +77,9 @@ class SavedFeed(NothingToRead):
         load_saved(path, cluster, kinds)
         self._seconds = round(monotonic() - began, 3)
 
-    def writes(self, leadership: MayWrite) -> Writes:
+    def writes(self, leadership: MayWrite) -> ClusterWrites:
         bind_guard = BindGuard(leadership)
-        return Writes(
+        return ClusterWrites(
             MemoryBinder(self._cluster, bind_guard),
             MemoryWriter(self._cluster),
             MemoryNominator(self._cluster),

@@ -36,7 +36,7 @@ from app.writes.api_writes import ApiBinder, ApiWriter
 from app.writes.batches import BindBatches
 from app.writes.bind_guard import BindGuard
 from app.writes.nominator import ApiNominator
-from app.writes.writes import MayWrite, Writes
+from app.writes.writes import ClusterWrites, MayWrite
 
 _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """kube-scheduler does not see finished pods either."""
@@ -102,9 +102,9 @@ class LiveFeed:
         """Whoever the picture is read as; closed when the feed stops."""
         return self._client
 
-    def writes(self, leadership: MayWrite) -> Writes:
+    def writes(self, leadership: MayWrite) -> ClusterWrites:
         bind_guard = BindGuard(leadership, self._follows, self._batches)
-        return Writes(
+        return ClusterWrites(
             ApiBinder(self._client, self._cluster.core.decode_pod, bind_guard, post_seconds=self._post_seconds),
             ApiWriter(self._client, self._cluster, self._resource, leadership.may_write),
             ApiNominator(self._client, leadership.may_write),

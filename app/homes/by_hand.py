@@ -37,7 +37,7 @@ class _Missing(ByHandError):
     """The object does not exist."""
 
 
-class Target(Struct, frozen=True):
+class AnnotationTarget(Struct, frozen=True):
     """Annotation of an object, printed as ``VirtualMachine machines/db01``.
 
     ``slot``: ordinal of the pod, if each has a home.
@@ -63,7 +63,7 @@ class _Metadata(Struct, rename="camel"):
 class _Object(Struct):
     metadata: _Metadata
 
-    def value(self, target: Target) -> str:
+    def value(self, target: AnnotationTarget) -> str:
         return (self.metadata.annotations or {}).get(target.annotation, "")
 
 
@@ -80,7 +80,9 @@ class Released(Struct, frozen=True):
     remembered: bool = False
 
 
-async def change(kubeconfig: str | None, target: Target, value: str | None, *, check_node: bool = False) -> str:
+async def change(
+    kubeconfig: str | None, target: AnnotationTarget, value: str | None, *, check_node: bool = False
+) -> str:
     """Set the annotation, or remove it with ``None``; return its former value, empty if none.
 
     Writes nothing if the value is already as requested. ``check_node``: ``value`` must name a node. Raises
@@ -90,7 +92,7 @@ async def change(kubeconfig: str | None, target: Target, value: str | None, *, c
         return await changed(client, target, value, check_node=check_node)
 
 
-async def release(kubeconfig: str | None, target: Target) -> Released:
+async def release(kubeconfig: str | None, target: AnnotationTarget) -> Released:
     """Remove the annotation; without one, delete the Home remembered under the object's name.
 
     Raises ``ByHandError`` and ``CredentialsError``.
@@ -99,20 +101,20 @@ async def release(kubeconfig: str | None, target: Target) -> Released:
         return await released(client, target)
 
 
-async def released(client: KubeClient, target: Target) -> Released:
+async def released(client: KubeClient, target: AnnotationTarget) -> Released:
     """Release the home with an existing client. Raises ``ByHandError``."""
     with _user_errors(client, target):
         return await _released(client, target)
 
 
-async def changed(client: KubeClient, target: Target, value: str | None, *, check_node: bool = False) -> str:
+async def changed(client: KubeClient, target: AnnotationTarget, value: str | None, *, check_node: bool = False) -> str:
     """Change the annotation with an existing client. Raises ``ByHandError``."""
     with _user_errors(client, target):
         return await _changed(client, target, value, check_node=check_node)
 
 
 @contextmanager
-def _user_errors(client: KubeClient, target: Target) -> Iterator[None]:
+def _user_errors(client: KubeClient, target: AnnotationTarget) -> Iterator[None]:
     """Convert ``KubeError`` into a ``ByHandError`` with a message for the user."""
     try:
         yield
@@ -124,7 +126,7 @@ def _user_errors(client: KubeClient, target: Target) -> Iterator[None]:
         raise ByHandError(f"the API server ({client.server}) does not answer: {error}") from error
 
 
-async def _released(client: KubeClient, target: Target) -> Released:
+async def _released(client: KubeClient, target: AnnotationTarget) -> Released:
     """Release the home. Raises ``ByHandError`` and ``KubeError``."""
     for _ in range(_ATTEMPTS):
         gone: _Missing | None = None
@@ -160,7 +162,9 @@ async def _is_deleted(client: KubeClient, resource: Resource, home: Home) -> boo
     return True
 
 
-async def _remembered(client: KubeClient, resource: Resource, target: Target, *, is_there: bool) -> Home | None:
+async def _remembered(
+    client: KubeClient, resource: Resource, target: AnnotationTarget, *, is_there: bool
+) -> Home | None:
     """Return the Home remembered under the object's name; ``None`` if there is none, or if it belongs to another owner.
 
     ``is_there``: true if the object exists. Raises ``ByHandError`` and ``KubeError``.
@@ -181,7 +185,7 @@ async def _remembered(client: KubeClient, resource: Resource, target: Target, *,
     return home if home.keeper == keeper else None
 
 
-async def _changed(client: KubeClient, target: Target, value: str | None, *, check_node: bool) -> str:
+async def _changed(client: KubeClient, target: AnnotationTarget, value: str | None, *, check_node: bool) -> str:
     """Change the annotation. Raises ``ByHandError`` and ``KubeError``."""
     resource, obj = await _lookup(client, target)
     before = obj.value(target)
@@ -192,7 +196,7 @@ async def _changed(client: KubeClient, target: Target, value: str | None, *, che
     return await _write(client, resource, target, obj, value)
 
 
-async def _lookup(client: KubeClient, target: Target) -> tuple[Resource, _Object]:
+async def _lookup(client: KubeClient, target: AnnotationTarget) -> tuple[Resource, _Object]:
     """Look up the object. Raises ``ByHandError``, ``_Missing`` if it does not exist, and ``KubeError``."""
     resource = await client.resolve(target.api_version, target.kind)
     if resource is None:
@@ -200,7 +204,9 @@ async def _lookup(client: KubeClient, target: Target) -> tuple[Resource, _Object
     return resource, await _read(client, resource, target)
 
 
-async def _write(client: KubeClient, resource: Resource, target: Target, obj: _Object, value: str | None) -> str:
+async def _write(
+    client: KubeClient, resource: Resource, target: AnnotationTarget, obj: _Object, value: str | None
+) -> str:
     """Write the annotation; return its former value. Raises ``ByHandError`` and ``KubeError``."""
     before = obj.value(target)
     for _ in range(_ATTEMPTS):
@@ -220,7 +226,7 @@ async def _write(client: KubeClient, resource: Resource, target: Target, obj: _O
     raise ByHandError(f"{target}: it keeps changing; nothing was changed, try again")
 
 
-async def _read(client: KubeClient, resource: Resource, target: Target) -> _Object:
+async def _read(client: KubeClient, resource: Resource, target: AnnotationTarget) -> _Object:
     try:
         raw = await client.get(resource, target.namespace, target.name, metadata_only=True)
         return _OBJECT.decode(raw)

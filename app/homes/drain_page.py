@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from app.homes.draining import SECONDS, DrainVerb, Plan
+from app.homes.draining import SECONDS, DrainVerb, PlannedDrain
 from app.homes.homes_page import ListedHome, listed
 from app.homes.lodging import MOST_HOMES, MOST_NAMES, MOST_PODS, Lodger
 from app.kube.names import LONGEST
@@ -101,7 +101,7 @@ def draining_router(verb: DrainVerb, *, max_body_bytes: int) -> APIRouter:
     return router
 
 
-def _answer(plan: Plan) -> dict[str, Any]:
+def _answer(plan: PlannedDrain) -> dict[str, Any]:
     """Build a ``DrainPlan``."""
     return {
         "node": plan.node,

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from app.homes.lists import HomeLists
 from app.homes.lodging import Lodger, Lodging
-from app.homes.placing import Placing, Rulebook
+from app.homes.placing import DrainPlacement, Rulebook
 from app.runtime.asking import question
 from app.runtime.guard import PluginError
 from app.verbs.context import VerbContext, require_picture
@@ -30,7 +30,7 @@ SECONDS: Final = 8.0
 """Time limit for judging pods; a page has ten seconds."""
 
 
-class Plan(Struct, frozen=True):
+class PlannedDrain(Struct, frozen=True):
     """Plan of a drain. ``profile``: whose filters apply, empty for each pod's own · ``counted``, ``not_counted``:
     filter plugins.
 
@@ -68,7 +68,7 @@ class DrainVerb:
         self._every_filter = every_filter
         self._clock = clock
 
-    async def plan(self, node: str) -> Plan:
+    async def plan(self, node: str) -> PlannedDrain:
         """Plan the drain of a node. Raises ``VerbFailure``."""
         require_picture(self._context.problem)
         with question():
@@ -77,15 +77,15 @@ class DrainVerb:
             except PluginError as fault:
                 raise VerbFailure("fault", fault.status.message) from fault
 
-    async def _planned(self, node: str) -> Plan:
+    async def _planned(self, node: str) -> PlannedDrain:
         rules = Rulebook(self._context)
         lodging = Lodging(self._context, self._homes, node)
         ends_at = self._clock() + SECONDS
         await in_slices(lodging.reading())
-        placing = Placing(self._context, node, rules, lodging.leaving, lambda: self._clock() > ends_at)
+        placing = DrainPlacement(self._context, node, rules, lodging.leaving, lambda: self._clock() > ends_at)
         lodgers = await placing.all(lodging.goers)
         counted = rules.filters()
-        return Plan(
+        return PlannedDrain(
             node,
             is_known=self._context.cluster.has_node(node),
             profile=rules.profile,

@@ -43,7 +43,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-class Owner(_Model):
+class ListedOwner(_Model):
     """Object that keeps the home."""
 
     api_version: str
@@ -57,7 +57,7 @@ class Owner(_Model):
 class ListedHome(_Model):
     """Home and its state."""
 
-    owner: Owner
+    owner: ListedOwner
     node: str = Field(description="As written; quoted and shortened if it is not a valid name. Empty: no home.")
     state: str = Field(
         description="State of the home: usable, away, leaving, gone, other_machine, volume_elsewhere, target or none; "

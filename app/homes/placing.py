@@ -62,12 +62,12 @@ class _Search(Struct):
     def why(self) -> str:
         """Most frequent rejection, with its count."""
         if self.pre_filter is not None:
-            return _told(self.pre_filter.plugin, self.pre_filter.reasons)
+            return _rejection_text(self.pre_filter.plugin, self.pre_filter.reasons)
         total = self.rejected.total() + len(self.passed)
-        return next((f"{count} of {total}: {_told(*it)}" for it, count in self.rejected.most_common(1)), "")
+        return next((f"{count} of {total}: {_rejection_text(*it)}" for it, count in self.rejected.most_common(1)), "")
 
 
-def _told(plugin: str, reasons: Iterable[str]) -> str:
+def _rejection_text(plugin: str, reasons: Iterable[str]) -> str:
     text = ", ".join(reasons)
     return f"{plugin}: {text}" if plugin else text
 
@@ -119,7 +119,7 @@ class Rulebook:
         return self._made[name]
 
 
-class Placing:
+class DrainPlacement:
     """Places pods one after the other. ``leaving``: pods that are no longer on the node."""
 
     def __init__(
@@ -142,16 +142,16 @@ class Placing:
         lodgers: list[Lodger] = []
         waiting: dict[Way, list[Goer]] = {Way.GRACE: [], Way.HELD: []}
         for goer in sorted(goers, key=lambda it: it.place):
-            lodger = await self._judged(goer, self._at_once) if goer.way not in waiting else None
+            lodger = await self._guarded(goer, self._at_once) if goer.way not in waiting else None
             if lodger is not None:
                 lodgers.append(lodger)
             else:
                 waiting[Way.GRACE if goer.way in (Way.GRACE, Way.HOME) else Way.HELD].append(goer)
-        lodgers += [await self._judged(goer, self._after_grace) for goer in waiting[Way.GRACE]]
-        lodgers += [await self._judged(goer, self._held) for goer in waiting[Way.HELD]]
+        lodgers += [await self._guarded(goer, self._after_grace) for goer in waiting[Way.GRACE]]
+        lodgers += [await self._guarded(goer, self._held) for goer in waiting[Way.HELD]]
         return sorted(lodgers, key=lambda it: not it.is_judged)
 
-    async def _judged(self, goer: Goer, ask: Callable[[Goer], Awaitable[_T]]) -> _T | Lodger:
+    async def _guarded(self, goer: Goer, ask: Callable[[Goer], Awaitable[_T]]) -> _T | Lodger:
         """Judge one pod. A fault about this pod, such as an unreadable object, does not affect the others."""
         try:
             return await ask(goer)

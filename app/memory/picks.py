@@ -25,7 +25,7 @@ SAME_SECONDS: Final = 0.5
 """Time in which a repeated request is a retry, because a scheduler backs off for at least a second."""
 
 
-class Counter(Protocol):
+class PickCounter(Protocol):
     """Counter, increased for each pick."""
 
     def inc(self) -> None: ...
@@ -40,7 +40,7 @@ class _Pick(Struct, frozen=True, gc=False):
 class Picks:
     """Latest picks by the pod's UID. ``made`` counts picks, ``failed`` those that came to nothing."""
 
-    def __init__(self, *, made: Counter, failed: Counter, clock: Clock = monotonic) -> None:
+    def __init__(self, *, made: PickCounter, failed: PickCounter, clock: Clock = monotonic) -> None:
         self._clock = clock
         self._made = made
         self._failed = failed

@@ -47,7 +47,7 @@ _MOST_ENTRIES: Final = 1 << 17
 """Maximum number of entries of all reasons together: 5,000 nodes with 26 reasons, some 25 MB."""
 
 
-class Counter(Protocol):
+class RefusalCounter(Protocol):
     """Counter, increased for each refusal."""
 
     def inc(self) -> None: ...
@@ -143,8 +143,8 @@ class RefusalCache:
         self,
         cluster: Cluster,
         *,
-        remembered: Counter,
-        computed: Counter,
+        remembered: RefusalCounter,
+        computed: RefusalCounter,
         refused: Refused = _ignore_refusal,
         most_verdict_bytes: int = _MOST_VERDICT_BYTES,
         most_pod_bytes: int = _MOST_POD_BYTES,

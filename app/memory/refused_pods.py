@@ -34,7 +34,7 @@ _STEP: Final = 256
 """Pods processed in one step: a tenth of a millisecond."""
 
 
-class Counter(Protocol):
+class CauseCounter(Protocol):
     """Counter, increased for each refusal."""
 
     def inc(self) -> None: ...
@@ -49,9 +49,9 @@ class _Refused(Struct, frozen=True):
 class RefusedPods:
     """Most recently refused pods. ``counter`` creates the counter of a plugin and a reason."""
 
-    def __init__(self, counter: Callable[[str, str], Counter], most: int = MOST_PODS) -> None:
+    def __init__(self, counter: Callable[[str, str], CauseCounter], most: int = MOST_PODS) -> None:
         self._counter = counter
-        self._counters: dict[Cause, Counter] = {}
+        self._counters: dict[Cause, CauseCounter] = {}
         self._pods = Newest[str, _Refused](most)
 
     def refused(self, pod: Pod, profile: str, causes: tuple[Cause, ...]) -> None:
@@ -72,7 +72,7 @@ class RefusedPods:
         """Clear all pods, because another replica answers from now on."""
         self._pods.clear()
 
-    def _new(self, cause: Cause) -> Counter:
+    def _new(self, cause: Cause) -> CauseCounter:
         """Create the counter of a cause. Causes beyond the maximum share one, so that no table grows."""
         if len(self._counters) >= MOST_CAUSES:
             cause = (cause[0], REST)

@@ -178,7 +178,7 @@ class Authority:
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, ApiError) and error.status == _CONFLICT:
-            return  # another replica was faster: the next look shows what it wrote
+            return  # another replica was faster: the next round reads its write
         if self._problem != str(error):
             self._problem = str(error)
             _LOG.error("certificate Secret not reconciled", cause=self._problem)

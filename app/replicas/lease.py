@@ -34,7 +34,7 @@ from msgspec import Struct
 
 from app.config.sections import LONGEST_LEASE
 from app.kube.meta_v1 import micro_time, precedes
-from app.replicas.lease_record import ADDRESS, LEASES, SCHEDULERS, LeaseRecord, Term
+from app.replicas.lease_record import ADDRESS, LEASES, SCHEDULERS, LeadershipTerm, LeaseRecord
 from app.writes.callers import EVERYBODY, NOBODY, Callers
 
 LONGEST_POST: Final = 10.0
@@ -98,7 +98,7 @@ class Election:
         self.identity = identity
         self.address = address
         self.record: LeaseRecord | None = None
-        self.term: Term | None = None
+        self.term: LeadershipTerm | None = None
         self._lease_duration = lease_duration
         self._renew_deadline = renew_deadline
         self._retry_period = retry_period
@@ -109,13 +109,13 @@ class Election:
         )
         self._heard_at = -inf
         self._retry_at = -inf
-        self._sent_at = -inf  # the last write, answered or not
-        self._renewed_at = -inf  # when the last write that succeeded was sent
-        self._tenure = _NO_TENURE  # of the holder in the record, unless that is this process
-        self._deleted_tenure = _NO_TENURE  # of the holder of a Lease that was deleted
+        self._sent_at = -inf  # time of the last write, answered or not
+        self._renewed_at = -inf  # send time of the last successful write
+        self._tenure = _NO_TENURE  # tenure of the holder in the record, unless that is this process
+        self._deleted_tenure = _NO_TENURE  # tenure of the holder of a deleted Lease
         self._ended: frozenset[str] = frozenset()
         self._terms = 0
-        self._next_term: Term | None = None
+        self._next_term: LeadershipTerm | None = None
         self._callers = NOBODY  # for the next write; includes those of the record while the Lease is ours
         self._sent_callers: Callers | None = None  # in the last write, unless it failed
         self._retired = self._resigned = False
@@ -236,14 +236,14 @@ class Election:
         transitions = self.record.transitions + 1 if self.record is not None else 0
         return self._object("", transitions)
 
-    def _term(self) -> Term:
+    def _term(self) -> LeadershipTerm:
         record, now = self.record, self._clock()
         self._terms += 1
         if self.released:
-            return Term(self._terms, safe_at=now, fence=NOBODY, predecessor="")
+            return LeadershipTerm(self._terms, safe_at=now, fence=NOBODY, predecessor="")
         safe_at = max(now, self._holder_tenure.safe_at, self._deleted_tenure.safe_at)
         predecessor = record.holder_shown if record is not None else ""
-        return Term(self._terms, safe_at, self._inherited(), predecessor, together=self._has_ended_holder())
+        return LeadershipTerm(self._terms, safe_at, self._inherited(), predecessor, together=self._has_ended_holder())
 
     def _inherited(self) -> Callers:
         """Return the schedulers that the predecessor let bind; all schedulers if its record is lost."""
@@ -270,7 +270,7 @@ class Election:
         metadata = dict(lease.get("metadata") or {})
         metadata.pop("managedFields", None)
         ours = {ADDRESS: self.address, SCHEDULERS: self._callers.written()}
-        now = micro_time(datetime.now(UTC))  # for people: no decision rests on it
+        now = micro_time(datetime.now(UTC))  # for display: no decision depends on it
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **ours}
         spec = {
             **(lease.get("spec") or {}),

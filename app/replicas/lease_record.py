@@ -1,4 +1,4 @@
-"""The Lease as it is on the wire and as it was seen, and a term of whoever holds it."""
+"""The Lease as it is on the wire and as it was seen, and one leadership term."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _up_to(most: int, text: str | None) -> str:
     return text if text is not None and len(text) <= most else ""
 
 
-class Term(Struct, frozen=True):
+class LeadershipTerm(Struct, frozen=True):
     """One leadership term. ``safe_at``: time by which the predecessor's last Binding is answered or timed out.
 
     ``fence``: schedulers whose waiting pods a Binding of the predecessor may still reach; empty if the predecessor

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from app.kube.quoting import shortened
 from app.replicas.leader import Elector
-from app.replicas.lease_record import LeaseRecord, Term
+from app.replicas.lease_record import LeadershipTerm, LeaseRecord
 from app.telemetry.background import Background
 from app.writes.fences import Fences
 
@@ -100,8 +100,8 @@ class Replica:
         self._clock = clock
         self._on_change = on_change
         self._on_leader = on_leader
-        self._ready: Term | None = None
-        self._fenced: Term | None = None
+        self._ready: LeadershipTerm | None = None
+        self._fenced: LeadershipTerm | None = None
         self._doing = ""
         self._led = False
         self._seen = ""
@@ -275,7 +275,7 @@ class Replica:
 
     async def _follow_terms(self) -> None:
         """Run one take-over at a time; cancel it when its term ends."""
-        term: Term | None = None
+        term: LeadershipTerm | None = None
         taking_over: asyncio.Task[None] | None = None
         try:
             while True:
@@ -310,9 +310,9 @@ class Replica:
             self._on_leader()
             _LOG.info("new leader", leader=record.holder_shown, address=record.address, transitions=record.transitions)
 
-    async def _take_over(self, term: Term) -> None:
+    async def _take_over(self, term: LeadershipTerm) -> None:
         self._doing = "waiting until the last bindings of the former leader are answered or timed out"
-        while (left := term.safe_at - self._clock()) > 0:  # noqa: ASYNC110  # its clock may run ahead of the loop's
+        while (left := term.safe_at - self._clock()) > 0:  # noqa: ASYNC110  # this clock can differ from the loop's clock
             await asyncio.sleep(left)
         self._doing = "the snapshot of the cluster is not complete"
         await self._feed.complete()

@@ -53,7 +53,7 @@ Names = frozenset[str]
 Headers = Mapping[bytes, bytes]
 
 
-class Access(Struct, frozen=True):
+class ListenerAccess(Struct, frozen=True):
     """Access rules of a listener. ``our_names``: names in our own certificate, at that time.
 
     ``certified``: callers of verbs need a certificate, with one of the ``allowed`` names, if any. ``pages``: the

@@ -15,7 +15,7 @@ from app.rights.access_review import PermissionCheck
 _FAILING: Final = frozenset({"forbidden", "retrying"})
 
 
-class Check(Struct, frozen=True):
+class ReadinessCheck(Struct, frozen=True):
     """Result of one check. ``problem``: empty on success; ``detail`` is printed then."""
 
     name: str
@@ -31,42 +31,42 @@ class Check(Struct, frozen=True):
 
 def checks(
     feed: Feed, leadership: Leadership, permissions: PermissionCheck | None, authority: Authority | None = None
-) -> Iterator[Check]:
+) -> Iterator[ReadinessCheck]:
     """Yield all checks.
 
     ``permissions`` is ``None`` for a saved cluster, ``authority`` without self-signed certificates.
     """
-    yield Check("picture", feed.problem())
+    yield ReadinessCheck("picture", feed.problem())
     for kind, state in feed.states().items():
         yield _feed(f"feed/{kind}", state)
     if role := leadership.role():
-        yield Check("leader", leadership.problem(), role)
+        yield ReadinessCheck("leader", leadership.problem(), role)
     if authority is not None:
-        yield Check("certificates", authority.trouble)
+        yield ReadinessCheck("certificates", authority.trouble)
     if permissions is not None:
         yield from _permissions(permissions)
 
 
-def _feed(name: str, state: FeedState) -> Check:
+def _feed(name: str, state: FeedState) -> ReadinessCheck:
     summary = f"{state.state}, {state.objects} objects"
     if state.synced and state.state not in _FAILING:
-        return Check(name, detail=summary)
-    return Check(name, f"{summary}: {state.cause}" if state.cause else summary)
+        return ReadinessCheck(name, detail=summary)
+    return ReadinessCheck(name, f"{summary}: {state.cause}" if state.cause else summary)
 
 
-def _permissions(check: PermissionCheck) -> Iterator[Check]:
+def _permissions(check: PermissionCheck) -> Iterator[ReadinessCheck]:
     """Yield missing permissions.
 
     They do not make the process unready: a missing required kind fails the check of the snapshot.
     """
     if check.problem:
-        yield Check("permissions", f"not checked: {check.problem}")
+        yield ReadinessCheck("permissions", f"not checked: {check.problem}")
     for rule in check.missing:
-        yield Check("permissions", f"not allowed to {rule}, needed for {rule.purpose}")
+        yield ReadinessCheck("permissions", f"not allowed to {rule}, needed for {rule.purpose}")
     if not check.problem and not check.missing:
-        yield Check("permissions")
+        yield ReadinessCheck("permissions")
 
 
-def verbose(results: Iterable[Check], problem: str) -> str:
+def verbose(results: Iterable[ReadinessCheck], problem: str) -> str:
     """Return the whole answer. ``problem`` decides readiness, not the single checks."""
     return "".join(f"{it}\n" for it in results) + f"readyz check {'failed' if problem else 'passed'}\n"

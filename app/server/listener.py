@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from app.server.access import Access
+from app.server.access import ListenerAccess
 from app.server.heads import KnownHead
 from app.server.tls import Certificates
 from app.telemetry.background import Background
@@ -99,7 +99,7 @@ class Listener:
         self,
         listening: socket.socket,
         web: Any,
-        access: Access,
+        access: ListenerAccess,
         *,
         most: int,
         gives_way: bool = False,

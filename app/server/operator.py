@@ -95,7 +95,7 @@ class PermissionsStatus(BaseModel):
         return cls(problem=check.problem, missing=missing)
 
 
-class Status(BaseModel):
+class ProcessStatus(BaseModel):
     """Status of this process."""
 
     version: str
@@ -113,24 +113,24 @@ class Status(BaseModel):
     )
 
 
-class Check(BaseModel):
+class RecountResult(BaseModel):
     """Result of recomputing all cached counts."""
 
     consistent: bool
     differences: list[str]
 
 
-def operator_router(current: Callable[[], Status], recount: Callable[[], Awaitable[list[str]]]) -> APIRouter:
+def operator_router(current: Callable[[], ProcessStatus], recount: Callable[[], Awaitable[list[str]]]) -> APIRouter:
     """Create the router of read-only pages. ``recount`` returns the differences."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
     @router.get("/status", summary="Version, feeds, kept counts, profiles")
-    async def status() -> Status:
+    async def status() -> ProcessStatus:
         return current()
 
     @router.get("/check", summary="Recount every kept count and compare, while decisions go on")
-    async def check() -> Check:
+    async def check() -> RecountResult:
         differences = await recount()
-        return Check(consistent=not differences, differences=differences)
+        return RecountResult(consistent=not differences, differences=differences)
 
     return router

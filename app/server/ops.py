@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from app.server.checks import Check, verbose
+from app.server.checks import ReadinessCheck, verbose
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import rendered
 from app.verbs.slices import in_slices
@@ -28,7 +28,7 @@ def ops_router(
     problem: Callable[[], str],
     metrics: Metrics,
     role: Callable[[], str] = str,
-    checks: Callable[[], Iterable[Check]] = tuple,
+    checks: Callable[[], Iterable[ReadinessCheck]] = tuple,
     counting: Callable[[], Iterable[object]] = tuple,
     clock: Callable[[], float] = monotonic,
     stalled: Callable[[], str] = str,

@@ -48,7 +48,7 @@ TOO_SLOW: Final = "homeport: the page was not ready in time"
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class Pages:
+class PageQueues:
     """Queues of a process, shared by its listeners. Pages of one queue never delay those of another."""
 
     def __init__(self) -> None:

@@ -84,7 +84,7 @@ def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
     )
     async def allow(uid: str, request: Request) -> Settled:
         allow_request = await parsed(request, AllowRequest.model_validate_json, max_body_bytes)
-        pod = _found(waiting, uid)
+        pod = _waiting_pod(waiting, uid)
         if allow_request.plugin not in pod.pending_plugins():
             raise HTTPException(409, f"{pod.pod} does not wait for plugin {allow_request.plugin}")
         pod.allow(allow_request.plugin)
@@ -99,7 +99,7 @@ def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
     )
     async def reject(uid: str, request: Request) -> Settled:
         reject_request = await parsed(request, RejectRequest.model_validate_json, max_body_bytes)
-        pod = _found(waiting, uid)
+        pod = _waiting_pod(waiting, uid)
         if not pod.reject(reject_request.plugin, reject_request.message):
             raise HTTPException(409, f"{pod.pod} was allowed or rejected before")
         return Settled(outcome="rejected", pending=[])
@@ -107,7 +107,7 @@ def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
     return router
 
 
-def _found(waiting: WaitingPods, uid: str) -> WaitingPod:
+def _waiting_pod(waiting: WaitingPods, uid: str) -> WaitingPod:
     pod = waiting.get(uid)
     if pod is None:
         raise HTTPException(404, f"no pod with UID {uid} is waiting")

@@ -24,7 +24,7 @@ from app.server.errors import disconnected_response, failure_response
 from app.server.incoming import Endpoint
 from app.server.listener import Listener
 from app.server.openapi import with_answers
-from app.server.pages import Pages
+from app.server.pages import PageQueues
 from app.server.protocol import HttpProtocol
 from app.server.root import root_router
 from app.server.routes import verb_router
@@ -49,7 +49,7 @@ class Web(FastAPI):
     """Application with all its routes. ``direct``: endpoints by path that a POST can also reach by the fast path."""
 
     direct: Mapping[str, Endpoint]
-    pages: Pages
+    pages: PageQueues
     throttle: Throttle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,7 +94,7 @@ def create_web(
     *,
     version: str,
     direct: Mapping[str, Endpoint],
-    pages: Pages | None = None,
+    pages: PageQueues | None = None,
     documented: bool = True,
 ) -> Web:
     """Create the application of a listener. One of them has the lifespan; ``pages`` is shared by those of a process.
@@ -112,7 +112,7 @@ def create_web(
         exception_handlers={VerbFailure: failure_response, ClientDisconnect: disconnected_response},
     )
     web.direct = direct
-    web.pages = pages or Pages()
+    web.pages = pages or PageQueues()
     web.throttle = Throttle()
     pages_of_documentation = (documentation_router(),) if documented else ()
     for router in (verb_router(direct), *routers, *pages_of_documentation):
@@ -209,8 +209,8 @@ def server(
         ws="none",
         lifespan="on",
         access_log=False,
-        log_config=None,  # its lines leave as all others do
-        log_level="error",  # what strangers send is told by the listener, now and then
+        log_config=None,  # Homeport's own logging formats uvicorn's lines
+        log_level="error",  # the listener logs invalid requests, throttled
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         server_header=False,
         date_header=False,

@@ -113,5 +113,5 @@ class BindBatches:
             self._timer = None
         held, self._held = self._held, []
         for turn in held:
-            if not turn.done():  # else its bind was cancelled in this step of the event loop
+            if not turn.done():  # done if its bind was cancelled in this step of the event loop
                 turn.set_result(None)

@@ -64,7 +64,7 @@ class Series:
         return {"series": {"count": self.count, "lastObservedTime": self.observed}}
 
 
-class Budget(Struct):
+class EventBudget(Struct):
     """Token bucket of one object: ``left`` tokens at time ``since``."""
 
     left: float

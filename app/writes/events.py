@@ -32,7 +32,7 @@ from app.kube.client import KubeClient
 from app.kube.memo import Newest
 from app.kube.meta_v1 import micro_time
 from app.telemetry.background import Background
-from app.writes.event_queue import AT_ONCE, Budget, Kind, Queue, Series
+from app.writes.event_queue import AT_ONCE, EventBudget, Kind, Queue, Series
 
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 CONTROLLER: Final = "homeport.dev/homeport"
@@ -100,7 +100,7 @@ class ApiRecorder:
         self._count = count
         self._wall = wall
         self._series = Newest[Kind, Series](_MOST_SERIES)
-        self._budgets = Newest[Reference, Budget](_MOST_OBJECTS)
+        self._budgets = Newest[Reference, EventBudget](_MOST_OBJECTS)
         self._queue = Queue()
         self._filled = asyncio.Event()
         self._idle = asyncio.Event()
@@ -161,8 +161,8 @@ class ApiRecorder:
             del self._series[dropped.kind]
         return has_room
 
-    def _budget(self, regarding: Reference, now: float) -> Budget:
-        budget = self._budgets.get(regarding) or Budget(float(AT_ONCE), now)
+    def _budget(self, regarding: Reference, now: float) -> EventBudget:
+        budget = self._budgets.get(regarding) or EventBudget(float(AT_ONCE), now)
         self._budgets.put(regarding, budget)
         return budget
 

@@ -171,7 +171,7 @@ class BindConfirmation:
         due = self._due[pod.uid]
         due.at, due.delay = self._clock() + due.delay, min(2 * due.delay, MAX_RETRY_SECONDS)
         if not self._cluster.doubt(pod.uid):
-            return  # the watch has confirmed it meanwhile
+            return  # the watch has confirmed the bind meanwhile
         try:
             fate = await self._read_back.fate(pod, pod.node_name)
             if fate is not None:

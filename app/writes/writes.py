@@ -20,7 +20,7 @@ class MayWrite(BindLeadership, Protocol):
         ...
 
 
-class Writes(Struct, frozen=True):
+class ClusterWrites(Struct, frozen=True):
     """Write interfaces. ``binder`` sends through ``bind_guard``."""
 
     binder: Binder

@@ -135,7 +135,7 @@ def used(operation: dict[str, Any]) -> Iterator[Any]:
 
 def mistakes(schema: dict[str, Any], schemas: dict[str, Any]) -> Iterator[str]:
     yield from (f"keyword {it}" for it in schema.keys() - KEYWORDS)
-    target = schema.get("$ref", "#/components/schemas/Status")
+    target = schema.get("$ref", "#/components/schemas/ProcessStatus")
     if target.removeprefix("#/components/schemas/") not in schemas:
         yield f"{target} leads nowhere"
     if schema.get("type", "object") not in ("array", "boolean", "integer", "null", "number", "object", "string"):

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from app.homes.by_hand import ByHandError, Released, Target, change, changed, release, released
+from app.homes.by_hand import AnnotationTarget, ByHandError, Released, change, changed, release, released
 from app.kube.credential_sources import CredentialsError
 from app.kube.homes_v1alpha1 import API_VERSION, KIND, memory_name
 from tests.apiserver import SERVED, ApiServer, Fault, client_of
 from tests.builders import JsonObject, node_object
 
 HOME = "homeport.dev/home"
-TARGET = Target("kubevirt.io/v1", "VirtualMachine", "machines", "db01", HOME)
+TARGET = AnnotationTarget("kubevirt.io/v1", "VirtualMachine", "machines", "db01", HOME)
 
 
 def machine(home: str = "", uid: str = "uid-1", **more: str) -> JsonObject:
@@ -35,12 +35,12 @@ def carried(api: ApiServer) -> dict[str, str]:
     return {} if found is None else dict(found["metadata"]["annotations"])
 
 
-async def edit(api: ApiServer, value: str | None, target: Target = TARGET, **more: Any) -> str:
+async def edit(api: ApiServer, value: str | None, target: AnnotationTarget = TARGET, **more: Any) -> str:
     async with client_of(api) as client:
         return await changed(client, target, value, **more)
 
 
-async def refused(api: ApiServer, value: str | None, target: Target = TARGET, **more: Any) -> str:
+async def refused(api: ApiServer, value: str | None, target: AnnotationTarget = TARGET, **more: Any) -> str:
     """What the person is told."""
     with pytest.raises(ByHandError) as found:
         await edit(api, value, target, **more)
@@ -163,11 +163,17 @@ async def test_what_the_api_server_says_is_told(method: str, fault: Fault, told:
 @pytest.mark.parametrize(
     ("target", "told"),
     [
-        (Target("kubevirt.io/v1", "VirtualMachine", "machines", "no", HOME), "there is no VirtualMachine machines/no"),
-        (Target("example.com/v1", "Database", "x", "y", HOME), "the cluster does not serve example.com/v1 Database"),
+        (
+            AnnotationTarget("kubevirt.io/v1", "VirtualMachine", "machines", "no", HOME),
+            "there is no VirtualMachine machines/no",
+        ),
+        (
+            AnnotationTarget("example.com/v1", "Database", "x", "y", HOME),
+            "the cluster does not serve example.com/v1 Database",
+        ),
     ],
 )
-async def test_what_is_not_there(target: Target, told: str) -> None:
+async def test_what_is_not_there(target: AnnotationTarget, told: str) -> None:
     assert told == await refused(server(), "n2", target)
 
 
@@ -190,12 +196,12 @@ def is_remembered(api: ApiServer) -> bool:
     return api.get("Home", MEMORY, "machines") is not None
 
 
-async def freed(api: ApiServer, target: Target = TARGET) -> Released:
+async def freed(api: ApiServer, target: AnnotationTarget = TARGET) -> Released:
     async with client_of(api) as client:
         return await released(client, target)
 
 
-async def not_freed(api: ApiServer, target: Target = TARGET) -> str:
+async def not_freed(api: ApiServer, target: AnnotationTarget = TARGET) -> str:
     with pytest.raises(ByHandError) as found:
         await freed(api, target)
     return str(found.value)

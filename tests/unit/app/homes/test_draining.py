@@ -16,7 +16,7 @@ from app.framework.points import FilterPlugin
 from app.framework.spec import PluginArgs
 from app.framework.status import SUCCESS, Status
 from app.homes import lodging, placing
-from app.homes.draining import DrainVerb, Plan
+from app.homes.draining import DrainVerb, PlannedDrain
 from app.homes.lists import HomeLists
 from app.homes.lodging import Lodger, Way, way_of
 from app.homes.placing import NO_PROFILE, OUT_OF_TIME
@@ -88,7 +88,7 @@ def verb(world: World, homes: Iterable[Home | None] = (), *, clock: Callable[[],
     return DrainVerb(context, Given(homes), every_filter=FILTERS, clock=clock or world.clock)
 
 
-async def planned(world: World, *homes: Home | None, node: str = "n1") -> Plan:
+async def planned(world: World, *homes: Home | None, node: str = "n1") -> PlannedDrain:
     return await verb(world, homes).plan(node)
 
 
@@ -96,11 +96,11 @@ def complete(*objects: JsonObject) -> World:
     return World(*objects, profile=COMPLETE)
 
 
-def becomes(plan: Plan) -> list[tuple[str, str]]:
+def becomes(plan: PlannedDrain) -> list[tuple[str, str]]:
     return [(it.pod, it.then) for it in (*plan.homes, *plan.others)]
 
 
-def one(plan: Plan, pod: str) -> Lodger:
+def one(plan: PlannedDrain, pod: str) -> Lodger:
     (found,) = [it for it in (*plan.homes, *plan.others) if it.pod == pod]
     return found
 
@@ -312,7 +312,9 @@ class TestHomes:
 
         plan = await planned(world, None, home("db", "n2", pod="", pod_node=""), None)
 
-        assert Plan("n1", True, "", "complete", ["NodeResourcesFit", "PodTopologySpread"], [], (), ()) == Plan(
+        assert PlannedDrain(
+            "n1", True, "", "complete", ["NodeResourcesFit", "PodTopologySpread"], [], (), ()
+        ) == PlannedDrain(
             plan.node,
             plan.is_known,
             plan.profile,

@@ -13,7 +13,7 @@ from app.server.access import (
     NOT_A_PEER,
     READS_CLOSED,
     WRONG_NAME,
-    Access,
+    ListenerAccess,
     is_near,
     is_own_host,
 )
@@ -23,8 +23,8 @@ OURS: Final = frozenset({"homeport-peer", "homeport"})
 SCHEDULER: Final = frozenset({"system:kube-scheduler", "scheduler.example"})
 
 
-def access(role: str = "verbs", **fields: object) -> Access:
-    return Access(role, **{"loopback": False, **fields}, our_names=lambda: OURS)  # type: ignore[arg-type]
+def access(role: str = "verbs", **fields: object) -> ListenerAccess:
+    return ListenerAccess(role, **{"loopback": False, **fields}, our_names=lambda: OURS)  # type: ignore[arg-type]
 
 
 class TestCallers:
@@ -50,7 +50,7 @@ class TestCallers:
         ],
     )
     @pytest.mark.parametrize("path", ["/bind", "/lean/filter", "/api/v1/cycle", "/readyz", "/nothing"])
-    def test_the_verbs(self, asked: Access, names: frozenset[str] | None, said: str, path: str) -> None:
+    def test_the_verbs(self, asked: ListenerAccess, names: frozenset[str] | None, said: str, path: str) -> None:
         assert said == asked.refusal(names, b"POST", path, {})
 
     @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ class TestCallers:
             pytest.param(access("operator", open_reads=True), None, "", id="open"),
         ],
     )
-    def test_the_operator_s_pages(self, asked: Access, names: frozenset[str] | None, reads: str) -> None:
+    def test_the_operator_s_pages(self, asked: ListenerAccess, names: frozenset[str] | None, reads: str) -> None:
         for path in ("/livez", "/readyz", "/metrics"):
             assert "" == asked.refusal(names, b"GET", path, {})
         for page in ("/api/v1/status", "/api/v1/explain", "/docs", "/readyz?verbose"):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from app.server.checks import Check, verbose
+from app.server.checks import ReadinessCheck, verbose
 
 
 @pytest.mark.parametrize(
     ("found", "line"),
     [
-        (Check("picture"), "[+]picture ok"),
-        (Check("leader", detail="follower of a"), "[+]leader ok: follower of a"),
-        (Check("leader", "no replica leads", "no replica leads"), "[-]leader failed: no replica leads"),
+        (ReadinessCheck("picture"), "[+]picture ok"),
+        (ReadinessCheck("leader", detail="follower of a"), "[+]leader ok: follower of a"),
+        (ReadinessCheck("leader", "no replica leads", "no replica leads"), "[-]leader failed: no replica leads"),
     ],
 )
-def test_a_line(found: Check, line: str) -> None:
+def test_a_line(found: ReadinessCheck, line: str) -> None:
     assert line == str(found)
 
 
@@ -27,6 +27,6 @@ def test_a_line(found: Check, line: str) -> None:
     ],
 )
 def test_the_answer(problem: str, verdict: str) -> None:
-    lines = [Check("picture"), Check("permissions", "may not patch pods/status")]
+    lines = [ReadinessCheck("picture"), ReadinessCheck("permissions", "may not patch pods/status")]
 
     assert f"[+]picture ok\n[-]permissions failed: may not patch pods/status\n{verdict}\n" == verbose(lines, problem)

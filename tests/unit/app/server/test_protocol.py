@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from starlette.requests import ClientDisconnect
 
 from app.server import deadlines, pages, protocol
-from app.server.access import WRONG_NAME, Access
+from app.server.access import WRONG_NAME, ListenerAccess
 from app.server.incoming import Incoming, Whole
 from app.server.listener import Listener
 from app.server.protocol import GRACE_SECONDS, MOST_BYTES, MOST_HEAD_BYTES, MOST_HEADERS, MOST_PIPELINED, HttpProtocol
@@ -759,7 +759,9 @@ class TestKnownHeads:
         monkeypatch.setattr(sys.modules[__name__], "KNOWN", False)
         names, ours = frozenset({"homeport"}), {"homeport"}
         others = frozenset({"scheduler"})
-        access = Access("verbs", loopback=True, certified=True, allowed=others, our_names=lambda: frozenset(ours))
+        access = ListenerAccess(
+            "verbs", loopback=True, certified=True, allowed=others, our_names=lambda: frozenset(ours)
+        )
         async with serving() as served:
             served.listener.access = access
             line = await served.connect()

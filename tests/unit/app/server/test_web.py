@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from app.server.bodies import parsed
 from app.server.incoming import Incoming
-from app.server.pages import Application, Pages
+from app.server.pages import Application, PageQueues
 from app.server.web import create_web, server
 from tests.listening import on_loopback
 
@@ -55,7 +55,7 @@ async def test_an_answer_to_a_connection_that_has_closed_is_dropped(path: str, m
     def page() -> dict[str, str]:
         return {}
 
-    web = create_web([router], None, version="0", direct={}, pages=Pages())
+    web = create_web([router], None, version="0", direct={}, pages=PageQueues())
     scope = {"type": "http", "method": method, "path": path, "headers": [], "query_string": b"", "http_version": "1.1"}
 
     async def receive() -> dict[str, object]:
@@ -117,7 +117,7 @@ class Endpoint:
         return 403, message.encode()
 
 
-class Queue(Pages):
+class Queue(PageQueues):
     """Notes who takes a turn, and lets him through."""
 
     def __init__(self) -> None:
