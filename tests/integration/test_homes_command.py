@@ -188,7 +188,7 @@ def test_a_machine_that_is_gone_is_forgotten_only_when_a_person_says_so(
     code, _, err = Person(homeport, nobody.kubeconfig, capsys).does("release", "vm/db01")
     assert (1, True) == (code, 'cannot get resource "homes" in API group "homeport.dev"' in err)
 
-    told = "VirtualMachine default/db01 is gone: that its home was zone-a-0 is remembered no more\n"
+    told = "VirtualMachine default/db01 is gone: its remembered home zone-a-0 was removed\n"
     assert (0, told, "") == person.does("release", "vm/db01")
     assert client.find("Home", name) is None
     client.wait_for(lambda: person.sees() == [], what="the home to be listed no more")
@@ -229,7 +229,9 @@ def test_a_person_may_change_what_the_person_may_change(
     assert 'User "system:serviceaccount:default:homes-reader" cannot patch resource "virtualmachines"' in err
 
     person = Person(homeport, editor.kubeconfig, capsys)
-    told = "homeport: whether there is a node zone-a-1 you may not ask: --force skips this check\n"
+    told = (
+        "homeport: you are not allowed to get nodes, so node zone-a-1 could not be checked: --force skips this check\n"
+    )
     assert (1, "", told) == person.does("move", "vm/db01", "zone-a-1")
     assert 0 == person.does("move", "vm/db01", "zone-a-1", "--force")[0]
     assert "zone-a-1" == home_of(client, "db01")

@@ -124,8 +124,8 @@ def test_the_least_role_is_enough_and_what_it_lacks_is_named(plane: ControlPlane
 
     (missing,) = status["missing"]
     assert "patch pods/status" == missing["right"]
-    assert f"[-]permissions failed: may not patch pods/status, needed for {missing['needed_for']}" == line
-    assert ["fencing", "having", "nominating"] == [it.split()[0] for it in missing["needed_for"].split("; ")]
+    assert f"[-]permissions failed: not allowed to patch pods/status, needed for {missing['needed_for']}" == line
+    assert ["fencing", "making", "nominating"] == [it.split()[0] for it in missing["needed_for"].split("; ")]
     assert (1, True) == (len(told), CURE in told[0])
     assert ("ok: leader\n", 1, "") == before
     assert nominated(client, "late") == "zone-b-0"
@@ -210,7 +210,7 @@ async def test_the_plural_of_a_custom_resource_is_the_cluster_s(plane: ControlPl
     owner = {"apiVersion": "example.com/v1", "kind": "Chassis"}
     config = configured(tmp_path, profiles=[{"pluginConfig": [{"name": "StickyNode", "args": {"owners": [owner]}}]}])
     account = Account(plane, "checked")
-    roles = printed(config, "checked", f"--kubeconfig={account.kubeconfig}")
+    roles = await asyncio.to_thread(printed, config, "checked", f"--kubeconfig={account.kubeconfig}")
     apply(plane.client, without(roles, "chassis"))
 
     expected: set[tuple[str, ...]] = {(verb, "example.com", "chassis") for verb in ("get", "list", "watch", "patch")}
