@@ -50,8 +50,8 @@ lint: $(READY) ## ruff, formatting, Dockerfiles, types
 unit: $(READY) ## every test that needs no control plane, but for those marked long
 	@$(PYTEST) -m 'not long' --ignore tests/integration --ignore tests/chart --ignore tests/cluster
 
-integration: $(READY) control-plane ## the tests against a real control plane, but for those marked long; two workers a core, as they mostly wait
-	@$(PYTEST) -n $$((2 * $$(nproc))) -m 'not long' tests/integration
+integration: $(READY) control-plane ## the tests against a real control plane, but for those marked long; they wait more than they work
+	@$(PYTEST) -n $$((1 + $$(nproc))) -m 'not long' tests/integration
 
 long: $(READY) control-plane ## the tests marked long, and every property with four times the examples
 	@$(BIN)/python -m tests.controlplane.binaries --kubernetes 1.35.4

@@ -64,7 +64,7 @@ def test_the_test_of_a_release_fails_with_another(
     done = called("somebody")
 
     assert 1 == done.returncode
-    assert "none of the names that may ask this" in done.stdout
+    assert "none of the allowed names" in done.stdout
 
 
 @pytest.mark.parametrize("helm", HELMS)

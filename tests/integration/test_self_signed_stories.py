@@ -111,7 +111,7 @@ def test_without_a_certificate_of_theirs_nobody_is_answered(plane: ControlPlane,
     with httpx.Client(verify=False, trust_env=False) as stranger:
         answer = stranger.post(f"{replicas[0].url}/filter", json={}).json()
 
-    assert "this needs a client certificate" in answer["Error"]
+    assert "a client certificate of an authority" in answer["Error"]
 
 
 def test_a_secret_with_something_else_in_it_is_left_alone_and_said(

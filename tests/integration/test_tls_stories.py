@@ -78,7 +78,7 @@ def test_a_scheduler_with_a_certificate_binds_and_others_are_told_why_not(
     """The refusal stands on the pod: kube-scheduler shows of a broken handshake only that it broke."""
     make_zones(plane, {"zone-a": 2, "zone-b": 1})
     with Homeport(plane.kubeconfig, tmp_path, secured(authority), pages=free_port()) as homeport:
-        for pair, why in (("", "this needs a client certificate"), ("other", "none of the names that may ask this")):
+        for pair, why in (("", "a client certificate of an authority"), ("other", "none of the allowed names")):
             (name,) = make_pods(plane, f"web-{pair or 'nobody'}")
             with start_scheduler(plane, homeport, **tls_config(authority, pair)):
                 plane.client.wait_for(partial(_is_told, plane, name, why), what="the refusal to be told")
