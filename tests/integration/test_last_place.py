@@ -15,7 +15,7 @@ from tests.controlplane.controlplane import ControlPlane
 from tests.integration.service import HTTP, SCHEDULER_CONFIG, Homeport, binder, scheduler_config
 
 COMPLETE: Final = SCHEDULER_CONFIG.with_name("complete.yaml")
-LATE_SECONDS: Final = 0.3
+LATE_SECONDS: Final = 0.1
 
 
 def first_bind_late(homeport: Homeport) -> AbstractContextManager[str]:
@@ -42,7 +42,7 @@ def test_of_two_pods_for_the_last_place_the_earlier_one_gets_it(
     plane.client.create_node(objects.node("n1", cpu="1"))
     for name in ("earlier", "later"):
         plane.client.create(objects.pod(name, requests={"cpu": "600m"}))
-    homeport = start_homeport(f"--config={config}", "--due-bind-wait=3s")
+    homeport = start_homeport(f"--config={config}", "--due-bind-wait=1s")
 
     with first_bind_late(homeport) as address:
         scheduling = dict(scheduler_config(homeport, file=COMPLETE))
