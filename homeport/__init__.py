@@ -1,12 +1,12 @@
-"""The doorstep: look at where ``app`` and ``plugins`` would come from, then go in.
+"""Entry point: check that ``app`` and ``plugins`` are Homeport's own packages, then start the command line.
 
-Both are names that a folder on ``PYTHONPATH`` or another distribution easily shadows, and a scheduler that runs
-somebody else's ``app`` is worse than one that does not start. So nothing of either package is executed before its
-place has been compared with the record of the installed distribution. ``homeport`` itself is not compared: where
-another package of that name is imported, that one runs, and this check does not.
+A folder on ``PYTHONPATH`` or another distribution can easily shadow these two names. A scheduler that runs a foreign
+``app`` is worse than one that does not start. So the location of both packages is compared with the record of the
+installed distribution before any of their code runs. ``homeport`` itself is not checked: a package that shadows it
+replaces this check too.
 
-Authors of plugins import ``homeport.plugin`` and, in tests, ``homeport.testing``; both begin with
-``require_own_packages``. Not here: anything else. The command line is ``app.__main__``.
+Authors of plugins import ``homeport.plugin`` and, in tests, ``homeport.testing``; both call
+``require_own_packages`` first. The command line is ``app.__main__``.
 """
 
 import base64
@@ -29,7 +29,7 @@ REFUSED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The file an import of a package has to execute, and on whose word."""
+    """File that the import of a package must execute, and the source of this expectation."""
 
     file: Path
     authority: str
@@ -37,7 +37,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the program does not start, in words an operator can act on."""
+    """Reason why the program does not start, with cause and cure for an operator."""
 
     package: str
     found: str
@@ -56,7 +56,7 @@ class Refusal:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Start Homeport's command line, or say on stderr why not and answer 2."""
+    """Run Homeport's command line, or print to stderr why it cannot start and return 2."""
     reasons = tuple(refusals(installed()))
     if reasons:
         sys.stderr.writelines(map(str, reasons))
@@ -67,9 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def require_own_packages() -> None:
-    """Raise ``ImportError`` with the words of ``main`` unless ``app`` and ``plugins`` are Homeport's own.
+    """Raise ``ImportError`` with the message of ``main`` unless ``app`` and ``plugins`` are Homeport's own.
 
-    Not ``SystemExit``: what imports a plugin may be a test runner, an editor or a type checker, which must survive it.
+    It is not ``SystemExit``, because a test runner, editor or type checker that imports a plugin must survive it.
     """
     reasons = tuple(refusals(installed()))
     if reasons:
@@ -77,7 +77,7 @@ def require_own_packages() -> None:
 
 
 def installed() -> Distribution | None:
-    """The installed distribution, or None in a plain checkout."""
+    """Return the installed distribution, or None in a plain checkout."""
     try:
         return distribution(DISTRIBUTION)
     except PackageNotFoundError:
@@ -85,7 +85,7 @@ def installed() -> Distribution | None:
 
 
 def refusals(dist: Distribution | None) -> Iterator[Refusal]:
-    """One refusal for each package that is not Homeport's own."""
+    """Yield a refusal for each package that is not Homeport's own."""
     for package in PACKAGES:
         expected = expectation(package, dist)
         found = locate(package)
@@ -98,7 +98,7 @@ def refusals(dist: Distribution | None) -> Iterator[Refusal]:
 
 
 def expectation(package: str, dist: Distribution | None) -> Expectation:
-    """What the distribution's record says; in a plain checkout, what lies beside this package."""
+    """Return the file in the distribution's record or, in a plain checkout, the one beside this package."""
     init = f"{package}/__init__.py"
     if dist is None:
         beside = Path(__file__).parent.parent / init
@@ -111,7 +111,7 @@ def expectation(package: str, dist: Distribution | None) -> Expectation:
 
 
 def locate(package: str) -> Path | None:
-    """The file that importing ``package`` would execute, or its folder if that has no such file; imports nothing."""
+    """Return the file that importing ``package`` would execute, or its folder if there is none; imports nothing."""
     spec = find_spec(package)
     if spec is None:
         return None
@@ -121,7 +121,7 @@ def locate(package: str) -> Path | None:
 
 
 def _editable_checkout(dist: Distribution) -> Path | None:
-    """The folder an editable install points to (PEP 610)."""
+    """Return the folder that an editable install points to (PEP 610), or None."""
     text = dist.read_text("direct_url.json")
     origin = json.loads(text) if text else {}
     if not origin.get("dir_info", {}).get("editable"):
@@ -130,7 +130,7 @@ def _editable_checkout(dist: Distribution) -> Path | None:
 
 
 def _as_recorded(package: str, dist: Distribution) -> bool:
-    """Whether the package's first file is still the one Homeport's wheel brought: two wheels may write to one place."""
+    """Return False if another wheel has overwritten the package's ``__init__.py``: its hash then differs."""
     init = f"{package}/__init__.py"
     recorded = next((path for path in dist.files or () if path.as_posix() == init), None)
     if recorded is None or recorded.hash is None:  # editable, or packaged by a distributor without hashes
@@ -166,7 +166,7 @@ def _shadowed(package: str, found: Path, expected: Expectation) -> Refusal:
 
 
 def _shadow(folder: Path) -> tuple[str, str]:
-    """Cause and cure of a package found in ``folder``."""
+    """Return cause and cure for a package found in ``folder``."""
     place = _path_entry(folder)
     if _in_pythonpath(folder):
         return f"PYTHONPATH puts {place} first", f"unset PYTHONPATH, or take {str(folder)!r} out of it"

@@ -1,7 +1,7 @@
 """The contract between Homeport and a plugin: import everything that a plugin needs from here.
 
 ``docs/plugins/reference.md`` describes it. The names in ``__all__`` are the contract; ``app`` and ``plugins`` are
-Homeport's own, and may change at any time. Raises ``ImportError`` where ``app`` is not Homeport's own.
+internal and can change at any time. Raises ``ImportError`` if ``app`` or ``plugins`` is not Homeport's own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tests of a plugin without a cluster: pods, nodes and a handle, and the plugin run over a cluster written in YAML.
+"""Helpers to test a plugin without a cluster: make pods, nodes and handles, and run a plugin on a cluster in YAML.
 
-``docs/plugins/first-filter.md`` shows them. They are part of the contract of ``homeport.plugin``.
+``docs/plugins/first-filter.md`` shows their use. They are part of the contract of ``homeport.plugin``.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ __all__ = ["PluginError", "PluginVerdict", "make_handle", "make_node", "make_pod
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _CLUSTER: Final = "cluster"
-"""How messages name the YAML that a test gives."""
+"""Name of the test's YAML in error messages."""
 
 _NEEDED: Final = {"queueSort": "PrioritySort", "bind": "DefaultBinder"}
-"""Points that every profile must have, and who takes part where the plugin under test does not."""
+"""Points that every profile must have, and the plugin that fills each if the plugin under test does not."""
 
 _CODES: Final = {code.word: code for code in Code}
 
 
 class PluginVerdict(Struct, frozen=True):
-    """What one plugin says of one pod.
+    """Verdict of one plugin on one pod.
 
     ``pre_filter``: Success unless the plugin's preFilter rejects the pod; without Success both mappings are empty.
-    ``filter``: each node's status; where the plugin raised, an Error with the exception. ``score``: each node that
-    passes, 0 to 100, normalized and before the weight of a profile; empty if the plugin has no score for the pod.
+    ``filter``: status by node; an Error with the exception if the plugin raised. ``score``: normalized score by passing
+    node, 0 to 100, before a profile's weight; empty if the plugin does not score the pod.
     """
 
     pre_filter: Status
@@ -69,7 +69,7 @@ class PluginVerdict(Struct, frozen=True):
 
     @property
     def reasons(self) -> dict[str, tuple[str, ...]]:
-        """Reasons of each node that does not pass."""
+        """Rejection reasons by node, without the nodes that pass."""
         return {name: status.reasons for name, status in self.filter.items() if not status.is_success}
 
 
@@ -107,7 +107,7 @@ def make_node(
 
 
 def make_handle(spec: PluginSpec[Any], cluster: str = "", args: Mapping[str, Any] = _NOTHING) -> Handle:
-    """Return the handle of a plugin over a cluster in YAML; binds and writes change it in memory.
+    """Return a handle for a plugin on a cluster in YAML; binds and writes change the in-memory copy.
 
     ``handle.objects`` holds the kinds that ``spec`` declares for ``args``, and raises for others, as in production.
     Raises ``ValueError`` for a cluster that cannot be read or invalid arguments.
@@ -127,7 +127,7 @@ def run_plugin(
     """Run a plugin alone, from preFilter to score, for one waiting pod of a cluster in YAML, on every node.
 
     ``cluster``: manifests as ``kubectl get -o yaml`` writes them, or shorter: ``apiVersion`` is ``v1`` and a pod's
-    namespace ``default`` where they are left out, and so are UIDs. ``pod`` is the name of the pod to judge; it may be
+    namespace ``default`` if omitted; UIDs can be omitted too. ``pod`` is the name of the pod to judge; it may be
     left out if exactly one pod has no ``spec.nodeName``. ``args`` as in a profile's ``pluginConfig``.
 
     Raises ``ValueError`` for a cluster, arguments or a plugin that Homeport would refuse at start, and
@@ -149,7 +149,7 @@ def run_plugin(
 
 
 def _profile(spec: PluginSpec[Any], args: Mapping[str, Any]) -> dict[str, Any]:
-    """A profile with this plugin, and what every profile must have."""
+    """Return a profile with this plugin and the plugins that every profile must have."""
     names = [spec.name, *(name for point, name in _NEEDED.items() if not has_point(spec, point))]
     multi_point = {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in names]}
     return {

@@ -1,4 +1,4 @@
-"""What a plugin may use of the world: its handle, and the parts of the handle."""
+"""The handle through which a plugin reaches the cluster and the engine, and the types of its fields."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from app.framework.status import Status
 from app.kube.core_v1 import Pod
 
 DEFAULT_RELEASE: Final = "1.36"
-"""The Kubernetes release whose in-tree plugins are meant, where nobody says which."""
+"""Kubernetes release whose in-tree plugins a profile stands for by default."""
 
 
 class WaitingPod(Protocol):
-    """A pod that Permit made wait."""
+    """A pod that waits at Permit."""
 
     @property
     def pod(self) -> Pod: ...
@@ -32,15 +32,15 @@ class WaitingPod(Protocol):
     def node_name(self) -> str: ...
 
     def pending_plugins(self) -> Collection[str]:
-        """The plugins that have not allowed it yet."""
+        """Return the names of the plugins that have not allowed the pod yet."""
         ...
 
     def allow(self, plugin: str) -> None:
-        """This plugin no longer makes it wait; when none is left, it goes on to be bound."""
+        """Allow the pod for this plugin. Once no plugin is pending, the pod proceeds to binding."""
         ...
 
     def reject(self, plugin: str, message: str) -> bool:
-        """It will not be bound. ``False`` if that was settled before."""
+        """Reject the pod, so that it is not bound. Return ``False`` if it was already allowed or rejected."""
         ...
 
 
@@ -52,47 +52,48 @@ class WaitingPods(Protocol):
 
 
 class Clock(Protocol):
-    """Seconds on a clock that never goes back, where nothing else is said of it."""
+    """A clock in seconds; monotonic unless documented otherwise."""
 
     def __call__(self) -> float: ...
 
 
 class DryRun(Protocol):
-    """What if: one node, and a copy of the evaluation's state, from which pods are taken and to which they come back.
+    """Simulation on copies of one node and of the evaluation's state, from which pods are removed and added back.
 
-    Nothing else sees it. It holds for the evaluation in which it was begun: until the next ``await``, or step.
+    The changes are private to the dry run. It is valid within its evaluation: until the next ``await`` or yield.
     """
 
     @property
     def node(self) -> NodeInfo:
-        """The node as it would be."""
+        """The simulated node."""
         ...
 
     def remove_pod(self, pod: Pod) -> None:
-        """One that is on the node would be gone. A fault of a plugin comes out of here as it is; let it pass."""
+        """Remove a pod from the simulated node. Let a plugin's exception propagate from here."""
         ...
 
     def add_pod(self, pod: Pod) -> None:
-        """One would run there. The same holds for a fault."""
+        """Add a pod to the simulated node. Let a plugin's exception propagate from here."""
         ...
 
     def filter(self) -> Status:
-        """What the profile's filters say by then, with pods that are nominated to the node and without.
+        """Run the profile's filters on the simulated node, both with and without the pods nominated to it.
 
-        kube-scheduler's ``RunFilterPluginsWithNominatedPods``. A fault is an Error status with its plugin.
+        Like kube-scheduler's ``RunFilterPluginsWithNominatedPods``. An exception becomes an Error status with the
+        plugin's name.
         """
         ...
 
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Seconds on the handle's clock."""
+"""Sleep for a number of seconds on the handle's clock."""
 
 
 class NodeVerdict(Struct, frozen=True):
-    """What in-tree filters say of one node for one pod, for a person.
+    """Verdict of the in-tree filters on one pod and node, for messages to people.
 
-    ``reasons``: the constant texts of those that refuse the pod. ``unasked``: the names of those whose word is not
-    known. Without reasons the node is not known to take the pod, unless nobody is unasked either.
+    ``reasons``: constant texts of the filters that reject the pod. ``unasked``: names of the filters that were not
+    run. The node is known to be feasible only if both are empty.
     """
 
     reasons: tuple[str, ...] = ()
@@ -100,7 +101,7 @@ class NodeVerdict(Struct, frozen=True):
 
 
 Why = Callable[[Pod, str], Awaitable[NodeVerdict]]
-"""Why would in-tree filters refuse the pod on the node of this name? It may take seconds, and never raises."""
+"""Return the in-tree filters' verdict on a pod and a node's name. It can take seconds and never raises."""
 
 NOT_KNOWN: Final = NodeVerdict((), ("any in-tree filter",))
 
@@ -126,11 +127,11 @@ def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
 
 
 class Timing(Struct, frozen=True):
-    """Clocks and pauses.
+    """Clocks and delays.
 
-    ``clock``: seconds, never set back. ``wall_clock``: seconds since 1970, for times that outlive a process; it may be
-    set back, and replicas differ in it. ``sleep`` pauses for some seconds, in ``async def`` alone.
-    ``repair_interval``: seconds between two looks for writes that a crash left half done (``repairInterval``).
+    ``clock``: seconds, monotonic. ``wall_clock``: seconds since 1970, for times that outlive a process; it can go
+    backward, and replicas differ in it. ``sleep`` suspends an ``async def`` for a number of seconds.
+    ``repair_interval``: seconds between two searches for writes that a crash left incomplete (``repairInterval``).
     """
 
     clock: Clock = time.monotonic
@@ -140,13 +141,13 @@ class Timing(Struct, frozen=True):
 
 
 class ProfileContext(Struct, frozen=True):
-    """What a plugin may ask of the profile that it belongs to.
+    """Services of the profile that a plugin belongs to.
 
-    ``serves`` tells whether the profile judges the pods of a schedulerName. ``release``: the Kubernetes release, as
-    ``1.36``, whose in-tree plugins it stands for. ``dry_run`` begins one for a pod whose state PreFilter has prepared.
-    ``why`` asks in-tree filters of one node, whether or not the profile runs them: to tell people, never to decide
-    by. ``is_sample`` tells from the number of names in a filter request if kube-scheduler may have left out nodes that
-    its own filters pass.
+    ``serves`` returns True if the profile schedules pods of a schedulerName. ``release``: Kubernetes release, as
+    ``1.36``, whose in-tree plugins the profile stands for. ``dry_run`` starts a dry run for a pod whose state PreFilter
+    has prepared. ``why`` runs in-tree filters on one node, also those that the profile lacks: for messages, never for
+    decisions. ``is_sample`` takes the number of names in a filter request. It returns True if kube-scheduler may have
+    omitted nodes that its own filters pass.
     """
 
     serves: Callable[[str], bool] = _any_scheduler
@@ -157,11 +158,11 @@ class ProfileContext(Struct, frozen=True):
 
 
 class Handle(Struct, frozen=True):
-    """What a plugin may use of the world.
+    """Everything through which a plugin reaches the cluster and the engine.
 
-    ``event_recorder`` tells people what happened to an object, as kube-scheduler's ``Handle.EventRecorder`` does.
-    ``activate`` has waiting pods tried again, as its ``Handle.Activate`` does. ``is_asked``: whether the plugin answers
-    a question, as ``explain``: nothing that it keeps may change by that.
+    ``event_recorder`` writes Events on an object, like kube-scheduler's ``Handle.EventRecorder``. ``activate`` has
+    waiting pods retried, like its ``Handle.Activate``. ``is_asked`` returns True during a read-only request such as
+    ``explain``, in which a plugin must not change its own state.
     """
 
     counts: Counts

@@ -1,24 +1,24 @@
-"""The contract between Homeport and a plugin: everything a plugin sees, and all it may answer.
+"""The contract between Homeport and a plugin: extension points, their inputs and their results.
 
-Extension points carry kube-scheduler's names and meaning. A plugin names one or more of the protocols below as its
-bases; a class that names one and lacks its method, or has the method and names no base for it, does not start. Which
-verb runs which point:
+Extension points carry kube-scheduler's names and meaning. A plugin inherits from one or more of the protocols below.
+A class that inherits from a protocol without its method, or has the method without the base, is refused at start.
+Each verb runs these points:
 
     filter      pre_filter, filter, filter_last
     prioritize  pre_score, score, normalize, then weights
     preempt     pre_filter, remove_pod for each victim, filter
     all         required_objects, whose answers are read from the API server first
-    bind        pre_filter and filter once more on the newest picture, those of the profile's bindRecheck too, reserve,
+    bind        pre_filter and filter again on the newest snapshot, also those of the profile's bindRecheck; reserve,
                 permit, pre_bind, bind, post_bind; unreserve in reverse order on any failure
-    cycle       all that decides, and pre_enqueue, post_filter and less: the extender protocol has no place for these
+    cycle       all deciding points, and pre_enqueue, post_filter and less, which the extender protocol lacks
     none        run: in the background, in the process that decides
 
-What its verdicts rest on a plugin declares once, by ``PluginSpec.reads`` and ``parts``. What follows is the engine's:
-whether a verdict is kept, when a refusal is remembered, whether a bind is certain, who waits for whom.
+A plugin declares the inputs of its verdicts once, by ``PluginSpec.reads`` and ``parts``. The engine derives the rest
+from that: caching of verdicts and rejections, certainty of binds, and the order in which pods wait for each other.
 
-Deciding points are plain ``def``: they run without an ``await``, hence on one consistent picture. Acting points
-(``pre_bind``, ``bind``, ``post_bind``) are ``async def``. What a plugin needs of the world it gets from its
-``Handle``. An exception that leaves a plugin becomes an Error status with the plugin's name.
+Deciding points are plain ``def``: they run without an ``await``, hence on one consistent snapshot. Acting points
+(``pre_bind``, ``bind``, ``post_bind``) are ``async def``. A plugin reaches the cluster, clocks and other services
+only through its ``Handle``. An exception that leaves a plugin becomes an Error status with the plugin's name.
 """
 
 from __future__ import annotations
@@ -44,50 +44,50 @@ MAX_NODE_SCORE: Final = 100
 """Scores after normalising lie in 0..100, as in kube-scheduler."""
 
 NOT_CERTAIN: Final = unschedulable("may no longer hold once binds under way have failed")
-"""Says the default of ``filter_certain``; nobody is told."""
+"""Default rejection of ``filter_certain``; internal, never part of an answer."""
 
 
 class Plugin(Protocol):
     """A plugin: built from its arguments and a ``Handle``, it has the methods of its extension points.
 
-    Base of all extension points. What is below, any plugin may have of its own.
+    Base of all extension points. Any plugin may override the methods below.
     """
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
-        """Return (kind, namespace, name) of what a decision needs and the picture lacks; it is read first.
+        """Return (kind, namespace, name) of each object that a decision needs and the snapshot lacks.
 
-        A pod can arrive before its owner does. Of the kinds that the plugin declares, and ``NODES``, whose namespace is
-        empty.
+        Homeport reads these from the API server first, since a pod can arrive before its owner. Allowed are the kinds
+        that the plugin declares, and ``NODES`` with an empty namespace.
         """
         return ()
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
-        """Return what the plugin's answer rests on. Asked by people, never on the hot path."""
+        """Return the facts behind the plugin's answer. Called on an operator's request, never on the hot path."""
         return Explanation()
 
     def object_changed(self, kind: Kind[Any], old: Any, new: Any) -> None:
-        """React to an object of a declared kind that was added (``old`` is ``None``) or changed, whoever wrote it.
+        """React to an object of a declared kind that any client added (``old`` is ``None``) or changed.
 
-        Called for all objects there are at the start, not for those that are deleted. Where several profiles have the
-        plugin, the plugin of the first is called, once for each change.
+        Called also for all objects that exist at start, but not for deletions. If several profiles have the plugin,
+        only the first profile's instance is called, once per change.
         """
         return
 
     def figures(self) -> Iterator[Figure | None]:
         """Yield the plugin's own gauges when metrics are scraped.
 
-        ``None`` after each step of some tenths of a millisecond: others have their turn there.
+        Yields ``None`` after every few tenths of a millisecond of work, so that other requests can run.
         """
         yield from ()
 
 
 @runtime_checkable
 class PreEnqueuePlugin(Plugin, Protocol):
-    """May a pod be considered at all? Asked before it enters the queue of a scheduler that asks us."""
+    """Admits pods to the scheduling queue; called before a pod enters the queue of a scheduler that calls Homeport."""
 
     @abstractmethod
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Anything but Success keeps the pod out; the others are not asked."""
+        """Return Success to admit the pod. Any other status keeps it out, and no further plugin is called."""
         ...
 
 
@@ -97,108 +97,108 @@ class QueueSortPlugin(Plugin, Protocol):
 
     @abstractmethod
     def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
-        """Whether ``pod`` is scheduled before ``other``."""
+        """Return True if ``pod`` is scheduled before ``other``; the times are when each was queued."""
         ...
 
 
 @runtime_checkable
 class PreFilterPlugin(Plugin, Protocol):
-    """Called once per evaluation, before any node is looked at."""
+    """Called once per evaluation, before any node is filtered."""
 
     @abstractmethod
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
         """Prepare ``state``. Skip leaves this plugin's filter out; a rejection ends the cycle.
 
-        The second part narrows the nodes to a set of names; ``None`` means all nodes.
+        The set restricts the evaluation to nodes of these names; ``None`` means all nodes.
         """
         ...
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status:
-        """Keep the state of ``pre_filter`` right while a dry run adds a pod. Success, or an error."""
+        """Update the state of ``pre_filter`` for a pod that a dry run adds. Return Success or an error."""
         return SUCCESS
 
     def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status:
-        """Keep the state of ``pre_filter`` right while a dry run takes a pod away. Success, or an error."""
+        """Update the state of ``pre_filter`` for a pod that a dry run removes. Return Success or an error."""
         return SUCCESS
 
 
 @runtime_checkable
 class FilterPlugin(Plugin, Protocol):
-    """May a pod run on a node?
+    """Decides if a pod can run on a node.
 
-    ``takes_any_names``: the ``passed`` of ``filter_nodes`` are nodes of the picture whatever ``nodes.names`` holds,
-    which spares a look at each name beforehand.
+    ``takes_any_names``: ``filter_nodes`` accepts names of nodes that do not exist, and never passes them. The engine
+    then skips its check of each name.
     """
 
     takes_any_names: ClassVar[bool] = False
 
     @abstractmethod
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        """Success, or a rejection with constant reasons."""
+        """Return Success, or a rejection with constant reasons."""
         ...
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        """``filter`` of all nodes at once, for plugins that are quicker so; called in its place, and equal to it.
+        """Filter all nodes in one call. Override it if that is faster; the result must equal that of ``filter``.
 
-        Those that pass, in the order of ``nodes.names``; why the others do not is worked out when it is read.
+        Return the passing nodes in the order of ``nodes.names``; reasons of the others are computed when first read.
         """
         found = {it.name: self.filter(state, pod, it) for it in nodes}
         passed = [name for name, status in found.items() if status.is_success]
         return FilterResult(passed, {name: it for name, it in found.items() if not it.is_success})
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        """Return those of ``passed`` that still pass, in order; why others do not is worked out when it is read.
+        """Return the nodes of ``passed`` that still pass, in order; reasons of the others are computed when read.
 
-        For answers that depend on which other nodes would do: "this one if it does, else any". Such a rule is no part
-        of ``filter``, which judges one node and is what checks of one node call: bind, preemption and dry runs never
-        call ``filter_last``. ``nodes`` are all that the search asks about, one or many, also those that a PreFilter
-        left out. ``passed``, at least one, are those that no filter rejects, nor a last filter before this one. Called
-        by searches (filter, cycle, explain, evaluate, the sampling guard), unless PreFilter said Skip. Its rejections
-        are never remembered: they rest on both sets. They may rest on a clock.
+        For rules that depend on the other feasible nodes: "this node if feasible, else any". ``filter`` cannot express
+        them, since it judges one node. Bind, preemption and dry runs check one node and never call ``filter_last``.
+        ``nodes`` are all nodes of the search, one or many, also those that a PreFilter left out. ``passed`` are the
+        nodes, at least one, that passed every filter and every earlier ``filter_last``. Called by searches (filter,
+        cycle, explain, evaluate, the sampling guard), unless PreFilter returned Skip. Its rejections are never cached,
+        because they depend on both sets. They may depend on a clock.
         """
         return FilterResult(passed, {})
 
 
 @runtime_checkable
 class ClusterFilterPlugin(FilterPlugin, Protocol):
-    """A filter that reads the cluster (``Reads.CLUSTER``), and can say which of it matters.
+    """A filter that reads the cluster (``Reads.CLUSTER``) and can name the pods that affect its verdict.
 
-    Of one that cannot, nothing is assumed: every pod matters, its rejections are not remembered, and no verdict is
-    certain while others are being bound.
+    The defaults assume the worst: every pod matters, rejections are not cached, and no verdict is certain while other
+    pods are being bound.
     """
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        """Whether the answer about ``pod`` may depend on where ``other`` runs."""
+        """Return True if the verdict on ``pod`` can depend on the node of ``other``."""
         return True
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Like ``filter``, but Success only if it holds for every subset of ``in_flight`` that may yet fail.
+        """Like ``filter``, but return Success only if it holds whichever subset of ``in_flight`` fails to bind.
 
-        ``in_flight`` are pods that the counts include and whose binding is not certain.
+        ``in_flight`` are pods that are counted as bound while their Binding is not confirmed.
         """
         return NOT_CERTAIN if any(self.depends_on(pod, it) for it in in_flight) else SUCCESS
 
     def signature(self, pod: Pod) -> Hashable | None:
-        """All that the rejections of ``pre_filter`` and ``filter`` rest on, the pod's part included.
+        """Return a cache key: all inputs of the rejections of ``pre_filter`` and ``filter``, the pod included.
 
-        Equal signatures, at any two times and for any two pods, promise equal answers for every node of the picture,
-        with no pod nominated. Asked before every use: it must be much cheaper than the answer. ``None``: rejections
-        cannot be remembered this time, as while ``required_objects`` names something.
+        Equal signatures, at any two times and for any two pods, promise equal verdicts for every node of the snapshot
+        if no pod is nominated. Called before each cache lookup, so it must be much cheaper than the verdict. ``None``:
+        rejections cannot be cached now, for example while ``required_objects`` returns anything.
         """
         return None
 
 
 class Victims(Struct, frozen=True):
-    """Pods of one node that would have to go, the most important first; how many against a PodDisruptionBudget."""
+    """Preemption victims on one node, most important first, and how many violate a PodDisruptionBudget."""
 
     pods: tuple[Pod, ...]
     pdb_violations: int = 0
 
 
 class PostFilterResult(Struct, frozen=True):
-    """What PostFilter wants of ``status.nominatedNodeName``: a node, or ``""`` to clear it.
+    """New value of ``status.nominatedNodeName``: a node, or ``""`` to clear it.
 
-    ``victims``: who would have to go for it, where somebody has to.
+    ``victims``: pods on that node that must be evicted, if any.
     """
 
     nominated_node_name: str
@@ -212,18 +212,18 @@ PostFilterSteps: TypeAlias = Generator[None, CycleState, PostFilterAnswer]
 
 @runtime_checkable
 class PostFilterPlugin(Plugin, Protocol):
-    """Called when no node is feasible: can anything be done about it?"""
+    """Tries to make the pod schedulable when no node is feasible, for example by preemption."""
 
     @abstractmethod
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
-        """A generator that returns a result and a status. It yields after some milliseconds of work, if it takes more.
+        """Return a generator that returns a result and a status; it must yield every few milliseconds of work.
 
-        Other requests run where it yields. It receives the state of a new PreFilter then, and the cluster may have
-        changed: nothing that was read from it outlives a step.
+        Other requests run at each yield. The generator then receives the state of a new PreFilter, and the cluster
+        may have changed: data read from the cluster is invalid after a yield.
 
-        Success: something was done, and the pod can come again. Unschedulable: the next plugin is called.
-        UnschedulableAndUnresolvable: nothing can help, no other plugin is called. ``None`` in place of a result leaves
-        the nomination as it is.
+        Success: the pod can be retried. Unschedulable: the next plugin is called.
+        UnschedulableAndUnresolvable: no other plugin is called, since none can help. A result of ``None`` leaves the
+        nomination unchanged.
         """
         ...
 
@@ -234,61 +234,61 @@ class PreScorePlugin(Plugin, Protocol):
 
     @abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
-        """Skip leaves this plugin's score out; any other non-success is an Error."""
+        """Prepare ``state`` for scoring. Skip omits this plugin's score; any other non-success is an Error."""
         ...
 
 
 @runtime_checkable
 class ScorePlugin(Plugin, Protocol):
-    """How good is a node? One of ``score`` and ``score_nodes`` is enough."""
+    """Rates feasible nodes. A plugin implements ``score`` or ``score_nodes``."""
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Any integer if the plugin normalises, else 0..100.
+        """Return the raw score of a node: any integer if the plugin normalizes, else 0..100.
 
-        It does not depend on which other nodes are scored, unless the plugin reads the cluster.
+        The score must not depend on which other nodes are scored, unless the plugin reads the cluster.
         """
         return self.score_nodes(state, pod, Candidates((node.name,), {node.name: node}.__getitem__)).each()[0]
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        """``score`` of each: the class of each node, and the score of each class. In doubt the name is the class."""
+        """Score all nodes: a class per node and a score per class. Any hashable can be a class, as the node's name."""
         return ScoreClasses.by_value([self.score(state, pod, it) for it in nodes])
 
     def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
-        """Bring the raw scores, by class, into 0..100; every class is one of a candidate.
+        """Scale the raw scores, by class, to 0..100; each class has at least one candidate.
 
-        A score below 0 or above 100 becomes 0, for the nodes of that class alone.
+        A resulting score outside 0..100 becomes 0, for the nodes of that class alone.
         """
         return scores
 
     def score_depends_on(self, pod: Pod, other: Pod) -> bool:
-        """Whether the score of a node for ``pod`` may depend on where ``other`` runs."""
+        """Return True if a node's score for ``pod`` can depend on the node of ``other``."""
         return False
 
 
 @runtime_checkable
 class ReservePlugin(Plugin, Protocol):
-    """Keeps book of a decision before it is carried out."""
+    """Records a decision in the plugin's own state before the pod is bound."""
 
     @abstractmethod
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """The first failure stops the cycle and undoes all."""
+        """Record the decision. The first failure ends the cycle and unreserves every plugin."""
         ...
 
     @abstractmethod
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo, idempotently; also called where ``reserve`` never ran."""
+        """Undo ``reserve``. Must be idempotent, as it is also called if ``reserve`` never ran."""
         ...
 
 
 @runtime_checkable
 class PermitPlugin(Plugin, Protocol):
-    """Asked once the pod has its place, before anything is written: approve, deny, or let it wait for something."""
+    """Approves, rejects or delays a pod after Reserve, before anything is written."""
 
     @abstractmethod
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
-        """Wait comes with the longest time to wait, in seconds, of which 15 minutes count at most.
+        """Return a status and, for Wait, the timeout in seconds; it is capped at 15 minutes.
 
-        A waiting pod goes on once every plugin that made it wait has allowed it, see ``Handle.waiting``.
+        A waiting pod proceeds once every plugin that returned Wait has allowed it, see ``Handle.waiting``.
         """
         ...
 
@@ -299,13 +299,13 @@ class PreBindPlugin(Plugin, Protocol):
 
     @abstractmethod
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """May add to ``state.annotations``, which the Binding writes onto the pod."""
+        """Do the work. It may add to ``state.annotations``, which the Binding writes to the pod."""
         ...
 
 
 @runtime_checkable
 class BindPlugin(Plugin, Protocol):
-    """Binds the pod. The first that does not answer Skip decides."""
+    """Binds the pod. The first plugin that does not return Skip decides."""
 
     @abstractmethod
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status: ...
@@ -313,7 +313,7 @@ class BindPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class PostBindPlugin(Plugin, Protocol):
-    """Told of a pod that is bound."""
+    """Called after a pod is bound."""
 
     @abstractmethod
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None: ...
@@ -321,13 +321,13 @@ class PostBindPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class BackgroundPlugin(Plugin, Protocol):
-    """Has work of its own that goes on beside the decisions: watches, waits, wakes."""
+    """Runs a background task beside scheduling decisions, for example to allow or wake waiting pods."""
 
     @abstractmethod
     async def run(self) -> None:
-        """Begun when this process decides and the picture is complete, cancelled when it no longer decides.
+        """Run until cancelled. Started once this process is the leader and its snapshot is complete.
 
-        One that returns is begun again when this process comes to decide anew; one that fails, after a pause. Its work
-        takes less than a millisecond between two awaits: all else stands still meanwhile.
+        Cancelled when the process loses leadership. A task that returns is started again at the next leadership term;
+        one that fails, after a delay. It must work less than a millisecond between awaits: it blocks the event loop.
         """
         ...
