@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 
 class LabelSet(dict[str, str]):
-    """Labels of an object. Made by :func:`label_set` only, never changed; equal sets are the same object."""
+    """Immutable labels of an object, created by :func:`label_set` only; equal sets are the same object."""
 
     __slots__ = ("__weakref__",)
 
@@ -26,7 +26,7 @@ _SETS: WeakValueDictionary[tuple[tuple[str, str], ...], LabelSet] = WeakValueDic
 
 
 def label_set(labels: Mapping[str, str | None] | None) -> LabelSet:
-    """The one ``LabelSet`` equal to ``labels``; ``None`` is the empty set, a null value the empty string."""
+    """Return the interned ``LabelSet`` of ``labels``; ``None`` is the empty set, a null value the empty string."""
     items = tuple(sorted((key, value or "") for key, value in labels.items())) if labels else ()
     found = _SETS.get(items)
     if found is None:

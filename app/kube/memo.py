@@ -1,4 +1,4 @@
-"""Bounded memories: of what was parsed or derived, by bytes; of the entries written last, by their number."""
+"""Bounded caches: ``Memo`` is limited by bytes, ``Newest`` by the number of entries."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ MISSING: Final[Any] = object()
 
 
 class Newest(OrderedDict[K, V]):
-    """A dict of at most ``most`` entries. ``put`` forgets the one that was put longest ago."""
+    """Dict of at most ``most`` entries. ``put`` evicts the entry that was put longest ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most = most
 
     def put(self, key: K, value: V) -> tuple[K, V] | None:
-        """Make an entry the newest one. Return the forgotten one, if there is one."""
+        """Add an entry or move it to the newest position. Return the evicted entry, if any."""
         self[key] = value
         self.move_to_end(key)
         return self.popitem(last=False) if len(self) > self._most else None
 
 
 class Memo(Generic[K, V]):
-    """What was used lately, of ``most`` bytes together, in two generations.
+    """Cache of recently used values, at most ``most`` bytes, in two generations.
 
-    ``young`` may be asked directly, which costs one look-up in the usual case. Once it weighs half of ``most`` it is
-    the old one, and what was in the old one and was not asked for since is gone.
+    Callers can read ``young`` directly: usually one look-up suffices. When ``young`` would exceed half of ``most``, it
+    becomes the old generation; entries of the previous old generation that were not read since are dropped.
     """
 
     __slots__ = ("_half", "_old", "_weight", "_weights", "young")
@@ -46,7 +46,7 @@ class Memo(Generic[K, V]):
         return len(self.young.keys() | self._old.keys())
 
     def get(self, key: K) -> V:
-        """``MISSING`` if it is not there, or no more."""
+        """Return the cached value, or ``MISSING``. A value of the old generation moves to the young one."""
         found: V = self.young.get(key, MISSING)
         if found is MISSING:
             found = self._old.get(key, MISSING)
@@ -55,7 +55,7 @@ class Memo(Generic[K, V]):
         return found
 
     def put(self, key: K, value: V, weight: int) -> None:
-        """``weight`` in bytes. What is heavier than a sixteenth of the room is not kept: others need theirs."""
+        """Cache a value of ``weight`` bytes; above 1/16 of the limit it is not cached, to leave room for others."""
         if weight > self._half // 8:
             return
         if self._weight + weight > self._half:

@@ -1,4 +1,4 @@
-"""Object metadata as every kind carries it, reduced to what a scheduling decision reads."""
+"""Metadata common to all kinds, reduced to the fields that scheduling decisions read."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ ObjectKey = tuple[str, str]
 """(namespace, name); the namespace is empty for cluster-scoped kinds."""
 
 ANNOTATION_DOMAIN: Final = "homeport.dev/"
-"""Annotations outside this domain are not kept: nobody reads them and they are the bulk of a realistic pod."""
+"""Prefix of Homeport's annotations. All others are dropped: they have no reader and are most of a real pod's bytes."""
 
 ACTIVATED: Final = f"{ANNOTATION_DOMAIN}activated"
-"""When a waiting pod was woken last. It is for the scheduler to see that the pod has changed; we do not read it."""
+"""Annotation with the time at which a waiting pod was last activated.
+
+The write makes the scheduler see a changed pod; Homeport does not read the value.
+"""
 
 LARGEST_PART: Final = 64 << 10
-"""Bytes of one part of an object that a tenant writes (a pod's affinity, its labels, …): a longer one is not read."""
+"""Maximum bytes of one tenant-written part of an object (a pod's affinity, its labels, …); longer ones are not read."""
 
 _LONGEST_KEY: Final = 253
 _LONGEST_VALUE: Final = 1 << 10
-"""Of our annotations: what is longer is none that we wrote, and is not kept."""
+"""Maximum lengths of an annotation's key and value. Homeport writes no longer ones, so longer ones are dropped."""
 
 _MOST_OF_A_POD: Final = 16
 _READ_OF_A_POD: Final = tuple(
     ANNOTATION_DOMAIN + it for it in ("home", "home-after", "home-replaces", "policy", "unclear-bind")
 )
-"""What we write on pods has room whatever else is there: else a tenant could crowd out the word of a fence."""
+"""Annotations written by Homeport. They are kept first, so that a tenant cannot displace them with others."""
 
 _LONGEST_VERSION: Final = 20
-"""Digits of the largest unsigned 64-bit integer. API servers count versions in such integers."""
+"""Digits of the largest unsigned 64-bit integer, the type in which API servers count versions."""
 
 _MEMO_BYTES: Final = 2 << 20
 _MEMO_ENTRY: Final = 4096
@@ -47,7 +50,7 @@ T = TypeVar("T")
 
 
 class OwnerReference(Struct, frozen=True, gc=False):
-    """One entry of ``metadata.ownerReferences``."""
+    """Entry of ``metadata.ownerReferences``."""
 
     kind: str
     name: str
@@ -57,7 +60,7 @@ class OwnerReference(Struct, frozen=True, gc=False):
 
 
 class PartialObject(Struct, frozen=True, gc=False):
-    """Any object of which only metadata is read (a VirtualMachine, a custom resource)."""
+    """Metadata of an object of any kind, for kinds of which nothing else is read (VirtualMachine, custom resources)."""
 
     namespace: str
     name: str
@@ -73,7 +76,7 @@ class PartialObject(Struct, frozen=True, gc=False):
 
 
 class MetadataObject(Struct, rename="camel"):
-    """``metadata`` on the wire. Parts that replicas share stay raw, so that they are parsed once per workload."""
+    """``metadata`` on the wire. Parts that pods of one workload share stay raw and are parsed once per workload."""
 
     name: str | None = None
     namespace: str | None = None
@@ -87,13 +90,13 @@ class MetadataObject(Struct, rename="camel"):
 
 
 class PartialObjectObject(Struct):
-    """A PartialObjectMetadata, or any whole object read as one."""
+    """PartialObjectMetadata, or a complete object of which only the metadata is decoded."""
 
     metadata: MetadataObject
 
 
-class Oversized(Exception):  # no error of the object: more than we read of it
-    """A part of an object is longer than what is read; ``field`` names it."""
+class Oversized(Exception):  # not a ValidationError: the object is valid
+    """Part ``field`` of an object exceeds the maximum length that is read."""
 
     def __init__(self, field: str) -> None:
         super().__init__(f"{field}: more than {LARGEST_PART} bytes")
@@ -115,15 +118,15 @@ def precedes(version: str, other: str) -> bool:
 
 
 def micro_time(when: datetime) -> str:
-    """A MicroTime of the API."""
+    """Format a time as the API's MicroTime: UTC with microseconds."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def shared(field: str, parse: Callable[[bytes], T], *, largest: int | None = LARGEST_PART) -> Callable[[Raw], T]:
-    """Memoise ``parse`` by the raw bytes: replicas of one workload send identical bytes for ``field``.
+    """Memoise ``parse`` by the raw bytes: pods of one workload have identical bytes for ``field``.
 
-    An absent field and ``null`` parse as ``b"null"``. Errors carry ``field``, since a raw part has lost its path. What
-    is read of it raises ``Oversized`` beyond ``largest`` bytes, and nothing is parsed.
+    An absent field and ``null`` parse as ``b"null"``. Errors name ``field``, since a raw part has lost its path.
+    The returned function raises ``Oversized`` for more than ``largest`` bytes, without parsing them.
     """
     memo = Memo[bytes, T](_MEMO_BYTES)
 
@@ -153,7 +156,7 @@ _MAP: Final[Decoder[dict[str, str | None] | None]] = Decoder(dict[str, str | Non
 
 
 def parse_map(data: bytes) -> dict[str, str | None] | None:
-    """A map of texts, as labels and selectors of Services are. Raises ``msgspec.DecodeError``."""
+    """Parse a map of strings, such as labels or a Service's selector. Raises ``msgspec.DecodeError``."""
     return _MAP.decode(data)
 
 
@@ -188,7 +191,10 @@ _DOMAIN_BYTES: Final = ANNOTATION_DOMAIN.encode()
 
 
 def annotations_of(raw: Raw) -> Mapping[str, str]:
-    """The annotations of our own domain, less overlong ones; all others are left undecoded."""
+    """Return the annotations in ``ANNOTATION_DOMAIN`` whose key and value are not too long.
+
+    Without any, nothing is decoded. Raises ``msgspec.ValidationError``.
+    """
     data = bytes(raw)
     if _DOMAIN_BYTES not in data:
         return _NO_ANNOTATIONS
@@ -204,7 +210,10 @@ def annotations_of(raw: Raw) -> Mapping[str, str]:
 
 
 def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
-    """The same less ``ACTIVATED``, at most ``_MOST_OF_A_POD``. An owner has as many as it has pods with a home each."""
+    """Return a pod's Homeport annotations without ``ACTIVATED``, at most ``_MOST_OF_A_POD``.
+
+    Annotations of owners are not limited in number: an owner has some for each of its pods with a home.
+    """
     found = annotations_of(raw)
     if ACTIVATED in found:
         found = {key: value for key, value in found.items() if key != ACTIVATED}
@@ -215,7 +224,7 @@ def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
 
 
 def partial_object(found: PartialObjectObject) -> PartialObject:
-    """Slim form of a decoded object. Raises ``msgspec.ValidationError`` if it has no name."""
+    """Convert a decoded object. Raises ``msgspec.ValidationError`` if it has no name."""
     meta = found.metadata
     return PartialObject(
         namespace=sys.intern(meta.namespace or ""),
@@ -229,7 +238,7 @@ def partial_object(found: PartialObjectObject) -> PartialObject:
 
 
 def labels_or_none(raw: Raw) -> LabelSet:
-    """The labels of an object that is there whatever they are: none where they are longer than what is read."""
+    """Return the labels, or the empty set if they are oversized, so that the object itself is still decoded."""
     try:
         return labels_of(raw)
     except Oversized:
@@ -237,7 +246,7 @@ def labels_or_none(raw: Raw) -> LabelSet:
 
 
 def required(value: str | None, field: str) -> str:
-    """``value``, or a validation error that names ``field``."""
+    """Return ``value``. Raises ``msgspec.ValidationError`` naming ``field`` if it is missing or empty."""
     if not value:
         raise msgspec.ValidationError(f"{field}: required")
     return value

@@ -1,7 +1,7 @@
-"""What may be a name. Source of the rules: ``pkg/api/validation`` of apimachinery 1.36.
+"""Validation of object names. Source of the rules: ``pkg/api/validation`` of apimachinery 1.36.
 
-Pods and nodes are named by subdomains, namespaces by labels, both of RFC 1123; that is checked when an object is made,
-and a name never changes. Every name is one segment of a path, whatever its kind.
+Names of pods and nodes are RFC 1123 subdomains, names of namespaces RFC 1123 labels. The API server checks them at
+creation, and a name never changes. A name of any kind is one path segment.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ _SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(?:\.{_LABEL.pattern})*")
 
 
 def is_subdomain(name: str) -> bool:
-    """Whether a pod or a node may be called so."""
+    """Return whether ``name`` is a valid name of a pod or a node."""
     return len(name) <= LONGEST and _SUBDOMAIN.fullmatch(name) is not None
 
 
 def is_label(name: str) -> bool:
-    """Whether a namespace may be called so."""
+    """Return whether ``name`` is a valid name of a namespace."""
     return len(name) <= _LONGEST_LABEL and _LABEL.fullmatch(name) is not None
 
 
 def is_segment(name: str) -> bool:
-    """Whether an object of any kind may be called so.
+    """Return whether ``name`` is a valid name of an object of any kind.
 
-    The API server takes a path apart only after it has decoded it: there an escaped slash is a slash.
+    The API server decodes a path before it splits it, so an escaped slash would separate segments.
     """
     return 0 < len(name) <= LONGEST and name not in (".", "..") and "/" not in name and "%" not in name
 
 
 def shown(name: str) -> str:
-    """What claims to be a name, for a message: in quotes, without anything unprintable, cut where it is long."""
+    """Format an untrusted name for a message: quoted, non-ASCII escaped, truncated to 64 characters."""
     return ascii(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}...")

@@ -1,8 +1,7 @@
 """``nodeSelector`` and node affinity: which nodes a pod may run on, and which it prefers.
 
 Source of the rules: component-helpers ``scheduling/corev1/nodeaffinity`` of Kubernetes 1.36. Terms are ORed, the
-requirements of a term ANDed; an empty term and an empty list of terms match nothing; a term that cannot be parsed
-matches nothing.
+requirements of a term ANDed. An empty term, an empty list of terms and a term that cannot be parsed match nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from app.kube.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, is_label_key,
 AFFINITY: Final = "spec.affinity"
 
 _INT64_MAX: Final = 2**63 - 1
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,63}")  # a label value is no longer, and int() refuses thousands of digits
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,63}")  # a label value has at most 63; int() rejects thousands
 NAME_FIELD: Final = "metadata.name"
 GT: Final = "Gt"
 LT: Final = "Lt"
@@ -33,7 +32,7 @@ class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
 
     @property
     def well_formed(self) -> bool:
-        """Whether kube-scheduler can parse this as a label requirement."""
+        """True if kube-scheduler can parse this as a label requirement."""
         return is_label_key(self.key) and self._has_right_values() and all(map(is_label_value, self.values))
 
     def _has_right_values(self) -> bool:
@@ -44,7 +43,10 @@ class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
         return self.operator in (GT, LT) and len(self.values) == 1 and is_int64(self.values[0])
 
     def matches_field(self, name: str) -> bool:
-        """As one of ``matchFields``: In or NotIn with one value. ``metadata.name`` is the only field a node has."""
+        """Evaluate this as an entry of ``matchFields`` for the node ``name``.
+
+        Only In and NotIn with one value can match. ``metadata.name`` is the only field a node has.
+        """
         if self.operator not in (IN, NOT_IN) or len(self.values) != 1:
             return False
         value = name if self.key == NAME_FIELD else ""
@@ -59,36 +61,37 @@ class NodeSelectorTerm(Struct, frozen=True, gc=False):
 
     @property
     def can_match(self) -> bool:
-        """Whether there is a node at all that it could match."""
+        """True if the term is not empty and its expressions are well-formed; any other term matches no node."""
         return bool(self.expressions or self.fields) and all(it.well_formed for it in self.expressions)
 
     def names(self) -> frozenset[str] | None:
-        """The nodes that all of its fields name; ``None`` where none does."""
+        """Return the nodes named by all its ``In`` fields; ``None`` if no field names nodes."""
         named = [frozenset(it.values) for it in self.fields if it.key == NAME_FIELD and it.operator == IN]
         return frozenset.intersection(*named) if named else None
 
 
 class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
-    """What ``spec.nodeSelector`` and ``requiredDuringSchedulingIgnoredDuringExecution`` demand together.
+    """Conjunction of ``spec.nodeSelector`` and ``requiredDuringSchedulingIgnoredDuringExecution``.
 
-    ``terms`` is ``None`` where the pod has no required affinity; an empty tuple matches no node.
+    ``terms`` is ``None`` if the pod has no required affinity; an empty tuple matches no node.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[NodeSelectorTerm, ...] | None = None
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether one node meets it; ``compiled`` is for many."""
+        """Return whether a node matches. Use ``compiled`` to check many nodes."""
         return self.compiled().matches(name, labels)
 
     def compiled(self) -> NodeMatcher:
-        """The same in the form that is quickly asked."""
+        """Return a matcher that is faster for many nodes."""
         return NodeMatcher(self)
 
     def names(self) -> frozenset[str] | None:
-        """The nodes that the terms name by ``matchFields``: no other can match. ``None``: not all name one.
+        """Return the nodes named by ``matchFields``: no other node can match.
 
-        Empty where every term names nodes, and no node by all of its fields.
+        Return ``None`` if some term names no node, or there are no terms. The set is empty if the fields of
+        each term contradict each other.
         """
         found: frozenset[str] = frozenset()
         for term in self.terms or ():
@@ -99,40 +102,40 @@ class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
         return found if self.terms else None
 
     def label_keys(self) -> frozenset[str]:
-        """The node labels that the answer depends on."""
+        """Return the keys of the node labels on which the result depends."""
         terms = (requirement.key for term in self.terms or () for requirement in term.expressions)
         return frozenset((*(key for key, _ in self.node_selector), *terms))
 
     def size(self) -> int:
-        """How many parts may have to be looked at for one node."""
+        """Return the maximum number of parts to evaluate for one node."""
         terms = self.terms or ()
         return len(self.node_selector) + sum(1 + len(it.expressions) + len(it.fields) for it in terms)
 
 
 class WeightedTerm(Struct, frozen=True, gc=False):
-    """A term that a pod prefers; the weight is not 0, and below 0 only in arguments of plugins."""
+    """Preferred term. The weight is not 0, and negative only in plugin arguments."""
 
     weight: int
     term: NodeSelectorTerm
 
 
 class PreferredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
-    """What ``preferredDuringSchedulingIgnoredDuringExecution`` wishes for, less what cannot matter.
+    """Terms of ``preferredDuringSchedulingIgnoredDuringExecution`` that can affect a score.
 
-    ``terms`` is ``None`` where there is no such list. ``invalid``: why one of them cannot be parsed, for the plugin to
-    answer with; then none of them is here.
+    ``terms`` is ``None`` if the pod has no such list. ``invalid`` is the parse error of a term, which the plugin
+    returns; ``terms`` is then empty.
     """
 
     terms: tuple[WeightedTerm, ...] | None = None
     invalid: str = ""
 
     def compiled(self) -> Preferences:
-        """In the form that is quickly asked."""
+        """Return a scorer that is faster for many nodes."""
         return Preferences(self)
 
 
 class NodeMatcher:
-    """A ``RequiredNodeAffinity``, its requirements checked once and gathered by key, and equal terms only once."""
+    """Compiled ``RequiredNodeAffinity``: duplicate and unmatchable terms removed, requirements grouped by operator."""
 
     __slots__ = ("_pairs", "_terms")
 
@@ -146,14 +149,14 @@ class NodeMatcher:
             return False
         if self._terms is None:
             return True
-        for term in self._terms:  # noqa: SIM110  # half as fast again as any()
+        for term in self._terms:  # noqa: SIM110  # 1.5 times as fast as any()
             if term.matches(name, labels):
                 return True
         return False
 
 
 class Preferences:
-    """A ``PreferredNodeAffinity``, equal terms only once. Without terms every node is worth 0."""
+    """Compiled ``PreferredNodeAffinity``: weights of equal terms are added. Without terms every node scores 0."""
 
     __slots__ = ("_terms",)
 
@@ -164,12 +167,12 @@ class Preferences:
         self._terms = [(_Term(term), weight) for term, weight in weights.items()]
 
     def score(self, name: str, labels: Mapping[str, str]) -> int:
-        """The sum of the weights of the terms that match a node."""
+        """Return the sum of the weights of the terms that match the node."""
         return sum([weight for term, weight in self._terms if term.matches(name, labels)])
 
 
 class _Term:
-    """The requirements of one term by what they ask of a label; what a node lacks is found by operations on sets."""
+    """Compiled term: requirements grouped by operator, so that set operations evaluate them."""
 
     __slots__ = ("_absent", "_allowed", "_barred", "_compared", "_fields", "_needed")
 
@@ -217,7 +220,7 @@ ANY_NODE: Final = RequiredNodeAffinity()
 
 
 def is_int64(text: str) -> bool:
-    """Whether Gt and Lt can compare it."""
+    """Return whether ``text`` is a 64-bit integer, as Gt and Lt require."""
     return _int64(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Nodes as they are on the wire, and how a slim one is made of that."""
+"""Wire types of nodes and their conversion to ``Node``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.kube.taints import Taint
 
 
 class OversizedNode(msgspec.ValidationError):
-    """The labels or taints of a node are longer than what is read."""
+    """The labels or taints of a node exceed the maximum length that is read."""
 
 
 class _NodeSpecObject(Struct):
@@ -25,14 +25,14 @@ class _NodeSpecObject(Struct):
 
 
 class NodeObject(Struct):
-    """A Node on the wire."""
+    """Node on the wire."""
 
     metadata: MetadataObject
     spec: _NodeSpecObject | None = None
 
 
 class WholeNodeObject(NodeObject):
-    """A Node on the wire with what is decoded on demand."""
+    """Node on the wire with the parts that are decoded on demand."""
 
     status: NodeStatusObject | None = None
 
@@ -57,10 +57,10 @@ _taints_of: Final = shared("spec.taints", _parse_taints)
 
 
 def slim_node(found: NodeObject, parts: NodeParts = NOTHING_OF_NODE) -> Node:
-    """Slim form of a decoded Node.
+    """Convert a decoded Node.
 
-    Raises ``msgspec.ValidationError`` naming the field that is wrong, and ``OversizedNode``: unlike a pod, a node that
-    is read in part would be judged wrongly for all pods.
+    Raises ``msgspec.ValidationError`` naming the invalid field, and ``OversizedNode``: a partially read node, unlike a
+    pod, would give wrong results for all pods.
     """
     meta, spec = found.metadata, found.spec or _NodeSpecObject()
     try:

@@ -1,4 +1,4 @@
-"""What is decoded of a node on demand."""
+"""Parts of a node that are decoded on demand, if a plugin needs them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from app.kube.node_state import NO_NODE_ANNOTATIONS, NodeState, annotations_of_n
 from app.kube.requests import ResourceList, allocatable_of
 
 _LARGEST_IMAGES: Final = 1 << 20
-"""Bytes of the images of a node: twenty times what a kubelet reports by default."""
+"""Maximum bytes of a node's images that are read: twenty times what a kubelet reports by default."""
 
 
 class NodeParts(Struct, frozen=True):
-    """What is decoded of a node on demand. ``images``: sizes in bytes by name, each image under all of its names.
+    """Parts of a node that are decoded on demand; parts that no plugin needs are ``None``.
 
-    ``annotations``: the declared ones that the node has.
+    ``images``: size in bytes by image name, for all names of each image · ``annotations``: those that plugins declare
+    and the node has.
     """
 
     extras: frozenset[Extra] = frozenset()
@@ -38,7 +39,7 @@ NOTHING_OF_NODE: Final = NodeParts()
 
 
 class NodeStatusObject(Struct, rename="camel"):
-    """``status`` of a node, as far as it is read."""
+    """``status`` of a node on the wire, reduced to the fields that are read."""
 
     allocatable: Raw = Raw()
     images: Raw = Raw()
@@ -66,9 +67,9 @@ def _parse_images(data: bytes) -> Mapping[str, int]:
 def node_parts(
     extras: frozenset[Extra], annotations: Collection[str] | None, meta: MetadataObject, status: NodeStatusObject
 ) -> NodeParts:
-    """What is asked for of a node. Raises ``Oversized`` or ``msgspec.ValidationError``.
+    """Decode the requested parts of a node. Raises ``Oversized`` or ``msgspec.ValidationError``.
 
-    Images beyond ``_LARGEST_IMAGES`` are taken for none: no pod is kept from a node for want of them.
+    Images beyond ``_LARGEST_IMAGES`` are read as empty: images only affect scores, never feasibility.
     """
     return NodeParts(
         extras,
@@ -85,7 +86,7 @@ def _state(meta: MetadataObject, status: NodeStatusObject) -> NodeState:
 
 
 def _images_of_node(raw: Raw) -> Mapping[str, int]:
-    """Not remembered: hardly two nodes have the same."""
+    """Decode images without a memo, because the lists of two nodes are rarely equal."""
     data = bytes(raw) or b"null"
     if len(data) > _LARGEST_IMAGES:
         return {}

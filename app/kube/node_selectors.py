@@ -1,4 +1,4 @@
-"""Node affinity on the wire: the terms by which a pod names the nodes that it demands, and those that it likes."""
+"""Wire types and parsers of required and preferred node affinity."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _FIELD_OPERATORS: Final = (IN, NOT_IN)
 
 _MOST_FLAWS: Final = 64
 _LONGEST_FLAWS: Final = 16 << 10
-"""What is told of terms that cannot be parsed: the first flaws, and characters of them."""
+"""Maximum numbers of errors, and of characters of them, that are reported for terms that cannot be parsed."""
 
 
 class RequirementObject(Struct):
-    """``key operator values``, of labels or of fields."""
+    """Requirement ``key operator values`` on a label or a field."""
 
     key: str | None = None
     operator: str | None = None
@@ -44,7 +44,7 @@ class RequirementObject(Struct):
         return NodeSelectorRequirement(self.key or "", operator, tuple(self.values or ()))
 
     def flaws(self, path: str) -> Iterator[str]:
-        """What keeps it from being a requirement of labels."""
+        """Yield the errors that make this invalid as a label requirement."""
         key, operator, values = self.key or "", self.operator or "", self.values
         if operator not in _LABEL_OPERATORS:
             yield not_supported(f"{path}.operator", operator, _LABEL_OPERATORS)
@@ -57,7 +57,7 @@ class RequirementObject(Struct):
                 yield invalid(f"{path}.values[{index}][{key}]", value, "; ".join(flaws))
 
     def field_flaws(self, path: str) -> Iterator[str]:
-        """The same of fields."""
+        """Yield the errors that make this invalid as a field requirement."""
         if self.operator not in _FIELD_OPERATORS:
             yield not_supported(f"{path}.operator", self.operator or "", _FIELD_OPERATORS)
         elif len(self.values or ()) != 1:
@@ -80,14 +80,14 @@ def _value_flaws(path: str, operator: str, values: Sequence[str] | None) -> Iter
 
 
 class TermObject(Struct, rename="camel"):
-    """A term: requirements of labels and of fields that must all be met."""
+    """Term: requirements on labels and fields, all of which must be met."""
 
     match_expressions: list[RequirementObject] | None = None
     match_fields: list[RequirementObject] | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Then it matches no node."""
+        """True if the term has no requirements; such a term matches no node."""
         return not self.match_expressions and not self.match_fields
 
     def slim(self) -> NodeSelectorTerm:
@@ -95,7 +95,7 @@ class TermObject(Struct, rename="camel"):
         return NodeSelectorTerm(tuple(it.slim() for it in expressions), tuple(it.slim() for it in fields))
 
     def flaws(self, path: str) -> Iterator[str]:
-        """What kube-scheduler's parser has against it."""
+        """Yield the errors that kube-scheduler's parser reports."""
         for index, it in enumerate(self.match_expressions or ()):
             yield from it.flaws(f"{path}.matchExpressions[{index}]")
         for index, it in enumerate(self.match_fields or ()):
@@ -103,14 +103,14 @@ class TermObject(Struct, rename="camel"):
 
 
 class PreferredTermObject(Struct):
-    """A term with its weight."""
+    """Preferred term with its weight."""
 
     weight: Int32 | None = None
     preference: TermObject | None = None
 
     @property
     def matters(self) -> bool:
-        """Whether it is looked at at all."""
+        """True if the term can affect a score: kube-scheduler skips weight 0 and empty terms."""
         return bool(self.weight) and self.preference is not None and not self.preference.is_empty
 
     def slim(self) -> WeightedTerm:
@@ -118,7 +118,7 @@ class PreferredTermObject(Struct):
 
 
 class NodeSelectorObject(Struct, rename="camel"):
-    """Terms of which one must be met."""
+    """List of terms, at least one of which must be met."""
 
     node_selector_terms: list[TermObject] | None = None
 
@@ -161,7 +161,7 @@ def _parse_preferred(data: bytes) -> PreferredNodeAffinity:
 
 
 def preferred(terms: Sequence[PreferredTermObject], path: str = "") -> PreferredNodeAffinity:
-    """What is made of preferred terms: all of them, or why one cannot be parsed. ``path``: where they stand."""
+    """Convert preferred terms; if any cannot be parsed, return only the errors. ``path``: field path for the errors."""
     matter = [(index, it) for index, it in enumerate(terms) if it.matters]
     flaws = (flaw for index, it in matter if it.preference for flaw in it.preference.flaws(f"{path}[{index}]"))
     if told := list(islice(flaws, _MOST_FLAWS)):
@@ -170,7 +170,10 @@ def preferred(terms: Sequence[PreferredTermObject], path: str = "") -> Preferred
 
 
 required_terms_of: Final = shared(AFFINITY, _parse_required)
-"""``None`` where there is no required node affinity. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+"""Return the required terms of the raw ``spec.affinity``, or ``None`` without required node affinity.
+
+Raises ``Oversized`` or ``msgspec.ValidationError``.
+"""
 
 preferred_affinity_of: Final = shared(AFFINITY, _parse_preferred)
-"""Raises the same."""
+"""Return the preferred terms of the raw ``spec.affinity``. Raises ``Oversized`` or ``msgspec.ValidationError``."""

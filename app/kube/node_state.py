@@ -1,6 +1,6 @@
-"""What a Node says of itself beside labels, taints and the cordon: whether it is well, which machine it is, its end.
+"""State of a Node beyond labels, taints and cordon: readiness, pressure, machine, deletion; and its annotations.
 
-Decoded on demand. Of what changes with every heartbeat nothing is kept, hence a heartbeat changes nothing here.
+Decoded on demand. Fields that every heartbeat changes are dropped, so a heartbeat does not change the state.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ FALSE: Final = "False"
 UNKNOWN: Final = "Unknown"
 
 PRESSURE: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
-"""Conditions of a node, each of which keeps pods away while it is True."""
+"""Node conditions that keep pods away while they are True."""
 
 _READY: Final = "Ready"
 _LONGEST_MACHINE: Final = 253
 _LONGEST_VALUE: Final = 1 << 10
-"""Characters of an annotation that are kept: of a longer one the beginning."""
+"""Maximum characters kept of an annotation's value; longer values are truncated."""
 
 
 class NodeState(Struct, frozen=True, gc=False):
-    """``ready``: the status of the condition Ready, which is ``True``, ``False`` or ``Unknown``; empty where nobody has
-    said anything yet · ``pressure``: those of ``PRESSURE`` that are True · ``terminating``: the Node has a
-    deletionTimestamp · ``machine``: ``status.nodeInfo.systemUUID`` in lower case, empty where there is none.
+    """State of a Node.
+
+    ``ready``: status of the Ready condition (``True``, ``False``, ``Unknown``), empty if not reported yet ·
+    ``pressure``: conditions of ``PRESSURE`` that are True · ``terminating``: the Node has a deletionTimestamp ·
+    ``machine``: ``status.nodeInfo.systemUUID`` in lower case, empty if absent or too long.
     """
 
     ready: str = ""
@@ -54,26 +56,26 @@ _NODE_INFO: Final[Decoder[_NodeInfoObject | None]] = Decoder(_NodeInfoObject | N
 
 
 def node_state_of(conditions: Raw, node_info: Raw, *, terminating: bool) -> NodeState:
-    """What ``status`` says, of whatever length. Raises ``msgspec.ValidationError``."""
+    """Decode the state from ``status``, without a limit on its length. Raises ``msgspec.ValidationError``."""
     found = _conditions(conditions)
     pressure = tuple(it for it in PRESSURE if found.get(it) == TRUE)
     return NodeState(_ready(found.get(_READY)), pressure, terminating, _machine(node_info))
 
 
 class UndeclaredAnnotation(LookupError):
-    """A plugin reads an annotation of a node that no plugin declares: it was not decoded, and would seem absent."""
+    """A plugin reads a node annotation that no plugin declares. It was not decoded, so it would seem absent."""
 
     def __init__(self, key: object) -> None:
         super().__init__(f'annotation "{key}" of a node: not decoded, name it in Needs.node_annotations')
 
 
 class NodeAnnotations(Mapping[str, str]):
-    """The declared annotations that a node has. To ask for any other raises ``UndeclaredAnnotation``."""
+    """Declared annotations of a node. Reading any other raises ``UndeclaredAnnotation``."""
 
     __slots__ = ("_declared", "_present")
 
     def __init__(self, declared: Collection[str] | None, present: Mapping[str, str]) -> None:
-        """``declared``: ``None`` if all annotations are decoded."""
+        """``declared``: keys that plugins declare, or ``None`` if all annotations are decoded."""
         self._declared = declared
         self._present = present
 
@@ -113,7 +115,7 @@ def annotations_of_node(raw: Raw, keys: Collection[str] | None) -> Mapping[str, 
 
 
 def _conditions(raw: Raw) -> Mapping[str, str]:
-    """Status by type. There is one of each; of several the first counts, as in-tree."""
+    """Return status by condition type. If a type is repeated, the first one takes precedence, as in-tree."""
     try:
         found = _CONDITIONS.decode(bytes(raw) or b"null") or ()
     except msgspec.DecodeError as error:

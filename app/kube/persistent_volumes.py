@@ -1,4 +1,4 @@
-"""PersistentVolumes and claims on them, reduced to what binding one to the other and to a node rests on."""
+"""PersistentVolumes and PersistentVolumeClaims, reduced to the fields that volume binding reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from app.kube.selectors import Selector, selector_or_mistake
 from app.kube.volume_affinity import affinity_by_labels_of, affinity_of, by_labels
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-"""Annotation of a claim: the node for which its volume is to be made."""
+"""Annotation of a claim: the node for which its volume is to be provisioned."""
 
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
@@ -42,19 +42,19 @@ _LOST: Final = "Lost"
 _AVAILABLE: Final = "Available"
 _STORAGE: Final = "storage"
 _LONGEST: Final = 253
-"""Characters of a name in an annotation."""
+"""Maximum characters of an object name in an annotation or field."""
 
 _OVERLONG: Final = "{}.storage: a quantity that is too long to be read"
 _MOST_MODES: Final = 16
-"""Access modes; there are four."""
+"""Maximum number of access modes that are read; Kubernetes defines four."""
 
 
 class PersistentVolumeClaim(Struct, frozen=True, gc=False):
-    """A claim. ``volume_name``: the PersistentVolume that it is bound to, or shall be.
+    """Claim. ``volume_name``: the PersistentVolume that it is bound to or requests.
 
-    ``class_name`` is empty for none · ``request``: the size asked for, ``None`` where none is · ``selector``: ``None``
-    for none · ``invalid``: why one of these cannot be read · ``selected_node``: ``None`` where the annotation is not
-    there · ``labels`` are none where they are longer than what is read.
+    ``class_name``: empty for none · ``request``: requested size, ``None`` if absent · ``selector``: ``None`` if absent
+    or unreadable · ``invalid``: error if ``request`` or ``selector`` cannot be read · ``selected_node``: ``None``
+    without the annotation · ``labels``: empty if oversized.
     """
 
     namespace: str
@@ -83,12 +83,12 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
 
     @property
     def is_bound(self) -> bool:
-        """Whether both sides agree on the volume."""
+        """True if the claim names its volume and the binding is completed."""
         return bool(self.volume_name) and self.bind_completed
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """All that is decided by."""
+        """All fields on which scheduling decisions depend."""
         return (
             *(self.namespace, self.name, self.uid, self.class_name, self.volume_name, self.access_modes, self.request),
             *(self.selector, self.invalid, self.volume_mode, self.attributes_class, self.selected_node),
@@ -97,7 +97,7 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
 
 
 class ClaimReference(Struct, frozen=True, gc=False):
-    """The claim that a volume is bound to, or kept for: then without a UID perhaps."""
+    """Claim to which a volume is bound, or for which it is reserved; a reservation can lack the UID."""
 
     namespace: str
     name: str
@@ -108,11 +108,11 @@ class ClaimReference(Struct, frozen=True, gc=False):
 
 
 class PersistentVolume(Struct, frozen=True, gc=False):
-    """A volume. ``affinity`` is ``None`` where it can be used from any node.
+    """Volume. ``affinity`` is ``None`` if every node can use it.
 
-    ``driver`` and ``handle`` are those of a CSI volume, empty for others. ``migrated``: the volume of a CSI driver that
-    an in-tree one stands for, with ``migrated_affinity``; ``untranslatable``: why it cannot be had, by
-    ``in_tree_plugin``, which is empty for volumes that have no such driver.
+    ``driver``, ``handle``: of a CSI volume, else empty · ``in_tree_plugin``: plugin of a volume subject to CSI
+    migration, else empty · ``migrated``: the equivalent CSI volume, with ``migrated_affinity`` · ``untranslatable``:
+    error if there is no equivalent.
     """
 
     name: str
@@ -202,7 +202,7 @@ _selector_of: Final = shared("spec.selector", selector_or_mistake)
 
 
 def _storage_in(field: str, raw: Raw) -> Quantity | None:
-    """The amount of storage in a list of resources; ``None`` if it is not in it.
+    """Return the ``storage`` amount of a resource list; ``None`` if absent.
 
     Raises ``OverlongQuantity`` or ``ValidationError``.
     """
@@ -216,12 +216,12 @@ def _storage_in(field: str, raw: Raw) -> Quantity | None:
 
 
 def _modes(found: Iterable[str] | None) -> tuple[str, ...]:
-    """Each once: nothing depends on their order or number."""
+    """Return the distinct access modes; their order does not matter."""
     return tuple(sys.intern(it) for it in tuple(dict.fromkeys(found or ()))[:_MOST_MODES])
 
 
 def _annotations(raw: Raw) -> Mapping[str, str | None]:
-    """All that are there, if one is that we read: most objects have none."""
+    """Decode all annotations if one of ``_READ`` occurs; most objects have none and are not decoded."""
     data = bytes(raw)
     if not any(it in data for it in _READ):
         return {}
@@ -235,13 +235,13 @@ _READ: Final = tuple(it.encode() for it in (SELECTED_NODE, _BIND_COMPLETED, _BET
 
 
 def _bounded(name: str | None) -> str:
-    """Whole where it can be the name of an object; else it is none of one."""
+    """Return the name; one too long for an object name is truncated, and its "…" matches no object."""
     found = name or ""
     return sys.intern(found if len(found) <= _LONGEST else found[:_LONGEST] + "…")
 
 
 def _class_name(annotations: Mapping[str, str | None], said: str | None) -> str:
-    """An annotation of old comes before the field."""
+    """Return the StorageClass name. The beta annotation takes precedence over the field."""
     return _bounded(annotations.get(_BETA_CLASS, said))
 
 
@@ -275,7 +275,7 @@ def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
 
 
 def _asked(spec: _ClaimSpecObject) -> tuple[Selector | None, Quantity | None, str]:
-    """Selector, size, and what of them cannot be read: a tenant's claim is there nevertheless, for who counts it."""
+    """Return selector, size and the error of an unreadable one: such a claim is still decoded, so that it counts."""
     requests = spec.resources.requests if spec.resources is not None else Raw()
     try:
         selector, invalid = _selector_of(spec.selector)

@@ -1,6 +1,6 @@
-"""Terms between pods: ``podAffinity`` and ``podAntiAffinity`` of a pod.
+"""Inter-pod affinity terms: ``podAffinity`` and ``podAntiAffinity`` of a pod.
 
-``matchLabelKeys`` and ``mismatchLabelKeys`` are not read: the API server has merged them into the selector.
+``matchLabelKeys`` and ``mismatchLabelKeys`` are not read, because the API server merges them into the selector.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from app.kube.meta_v1 import Oversized, shared
 from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
 POD_AFFINITY: Final = "spec.affinity.podAffinity"
-"""Names both in what is said of a pod of which they are not read."""
+"""Field name that stands for both kinds of terms when oversized terms of a pod are reported."""
 
 MOST_TERMS: Final = 32
-"""Of one pod, all four lists together: with more of them, none is read."""
+"""Maximum terms of one pod in all four lists together. If there are more, none is read."""
 
 MOST_NAMESPACES: Final = 256
-"""That the terms of one pod name, all together."""
+"""Maximum namespaces that all terms of one pod name together. If there are more, no term is read."""
 
 _Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 T = TypeVar("T")
 
 
 class Newcomer(Struct, frozen=True, cache_hash=True):
-    """What the terms of pods that are there see of a pod that is to be placed.
+    """Incoming pod, reduced to what affinity terms of existing pods match.
 
-    ``namespace_labels``: of its namespace; none where that is not known.
+    ``namespace_labels``: labels of its namespace, empty if the namespace is unknown.
     """
 
     namespace: str
@@ -42,9 +42,9 @@ class Newcomer(Struct, frozen=True, cache_hash=True):
 
 
 class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
-    """Which pods a term means, and over which topology. A selector that is ``None`` matches nothing.
+    """Affinity term: the selected pods and the topology key. A selector of ``None`` matches nothing.
 
-    ``namespaces`` are sorted. Without any, and without ``namespace_selector``, the pod's own is meant.
+    ``namespaces`` are sorted. Without them and without ``namespace_selector``, the pod's own namespace is used.
     """
 
     topology_key: str
@@ -53,13 +53,13 @@ class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
     namespace_selector: Selector | None = None
 
     def within(self, namespace: str) -> PodAffinityTerm:
-        """The same term of a pod of this namespace, with the namespaces that it means said."""
+        """Return the term of a pod of this namespace, with the default namespace made explicit."""
         if self.namespaces or self.namespace_selector is not None:
             return self
         return PodAffinityTerm(self.topology_key, self.selector, (namespace,))
 
     def matches(self, other: Newcomer) -> bool:
-        """Whether it means that pod; to be asked of a term ``within`` the namespace of its own."""
+        """Return whether the term selects the pod. Call it on the result of ``within``."""
         if self.selector is None:
             return False
         if other.namespace not in self.namespaces:
@@ -70,17 +70,17 @@ class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class WeightedTerm(Struct, frozen=True, gc=False, cache_hash=True):
-    """A preferred term. ``weight`` is less than 0 for one of ``podAntiAffinity``."""
+    """Preferred term. ``weight`` is negative for ``podAntiAffinity``."""
 
     term: PodAffinityTerm
     weight: int
 
 
 class PodAffinity(Struct, frozen=True, cache_hash=True):
-    """All terms of a pod. A list with a selector that cannot be parsed is empty here, and ``invalid`` says why.
+    """All terms of a pod. A list with an invalid selector is empty here, and ``invalid`` holds the error.
 
-    ``preferred`` holds those of both kinds, each in list order, affinity first. ``has_preferred``: whether there are
-    any, read or not.
+    ``preferred`` holds terms of both kinds in list order, affinity first. ``has_preferred`` is true if the pod has any
+    preferred terms, valid or not.
     """
 
     required: tuple[PodAffinityTerm, ...] = ()
@@ -90,7 +90,7 @@ class PodAffinity(Struct, frozen=True, cache_hash=True):
     invalid: str = ""
 
     def within(self, namespace: str) -> PodAffinity:
-        """The same of a pod of this namespace, with the namespaces that each term means said."""
+        """Return the terms of a pod of this namespace, with default namespaces made explicit."""
         return PodAffinity(
             tuple(it.within(namespace) for it in self.required),
             tuple(it.within(namespace) for it in self.required_anti),
@@ -101,7 +101,7 @@ class PodAffinity(Struct, frozen=True, cache_hash=True):
 
     @property
     def has_terms(self) -> bool:
-        """Whether any term can be read."""
+        """True if at least one term could be parsed."""
         return bool(self.required or self.required_anti or self.preferred)
 
 
@@ -173,7 +173,7 @@ def _parse(data: bytes) -> PodAffinity:
     mistakes: dict[str, None] = {}
 
     def read(name: str, those: Iterable[Callable[[], T]]) -> tuple[T, ...]:
-        """One mistake takes its whole list along."""
+        """Convert a list; if one selector is invalid, record the error and return an empty list."""
         try:
             return tuple(each() for each in those)
         except InvalidSelector as mistake:
@@ -195,17 +195,17 @@ pod_affinity_of: Final = shared(POD_AFFINITY, _parse)
 
 
 class Peers(Struct, frozen=True, gc=False, cache_hash=True):
-    """Pods that one selector matches in some namespaces; ``None``: in all of them."""
+    """Set of pods that a selector matches in ``namespaces``; ``None`` means all namespaces."""
 
     selector: Selector
     namespaces: frozenset[str] | None = None
 
     def include(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels in that namespace is one of them."""
+        """Return whether the set includes a pod with these labels in that namespace."""
         return (self.namespaces is None or namespace in self.namespaces) and self.selector.matches(labels)
 
     def __and__(self, other: Peers) -> Peers:
-        """Those that are of both."""
+        """Return the intersection."""
         if self.namespaces is None or other.namespaces is None:
             namespaces = other.namespaces if self.namespaces is None else self.namespaces
         else:
@@ -214,16 +214,16 @@ class Peers(Struct, frozen=True, gc=False, cache_hash=True):
 
 
 def means_all_namespaces(selector: Selector | None) -> bool:
-    """Whether a namespace selector of a pod that is to be placed takes all namespaces."""
+    """Return whether a namespace selector of an incoming pod selects all namespaces."""
     return selector is not None and selector.matches(NO_LABELS)
 
 
 def peers_of(term: PodAffinityTerm, namespaces_of: Callable[[Selector], Iterable[str]]) -> Peers | None:
-    """The pods that a term of a pod that is to be placed means; ``None`` for none at all.
+    """Return the pods that a term of an incoming pod selects; ``None`` if it can select none.
 
-    To be asked of a term ``within`` the pod's namespace. ``namespaces_of`` says which namespaces a selector selects: of
-    those that are not known, none. A selector that a namespace without labels meets takes all, whatever their labels:
-    so the in-tree plugin does, which forgets that it has resolved the selector.
+    ``term`` is the result of ``within``. ``namespaces_of`` returns the known namespaces that a selector matches. A
+    namespace selector that matches the empty label set selects all namespaces, whatever their labels. The in-tree
+    plugin behaves so because it evaluates the selector again after resolving it.
     """
     if term.selector is None:
         return None

@@ -1,4 +1,4 @@
-"""Pods as they are on the wire, and how a slim one is made of that."""
+"""Wire types of pods and their conversion to ``Pod``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from app.kube.selectors import selector_or_mistake
 from app.kube.taints import Toleration
 
 MOST_CONSTRAINTS: Final = 16
-"""Of one pod: with more of them, none is read."""
+"""Maximum topology spread constraints of one pod. If there are more, none is read."""
 
 _FINISHED: Final = ("Succeeded", "Failed")
 
@@ -68,7 +68,7 @@ class _PodStatusObject(Struct, rename="camel"):
 
 
 class PodObject(Struct):
-    """A Pod on the wire."""
+    """Pod on the wire."""
 
     metadata: MetadataObject
     spec: _PodSpecObject | None = None
@@ -101,13 +101,13 @@ class _WaitingPodSpecObject(_PodSpecObject):
 
 
 class WaitingPodObject(PodObject):
-    """A Pod on the wire with ``Part.PENDING_VOLUMES`` and nothing else on demand: containers are not looked at."""
+    """Pod on the wire if ``Extra.PENDING_VOLUMES`` is the only part needed on demand: containers are not decoded."""
 
     spec: _WaitingPodSpecObject | None = None
 
 
 class WholePodObject(PodObject):
-    """A Pod on the wire with what is decoded on demand."""
+    """Pod on the wire with the parts that are decoded on demand."""
 
     spec: _WholePodSpecObject | None = None
     status: _WholePodStatusObject | None = None
@@ -214,7 +214,7 @@ def _interned(
 def _read_in_part(
     labels: Raw, found: _PodSpecObject, parts: PodParts, also: tuple[str, ...]
 ) -> tuple[LabelSet, PodSpec]:
-    """What can be read of a pod of which some parts are oversized; ``also`` are so too."""
+    """Convert a pod, replacing oversized parts by empty ones; ``also`` are oversized parts found before."""
     oversized: list[str] = []
 
     def read(part: Callable[[Raw], T], raw: Raw, instead: T) -> T:
@@ -239,9 +239,9 @@ def slim_pod(
     oversized: tuple[str, ...] = (),
     lifecycle: Disruption | None = None,
 ) -> Pod:
-    """Slim form of a decoded Pod; ``oversized`` are those of ``parts``.
+    """Convert a decoded Pod; ``oversized`` names the oversized fields of ``parts``.
 
-    Raises ``msgspec.ValidationError`` naming the field that is wrong.
+    Raises ``msgspec.ValidationError`` naming the invalid field.
     """
     meta, spec, status = found.metadata, found.spec or _NO_SPEC, found.status or _NO_STATUS
     try:
@@ -284,7 +284,7 @@ def _waiting(spec: _PodSpecObject, status: _PodStatusObject) -> Waiting:
 
 
 def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
-    """What JSON of a pod decodes to, and what becomes of that."""
+    """Return the wire type for pods with the ``wanted`` parts, and its conversion to ``Pod``."""
     if wanted - OF_NODES_ALONE == _PENDING_VOLUMES_ALONE:
         return WaitingPodObject, _slim_waiting
 
@@ -297,6 +297,6 @@ def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any
 
 
 def _slim_waiting(found: WaitingPodObject) -> Pod:
-    """Of most pods nothing is looked at beyond the plain ones."""
+    """Convert a pod with its volumes, which are decoded only as ``pending_parts`` requires."""
     spec = found.spec or _WaitingPodSpecObject()
     return slim_pod(found, *pending_parts(spec.node_name, spec.volumes), None)

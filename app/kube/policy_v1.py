@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets, reduced to what a preemption counts."""
+"""PodDisruptionBudgets, reduced to the fields that preemption reads."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from app.kube.meta_v1 import MetadataObject, ObjectKey, Oversized, required, sha
 from app.kube.selectors import EVERYTHING, InvalidSelector, Selector, decode_selector
 
 MOST_DISRUPTED: Final = 2000
-"""Names in ``status.disruptedPods``: the API server takes no more. With more of them, none is read."""
+"""Maximum names in ``status.disruptedPods``, as in the API server. If there are more, none is read."""
 
 _LARGEST_DISRUPTED: Final = 1 << 20
-"""Bytes of ``status.disruptedPods``: twice what the longest names make."""
+"""Maximum bytes of ``status.disruptedPods`` that are read: twice what the longest names need."""
 
 _Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class PodDisruptionBudget(Struct, frozen=True, gc=False):
-    """``selector`` is ``None`` where it selects nothing: null, empty, or one that cannot be parsed.
+    """PodDisruptionBudget. ``selector`` is ``None`` if it selects nothing: null, empty, or invalid.
 
-    An oversized selector stands as one that selects every pod of the namespace: who cannot be told from the protected
-    is taken for one of them. ``disrupted_pods``: names of pods that are evicted already.
+    An oversized selector is replaced by one that selects every pod of the namespace, so that no protected pod is
+    missed. ``disrupted_pods``: names of pods whose eviction is already in progress.
     """
 
     namespace: str
@@ -42,7 +42,7 @@ class PodDisruptionBudget(Struct, frozen=True, gc=False):
         return (self.namespace, self.name)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Whether it protects a pod of its namespace with these labels. One without labels is protected by none."""
+        """Return whether it protects a pod of its namespace with these labels, which is ``False`` without labels."""
         return bool(labels) and self.selector is not None and self.selector.matches(labels)
 
 

@@ -1,4 +1,4 @@
-"""The fields of each kind that Homeport decodes, and objects reduced to them.
+"""Schemas of the fields that Homeport decodes, by kind, and reduction of objects to these fields.
 
 A saved cluster holds these fields and no others: no env, command, user data, managedFields or
 ``last-applied-configuration``. A field that a decoder begins to read is added here; a contract test compares the two.
@@ -35,15 +35,15 @@ from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.persistent_volumes import SELECTED_NODE
 
 Schema: TypeAlias = Any
-"""``SCALAR``, a list with the schema of its elements, or a mapping of field names to schemas.
+"""``SCALAR``, ``ANNOTATIONS``, a list with the schema of its elements, or a mapping of field names to schemas.
 
-The name ``EACH`` stands for every key of a map.
+The key ``EACH`` stands for every key of a map.
 """
 
 SCALAR: Final = "scalar"
 EACH: Final = "*"
 ANNOTATIONS: Final = "annotations"
-"""A map of which only the annotations that Homeport reads are kept."""
+"""Schema of a map of annotations, which is reduced to those that Homeport reads."""
 
 _ABSENT: Final = object()
 
@@ -252,7 +252,7 @@ SCHEMAS: Final[Mapping[Kind[Any], Schema]] = {
     Kind(API_VERSION, KIND, decode_home): PARTIAL
     | _of(spec=_of("node machine since", owner=_of("apiVersion kind name uid slot"))),
 }
-"""Of every other kind, metadata alone is kept."""
+"""Schemas by kind. Kinds that are not listed use ``PARTIAL``: only their metadata is copied."""
 
 READ_ANNOTATIONS: Final = frozenset(
     (
@@ -262,11 +262,11 @@ READ_ANNOTATIONS: Final = frozenset(
         "storage.alpha.kubernetes.io/migrated-plugins",
     )
 )
-"""Annotations that are read beside those of Homeport's own domain and those that profiles declare for nodes."""
+"""Annotations that are read in addition to those in Homeport's domain and those that profiles declare for nodes."""
 
 
 def projected(kind: Kind[Any], found: Mapping[str, Any], node_annotations: Collection[str] = ()) -> dict[str, Any]:
-    """Copy of an object with the fields that Homeport decodes."""
+    """Return a copy of an object with only the fields that Homeport decodes."""
     annotations = READ_ANNOTATIONS.union(node_annotations if kind == NODES else ())
     named = {**found, "apiVersion": kind.api_version, "kind": kind.kind}
     result: dict[str, Any] = _projected(SCHEMAS.get(kind, PARTIAL), named, annotations)
@@ -274,7 +274,7 @@ def projected(kind: Kind[Any], found: Mapping[str, Any], node_annotations: Colle
 
 
 def _projected(schema: Schema, value: Any, annotations: Collection[str]) -> Any:
-    """Return ``_ABSENT`` for a value of another form than its schema."""
+    """Return the value reduced to its schema, or ``_ABSENT`` if the value does not fit the schema."""
     if value is None:
         return None
     if schema is SCALAR:

@@ -1,9 +1,9 @@
-"""Amounts of a resource, as ``resource.Quantity`` of ``k8s.io/apimachinery`` reads, adds and rounds them.
+"""Resource quantities, parsed, added and rounded like ``resource.Quantity`` of ``k8s.io/apimachinery``.
 
 ``0.5``, ``500m``, ``1536Mi``, ``12e6``: a decimal number, then nothing, one of n u m k M G T P E (powers of ten), one
-of Ki Mi Gi Ti Pi Ei (powers of 1024), or a decimal exponent. Go keeps a quantity in one of two forms, and what does not
-fit into 64 bits comes out of each differently. The API server stores such numbers for anybody, so that both forms are
-kept apart here. Tests hold this to what the Go package says (``tests/conformance/resources.py``).
+of Ki Mi Gi Ti Pi Ei (powers of 1024), or a decimal exponent. Go stores a quantity in one of two forms, which give
+different results beyond 64 bits. Any tenant can store such a quantity, so both forms are modelled here. Tests compare
+this module with the Go package (``tests/conformance/resources.py``).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from msgspec import Raw, Struct
 from app.kube.memo import MISSING, Memo
 
 LONGEST: Final = 64
-"""Bytes of a quantity that are read. What kubectl and the kubelet write has a dozen."""
+"""Maximum bytes of a quantity that is read. kubectl and the kubelet write about a dozen."""
 
 _LARGEST_EXPONENT: Final = 999
-"""Of ten. Beyond it nothing is worked out, since a number of as many digits would be."""
+"""Maximum decimal exponent. Larger ones are rejected, since the number would have as many digits."""
 
 _NANO: Final = -9
 _MOST: Final = 2**63 - 1
@@ -46,47 +46,47 @@ _DECIMAL: Final[Mapping[bytes, int]] = {
 }
 _BINARY: Final[Mapping[bytes, int]] = {b"Ki": 10, b"Mi": 20, b"Gi": 30, b"Ti": 40, b"Pi": 50, b"Ei": 60}
 _ROOM: Final[Mapping[int, int]] = {10: 11, 20: 8, 30: 5, 40: 2}
-"""Digits that may stand before a binary suffix for the product to be kept as 64 bits."""
+"""Maximum digits before a binary suffix, by its power of two, for which Go uses the 64-bit form."""
 
 _MEMO_BYTES: Final = 256 << 10
 _MEMO_OVERHEAD: Final = 200
 
 
 class MalformedQuantity(msgspec.ValidationError):
-    """It is no quantity; the API server takes none of these."""
+    """The text is not a quantity; the API server accepts no such value."""
 
 
-class OverlongQuantity(Exception):  # no error of the object: more than we read of it
-    """Longer than ``LONGEST``, or an exponent beyond three digits: it is not read."""
+class OverlongQuantity(Exception):  # not a ValidationError: the object is valid
+    """The quantity is longer than ``LONGEST``, or its exponent exceeds three digits: it is not read."""
 
 
 class Quantity(Struct, frozen=True, gc=False):
-    """``unscaled * 10**scale``, exactly. ``wide``: kept in the form that holds more than 64 bits."""
+    """Exact amount ``unscaled * 10**scale``. ``wide``: Go stores it in the form for more than 64 bits."""
 
     unscaled: int
     scale: int = 0
     wide: bool = False
 
     def value(self) -> int:
-        """In whole units, rounded up. What is more than 64 bits hold comes out as it does in Go: some other number."""
+        """Return whole units, rounded up. Amounts beyond 64 bits overflow as in Go."""
         return self._scaled(0)
 
     def milli_value(self) -> int:
-        """In thousandths, rounded up; the same beyond 64 bits."""
+        """Return thousandths, rounded up. Amounts beyond 64 bits overflow as in Go."""
         return self._scaled(-3)
 
     def _scaled(self, scale: int) -> int:
         return self._of_wide(scale - self.scale) if self.wide else self._of_narrow(scale - self.scale)
 
     def _of_narrow(self, places: int) -> int:
-        """Away from zero. What does not fit is cut off by a multiplication, and 0 where Go needs several."""
+        """Round away from zero. On overflow, wrap if Go multiplies once, and return 0 if it multiplies repeatedly."""
         if places > 0:
             return _away_from_zero(self.unscaled, _power(places))
         found = self.unscaled * _power(-places)
         return found if _fits(found) else _wrapped(found) if -places in _AT_ONCE else 0
 
     def _of_wide(self, places: int) -> int:
-        """Up, or for some negative numbers towards zero and one more: it is meant for what nobody has less of."""
+        """Round up. As in Go, most negative numbers with a remainder are truncated towards zero, plus 1."""
         unscaled = self.unscaled
         if places <= 0:
             return _wrapped(unscaled * (_power(-places) if -places < _EXACT_POWERS else _LEAST))  # as on amd64
@@ -111,7 +111,7 @@ class Quantity(Struct, frozen=True, gc=False):
         return Quantity(found, scale, wide)
 
     def exceeds(self, other: Quantity) -> bool:
-        """Whether it is more."""
+        """Return whether this amount is greater than ``other``."""
         scale = min(self.scale, other.scale)
         return self._at(scale) > other._at(scale)
 
@@ -132,7 +132,7 @@ def _fits(number: int) -> bool:
 
 
 def _wrapped(number: int) -> int:
-    """The lowest 64 bits, with a sign."""
+    """Return the lowest 64 bits as a signed integer."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -160,7 +160,7 @@ def _exponent(suffix: bytes) -> int:
     found = _EXPONENT.fullmatch(suffix)
     if found is None or not _fits(int(found.group(1))):
         raise MalformedQuantity(f"no suffix of a quantity: {suffix.decode()!r}")
-    exponent = (int(found.group(1)) + 2**31) % 2**32 - 2**31  # Go takes the lower half of it
+    exponent = (int(found.group(1)) + 2**31) % 2**32 - 2**31  # Go truncates it to 32 bits
     if abs(exponent) > _LARGEST_EXPONENT:
         raise OverlongQuantity
     return exponent
@@ -189,7 +189,7 @@ def _binary(digits: bytes, fraction: bytes, power: int, *, negative: bool) -> Qu
 
 
 def _wide(number: int, scale: int, *, negative: bool) -> Quantity:
-    """In whole billionths, of which no amount has less than one."""
+    """Return a wide quantity, rounded away from zero to billionths, the smallest unit of a quantity."""
     if number:
         places = scale - _NANO
         number = number * 10**places if places >= 0 else _away_from_zero(number, 10**-places)
@@ -201,7 +201,7 @@ _MEMO: Final = Memo[bytes, Quantity](_MEMO_BYTES)
 
 
 def quantity_of(raw: Raw) -> Quantity:
-    """A quantity as JSON has it: a string or a number, nothing for ``null``. The same few are met again and again.
+    """Parse a quantity in JSON: a string or a number; ``null`` is ``ZERO``. Results are cached, since values recur.
 
     Raises ``MalformedQuantity`` or ``OverlongQuantity``.
     """
@@ -221,6 +221,6 @@ def _read(data: bytes) -> Quantity:
 
 
 def _trimmed(data: bytes) -> bytes:
-    """Within the quotes; escapes are none here, as in Go."""
+    """Remove quotes and surrounding white space. Escapes are not decoded, as in Go."""
     inner = data[1:-1] if data[:1] == data[-1:] == b'"' else data
     return inner.decode(errors="replace").strip().encode()

@@ -1,4 +1,4 @@
-"""Texts in quotes, as kube-scheduler's reasons have them: Go's ``%q``."""
+"""Quoting like Go's ``%q``, which kube-scheduler's reasons use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ESCAPED: Final = {
     "\\": r"\\",
 }
 _PRINTED: Final = "LMNPS"
-"""Categories of characters that are printed as they are: letters, marks, numbers, punctuation, symbols."""
+"""Unicode categories printed without escapes: letters, marks, numbers, punctuation, symbols."""
 
 _LONGEST_SHOWN: Final = 128
 _TWO_DIGITS: Final = 0x80
@@ -25,12 +25,12 @@ _FOUR_DIGITS: Final = 0x10000
 
 
 def quoted(text: str) -> str:
-    """``text`` in double quotes, with escapes for what cannot be printed."""
+    """Return ``text`` in double quotes, with unprintable characters escaped."""
     return f'"{text}"' if text.isalnum() and text.isascii() else f'"{"".join(map(_shown, text))}"'
 
 
 def shortened(text: str) -> str:
-    """``text`` for a line of a log or a page: as it is if it is short and plain, else quoted and cut."""
+    """Return ``text`` for a log line or a page: unchanged if short and printable ASCII, else quoted and truncated."""
     if len(text) <= _LONGEST_SHOWN:
         return text if text.isascii() and text.isprintable() else quoted(text)
     return f"{quoted(text[:_LONGEST_SHOWN])}…"
@@ -48,5 +48,5 @@ def _shown(character: str) -> str:
 
 
 def not_found(resource: str, name: str) -> str:
-    """What a lister of client-go says of an object that is not there."""
+    """Return the error text of a client-go lister for a missing object."""
     return f"{resource} {quoted(name)} not found"

@@ -1,10 +1,10 @@
-"""What a pod asks of a node, and what a node has to give: whole numbers by the name of the resource.
+"""Resource requests of pods and allocatable resources of nodes: integers by resource name.
 
-Requests of containers are summed, init containers count where one of them needs more than what runs later, those that
-keep running are summed too, requests of the pod as a whole take the place of the sum, overhead is added. On a node a
-pod takes what its status says that it still holds, if that is more. Source: ``component-helpers/resource`` and
-``pkg/scheduler/framework`` of Kubernetes 1.36 with its default feature gates; tests hold this to what they say
-(``tests/conformance/resources.py``).
+Requests of containers and sidecars are summed. An init container raises the sum if it needs more. Pod-level requests
+replace the sum, and overhead is added. A pod on a node uses the resources in its status instead, if these are more.
+
+Source: ``component-helpers/resource`` and ``pkg/scheduler/framework`` of Kubernetes 1.36 with default feature gates.
+Tests compare this module with them (``tests/conformance/resources.py``).
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from app.kube.names import is_subdomain
 from app.kube.quantity import LONGEST, ZERO, OverlongQuantity, Quantity, quantity_of
 
 ResourceList = Mapping[str, int]
-"""Amounts by name: thousandths of a core of ``cpu``, whole units of all else. What is not in it is 0."""
+"""Amounts by resource name: thousandths of a core for ``cpu``, whole units for all others. A missing one is 0."""
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
-"""How many pods a node takes; no pod asks for any."""
+"""Resource for the maximum number of pods on a node; pods do not request it."""
 
 RESOURCES: Final = "spec.containers.resources"
 ALLOCATABLE: Final = "status.allocatable"
 
 MOST_REQUESTED: Final = 64
-"""Resources that one pod asks for: of one with more, none is read."""
+"""Maximum resources that one pod requests. If there are more, none is read."""
 
 LARGEST_REQUESTS: Final = 16 << 10
-"""Bytes of all requests of one pod, its status included."""
+"""Maximum bytes of all requests of one pod, including its status."""
 
 UNREAD_REQUESTS: Final = (
     f"node(s) can't be judged: the pod's {RESOURCES} is longer than {LARGEST_REQUESTS >> 10} KiB, names more than "
     f"{MOST_REQUESTED} resources, or has a quantity of more than {LONGEST} characters"
 )
-"""Reason of whoever has to judge by requests that are not read: an unresolvable rejection."""
+"""Reason of the unresolvable rejection by plugins that need requests which were not read."""
 
 DEFAULT_MILLI_CPU: Final = 100
 DEFAULT_MEMORY: Final = 200 << 20
-"""What a container that does not say is taken to use, where nodes are compared by what is used."""
+"""Assumed use of a container without a request, for scores that compare nodes by their use."""
 
 _DEFAULTS: Final[Mapping[str, Quantity]] = {CPU: Quantity(DEFAULT_MILLI_CPU, -3), MEMORY: Quantity(DEFAULT_MEMORY)}
 _NO_DEFAULTS: Final[Mapping[str, Quantity]] = {}
@@ -68,12 +68,11 @@ Amounts = dict[str, Quantity]
 
 
 class PodResources(Struct, frozen=True, eq=False, weakref=True):
-    """What a pod asks for; pods that ask for the same share one object. No amount in it is 0.
+    """Resources of a pod; pods with equal resources share one object. No amount is 0.
 
-    ``requests`` is what it needs of a node that it is to run on, ``requested`` what it takes of the one it runs on. The
-    other two serve to compare nodes, with the defaults of cpu and memory for containers that do not say.
-    ``non_zero_requests``: what its containers need, whatever the pod asks for as a whole. ``non_zero_requested``: what
-    it takes of the one it runs on, cpu and memory alone.
+    ``requests``: needed on a node before the pod is bound · ``requested``: used on the node where it runs. The other
+    two are for scores, with default cpu and memory for containers without a request · ``non_zero_requests``: needed by
+    its containers, ignoring pod-level requests · ``non_zero_requested``: cpu and memory used on the node where it runs.
     """
 
     requests: ResourceList
@@ -83,7 +82,7 @@ class PodResources(Struct, frozen=True, eq=False, weakref=True):
 
 
 class Requests(NamedTuple):
-    """What JSON says of a container, or of the pod as a whole: in its spec and, where there is one, in its status."""
+    """Raw JSON requests of a container or, at pod level, of the pod: from its spec and, if present, its status."""
 
     requests: bytes = b""
     actuated: bytes | None = None
@@ -92,7 +91,7 @@ class Requests(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """All that the requests of a pod rest on. ``infeasible``: a resize of it was refused."""
+    """Raw input from which the resources of a pod are computed. ``infeasible``: its resize is infeasible."""
 
     containers: tuple[Requests, ...]
     init_containers: tuple[Requests, ...] = ()
@@ -101,7 +100,7 @@ class Asked(NamedTuple):
     infeasible: bool = False
 
     def size(self) -> int:
-        """Bytes to be read."""
+        """Return the number of bytes to decode."""
         found = sum(len(it.requests) + len(it.actuated or b"") + len(it.allocated) for it in self._each())
         return found + len(self.overhead)
 
@@ -114,17 +113,17 @@ class Asked(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _counts(name: str) -> bool:
-    """Whether the scheduler keeps count of a resource."""
+    """Return whether the scheduler tracks a resource."""
     return name in _OF_ITSELF or is_scalar_resource(name)
 
 
 def is_scalar_resource(name: str) -> bool:
-    """Whether a name is one of the resources that are not on every node: extended ones, huge pages, volumes."""
+    """Return whether ``name`` is a scalar resource: an extended resource, huge pages or attachable volumes."""
     return name.startswith((_HUGE_PAGES, _VOLUMES)) or _OURS in name or is_extended_resource(name)
 
 
 def is_extended_resource(name: str) -> bool:
-    """Whether a name is that of an extended resource: with a domain, which is not Kubernetes' own."""
+    """Return whether ``name`` is an extended resource: it has a domain, which is not one of Kubernetes."""
     domain, slash, rest = name.partition("/")
     if not slash or _OURS in name or name.startswith(_QUOTA):
         return False
@@ -132,7 +131,7 @@ def is_extended_resource(name: str) -> bool:
 
 
 def _listed(amounts: Mapping[str, Quantity]) -> dict[str, int]:
-    """In whole numbers, without what nobody counts."""
+    """Convert to integers, without resources that the scheduler does not track."""
     found = {
         name: it.milli_value() if name == CPU else it.value()
         for name, it in amounts.items()
@@ -164,14 +163,14 @@ def _parse_allocatable(data: bytes) -> ResourceList:
 
 _requests_of: Final = shared(RESOURCES, _parse_requests)
 allocatable_of: Final = shared(ALLOCATABLE, _parse_allocatable)
-"""What a node has to give, of ``status.allocatable``. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+"""Return a node's resources from ``status.allocatable``. Raises ``Oversized`` or ``msgspec.ValidationError``."""
 
 _MEMO: Final = Memo[Asked, PodResources](_MEMO_BYTES)
 _SHARED: WeakValueDictionary[tuple[object, ...], PodResources] = WeakValueDictionary()
 
 
 def resources_of(asked: Asked) -> PodResources:
-    """What a pod asks for. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+    """Compute the resources of a pod, cached. Raises ``Oversized`` or ``msgspec.ValidationError``."""
     found = _MEMO.get(asked)
     if found is MISSING:
         size = asked.size()
@@ -208,13 +207,13 @@ def _interned(*lists: ResourceList) -> PodResources:
     key = tuple(tuple(it.items()) for it in lists)
     found = _SHARED.get(key)
     if found is None:
-        alike = dict(zip(key, lists, strict=True))  # most often all four, or two and two
+        alike = dict(zip(key, lists, strict=True))  # equal lists share one object
         found = _SHARED[key] = PodResources(*(alike[it] for it in key))
     return found
 
 
 class _Pod:
-    """A pod's requests as amounts, so far that they can be summed."""
+    """Decoded requests of a pod, ready to be summed."""
 
     def __init__(self, asked: Asked, *, with_status: bool) -> None:
         self._infeasible = asked.infeasible
@@ -224,13 +223,13 @@ class _Pod:
         self._overhead = _requests_of(Raw(asked.overhead))
         whole, effective = _requests_of(Raw(asked.pod.requests)), self._effective(asked.pod)
         self.level = {name: effective.get(name, ZERO) for name in whole if _is_of_pods(name)}
-        """Requests of the pod as a whole."""
+        """Pod-level requests."""
 
     def _of_init(self, it: Requests) -> Amounts:
         return self._effective(it) if it.keeps_running else _requests_of(Raw(it.requests))
 
     def _effective(self, it: Requests) -> Amounts:
-        """Of the spec; on a node at least what the status says, and that alone if the spec cannot be met there."""
+        """Return the spec's requests or, with status, the maximum of both. Ignore the spec if its resize failed."""
         spec = _requests_of(Raw(it.requests))
         if not self._with_status or it.actuated is None:
             return spec
@@ -240,9 +239,9 @@ class _Pod:
         return found
 
     def total(self, missing: Mapping[str, Quantity], *, of_containers: bool = False) -> Amounts:
-        """Of all of the pod; ``missing`` is what each container is taken to ask for that does not say.
+        """Return the sum for the pod. ``missing``: defaults for containers without such a request.
 
-        ``of_containers``: without what it asks for as a whole.
+        ``of_containers``: ignore pod-level requests.
         """
         total: Amounts = {}
         for amounts in self._containers:
@@ -254,7 +253,7 @@ class _Pod:
         return total
 
     def _while_starting(self, total: Amounts, missing: Mapping[str, Quantity]) -> Amounts:
-        """The most that is needed before the containers start. What keeps running is added to ``total`` too."""
+        """Return the maximum needed during initialisation. Also add the requests of sidecars to ``total``."""
         most: Amounts = {}
         running: Amounts = {}
         for keeps_running, amounts in self._init_containers:
@@ -270,7 +269,7 @@ class _Pod:
 
 
 def _is_of_pods(name: str) -> bool:
-    """Whether a pod as a whole can ask for it."""
+    """Return whether the resource can be requested at pod level."""
     return name in (CPU, MEMORY) or name.startswith(_HUGE_PAGES)
 
 
@@ -288,4 +287,4 @@ def _raise_to(amounts: Amounts, others: Mapping[str, Quantity]) -> None:
 
 
 NO_REQUESTS: Final = _worked_out(Asked(()))
-"""Of a pod whose requests are not read."""
+"""Resources of a pod whose requests are not read."""

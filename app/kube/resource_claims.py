@@ -1,4 +1,4 @@
-"""How ResourceClaims of ``resource.k8s.io/v1`` are decoded, and what slices and classes share with them."""
+"""Decoding of ResourceClaims of ``resource.k8s.io/v1``, and wire types that slices and classes share with them."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ _CLAIM: Final = Decoder[_ClaimObject](_ClaimObject)
 
 
 def amount(raw: Raw) -> Amount:
-    """Raises ``OverlongQuantity`` or ``msgspec.ValidationError``."""
+    """Convert a quantity to billionths. Raises ``OverlongQuantity`` or ``msgspec.ValidationError``."""
     found = quantity_of(raw)
     power: int = 10 ** (found.scale - _NANO)
     return found.unscaled * power
@@ -281,7 +281,7 @@ def _claim_spec(found: _ClaimSpecObject | None) -> ClaimSpec:
 
 
 def _extended_for(meta: MetadataObject) -> tuple[tuple[str, str], ...]:
-    """The controllers of a claim that a scheduler made for extended resources: pods, by name and UID."""
+    """Return the controlling pods (name, UID) of a claim that a scheduler created for extended resources."""
     data = bytes(meta.annotations)
     if _EXTENDED_BYTES not in data or (parse_map(data) or {}).get(EXTENDED_RESOURCE_CLAIM) != "true":
         return ()

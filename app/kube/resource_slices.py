@@ -1,4 +1,4 @@
-"""How ResourceSlices and DeviceClasses of ``resource.k8s.io/v1`` are decoded."""
+"""Decoding of ResourceSlices and DeviceClasses of ``resource.k8s.io/v1``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from app.kube.resource_v1 import (
 )
 
 _LONGEST_NAME: Final = 317
-"""Of an extended resource, domain and all."""
+"""Maximum characters of an extended resource's name, including its domain."""
 
 
 class _AttributeObject(Struct, rename={"whole": "int", "truth": "bool"}):
@@ -205,7 +205,7 @@ def _slice_parts(spec: _SliceSpecObject) -> tuple[tuple[Device, ...], tuple[Coun
 
 
 def _resource_name(name: str) -> str:
-    """An overlong one is none."""
+    """Return the extended resource's name, or an empty string if it is too long."""
     return sys.intern(name) if len(name) <= _LONGEST_NAME else ""
 
 

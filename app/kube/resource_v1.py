@@ -1,7 +1,7 @@
-"""ResourceClaims, ResourceSlices and DeviceClasses of ``resource.k8s.io/v1``, reduced to what an allocation rests on.
+"""ResourceClaims, ResourceSlices and DeviceClasses of ``resource.k8s.io/v1``, reduced to what allocation reads.
 
-Amounts are whole billionths, of which no quantity has less than one: they are added and compared exactly. What a driver
-is configured with is left undecoded.
+Amounts are whole billionths, the smallest unit of a quantity, so sums and comparisons are exact. Driver configuration
+is not decoded.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ SLICE_SPEC: Final = "spec"
 MOST_REQUESTS: Final = 32
 MOST_SELECTORS: Final = 32
 MOST_RESULTS: Final = 32
-"""Of one claim: the API server takes no more of either, nor do we read more."""
+"""Maximum requests, selectors and results of one claim; the API server accepts no more. More are not read."""
 
 LARGEST_SLICE: Final = 1 << 20
-"""Bytes of ``spec`` of a slice: of a longer one no device is read."""
+"""Maximum bytes of a slice's devices and counters. Of a larger slice, no device is read."""
 
 BILLION: Final = 10**9
 
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 
 Amount: TypeAlias = int
-"""Billionths."""
+"""Amount in billionths."""
 
 DeviceID: TypeAlias = tuple[str, str, str]
 """(driver, pool, device)"""
@@ -42,17 +42,17 @@ Amounts: TypeAlias = Mapping[str, Amount]
 
 
 class Version(Struct, frozen=True, gc=False):
-    """The value of a version attribute, as it is written."""
+    """Value of a version attribute, unparsed."""
 
     text: str
 
 
 AttributeValue: TypeAlias = bool | int | str | Version | None
-"""``None`` for a value of a type that is not known here."""
+"""Value of a device attribute; ``None`` for one of an unknown type."""
 
 
 class DeviceToleration(Struct, frozen=True, gc=False):
-    """What taints of devices a request puts up with. Empty texts match all."""
+    """Toleration of device taints by a request. Empty fields match everything."""
 
     key: str
     operator: str
@@ -61,7 +61,7 @@ class DeviceToleration(Struct, frozen=True, gc=False):
 
 
 class DeviceTaint(Struct, frozen=True, gc=False):
-    """A reason not to use a device."""
+    """Taint of a device, which keeps away claims that do not tolerate it."""
 
     key: str
     value: str
@@ -69,10 +69,10 @@ class DeviceTaint(Struct, frozen=True, gc=False):
 
 
 class ExactRequest(Struct, frozen=True):
-    """What is asked for: an ``exactly``, or one of several that would do, then with a name of its own.
+    """Request for devices: an ``exactly``, or an alternative of ``firstAvailable``, which has a name of its own.
 
-    ``selectors`` are CEL expressions, ``None`` where there is none. ``admin_access`` is ``None`` where it is not said.
-    ``capacity`` is ``None`` where no capacity is asked for.
+    ``selectors`` are CEL expressions, ``None`` for a selector without one. ``admin_access`` is ``None`` if not set,
+    ``capacity`` if no capacity is requested.
     """
 
     name: str
@@ -86,7 +86,7 @@ class ExactRequest(Struct, frozen=True):
 
 
 class DeviceRequest(Struct, frozen=True):
-    """One request of a claim: ``exactly``, or the first of ``first_available`` that can be had."""
+    """Request of a claim: ``exactly``, or the first of ``first_available`` that can be allocated."""
 
     name: str
     exactly: ExactRequest | None = None
@@ -94,7 +94,7 @@ class DeviceRequest(Struct, frozen=True):
 
 
 class DeviceConstraint(Struct, frozen=True):
-    """All devices of ``requests`` (all there are, if empty) have the same, or each another value of an attribute."""
+    """Requires equal or distinct values of an attribute for all devices of ``requests`` (of all requests if empty)."""
 
     requests: tuple[str, ...]
     match_attribute: str | None = None
@@ -102,7 +102,7 @@ class DeviceConstraint(Struct, frozen=True):
 
 
 class ClaimSpec(Struct, frozen=True):
-    """``oversized``: it is longer than what is read, and empty here."""
+    """Spec of a claim. ``oversized``: it exceeds the maximum that is read, and is empty here."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
@@ -110,9 +110,9 @@ class ClaimSpec(Struct, frozen=True):
 
 
 class AllocatedDevice(Struct, frozen=True):
-    """A device that a claim has got. ``request`` is ``request`` or ``request/subrequest``.
+    """Device allocated to a claim. ``request`` has the form ``request`` or ``request/subrequest``.
 
-    ``shared``: others may have part of it too; ``consumed`` is what this claim took, ``None`` where it is not said.
+    ``shared``: other claims can use the device too; ``consumed``: capacity that this claim uses, ``None`` if not set.
     """
 
     request: str
@@ -125,7 +125,7 @@ class AllocatedDevice(Struct, frozen=True):
 
 
 class Allocation(Struct, frozen=True):
-    """What a claim has got, on which nodes it can be used (``None``: all), and when it was given (RFC 3339)."""
+    """Allocation of a claim: devices, nodes that can use them (``None``: all), and time of allocation (RFC 3339)."""
 
     devices: tuple[AllocatedDevice, ...]
     node_selector: RequiredNodeAffinity | None = None
@@ -133,14 +133,14 @@ class Allocation(Struct, frozen=True):
 
 
 class DeviceStatus(Struct, frozen=True):
-    """What a driver says of an allocated device: its conditions that are true."""
+    """Conditions of an allocated device that its driver reports as true."""
 
     device: DeviceID
     true_conditions: frozenset[str]
 
 
 class ResourceClaim(Struct, frozen=True):
-    """A claim. ``extended_for``: the pods (name, UID) for whose extended resources a scheduler made it."""
+    """Claim. ``extended_for``: pods (name, UID) for whose extended resources a scheduler created it."""
 
     namespace: str
     name: str
@@ -163,7 +163,7 @@ class ResourceClaim(Struct, frozen=True):
 
 
 class RequestPolicy(Struct, frozen=True):
-    """What may be taken of a capacity that several share. ``valid_values`` is ``None`` where none are named."""
+    """Amounts of a shared capacity that a request can consume. ``valid_values`` is ``None`` if not set."""
 
     default: Amount | None = None
     valid_values: tuple[Amount, ...] | None = None
@@ -174,21 +174,21 @@ class RequestPolicy(Struct, frozen=True):
 
 
 class DeviceCapacity(Struct, frozen=True):
-    """How much of something a device has."""
+    """Amount of a device's capacity, and the policy for requests of it."""
 
     value: Amount
     policy: RequestPolicy | None = None
 
 
 class CounterUse(Struct, frozen=True):
-    """What a device takes of the counters of a set."""
+    """Amounts that a device consumes of a counter set, or, in a slice's counter sets, that the set provides."""
 
     counter_set: str
     counters: Amounts
 
 
 class Device(Struct, frozen=True):
-    """A device of a slice. ``binding_conditions`` is ``None`` where it has none."""
+    """Device of a slice. ``binding_conditions`` is ``None`` if not set."""
 
     name: str
     attributes: Mapping[str, AttributeValue] = {}
@@ -203,9 +203,9 @@ class Device(Struct, frozen=True):
 
 
 class ResourceSlice(Struct, frozen=True):
-    """Some devices of a pool, or the counters that devices of a pool share. Cluster-scoped.
+    """Part of a pool's devices, or the counters that they share. Cluster-scoped.
 
-    ``count``: how many slices the pool has. ``oversized``: its devices are not read.
+    ``count``: number of slices of the pool. ``oversized``: the devices are not read.
     """
 
     name: str
@@ -229,14 +229,14 @@ class ResourceSlice(Struct, frozen=True):
 
     @property
     def pool_id(self) -> tuple[str, str]:
-        """Pools are told apart by driver and name."""
+        """Identity of the pool: (driver, pool name)."""
         return (self.driver, self.pool)
 
 
 class DeviceClass(Struct, frozen=True):
-    """A class of devices. Cluster-scoped. ``created`` is in UTC and of one length: earlier ones are smaller.
+    """Class of devices. Cluster-scoped. ``created`` is a UTC time of fixed length, so texts compare as times.
 
-    ``oversized``: its selectors are not read.
+    ``oversized``: the selectors are not read.
     """
 
     name: str

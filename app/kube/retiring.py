@@ -1,9 +1,9 @@
-"""Connections for reads and watches that can be retired: what runs on them goes on, nothing new is sent over them.
+"""Transport that can be retired: requests in flight continue, and it closes after the last one.
 
-A kept connection whose peer went away without a word looks like one that is idle: the next request on it waits until
-its time is up, and so does one on the next, for as many as were kept.
+A pooled connection whose peer vanished looks idle. The next request on it waits until its timeout, and so does a
+request on each further such connection.
 
-Not here: when connections are no longer to be trusted.
+The decision when to retire a transport is made elsewhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import httpx
 
 
 class Retiring(httpx.AsyncBaseTransport):
-    """Passes requests to ``inner``, which is closed once this is retired and the last answer was read or given up."""
+    """Transport that delegates to ``inner`` and closes it once retired and the last response is read or closed."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
@@ -34,12 +34,12 @@ class Retiring(httpx.AsyncBaseTransport):
         return response
 
     async def retire(self) -> None:
-        """Nothing new comes from now on."""
+        """Close ``inner`` once no request is in flight. The caller must not send further requests."""
         self._retired = True
         await self._close_if_done()
 
     async def aclose(self) -> None:
-        """Close now, with whatever is under way."""
+        """Close immediately, including requests in flight."""
         if not self._closed:
             self._closed = True
             await self._inner.aclose()
@@ -58,7 +58,7 @@ class Retiring(httpx.AsyncBaseTransport):
 
 
 class _Counted(httpx.AsyncByteStream):
-    """The body of an answer; its end is told, once."""
+    """Body of a response; closing it decrements the transport's count, once."""
 
     def __init__(self, body: httpx.AsyncByteStream, transport: Retiring) -> None:
         self._body = body
@@ -74,4 +74,4 @@ class _Counted(httpx.AsyncByteStream):
             await self._body.aclose()
         finally:
             if transport is not None:
-                await transport._one_less()  # noqa: SLF001  # the two halves of one count
+                await transport._one_less()  # noqa: SLF001  # this class belongs to Retiring

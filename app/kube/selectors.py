@@ -1,8 +1,8 @@
-"""Label selectors in a canonical form, so that equal selectors share one kept count.
+"""Label selectors in a canonical form, so that equal selectors share one cached count.
 
 Semantics are those of ``metav1.LabelSelector``: all requirements must hold; NotIn and DoesNotExist also match a
-label set without the key. A null selector matches nothing, an empty one everything: both are states of the caller,
-``None`` and ``EVERYTHING`` here.
+label set without the key. A null selector matches nothing and is ``None`` here; an empty one matches everything and
+is ``EVERYTHING``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _FEW_VALUES: Final = 16
 
 
 class InvalidSelector(ValueError):
-    """The selector cannot be parsed; plugins answer this with an Error status."""
+    """The selector cannot be parsed; plugins return an Error status for it."""
 
 
 class Requirement(Struct, frozen=True, gc=False, order=True):
-    """``key operator values``; values are sorted and unique, empty for Exists and DoesNotExist."""
+    """Requirement ``key operator values``; values are sorted and unique, empty for Exists and DoesNotExist."""
 
     key: str
     operator: str
@@ -60,22 +60,22 @@ class Requirement(Struct, frozen=True, gc=False, order=True):
 
 
 class Selector(Struct, frozen=True, gc=False, cache_hash=True):
-    """A conjunction of requirements, sorted and unique. No requirements: matches everything."""
+    """Conjunction of sorted, unique requirements. Without requirements, it matches everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        for requirement in self.requirements:  # noqa: SIM110  # half as fast again as all()
+        for requirement in self.requirements:  # noqa: SIM110  # 1.5 times as fast as all()
             if not requirement.matches(labels):
                 return False
         return True
 
     def with_labels(self, pairs: Iterable[tuple[str, str]]) -> Selector:
-        """This selector AND each ``key=value`` of ``pairs``, which are not validated."""
+        """Return this selector AND each ``key=value`` of ``pairs``, which are not validated."""
         return selector((*self.requirements, *(Requirement(key, IN, (value,)) for key, value in pairs)))
 
     def and_also(self, other: Selector) -> Selector:
-        """This selector AND the other."""
+        """Return this selector AND the other."""
         return self if self is other else selector((*self.requirements, *other.requirements))
 
 
@@ -83,12 +83,12 @@ EVERYTHING: Final = Selector()
 
 
 def selector(requirements: Iterable[Requirement]) -> Selector:
-    """The canonical selector of ``requirements``."""
+    """Return the canonical selector of ``requirements``."""
     return Selector(tuple(sorted(set(requirements))))
 
 
 def requirement(key: str, operator: str, values: Iterable[str] = ()) -> Requirement:
-    """A checked requirement. Raises ``InvalidSelector`` where kube-scheduler's parser would refuse it."""
+    """Return a validated requirement. Raises ``InvalidSelector`` if kube-scheduler's parser would reject it."""
     found = Requirement(key, operator, tuple(sorted(set(values))))
     _check(found)
     return found
@@ -111,7 +111,7 @@ def _check(found: Requirement) -> None:
 
 
 def is_label_key(key: str) -> bool:
-    """Whether ``key`` is a qualified name: an optional DNS subdomain, a slash, up to 63 characters."""
+    """Return whether ``key`` is a qualified name: an optional DNS subdomain and slash, then up to 63 characters."""
     return len(key) <= _MAX_KEY and _is_label_key(key)
 
 
@@ -124,7 +124,7 @@ def _is_label_key(key: str) -> bool:
 
 
 def is_label_value(value: str) -> bool:
-    """Whether ``value`` is empty or up to 63 characters that begin and end alphanumeric."""
+    """Return whether ``value`` is empty, or has up to 63 characters of which the first and last are alphanumeric."""
     return len(value) <= _MAX_VALUE and _is_label_value(value)
 
 
@@ -146,7 +146,7 @@ class LabelSelectorObject(Struct, rename="camel"):
     match_expressions: list[_Expression] | None = None
 
     def parse(self) -> Selector:
-        """Canonical form. Raises ``InvalidSelector``."""
+        """Return the canonical form. Raises ``InvalidSelector``."""
         labels = (requirement(key, IN, (value or "",)) for key, value in (self.match_labels or {}).items())
         expressions = (
             requirement(it.key or "", it.operator or "", it.values or ()) for it in self.match_expressions or ()
@@ -155,9 +155,9 @@ class LabelSelectorObject(Struct, rename="camel"):
 
 
 def of_labels(labels: Mapping[str, str | None]) -> Selector:
-    """The selector of a plain label map, as Services and ReplicationControllers have it.
+    """Return the selector of a plain label map, the form that Services and ReplicationControllers use.
 
-    It is not validated, as in ``labels.SelectorFromSet``.
+    The map is not validated, as in ``labels.SelectorFromSet``.
     """
     return selector(Requirement(key, IN, (value or "",)) for key, value in labels.items())
 
@@ -172,7 +172,7 @@ def decode_selector(data: bytes) -> Selector | None:
 
 
 def selector_or_mistake(data: bytes) -> tuple[Selector | None, str]:
-    """The same, with the text of ``InvalidSelector``. Raises ``msgspec.DecodeError``."""
+    """Like ``decode_selector``, but return the text of ``InvalidSelector``. Raises ``msgspec.DecodeError``."""
     try:
         return decode_selector(data), ""
     except InvalidSelector as error:

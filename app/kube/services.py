@@ -1,4 +1,4 @@
-"""Services, ReplicationControllers and Namespaces, reduced to the fields a decision reads."""
+"""Services, ReplicationControllers and Namespaces, reduced to the fields that scheduling decisions read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.kube.selectors import Selector, of_labels
 
 
 class Service(Struct, frozen=True, gc=False):
-    """A Service or a ReplicationController: ``selector`` is ``None`` where it is null."""
+    """Service or ReplicationController. ``selector`` is ``None`` if null or oversized."""
 
     namespace: str
     name: str
@@ -27,7 +27,7 @@ class Service(Struct, frozen=True, gc=False):
 
 
 class Namespace(Struct, frozen=True, gc=False):
-    """A Namespace. ``labels`` are none where they are longer than what is read."""
+    """Namespace. ``labels`` are empty if oversized."""
 
     name: str
     uid: str
@@ -60,7 +60,7 @@ _service_selector_of: Final = shared("spec.selector", _parse_service_selector)
 
 
 def _service_selector(raw: Raw) -> Selector | None:
-    """An oversized one selects nothing: no default constraint is derived from it."""
+    """Parse the selector; an oversized one is ``None``, so no default spread constraint is derived from it."""
     try:
         return _service_selector_of(raw)
     except Oversized:

@@ -1,4 +1,4 @@
-"""Objects of ``storage.k8s.io/v1``, reduced to what decides where a pod with volumes may run."""
+"""Objects of ``storage.k8s.io/v1``, reduced to the fields that affect the placement of pods with volumes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 _MIGRATED_BYTES: Final = _MIGRATED.encode()
 _MOST_DRIVERS: Final = 1024
-"""Of one node; more are not read."""
+"""Maximum drivers of one node; further ones are not read."""
 
 
 class StorageClass(Struct, frozen=True, gc=False):
-    """``binding_mode`` is ``None`` where it is not said.
+    """StorageClass. ``binding_mode`` is ``None`` if not set.
 
-    ``topologies``: a node must match one of these, if the class has any (``restricted``): terms that cannot be parsed
-    match none and are left out.
+    ``topologies``: if ``restricted``, a node must match one of them. Terms that cannot be parsed match no node and
+    are omitted.
     """
 
     name: str
@@ -41,14 +41,14 @@ class StorageClass(Struct, frozen=True, gc=False):
         return ("", self.name)
 
     def allows(self, labels: Mapping[str, str]) -> bool:
-        """Whether volumes can be made for a node with these labels."""
+        """Return whether volumes can be provisioned for a node with these labels."""
         return not self.restricted or any(it.matches(labels) for it in self.topologies)
 
 
 class CSINode(Struct, frozen=True, gc=False):
-    """What is told of a node's CSI drivers. ``limits``: by driver, how many volumes can be attached.
+    """CSI drivers of a node. ``limits``: maximum number of attachable volumes by driver.
 
-    ``migrated``: the in-tree plugins whose work a CSI driver does there.
+    ``migrated``: in-tree plugins that are migrated to a CSI driver on the node.
     """
 
     name: str
@@ -62,7 +62,7 @@ class CSINode(Struct, frozen=True, gc=False):
 
 
 class CSIDriver(Struct, frozen=True, gc=False):
-    """``storage_capacity``: whether the driver says how much storage is left, and wants it looked at."""
+    """CSIDriver. ``storage_capacity``: the scheduler must check the capacity that the driver publishes."""
 
     name: str
     uid: str
@@ -74,7 +74,7 @@ class CSIDriver(Struct, frozen=True, gc=False):
 
 
 class VolumeAttachment(Struct, frozen=True, gc=False):
-    """``volume_name``: the PersistentVolume; ``None`` for one that is in a pod itself."""
+    """VolumeAttachment. ``volume_name``: the PersistentVolume, or ``None`` for an inline volume of a pod."""
 
     name: str
     uid: str
@@ -88,9 +88,9 @@ class VolumeAttachment(Struct, frozen=True, gc=False):
 
 
 class CSIStorageCapacity(Struct, frozen=True, gc=False):
-    """How large a volume of a class can be for the nodes of ``topology``; no node at all where that is ``None``.
+    """Maximum volume size of a class for the nodes of ``topology``; ``None`` there means no node.
 
-    ``limit`` in bytes; ``None`` where nothing is known.
+    ``limit`` is in bytes, ``None`` if unknown.
     """
 
     namespace: str
@@ -293,7 +293,7 @@ def decode_capacity(raw: bytes | Raw) -> CSIStorageCapacity:
 
 
 def _bytes(field: str, raw: Raw) -> int | None:
-    """``None`` where it is not said."""
+    """Return the quantity in bytes, or ``None`` if not set."""
     data = bytes(raw)
     if data in (b"", b"null"):
         return None

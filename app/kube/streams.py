@@ -1,9 +1,9 @@
-"""An answer that goes on, line by line, on a connection of its own: a watch.
+"""Streamed response (a watch), read line by line on a connection of its own.
 
-A general HTTP client awaits five times for a part of a body, each through layers of its own. Here what one read of the
-socket brings is parsed at once, cut into lines, and handed over together.
+A general HTTP client awaits five times for each part of a body, through several layers. Here, the data of one socket
+read is parsed in one step, split into lines, and returned as a batch.
 
-Not here: what a line means, retries, credentials.
+The meaning of lines, retries and credentials are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import httptools
 from app.kube.connections import Answered, BrokenConnection, set_up
 
 LONGEST_LINE: Final = 64 << 20
-"""Bytes. The API server stores objects of 1.5 MiB, and some JSON is six times as long as what is stored."""
+"""Maximum bytes of a line. The API server stores up to 1.5 MiB per object, and JSON can be six times as long."""
 
 MOST_WAITING: Final = 1 << 20
-"""Bytes of complete lines that nobody has taken; beyond, nothing is read from the socket."""
+"""Maximum bytes of complete lines that wait for the reader; beyond it, reading from the socket pauses."""
 
 _MOST_BARREN: Final = 64 << 10
-"""Bytes in a row that are neither a whole head nor a part of a body."""
+"""Maximum consecutive bytes that complete neither the headers nor a part of the body."""
 
 _LONGEST_REFUSAL: Final = 1 << 20
 _INFORMATIONAL: Final = range(100, 200)
@@ -31,13 +31,13 @@ _TEXT: Final = "latin-1"
 
 
 class Silent(Exception):
-    """Nothing came for as long as was to be waited."""
+    """No data arrived for the stream's maximum silence."""
 
 
 class Stream(asyncio.Protocol):
-    """Sends ``request`` as soon as it is connected. ``silence``: seconds without a byte that end it.
+    """Connection that sends ``request`` once connected. It ends after ``silence`` seconds without data.
 
-    Use ``answer`` first and once, then ``lines`` if that was a good one. ``close`` it in any case.
+    Call ``answer`` first and once, then ``lines`` if the status is 2xx. Always call ``close``.
     """
 
     def __init__(self, request: bytes, silence: float) -> None:
@@ -61,7 +61,7 @@ class Stream(asyncio.Protocol):
         self._alarm: asyncio.TimerHandle | None = None
 
     async def answer(self) -> Answered:
-        """Status and headers; of what is no good answer the body too. Raises ``BrokenConnection`` and ``Silent``."""
+        """Return status, headers, and the body unless status is 2xx. Raises ``BrokenConnection`` or ``Silent``."""
         while not (self._over or self._status in _GOOD):
             await self._news()
         if self._fault is not None and self._status not in _GOOD:
@@ -70,10 +70,10 @@ class Stream(asyncio.Protocol):
         return Answered(self._status, self._headers, refusal)
 
     async def lines(self) -> list[bytes]:
-        """What has come meanwhile, at least one; none at the end. What is left of an incomplete last line is dropped.
+        """Wait for at least one line and return all that have arrived; an empty list is the end of the response.
 
-        Raises ``BrokenConnection`` where the connection ended before the answer did, and ``Silent``; what came before
-        is told first.
+        An incomplete last line is dropped. Raises ``BrokenConnection`` if the connection ends before the response, and
+        ``Silent``; lines that arrived before are returned first.
         """
         while not (self._lines or self._over):
             await self._news()
@@ -84,7 +84,7 @@ class Stream(asyncio.Protocol):
         return taken
 
     def close(self) -> None:
-        """Give it up at once."""
+        """Abort the connection immediately."""
         self._end(BrokenConnection("closed by us"))
 
     # asyncio.Protocol
@@ -154,15 +154,15 @@ class Stream(asyncio.Protocol):
         if self._parser.get_status_code() not in _INFORMATIONAL:
             self._end(None)
 
-    # what becomes of it
+    # State and hand-over to the reader
 
     @property
     def _open(self) -> asyncio.Transport | None:
-        """The transport, if it can still be told something."""
+        """Transport, or ``None`` if it is closed or closing."""
         return None if self._transport is None or self._transport.is_closing() else self._transport
 
     def _begin(self, part: bytes, most: int) -> None:
-        """A part of what is not complete yet."""
+        """Buffer part of an incomplete line or error body. End the stream if it exceeds ``most`` bytes."""
         self._begun.append(part)
         self._begun_size += len(part)
         if self._begun_size > most:
@@ -179,7 +179,7 @@ class Stream(asyncio.Protocol):
             self._waiting += len(line)
 
     def _end(self, fault: Exception | None) -> None:
-        """It is over, in good order without a ``fault``; only the first end counts."""
+        """End the stream, successfully if ``fault`` is ``None``. Later calls do not change the result."""
         if not self._over:
             self._over, self._fault = True, fault
             if self._alarm is not None:
@@ -210,7 +210,7 @@ class Stream(asyncio.Protocol):
             self._reader.set_result(None)
 
     def _look(self) -> None:
-        """Whether it has been silent. While nobody reads, or what came waits to be read, the silence is not theirs."""
+        """End the stream after too long a silence. Time without a waiting reader does not count as silence."""
         if self._reader is None or self._reader.done():
             self._heard_at = self._loop.time()
         left = self._heard_at + self._silence - self._loop.time()

@@ -14,7 +14,7 @@ _KEEPS_OUT: Final = (NO_SCHEDULE, NO_EXECUTE)
 
 
 class Taint(Struct, frozen=True, gc=False):
-    """One entry of ``spec.taints``."""
+    """Entry of ``spec.taints``."""
 
     key: str = ""
     effect: str = ""
@@ -22,18 +22,18 @@ class Taint(Struct, frozen=True, gc=False):
 
     @property
     def keeps_out(self) -> bool:
-        """Whether a pod without a toleration is not scheduled here at all."""
+        """True if pods without a matching toleration are not scheduled to the node."""
         return self.effect in _KEEPS_OUT
 
 
 UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", NO_SCHEDULE)
-"""Who tolerates it tolerates ``spec.unschedulable``, whether a node has this taint or not."""
+"""Taint whose toleration also tolerates ``spec.unschedulable``, even if the node does not have the taint."""
 
 
 class Toleration(Struct, frozen=True, gc=False, order=True):
-    """One entry of ``spec.tolerations``: an empty key with Exists tolerates all, an empty effect matches all.
+    """Entry of ``spec.tolerations``. An empty key with Exists tolerates all taints; an empty effect matches all.
 
-    The comparison operators Lt and Gt are behind a gate that is off in Kubernetes 1.36, hence tolerate nothing.
+    The operators Lt and Gt tolerate nothing, because their feature gate is off in Kubernetes 1.36.
     """
 
     key: str = ""
@@ -43,7 +43,7 @@ class Toleration(Struct, frozen=True, gc=False, order=True):
 
 
 class Tolerance:
-    """Tolerations as sets, so that a taint costs a few look-ups however many they are."""
+    """Tolerations as sets, so that checking a taint takes a few look-ups for any number of tolerations."""
 
     __slots__ = ("_equal", "_exists")
 
@@ -61,19 +61,19 @@ class Tolerance:
         return False
 
     def tolerates_all(self, taints: Iterable[Taint]) -> bool:
-        """Whether every NoSchedule and NoExecute taint is tolerated."""
-        for taint in taints:  # noqa: SIM110  # asked of every node with taints, and a generator takes three times as long
+        """Return whether every NoSchedule and NoExecute taint is tolerated."""
+        for taint in taints:  # noqa: SIM110  # runs for every node with taints; a generator takes three times as long
             if taint.effect in _KEEPS_OUT and not self.tolerates(taint):
                 return False
         return True
 
     def untolerated_wishes(self, taints: Iterable[Taint]) -> int:
-        """How many PreferNoSchedule taints are not tolerated."""
+        """Return the number of PreferNoSchedule taints that are not tolerated."""
         return len([it for it in taints if it.effect == PREFER_NO_SCHEDULE and not self.tolerates(it)])
 
 
 class LatestTolerance:
-    """The ``Tolerance`` of the tolerations asked for last: made once for a pod, however many nodes it is judged on."""
+    """Cache of the last ``Tolerance``, so that it is built once per pod and not once per node."""
 
     __slots__ = ("_tolerance", "_tolerations")
 
@@ -82,12 +82,12 @@ class LatestTolerance:
         self._tolerance = Tolerance(())
 
     def of(self, tolerations: tuple[Toleration, ...]) -> Tolerance:
-        """The one it has if these are the same object, else a new one."""
+        """Return the cached ``Tolerance`` if ``tolerations`` is the identical object, else build a new one."""
         if tolerations is not self._tolerations:
             self._tolerations, self._tolerance = tolerations, Tolerance(tolerations)
         return self._tolerance
 
 
 def tolerates_all(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:
-    """The same for one node; ``Tolerance`` is for many."""
+    """Return whether every NoSchedule and NoExecute taint is tolerated. Use ``Tolerance`` to check many nodes."""
     return Tolerance(tolerations).tolerates_all(taints)

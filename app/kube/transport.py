@@ -1,8 +1,8 @@
-"""Sends requests over connections made with the credentials of the moment, and says in our words what went wrong.
+"""Sends requests to the API server with current credentials, and converts failures to ``app.kube.api_errors``.
 
-Reads go through httpx. Writes have connections of their own (``app.kube.connections``), so that a write can be held
-back until the step in which it leaves; watches too (``app.kube.streams``), as most of what a cluster tells comes there.
-Through a proxy all of it goes through httpx.
+Reads use httpx. Writes use own connections (``app.kube.connections``), so that a write can be held back until the event
+loop step that sends it. Watches use own connections (``app.kube.streams``), because they carry most of the data.
+Through a proxy, everything uses httpx.
 """
 
 from __future__ import annotations
@@ -29,17 +29,20 @@ from app.kube.streams import Silent, Stream
 from app.telemetry.tracing import Tracing
 
 _CONNECT_SECONDS: Final = 2.0
-"""For a connection with its TLS handshake. A read loses nothing by asking again, and then an outage may be over."""
+"""Timeout of a connection attempt with TLS handshake; short, because a read can be retried without harm."""
 
 _NO_COOKIES: Final = DefaultCookiePolicy(allowed_domains=())
-"""Cookies are not stored: a server could send more of them with every answer, and every request would bring them."""
+"""Policy that rejects all cookies; else a server could add some with every response, and each request would grow."""
 
 _LIMITS: Final = httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=45.0)
 _UNAUTHORIZED: Final = 401
 
 
 class Transport:
-    """``network`` replaces the network, for tests. Raises only what is drawn in ``app.kube.api_errors``."""
+    """Client for requests to one API server. Methods raise only the exceptions of ``app.kube.api_errors``.
+
+    ``network`` replaces the network in tests.
+    """
 
     def __init__(
         self, credentials: Credentials, *, network: httpx.AsyncBaseTransport | None, tracing: Tracing | None
@@ -55,7 +58,7 @@ class Transport:
         self._streams: set[Stream] = set()
 
     async def aclose(self) -> None:
-        """Close every connection; requests under way end with an error."""
+        """Close every connection; requests in flight end with an error."""
         for reads in self._reads:
             await reads.aclose()
         if self._connections is not None:
@@ -64,7 +67,7 @@ class Transport:
             stream.close()
 
     async def write(self, request: Request, seconds: float, before: PreSendCheck = no_objection) -> bytes:
-        """The answer to a write; with a span where something that is traced asks for it."""
+        """Send a write and return the body of the response. Record a span if the caller is traced."""
         tracing = self._tracing
         span = None if tracing is None else tracing.outgoing(f"{request.method} {_written_kind(request.path)}")
         if span is None:
@@ -83,7 +86,7 @@ class Transport:
             return await self._write(traced, seconds, ask)
 
     async def _write(self, request: Request, seconds: float, before: PreSendCheck = no_objection) -> bytes:
-        """Send a write, ``seconds`` for the answer from the moment it leaves; once more if credentials are refused."""
+        """Send a write with a timeout of ``seconds`` from sending. On status 401, retry once with new credentials."""
         try:
             access = await self._credentials.access()
             answered = await self._written(request, access, seconds, before)
@@ -119,7 +122,7 @@ class Transport:
     async def _written_by_httpx(
         self, request: Request, access: Access, seconds: float, before: PreSendCheck
     ) -> Answered:
-        """Through a proxy; here the request leaves soon after ``before``, not in the same step."""
+        """Write through a proxy. Here the request is sent soon after ``before``, not in the same event loop step."""
         before()
         try:
             async with asyncio.timeout(seconds):
@@ -131,7 +134,7 @@ class Transport:
             raise unanswered(request, f"no answer within {seconds:g} s") from error
 
     def _connections_as(self, access: Access) -> Connections:
-        """For writes and watches, made with these certificates; those of earlier ones end with what runs on them."""
+        """Return the connections for writes and watches with these certificates. Retire those with earlier ones."""
         known = self._connections_of
         if self._connections is None or not _same_peer(known, access) or known is None or known.server != access.server:
             if self._connections is not None:
@@ -141,9 +144,10 @@ class Transport:
         return self._connections
 
     async def send(self, request: Request, seconds: float, silence: float = inf, most: float = inf) -> bytes:
-        """Send and read the whole answer within ``seconds``, and each part of it within ``silence``.
+        """Send a read and return the body of the response.
 
-        ``most``: bytes of an answer that is read to its end.
+        ``seconds``: timeout of the whole request · ``silence``: timeout of each part, in seconds · ``most``: maximum
+        bytes of the response.
         """
         async with self._heard(request, f"no answer within {seconds:g} s"), asyncio.timeout(seconds):
             answered = await whole_answer(await self._authorized(request, min(seconds, silence)), most)
@@ -151,7 +155,10 @@ class Transport:
 
     @asynccontextmanager
     async def stream(self, request: Request, silence: float, opening: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of an answer that goes on, as they come; the times are in seconds, as those of a watch."""
+        """Yield the lines of a streamed response as they arrive.
+
+        ``silence``: maximum seconds without data · ``opening``: timeout of the response headers, in seconds.
+        """
         async with AsyncExitStack() as held:
             lines = await self._opened(request, silence, opening, held)
             await held.enter_async_context(aclosing(lines))
@@ -164,7 +171,7 @@ class Transport:
     async def _opened(
         self, request: Request, silence: float, opening: float, held: AsyncExitStack
     ) -> AsyncGenerator[bytes, None]:
-        """The headers come at once, also where no event is due. ``held`` closes what is opened."""
+        """Open a stream. Response headers arrive immediately, even without events. ``held`` closes the stream."""
         async with self._heard(request, f"not opened within {opening:g} s"), asyncio.timeout(opening):
             try:
                 access = await self._credentials.access()
@@ -210,7 +217,7 @@ class Transport:
 
     @asynccontextmanager
     async def _heard(self, request: Request, too_late: str) -> AsyncIterator[None]:
-        """Say in our own words what went wrong with a read."""
+        """Convert failures of a read to exceptions of ``app.kube.api_errors``."""
         try:
             yield
         except TimeoutError as error:
@@ -223,16 +230,16 @@ class Transport:
             raise failure from error
 
     async def _distrust(self) -> None:
-        """Somebody does not answer: what is under way goes on, and all that is asked from now on is on new connections.
+        """After a missing response, use new connections for all further requests; those in flight continue.
 
-        A network that lost its way loses all connections at once, and each kept one would cost its user a time-out.
+        A network failure breaks all connections at once, and each one reused would cost another timeout.
         """
         if self._connections is not None:
             self._connections.close_idle()
         await self._retire()
 
     async def _authorized(self, request: Request, silence: float) -> httpx.Response:
-        """Send with fresh credentials; once more with renewed ones if these are refused."""
+        """Send with current credentials; on status 401, retry once with renewed ones."""
         try:
             access = await self._credentials.access()
             response = await self._attempt(request, access, silence)
@@ -258,16 +265,16 @@ class Transport:
         try:
             response = await http.send(built, stream=True)
         except AttributeError as error:
-            # httpcore sets options on the socket of a connection whose peer has closed it by then, and there is none.
+            # httpcore sets socket options even if the peer has closed the connection, when there is no socket.
             raise httpx.ConnectError(f"closed as soon as it was open: {error}") from error
         if response.headers.get("content-encoding", "identity") != "identity":
-            # One packet can unpack to a thousand times its size, and the request accepts no encoding.
+            # The request accepts no encoding, because compressed data can expand to a thousand times its size.
             await response.aclose()
             raise httpx.DecodingError("the answer is compressed, which the request does not accept")
         return response
 
     async def _http_for(self, access: Access) -> httpx.AsyncClient:
-        """The connections made with these certificates; those of earlier ones are left to what still runs over them."""
+        """Return the HTTP client with these certificates. Retire the one with earlier certificates."""
         if self._http is not None and _same_peer(self._access, access):
             return self._http
         await self._retire()
@@ -283,7 +290,7 @@ class Transport:
     def _connected(self, access: Access) -> httpx.AsyncClient:
         reads = Retiring(self._network or _network(access))
         self._reads.append(reads)
-        # Unpacking a list would hold up the event loop for longer than a cluster's network saves by packing it.
+        # Decompressing a list would block the event loop for longer than compression saves on a cluster's network.
         self._http = httpx.AsyncClient(
             transport=reads, trust_env=False, headers={"Accept-Encoding": "identity"}, cookies=CookieJar(_NO_COOKIES)
         )
@@ -291,8 +298,8 @@ class Transport:
 
 
 def _network(access: Access) -> httpx.AsyncBaseTransport:
-    # No proxy from the environment: that one is meant for the world outside, and the networks in NO_PROXY that
-    # keep cluster traffic off it are read by Go programs only. A kubeconfig's proxy-url is meant for us.
+    # Ignore proxies of the environment: they are for external traffic, and only Go programs understand the networks
+    # in NO_PROXY that exempt cluster traffic. The proxy-url of a kubeconfig is used.
     return httpx.AsyncHTTPTransport(
         verify=access.tls,
         limits=_LIMITS,
@@ -317,7 +324,7 @@ def _headers(request: Request, access: Access) -> dict[str, str]:
 
 
 def _written_kind(path: str) -> str:
-    """What is written, without names: ``pods/binding``."""
+    """Return resource and subresource without object names, such as ``pods/binding``."""
     rest = path.rpartition("/namespaces/")[2].split("/")[1:] if "/namespaces/" in path else path.split("/")[-1:]
     return "/".join((*rest[:1], *rest[2:]))
 

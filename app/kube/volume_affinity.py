@@ -1,4 +1,4 @@
-"""Node affinity of PersistentVolumes: by the labels of a node alone."""
+"""Node affinity of PersistentVolumes, evaluated by node labels only."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def _parse_affinity(data: bytes) -> RequiredNodeAffinity | None:
 
 
 def by_labels(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:
-    """What of node affinity counts for a volume: kube-scheduler looks at the labels of a node, not at its name.
+    """Remove ``matchFields``: for volumes, kube-scheduler evaluates the labels of a node, not its name.
 
-    A term that asks for a name alone is met by every node then: ``None``.
+    A term with only well-formed fields then matches every node, so the result is ``None``.
     """
     if affinity is None:
         return None
@@ -50,4 +50,4 @@ def _parse_affinity_by_labels(data: bytes) -> RequiredNodeAffinity | None:
 _AFFINITY_FIELD: Final = "spec.nodeAffinity"
 affinity_of: Final = shared(_AFFINITY_FIELD, _parse_affinity)
 affinity_by_labels_of: Final = shared(_AFFINITY_FIELD, _parse_affinity_by_labels)
-"""Volumes of one node, or zone, share it: of a large cluster it is most of what is kept of a volume."""
+"""Parse the affinity without ``matchFields``. Volumes of a node or zone share the result, which saves most memory."""

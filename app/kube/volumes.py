@@ -1,6 +1,6 @@
-"""The volumes of a pod that matter to where it may run: claims, and disks that are named in the pod itself.
+"""Volumes of a pod that affect its placement: claims, and disks that the pod spec names itself.
 
-Volumes of other sources (ConfigMaps, Secrets, tokens, …) are left out: most pods have none that is kept.
+Volumes of other sources (ConfigMaps, Secrets, tokens, …) are dropped, so most pods have none here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.kube.meta_v1 import LARGEST_PART, Oversized
 VOLUMES: Final = "spec.volumes"
 
 MOST_VOLUMES: Final = 256
-"""Of one pod: with more that matter, none is read."""
+"""Maximum relevant volumes of one pod. If there are more, none is read."""
 
 GCE_DISK: Final = "gcePersistentDisk"
 EBS_DISK: Final = "awsElasticBlockStore"
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Disk(Struct, frozen=True, gc=False):
-    """A disk that a pod names itself. ``monitors`` and ``pool`` are those of an RBD image."""
+    """Disk named in a pod spec. ``monitors`` and ``pool`` are set for RBD images only."""
 
     kind: str
     name: str
@@ -42,25 +42,25 @@ class Disk(Struct, frozen=True, gc=False):
 
     @property
     def image(self) -> tuple[str, str, str]:
-        """What has to be equal for two of them to be one."""
+        """Identity of the disk: (kind, name, pool)."""
         return self.kind, self.name, self.pool
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Of which they need one in common: the monitors of an RBD image, so that one without any is no other's."""
+        """Locations; equal images conflict only if they share one. For RBD, the monitors: without any, no conflict."""
         return self.monitors if self.kind == RBD_DISK else _ONE_PLACE
 
     @property
     def is_written(self) -> bool:
-        """Whether a pod has it for itself alone. EBS is, however it is mounted."""
+        """True if the pod needs exclusive use. An EBS disk is exclusive even if mounted read-only."""
         return not self.read_only or self.kind == EBS_DISK
 
 
 class PodVolume(Struct, frozen=True, gc=False):
-    """One volume of a pod. It has one source; what the API server would refuse may have several.
+    """Volume of a pod. A valid volume has one source; several sources are tolerated here.
 
-    ``claim``: the claim that it names; ``None`` if it names none · ``ephemeral``: its claim is made for the pod ·
-    ``migrated``: the volume of a CSI driver that an in-tree one stands for; ``untranslatable``: why it is none.
+    ``claim``: name of its claim, or ``None`` · ``ephemeral``: its claim is created for the pod · ``migrated``: CSI
+    equivalent of an in-tree volume · ``untranslatable``: error if there is no equivalent.
     """
 
     name: str
@@ -72,18 +72,18 @@ class PodVolume(Struct, frozen=True, gc=False):
 
     @property
     def is_attachable(self) -> bool:
-        """Whether it may be a volume of a CSI driver."""
+        """True if it might be a volume of a CSI driver."""
         return self.claim is not None or self.ephemeral or self.migrated is not None or bool(self.untranslatable)
 
     def claim_name(self, pod_name: str) -> str | None:
-        """The name of its claim, in the namespace of the pod of this name; ``None`` if it has none."""
+        """Return the name of its claim, in the namespace of the pod named ``pod_name``; ``None`` if it has none."""
         if self.claim is not None:
             return self.claim
         return f"{pod_name}-{self.name}" if self.ephemeral else None
 
 
 class Disks:
-    """The disks of one pod, to be looked up. By image: the places of all, and of those that it writes to."""
+    """Index of one pod's disks by image: locations of all of them, and of those that it writes to."""
 
     __slots__ = ("_at",)
 
@@ -100,7 +100,7 @@ class Disks:
         return bool(self._at)
 
     def conflict(self, volumes: Iterable[PodVolume]) -> bool:
-        """Whether a pod with these cannot be on a node with this one: a disk is the same, and one of both writes."""
+        """Return whether a pod with ``volumes`` conflicts with this pod: they share a disk, and one of them writes."""
         return any(self._is_taken(disk) for it in volumes for disk in it.disks)
 
     def _is_taken(self, disk: Disk) -> bool:
@@ -112,7 +112,7 @@ class Disks:
 
 
 class VolumeSources(Struct, rename="camel"):
-    """A volume on the wire, as far as it is read."""
+    """Volume on the wire, reduced to the fields that are read."""
 
     name: Raw = Raw()
     persistent_volume_claim: Raw = Raw()
@@ -196,7 +196,7 @@ _AZURE: Final[Decoder[_AzureObject | None]] = Decoder(_AzureObject | None)
 
 
 def volumes_of(found: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
-    """The volumes that matter, in their order. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+    """Return the relevant volumes in list order. Raises ``Oversized`` or ``msgspec.ValidationError``."""
     kept = [it for it in found if any(it.sources())]
     if not kept:
         return ()
@@ -206,7 +206,7 @@ def volumes_of(found: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
 
 
 def with_claims(found: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
-    """Those that have a claim. Raises the same."""
+    """Return the volumes that have a claim. Raises ``Oversized`` or ``msgspec.ValidationError``."""
     return tuple(it for it in volumes_of(found) if it.claim is not None or it.ephemeral)
 
 
@@ -247,7 +247,7 @@ def _read(decoder: Decoder[T | None], raw: Raw) -> T | None:
 def _migrated(
     found: VolumeSources, gce: _GceObject | None, ebs: _VolumeIdObject | None
 ) -> tuple[MigratedVolume | None, str]:
-    """The volume of the CSI driver that does the work of an in-tree one, or why there is none."""
+    """Return the CSI equivalent of an in-tree volume, or the error if it cannot be translated."""
     try:
         if gce is not None:
             return csi_migration.gce_disk(gce.pd_name or ""), ""
