@@ -229,7 +229,7 @@ class _Pod:
         return self._effective(it) if it.keeps_running else _requests_of(Raw(it.requests))
 
     def _effective(self, it: Requests) -> Amounts:
-        """Return the spec's requests or, with status, the maximum of both. Ignore the spec if its resize failed."""
+        """Return the spec's requests or, with status, the maximum of both. Ignore the spec of an infeasible resize."""
         spec = _requests_of(Raw(it.requests))
         if not self._with_status or it.actuated is None:
             return spec
