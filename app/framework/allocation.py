@@ -1,7 +1,7 @@
-"""How much of a node is taken, resource by resource: what plugins share that compare nodes by it.
+"""Allocation of a node by resource, shared by the plugins that compare nodes by it.
 
-Go counts in 64 bits and cuts off what does not fit, and divides toward zero. The API server stores quantities of any
-size for anybody, so that the same is done here.
+Quantities from the API server can have any size. Go's int64 arithmetic wraps around and divides toward zero, so this
+module does the same.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ LEAST_INT64: Final = -(2**63)
 _BEYOND_INT64: Final = 2**63
 
 _OF_EVERY_NODE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
-"""What is compared whether the pod asks for it or not; of all else, only what it asks for."""
+"""Resources compared for every pod; any other resource is compared only if the pod requests it."""
 
 _DRA_SINCE: Final = "1.36"
-"""Since when extended resources can be backed by DeviceClasses with default feature gates (DRAExtendedResource)."""
+"""First release that by default lets DeviceClasses back extended resources (DRAExtendedResource)."""
 
 _IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""With the name of a DeviceClass behind it: the resource that each stands for, whatever else it says."""
+"""Prefix that, before a DeviceClass's name, gives the resource that every DeviceClass backs implicitly."""
 
 
 def int64(number: int) -> int:
-    """What 64 bits hold of it."""
+    """Return the number wrapped to a signed 64-bit integer."""
     if LEAST_INT64 <= number < _BEYOND_INT64:
         return number
     return (number - LEAST_INT64) % 2**64 + LEAST_INT64
 
 
 def quotient(number: int, divisor: int) -> int:
-    """Divided toward zero. ``divisor`` is not 0."""
+    """Divide toward zero. ``divisor`` must not be 0."""
     found = abs(number) // abs(divisor)
     return int64(found if (number < 0) == (divisor < 0) else -found)
 
 
 class ResourceSpec(BaseModel):
-    """A resource by which nodes are compared. A weight of 0 is 1."""
+    """A resource by which nodes are compared. A weight of 0 means 1."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -57,11 +57,11 @@ class ResourceSpec(BaseModel):
 
 
 CPU_AND_MEMORY: Final = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
-"""By which nodes are compared unless arguments say otherwise."""
+"""Default resources for comparing nodes."""
 
 
 class DeviceClassResources:
-    """The extended resources that devices of some DeviceClass stand for, hence DynamicResources judges them."""
+    """Extended resources backed by a DeviceClass; DynamicResources filters these."""
 
     def __init__(self, objects: Objects, release: str) -> None:
         self._objects = objects if release >= _DRA_SINCE else None
@@ -69,7 +69,7 @@ class DeviceClassResources:
         self._names: frozenset[str] = frozenset()
 
     def backs(self, name: str) -> bool:
-        """Whether there is such a class."""
+        """Return True if a DeviceClass backs the resource."""
         if self._objects is None:
             return False
         version = self._objects.version(DEVICE_CLASSES)
@@ -81,20 +81,20 @@ class DeviceClassResources:
 
 
 def may_be_backed(name: str) -> bool:
-    """Whether a DeviceClass can stand for a resource of this name."""
+    """Return True if a DeviceClass can back a resource of this name."""
     return is_extended_resource(name) or name.startswith(_IMPLICIT)
 
 
 Use: TypeAlias = tuple[int, int, int, int]
-"""Of one resource of a node: what there is, never 0; what the pods on it take; what the pod asks for that is to come;
-the weight of the resource. None of them is wrapped.
+"""One resource of a node: allocatable (never 0), requested by its pods, requested by the pod to schedule, and weight.
+The numbers are not wrapped to 64 bits.
 """
 
 
 class Comparison:
-    """Reads of a node what a pod would make of the resources by which nodes are compared.
+    """Compares nodes for a pod by the resources of the plugin's arguments.
 
-    ``resources``: of the arguments · ``asked``: what the pod asks for.
+    ``resources``: from the arguments · ``asked``: the pod's requests.
     """
 
     __slots__ = ("_each",)
@@ -102,7 +102,7 @@ class Comparison:
     def __init__(
         self, resources: Sequence[ResourceSpec], asked: ResourceList, classes: DeviceClassResources | None
     ) -> None:
-        """``classes``: where a resource that a DeviceClass stands for may be among them."""
+        """``classes``: given if ``resources`` can include one that a DeviceClass backs."""
         self._each = tuple(
             (it.name, asked.get(it.name, 0), it.weight, classes is not None and classes.backs(it.name))
             for it in resources
@@ -111,14 +111,14 @@ class Comparison:
 
     @property
     def asks(self) -> bool:
-        """Whether the pod asks for any of them."""
+        """Return True if the pod requests any of the resources."""
         return any(asked for _, asked, _, _ in self._each)
 
     def clone(self) -> Comparison:
         return self
 
     def uses(self, node: NodeInfo, *, non_zero: bool) -> list[Use]:
-        """Those of the resources that the node has. ``non_zero``: with something for each container that does not say.
+        """Return the use of each resource of the node. ``non_zero``: with defaults for containers without requests.
 
         Raises ``NotCounted``.
         """
@@ -136,7 +136,7 @@ class Comparison:
 
 
 class NotCounted(Exception):
-    """Nodes are to be compared by devices of a DeviceClass: these are not counted."""
+    """Error: nodes cannot be compared by a resource that a DeviceClass backs, as its devices are not counted."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"nodes can't be compared by {name}: it stands for devices of a DeviceClass")

@@ -1,4 +1,4 @@
-"""Running tasks side by side, steps without a pause, and pauses that grow."""
+"""Helpers to run tasks concurrently, run a generator to its end, and compute back-off delays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 async def together(*runs: Callable[[], Awaitable[None]]) -> None:
-    """All at once, until the last has ended. Where one fails the others are cancelled, and it raises what that did."""
+    """Run all concurrently until the last ends. If one fails, cancel the others and raise its exception."""
 
     async def one(run: Callable[[], Awaitable[None]]) -> None:
         await run()

@@ -1,4 +1,4 @@
-"""The claims of a pod with what they lead to, as the plugins for volumes look them up."""
+"""Lookup of a pod's claims with their PersistentVolumes and StorageClasses, shared by the volume plugins."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ NO_CLAIMS: Hashable = ()
 
 
 def claim_not_found(name: str) -> str:
-    """What kube-scheduler says of a claim that does not exist."""
+    """Return kube-scheduler's message for a claim that does not exist."""
     return not_found("persistentvolumeclaim", name)
 
 
 def volume_not_found(name: str) -> str:
-    """The same of a PersistentVolume."""
+    """Return kube-scheduler's message for a PersistentVolume that does not exist."""
     return not_found("persistentvolume", name)
 
 
 def class_not_found(name: str) -> str:
-    """The same of a StorageClass."""
+    """Return kube-scheduler's message for a StorageClass that does not exist."""
     return not_found("storageclass.storage.k8s.io", name)
 
 
 def is_for_pod(claim: PersistentVolumeClaim, pod: Pod | Mounts) -> bool:
-    """Whether a claim was made for the pod, as that of an ephemeral volume has to be."""
+    """Return True if the pod owns the claim, as it must for an ephemeral volume."""
     return claim.namespace == pod.namespace and claim.owner is not None and claim.owner.uid == pod.uid
 
 
 def not_for_pod(claim: PersistentVolumeClaim, pod: Pod | Mounts) -> str:
-    """What kube-scheduler says where it was not."""
+    """Return kube-scheduler's message for a claim that the pod does not own."""
     return f"PVC {claim.namespace}/{claim.name} was not created for pod {pod} (pod is not owner)"
 
 
 def claims_signature(objects: Objects, pod: Pod) -> Hashable:
-    """The volumes of a pod with the claims, PersistentVolumes and StorageClasses that they lead to, all hashable.
+    """Return a hashable key of a pod's volumes with their claims, PersistentVolumes and StorageClasses.
 
-    ``NO_CLAIMS`` where it has no volume that matters. Equal for two pods only if all these are. Raises ``Unreadable``.
+    ``NO_CLAIMS`` if no volume matters. Keys of two pods are equal only if all these are equal. Raises ``Unreadable``.
     """
     volumes = pod.spec.volumes
     if not volumes and VOLUMES not in pod.spec.oversized:

@@ -1,4 +1,4 @@
-"""Counts that the cluster keeps, so that no plugin walks pods on the hot path."""
+"""Counts that the snapshot maintains, so that no plugin walks pods on the hot path."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from app.kube.taints import Tolerance, Toleration
 
 
 class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
-    """What decides, beside its labels' keys, whether a node counts. A part that a policy ignores is ``None``."""
+    """Conditions for counting a node, beside required label keys. A part that a policy ignores is ``None``."""
 
     affinity: RequiredNodeAffinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
 
     def admits(self, node: Node) -> bool:
-        """Whether one node counts; ``compiled`` is for many."""
+        """Return True if the node counts; use ``compiled`` for many nodes."""
         return self.compiled()(node)
 
     def compiled(self) -> Callable[[Node], bool]:
-        """The same in the form that is quickly asked."""
+        """Return ``admits`` as a function that is fast for many nodes."""
         matcher = None if self.affinity is None else self.affinity.compiled()
         tolerance = None if self.tolerations is None else Tolerance(self.tolerations)
 
@@ -43,10 +43,10 @@ ALL_NODES: Final = Inclusion()
 
 
 class Unprepared(Exception):  # no error: what is asked for is to be counted first
-    """The answer rests on counts that are not kept yet and take longer to make than the event loop may stand still.
+    """The result needs counts that do not exist yet and take too long to compute without blocking the event loop.
 
-    Raised by ``Counts``; a plugin lets it pass. Whoever decides takes the ``steps``, each of them short, lets others
-    have their turn in between, and decides anew.
+    Raised by ``Counts``; a plugin must let it propagate. The caller runs the ``steps``, each of them short, with other
+    requests in between, and then repeats the decision.
     """
 
     def __init__(self, steps: Iterator[None]) -> None:
@@ -55,7 +55,7 @@ class Unprepared(Exception):  # no error: what is asked for is to be counted fir
 
 
 def all_prepared(asks: Iterable[Callable[[], object]]) -> None:
-    """Ask all, and raise one ``Unprepared`` for all that are not prepared: once is enough to make them ready."""
+    """Call all functions, and raise one ``Unprepared`` with the steps of all that are not prepared."""
     missing: list[Iterator[None]] = []
     for ask in asks:
         try:
@@ -67,50 +67,50 @@ def all_prepared(asks: Iterable[Callable[[], object]]) -> None:
 
 
 class DomainCounts(Protocol):
-    """Kept counts of the pods a selector matches, by the value a topology key has on their nodes.
+    """Counts of the pods that a selector matches, by the value of a topology key on their nodes.
 
     Only nodes that have all required keys and are admitted count. A domain with such a node and no pod exists
     with 0. Live: valid until the next ``await``.
     """
 
     def count(self, value: str) -> int:
-        """Pods in the domain ``value``; 0 if there is no such domain."""
+        """Return the number of pods in the domain ``value``; 0 if there is no such domain."""
         ...
 
     def minimum(self, deltas: Mapping[str, int] | None = None) -> int:
-        """The smallest count of any domain, each changed by ``deltas``; 0 if there are no domains."""
+        """Return the smallest count of any domain, each changed by ``deltas``; 0 if there are no domains."""
         ...
 
     def size(self) -> int:
-        """How many domains there are."""
+        """Return the number of domains."""
         ...
 
     def nodes_by_domain(self) -> Mapping[str, int]:
-        """How many nodes count in each domain."""
+        """Return the number of counted nodes by domain."""
         ...
 
     def above(self, limit: int) -> Collection[str]:
-        """The domains with more than ``limit`` pods, for ``limit`` >= 0."""
+        """Return the domains with more than ``limit`` pods, for ``limit`` >= 0."""
         ...
 
     def domain_of(self, node: str) -> str | None:
-        """The domain in which ``node`` counts; ``None`` if it does not count."""
+        """Return the domain in which ``node`` counts; ``None`` if it does not count."""
         ...
 
     def is_empty(self) -> bool:
-        """Whether no domain has any pod."""
+        """Return True if no domain has a pod."""
         ...
 
     def stamp(self, limit: int) -> int:
-        """Moves whenever a domain comes to have more than ``limit`` pods, or no longer has.
+        """Return a stamp that changes whenever the set ``above(limit)`` changes.
 
-        Given out once: an equal stamp means the same limit, the same counts and the same domains above.
+        A stamp is never reused: equal stamps mean the same counts object, limit and domains above it.
         """
         ...
 
 
 class Counts(Protocol):
-    """Counts the picture keeps so that no plugin walks pods on the hot path.
+    """Counts that the snapshot maintains, so that no plugin iterates over pods on the hot path.
 
     Counted are bound and assumed pods that are neither finished nor terminating. What is asked for the first time may
     raise ``Unprepared``; a plugin that asks for much at once does so through ``all_prepared`` then.
@@ -128,7 +128,10 @@ class Counts(Protocol):
         required_keys: frozenset[str],
         inclusion: Inclusion = ALL_NODES,
     ) -> DomainCounts:
-        """The same by domain. A node without ``topology_key`` (where not required) is in the domain ``""``."""
+        """Return the counts of matching pods by domain.
+
+        A node without ``topology_key`` (where not required) is in the domain ``""``.
+        """
         ...
 
     def values(self, topology_key: str) -> Mapping[str, str]:
@@ -136,20 +139,20 @@ class Counts(Protocol):
         ...
 
     def on_every_node(self, topology_key: str) -> bool:
-        """Whether all nodes of the picture have the label."""
+        """Return True if all nodes of the snapshot have the label."""
         ...
 
     def outside(self, topology_key: str, blocked: Collection[str], names: Sequence[str]) -> list[str]:
-        """Those of ``names``, in order, that are nodes with the label and whose value is none of ``blocked``."""
+        """Return, in order, the existing nodes of ``names`` that have the label with a value not in ``blocked``."""
         ...
 
     def stamp(self, topology_key: str) -> int:
-        """Moves whenever ``values(topology_key)`` does; an equal stamp means the same key and the same values."""
+        """Return a stamp that changes with ``values(topology_key)``; equal stamps mean equal key and values."""
         ...
 
 
 class PodTerms(Protocol):
-    """Counts the picture keeps for terms between pods, so that no plugin walks pods, nor what these ask of others.
+    """Counts that the snapshot maintains for pod (anti-)affinity terms, so that no plugin iterates over pods.
 
     Counted are bound and assumed pods that are not finished, terminating ones included, on nodes that have the label
     ``topology_key``. What is asked for the first time may raise ``Unprepared``. To ask where no plugin declares
@@ -157,18 +160,18 @@ class PodTerms(Protocol):
     """
 
     def peers(self, peers: Peers, topology_key: str) -> DomainCounts:
-        """Pods that a term of the pod in hand means, by domain."""
+        """Count the pods that a term of the evaluated pod matches, by domain."""
         ...
 
     def refusing(self, newcomer: Newcomer) -> Mapping[str, DomainCounts]:
-        """Pods with a required anti-affinity term that means the newcomer, by the term's topology key and by domain.
+        """Count pods with a required anti-affinity term that matches the newcomer, by topology key and domain.
 
-        Keys of which there are none may be absent.
+        Topology keys without such a pod can be absent.
         """
         ...
 
     def weights(self, newcomer: Newcomer, hard_weight: int) -> Mapping[str, Mapping[str, int]]:
-        """What the preferred terms that mean the newcomer weigh together, by topology key and domain.
+        """Sum the weights of the preferred terms that match the newcomer, by topology key and domain.
 
         A required affinity term weighs ``hard_weight``; with 0 there are none. A key is there if any pod has a term of
         it, whatever the sum; a domain of sum 0 may be absent. Live: valid until the next ``await``.

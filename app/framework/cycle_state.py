@@ -1,4 +1,4 @@
-"""What plugins keep for the length of one evaluation."""
+"""State that plugins keep during one evaluation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class StateData(Protocol):
     """An entry of a ``CycleState``."""
 
     def clone(self) -> Self:
-        """A copy that a dry run may change; may be the same object if dry runs leave it alone."""
+        """Return a copy that a dry run can change, or the same object if dry runs never change it."""
         ...
 
 
@@ -35,7 +35,7 @@ class CycleState:
 
     ``skip_filter`` and ``skip_score`` name the plugins that answered Skip. ``annotations`` go onto the pod in the
     Binding itself; plugins add to them in ``pre_bind``. ``views``: the pod as plugins see it, for the engine.
-    ``deadline``: until when, on the handle's clock, a bind may take.
+    ``deadline``: time on the handle's clock by which a bind must end.
     """
 
     __slots__ = ("_entries", "annotations", "deadline", "skip_filter", "skip_score", "views")
@@ -60,7 +60,7 @@ class CycleState:
         return found
 
     def clone(self) -> CycleState:
-        """Entries are cloned, the skip sets shared: a dry run does not change who takes part."""
+        """Return a copy with cloned entries and shared skip sets, since a dry run does not change which plugins run."""
         copy = CycleState()
         copy._entries = {key: data.clone() for key, data in self._entries.items()}
         copy.skip_filter, copy.skip_score, copy.annotations = self.skip_filter, self.skip_score, self.annotations

@@ -1,6 +1,6 @@
-"""Events of ``events.k8s.io/v1``, as plugins and the core raise them: what a person sees with ``kubectl describe``.
+"""Events of ``events.k8s.io/v1``, as plugins and the core record them; ``kubectl describe`` shows them.
 
-Raising one returns at once and never fails. Which of them are written, when and how often, the recorder decides.
+Recording returns at once and never fails. The recorder decides which Events it writes, when and how often.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ EventType = Literal["Normal", "Warning"]
 
 
 class Reference(Struct, frozen=True):
-    """An object of a cluster. ``namespace`` is empty for one that is in none."""
+    """An object of a cluster. ``namespace`` is empty for a cluster-scoped object."""
 
     api_version: str
     kind: str
@@ -25,7 +25,7 @@ class Reference(Struct, frozen=True):
 
     @classmethod
     def to(cls, kind: Kind[Any], found: KubeObject) -> Reference:
-        """To an object of the picture."""
+        """Return a reference to an object of the snapshot."""
         return cls(kind.api_version, kind.kind, *found.key, found.uid)
 
     @classmethod
@@ -34,22 +34,22 @@ class Reference(Struct, frozen=True):
 
 
 class EventRecorder(Protocol):
-    """Tells what happened to an object. Safe to call on the event loop wherever a plugin runs."""
+    """Records Events on objects. Safe to call on the event loop wherever a plugin runs."""
 
     def event(
         self, regarding: Reference, related: Reference | None, kind: EventType, reason: str, action: str, note: str
     ) -> None:
-        """Returns at once; never raises. In the order of ``Eventf`` of Kubernetes' recorder.
+        """Record an Event; return at once and never raise. Parameters are in the order of Kubernetes' ``Eventf``.
 
-        ``reason`` and ``action`` are words in UpperCamelCase of at most 128 characters: why, and what was being done.
-        Events that differ in ``note`` alone are one, with a count: what is to be told apart belongs into ``reason``.
-        ``note`` is a sentence; from 1,024 bytes on it is cut.
+        ``reason`` and ``action`` are UpperCamelCase, at most 128 characters: the cause, and the action taken.
+        Events that differ in ``note`` alone are merged and counted, so use ``reason`` to distinguish Events.
+        ``note`` is a sentence, truncated at 1,024 bytes.
         """
         ...
 
 
 class NoEvents:
-    """Implements ``EventRecorder``: there is nobody to tell."""
+    """No-op ``EventRecorder``."""
 
     def event(
         self, regarding: Reference, related: Reference | None, kind: EventType, reason: str, action: str, note: str

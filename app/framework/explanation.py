@@ -1,4 +1,4 @@
-"""What a plugin tells people: the facts behind its answer, and its gauges."""
+"""Types of a plugin's explanations (facts behind its verdict) and gauges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Table(Struct, frozen=True):
-    """Facts for a person: cells are texts, whole numbers or truth values."""
+    """Table of facts for a person: cells are strings, integers or booleans."""
 
     title: str
     columns: tuple[str, ...]
@@ -16,10 +16,10 @@ class Table(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """What a plugin's answer rests on, with the names and numbers that a reason must not contain.
+    """Facts behind a plugin's verdict, with the names and numbers that a reason must not contain.
 
-    ``unblock``: sentences, each one change that would let the pod in somewhere. ``later``: finds out what
-    is to be added and takes time, such as what ``handle.profile.why`` tells. It is called with the nodes that pass the
+    ``unblock``: sentences, each one change that would make the pod schedulable. ``later``: computes slow
+    additions, such as what ``handle.profile.why`` returns. It is called with the nodes that pass the
     profile's filters, and left out if it fails or takes longer than some seconds.
     """
 
@@ -31,7 +31,7 @@ class Explanation(Struct, frozen=True):
 class Figure(Struct, frozen=True):
     """One sample of a gauge: exposed as ``homeport_<name>`` with ``labels`` and, as ``profile``, the schedulerName.
 
-    ``text`` says what it is, the same for all samples of a name. Labels take few values, none of them a tenant's.
+    ``text`` describes the gauge, equal for all samples of a name. Labels must have few values, none set by a tenant.
     """
 
     name: str

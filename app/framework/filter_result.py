@@ -1,4 +1,4 @@
-"""What a filter says of many nodes: which pass, and, if anybody asks, why the others do not."""
+"""Result of a filter for many nodes: those that pass, and lazily computed reasons of the others."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from app.framework.status import Status
 
 
 class FilterResult:
-    """``passed``: names in the order of the candidates. The reasons are worked out once, when they are first read.
+    """``passed``: names in the order of the candidates. Rejections are computed once, when first read.
 
-    They are read in the same evaluation, before anything is awaited: what they are worked out from is unchanged then.
+    They must be read in the same evaluation, before any ``await``, while their inputs are unchanged.
     """
 
     __slots__ = ("_rejections", "passed")
@@ -22,7 +22,7 @@ class FilterResult:
         self._rejections = rejections
 
     def rejected(self) -> Mapping[str, Status]:
-        """Node to rejection, for every candidate that did not pass."""
+        """Return node name to rejection, for every candidate that did not pass."""
         found = self._rejections
         if callable(found):
             found = self._rejections = found()

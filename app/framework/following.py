@@ -11,17 +11,17 @@ from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 
 AT_ONCE: Final = 256
-"""Maximum number of objects taken in before others have their turn: some milliseconds."""
+"""Maximum number of objects processed without a yield: some milliseconds of work."""
 
 _STEP: Final = 64
 
 
 class Following:
-    """Queue of the objects of a kind that came, changed or went since they were last taken in.
+    """Queue of the objects of a kind that were added, changed or deleted since they were last processed.
 
-    ``take`` is called with a namespace and a name. It derives anew from that object as it is now, or from its absence,
-    and returns as how many ordinary objects it counts. ``restart`` is called where all that was derived is outdated;
-    every object is taken in after that. A call after ``Unprepared`` goes on where the last one stopped.
+    ``take`` is called with a namespace and a name. It updates the derived data from the object's current form or
+    absence, and returns its cost in ordinary objects. ``restart`` is called to discard all derived data; every object
+    is processed after that. A call after ``Unprepared`` continues where the last one stopped.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Following:
         self._every: Iterator[ObjectKey] = iter(())
 
     def catch_up(self) -> None:
-        """Take in all that changed. Raises ``Unprepared`` where that is too much for one step."""
+        """Process all changes. Raises ``Unprepared`` if that is too much for one step."""
         version = self._objects.version(self._kind)
         if version != self._seen:
             self._look(version)
@@ -64,7 +64,7 @@ class Following:
                 return
 
     def _taking(self) -> Iterator[int]:
-        """Take in one object each. Those that changed come first, since they may change again."""
+        """Process one object per iteration and yield its cost. Changed objects come first, as they can change again."""
         while self._changed:
             count = self._take(*next(reversed(self._changed)))
             self._changed.popitem()

@@ -1,4 +1,4 @@
-"""What a plugin may ask for nodes beyond those in its hand, in the words of kube-scheduler's listers."""
+"""Access to all nodes of the snapshot, named as kube-scheduler's listers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from app.framework.node_info import NodeInfo
 
 
 class ImageState(Struct, frozen=True):
-    """An image that is somewhere: ``nodes`` have it, and it has ``size`` bytes.
+    """Number of ``nodes`` that have an image, and its ``size`` in bytes.
 
-    Where nodes differ in that, as nodes of different architectures do, it is the size on the one that is known longest.
+    If the size differs between nodes, for example by architecture, it is that of the node known longest.
     """
 
     size: int
@@ -21,13 +21,13 @@ class ImageState(Struct, frozen=True):
 
 
 class NodeLister(Protocol):
-    """The nodes of the picture with the pods on them, as the pod under evaluation is to see them.
+    """Nodes of the snapshot with their pods, as seen by the evaluated pod.
 
-    What it gives is live: valid until the next ``await``, and within the evaluation in which it was asked for.
+    Results are live: valid until the next ``await``, and only within the evaluation.
     """
 
     def list(self) -> Collection[NodeInfo]:
-        """All nodes. One that cannot be read any more is there in the last form that could."""
+        """Return all nodes; a node that became unreadable is in its last readable form."""
         ...
 
     def get(self, name: str) -> NodeInfo | None:
@@ -35,26 +35,25 @@ class NodeLister(Protocol):
         ...
 
     def uses_of_claim(self, namespace: str, name: str) -> int:
-        """How many volumes of pods on nodes of the picture name the claim. Those of ephemeral volumes are not named.
+        """Count the volumes of pods on nodes that name the claim; claims of ephemeral volumes are not counted.
 
-        Raises ``NotDecoded`` where no plugin declares ``Part.VOLUMES``.
+        Raises ``NotDecoded`` if no plugin declares ``Part.VOLUMES``.
         """
         ...
 
     @property
     def mounts_generation(self) -> int:
-        """Moves whenever a pod with volumes that matter comes to a node or leaves it (``Part.VOLUMES``)."""
+        """Number that changes whenever a pod with relevant volumes joins or leaves a node (``Part.VOLUMES``)."""
         ...
 
     @property
     def generation(self) -> int:
-        """Moves whenever a node comes, goes or changes in anything that is read of it, its version apart.
+        """Number that changes whenever a node is added, deleted or changed in a decoded field except its version.
 
-        What was derived from Node objects alone is right as long as it stands still: heartbeats do not move it, nor do
-        pods.
+        Data derived from Node objects alone stays valid while it is unchanged; heartbeats and pods do not change it.
         """
         ...
 
     def images(self, names: Iterable[str]) -> Mapping[str, ImageState]:
-        """Those of the images that a node has (``Part.IMAGES``), by name."""
+        """Return the images of ``names`` that any node has (``Part.IMAGES``), by name."""
         ...

@@ -1,4 +1,4 @@
-"""What score plugins share in bringing their raw scores into 0..100."""
+"""Normalization of raw scores to 0..100, shared by score plugins."""
 
 from __future__ import annotations
 

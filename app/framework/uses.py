@@ -1,4 +1,4 @@
-"""What plugins do with the objects of a cluster: declared by them, collected by the runtime, allowed by a role."""
+"""Access of plugins to objects of the cluster: declared by plugins, collected by the runtime, granted by a role."""
 
 from __future__ import annotations
 
