@@ -1,1 +1,1 @@
-"""Plugins of kube-scheduler, mirrored: its verdicts, reasons, scores and order (``tests/conformance``)."""
+"""Equivalents of kube-scheduler's plugins, with its verdicts, reasons, scores and order (``tests/conformance``)."""

@@ -20,7 +20,7 @@ class DefaultBinderArgs(PluginArgs):
 
 @final
 class DefaultBinder(BindPlugin):
-    """The handle's ``Binder`` carries the preconditions and reads back what it could not see."""
+    """Delegates to the handle's ``Binder``, which sends preconditions and reads the pod if the outcome is unclear."""
 
     def __init__(self, args: DefaultBinderArgs, handle: Handle) -> None:
         self._binder = handle.binder

@@ -1,4 +1,4 @@
-"""Prefers nodes that have images of the pod already: larger ones count more, and those that many nodes have."""
+"""Prefers nodes that already have images of the pod, weighted by image size and by the share of nodes that have it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class ImageLocalityArgs(PluginArgs):
 
 @final
 class ImageLocality(ScorePlugin):
-    """Source of the rules: ``framework/plugins/imagelocality`` of Kubernetes 1.36; 1.35 leaves image volumes out.
+    """Source of the rules: ``framework/plugins/imagelocality`` of Kubernetes 1.36; 1.35 ignores image volumes.
 
-    The raw score says which images of the pod a node has, a bit each, and rests on that node alone: so it is kept. What
-    these are worth depends on how many nodes there are and have them; that is worked out anew each time, once for the
-    nodes that have the same.
+    The raw score is a bit set of the pod's images on the node. It depends on that node alone, so it can be cached.
+    Normalize computes the score of each distinct bit set, which depends on the number of nodes and of nodes with each
+    image.
     """
 
     def __init__(self, args: ImageLocalityArgs, handle: Handle) -> None:
@@ -47,7 +47,7 @@ class ImageLocality(ScorePlugin):
         return sum([bits[name] for name in bits.keys() & present.keys()])
 
     def _bits_of(self, images: PodImages) -> dict[str, int]:
-        """A bit for each name."""
+        """Return a bit for each image name, cached for the latest pod."""
         if images is not self._latest:
             self._latest = images
             self._bits = {name: 1 << index for index, name in enumerate(dict.fromkeys(images.names))}
@@ -60,7 +60,7 @@ class ImageLocality(ScorePlugin):
         return {key: worth[raw] for key, raw in scores.items()}
 
     def _scaled_sizes(self, images: PodImages) -> list[int]:
-        """What each image is worth, in the order of the bits: its size by the share of the nodes that have it.
+        """Return for each image, in the order of the bits, its size times the share of nodes that have it.
 
         An image that the pod names twice counts twice.
         """
@@ -74,12 +74,12 @@ def _scaled(state: ImageState, nodes: int) -> int:
 
 
 def _int64(value: int) -> int:
-    """A float beyond the largest becomes the smallest, as Go converts it on amd64."""
+    """Map values beyond the largest int64 to the smallest, as Go converts floats on amd64."""
     return value if value <= _INT64_MAX else -_INT64_MAX - 1
 
 
 def _sum(raw: int, sizes: list[int]) -> int:
-    """The sizes of the bits in ``raw``, added up as 64 bits can hold."""
+    """Return the sum of the sizes of the bits in ``raw``, wrapped to an int64."""
     total = 0
     while raw:
         lowest = raw & -raw

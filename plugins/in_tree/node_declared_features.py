@@ -1,4 +1,4 @@
-"""Keeps a pod from nodes that do not declare all features that it needs."""
+"""Rejects nodes that do not declare all features that the pod needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NodeDeclaredFeaturesArgs(PluginArgs):
 
 
 class _Needed(Struct, frozen=True):
-    """What PreFilter leaves for Filter."""
+    """State that PreFilter computes for Filter."""
 
     features: frozenset[str]
 
@@ -45,7 +45,7 @@ _NEEDED: Final[StateKey[_Needed]] = StateKey("PreFilterNodeDeclaredFeatures")
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     """Source of the rules: ``framework/plugins/nodedeclaredfeatures`` of Kubernetes 1.36.
 
-    Off by default in 1.35. Features are inferred from the pod whether or not their gates are on, as there.
+    Off by default in 1.35. As in kube-scheduler, features are inferred from the pod whether or not their gates are on.
     """
 
     def __init__(self, args: NodeDeclaredFeaturesArgs, handle: Handle) -> None:

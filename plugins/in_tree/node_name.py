@@ -1,4 +1,4 @@
-"""Keeps a pod that names a node from every other one."""
+"""Rejects all nodes except the one in the pod's ``spec.nodeName``, if it is set."""
 
 from __future__ import annotations
 

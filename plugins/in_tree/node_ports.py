@@ -1,4 +1,4 @@
-"""Keeps a pod from nodes on which one of its host ports is taken."""
+"""Rejects nodes on which one of the pod's host ports is in use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NodePortsArgs(PluginArgs):
 
 
 class _Wanted(Struct, frozen=True):
-    """What PreFilter leaves for Filter."""
+    """State that PreFilter computes for Filter."""
 
     ports: tuple[HostPort, ...]
 

@@ -1,4 +1,4 @@
-"""Prefers nodes whose resources are taken in like shares, so that none is used up while others lie idle."""
+"""Prefers nodes whose resources are used in similar shares, so that none runs out while others are idle."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from app.kube.kinds import DEVICE_CLASSES
 NAME: Final = "NodeResourcesBalancedAllocation"
 
 _IMPROVEMENT_SINCE: Final = "1.36"
-"""Since when the pod's own part is scored: what it makes better or worse of the node."""
+"""First release that scores how the pod changes the node's balance, not only the balance with the pod."""
 
 _PAIR: Final = 2
 
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs):
-    """As in ``kubescheduler.config.k8s.io/v1``."""
+    """Arguments as in ``kubescheduler.config.k8s.io/v1``."""
 
     resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
 
@@ -93,19 +93,19 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
 
 def _share(taken: int, there: int) -> float:
-    """Of what there is; nothing is taken more than whole."""
+    """Return the used share of a resource, at most 1."""
     share = float(int64(taken)) / float(there)
     return share if share < 1 else 1.0
 
 
 def _balance(shares: Sequence[float]) -> int:
-    """100 where all are alike, less by how far they are from one another: 100 times the standard deviation."""
+    """Return 100 * (1 - the standard deviation of the shares), truncated: 100 if all are equal."""
     deviation = 0.0
     if len(shares) == _PAIR:
         deviation = abs((shares[0] - shares[1]) / 2)
     elif len(shares) > _PAIR:
         total = spread = 0.0
-        for it in shares:  # one after the other, as Go adds: sum() is more exact
+        for it in shares:  # sequential float addition, as in Go: sum() rounds differently
             total += it
         mean = total / len(shares)
         for it in shares:

@@ -1,4 +1,4 @@
-"""Keeps pods from cordoned nodes, but for those that tolerate the taint that comes with a cordon."""
+"""Rejects cordoned nodes, unless the pod tolerates the taint ``node.kubernetes.io/unschedulable``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NodeUnschedulableArgs(PluginArgs):
 class NodeUnschedulable(FilterPlugin):
     """Source of the rule: ``framework/plugins/nodeunschedulable`` of Kubernetes 1.36, the same in 1.35.
 
-    The node's own taints play no part.
+    Only ``spec.unschedulable`` matters; the node's actual taints are ignored.
     """
 
     def __init__(self, args: NodeUnschedulableArgs, handle: Handle) -> None:

@@ -1,4 +1,4 @@
-"""Orders waiting pods: higher priority first, then who has waited longer."""
+"""Orders pending pods: higher priority first, then the longer time in the queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps a pod out of the queue as long as it has scheduling gates."""
+"""Keeps a pod out of the active queue while it has scheduling gates."""
 
 from __future__ import annotations
 

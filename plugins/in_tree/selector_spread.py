@@ -1,4 +1,4 @@
-"""Prefers nodes, and zones, with fewer pods of the same Services and controller. In kube-scheduler up to 1.28."""
+"""Prefers nodes and zones with fewer pods of the same Services and controller. In kube-scheduler up to 1.28."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NAME: Final = "SelectorSpread"
 
 _ZONE: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _REGION: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
-"""Labels in the order in which they are looked for."""
+"""Region labels, deprecated one first. As for zones, the first label that a node has is used."""
 
 _ZONE_WEIGHT: Final = 2.0 / 3.0
-"""How much the zone counts where there are any, against the node."""
+"""Weight of the zone score in the total, for nodes with a zone; the node score has the rest."""
 
 _Zone: TypeAlias = tuple[str, str]
 _NOWHERE: Final = ("", "")
@@ -36,7 +36,7 @@ class SelectorSpreadArgs(PluginArgs):
 
 
 class _Peers(Struct, frozen=True):
-    """What PreScore leaves: how many peers of the pod are ``on_node`` and ``in_zone``, and which zone a node is in."""
+    """State that PreScore computes: the pod's peers by node and by zone, and the zone of each node."""
 
     on_node: Mapping[str, int]
     in_zone: Mapping[_Zone, int]
@@ -53,7 +53,7 @@ _PEERS: Final[StateKey[_Peers]] = StateKey("PreScoreSelectorSpread")
 class SelectorSpread(PreScorePlugin, ScorePlugin):
     """Source of the rules: ``framework/plugins/selectorspread`` of Kubernetes 1.28, the last that has it.
 
-    A pod with constraints of its own scores 0 everywhere.
+    A pod with its own topology spread constraints scores 0 on every node.
     """
 
     def __init__(self, args: SelectorSpreadArgs, handle: Handle) -> None:
@@ -77,19 +77,19 @@ class SelectorSpread(PreScorePlugin, ScorePlugin):
         return SUCCESS
 
     def _labels(self, nodes: Candidates, keys: tuple[str, str]) -> Sequence[str]:
-        """Of each node the value of the first of both labels that it has; empty without."""
+        """Return for each node the value of the first of the labels that it has, or an empty string."""
         first, second = (nodes.values(key, self._counts.values(key)) for key in keys)
         if not first:
             return [second.get(name, "") for name in nodes.names]
         return [first[name] if name in first else second.get(name, "") for name in nodes.names]
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        """Each node is a class of its own: nodes with as many peers are in different zones."""
+        """Return one class per node, because nodes with equally many peers can be in different zones."""
         peers: Mapping[str, int] = {} if pod.spec.spread else state.read(_PEERS).on_node
         return ScoreClasses(nodes.names, {name: peers.get(name, 0) for name in nodes.names}, all_used=True)
 
     def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
-        """Floats, and cut off in the end, as in-tree."""
+        """Compute in floats and truncate at the end, as kube-scheduler does."""
         if pod.spec.spread:
             return scores
         peers = state.read(_PEERS)
@@ -113,7 +113,7 @@ class SelectorSpread(PreScorePlugin, ScorePlugin):
 
 
 def _share(free: int, most: int) -> float:
-    """How far below the most, of 100; all where nobody has any."""
+    """Return ``free`` as a share of ``most``, scaled to 100; 100 if ``most`` is 0."""
     return float(MAX_NODE_SCORE) * (float(free) / float(most)) if most > 0 else float(MAX_NODE_SCORE)
 
 

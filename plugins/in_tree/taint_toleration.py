@@ -1,4 +1,4 @@
-"""Keeps a pod from nodes with taints that it does not tolerate, and prefers those with fewer that are mere wishes."""
+"""Rejects nodes with untolerated taints, and prefers those with fewer untolerated ``PreferNoSchedule`` taints."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TaintTolerationArgs(PluginArgs):
 
 
 class _Tolerant(Struct, frozen=True):
-    """What PreScore leaves for Score."""
+    """State that PreScore computes for Score."""
 
     tolerance: Tolerance
 

@@ -1,6 +1,6 @@
-"""Says who would have to go so that a pod fits which no node will do for, and to which node it is then nominated.
+"""Selects the victims that would let an unschedulable pod fit, and the node to nominate it to.
 
-Not here: evictions. Nothing is evicted.
+Homeport evicts no pods.
 """
 
 from plugins.in_tree.default_preemption.plugin import SPEC

@@ -1,4 +1,4 @@
-"""Which evictions would break a PodDisruptionBudget, counted step by step."""
+"""Finds the evictions that would violate a PodDisruptionBudget, in short steps."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from app.kube.meta_v1 import ObjectKey
 from app.kube.policy_v1 import PodDisruptionBudget
 
 _BUDGETS_A_STEP: Final = 4096
-"""Budgets that are counted, and requirements of theirs that are compared, in one step: about a millisecond."""
+"""Maximum number of budgets and selector requirements evaluated in one step, which takes about a millisecond."""
 
 _MEMO_BYTES: Final = 8 << 20
 _ENTRY_BYTES: Final = 500
 _BUDGET_BYTES: Final = 8
-"""Of which budgets select a label set: some thousand of these are those of the pods on some hundred nodes."""
+"""Estimated bytes for each budget in an entry. The cache holds thousands of entries, enough for hundreds of nodes."""
 
 
 Counting: TypeAlias = Generator[None, None, Set[str]]
 
 
 class Count:
-    """The pods of a node that may go, the most important first, and which of them break a budget.
+    """Potential victims on a node, most important first, and those whose eviction would violate a budget.
 
-    ``violating``: their UIDs, once all are counted.
+    ``violating``: UIDs of the latter; ``None`` until all pods are evaluated.
     """
 
     __slots__ = ("_rest", "pods", "violating")
@@ -40,16 +40,16 @@ class Count:
         self.violating: Set[str] | None = None
 
     def is_of(self, pods: Sequence[Pod]) -> bool:
-        """Whether just these, in these forms, are counted."""
+        """Return whether exactly these pod objects are evaluated, in this order."""
         return len(pods) == len(self.pods) and all(map(is_, pods, self.pods))
 
     def begin(self, pods: Sequence[Pod], counting: Counting) -> None:
-        """Begin with these, and go the first step."""
+        """Start evaluating these pods, and run the first step."""
         self.pods, self.violating, self._rest = pods, None, counting
         self._advance()
 
     def steps(self) -> Iterator[None]:
-        """Count the rest."""
+        """Evaluate the remaining pods, yielding before each step."""
         while self.violating is None:
             yield
             self._advance()
@@ -62,7 +62,7 @@ class Count:
 
 
 class _Pace:
-    """Says when so much was done that others are to have their turn."""
+    """Work counter that tells when to yield so that other requests can run."""
 
     __slots__ = ("_done",)
 
@@ -78,17 +78,17 @@ class _Pace:
 
 
 class Budgets:
-    """The budgets of the cluster, by the label sets that they select."""
+    """Cluster's PodDisruptionBudgets, cached by namespace and label set of the selected pods."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._selecting = Memo[tuple[str, LabelSet, int], tuple[PodDisruptionBudget, ...]](_MEMO_BYTES)
 
     def violating(self, pods: Iterable[Pod]) -> Counting:
-        """The UIDs of the pods whose eviction, after that of those before them, would break a budget; step by step.
+        """Return, in steps, the UIDs of the pods whose eviction, after that of earlier ones, would violate a budget.
 
-        A budget counts as it was when it was looked at first. A pod that it lists as disrupted has been counted there
-        already.
+        ``disruptionsAllowed`` is read once per budget. Pods in its ``disruptedPods`` are skipped, because it already
+        excludes them.
         """
         left: dict[ObjectKey, int] = {}
         violating: set[str] = set()
@@ -109,7 +109,7 @@ class Budgets:
         return violating
 
     def _budgets_of(self, pod: Pod, pace: _Pace) -> Generator[None, None, tuple[PodDisruptionBudget, ...]]:
-        """Those of its namespace as they are now that select it, step by step."""
+        """Return, in steps, the budgets in the pod's namespace that select it."""
         found: list[PodDisruptionBudget] = []
         for it in tuple(self._objects.in_namespace(POD_DISRUPTION_BUDGETS, pod.namespace)):
             if it.selects(pod.labels):

@@ -1,4 +1,4 @@
-"""The plugin: dry runs on nodes without some of their pods, and the node whose victims cost the least."""
+"""DefaultPreemption plugin: dry runs without lower-priority pods, then choice of the node with the cheapest victims."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ NONE_HAS_TO_GO: Final = 'expected at least one victim pod on node "{}"'
 _NO_VICTIMS: Final = Victims(())
 _NOBODY: Final = unresolvable(NO_VICTIMS_FOUND)
 _UNASKED: Final = unresolvable()
-"""What filters say of a node that they were not asked about."""
+"""Status assumed for the nominated node if the filters did not reject it."""
 
 _FILTERS_A_STEP: Final = 64
-"""A millisecond or two with all of kube-scheduler's plugins."""
+"""Filter runs between yields: one or two milliseconds with all of kube-scheduler's plugins."""
 
 _NO_PRIORITY_BELOW: Final = 1 << 31
-"""Added to each priority, so that of pods with negative ones more are worse, too."""
+"""Offset that makes all priorities non-negative, so that each further victim raises the sum of priorities."""
 
 _INT32: Final = 2**31 - 1
 
 _MOST_COUNTS: Final = 8
-"""A node whose pods are others each time its budgets are counted is left alone after so many times."""
+"""Maximum number of attempts on a node whose pods change while its budgets are evaluated."""
 
 
 class DefaultPreemptionArgs(PluginArgs):
-    """As in ``kubescheduler.config.k8s.io/v1``."""
+    """Arguments as in ``kubescheduler.config.k8s.io/v1``."""
 
     min_candidate_nodes_percentage: Annotated[
         int, Field(alias="minCandidateNodesPercentage", strict=True, ge=0, le=100)
@@ -65,7 +65,7 @@ class DefaultPreemptionArgs(PluginArgs):
         return self
 
     def candidates(self, nodes: int) -> int:
-        """How many nodes with victims are enough."""
+        """Return the number of candidates (nodes with victims) after which the search stops, out of ``nodes``."""
         return min(nodes, max(nodes * self.min_candidate_nodes_percentage // 100, self.min_candidate_nodes_absolute))
 
 
@@ -73,14 +73,14 @@ _Cost: TypeAlias = tuple[int, int, int, int, float]
 
 
 class _Found(Struct):
-    """What the dry runs have said so far. ``best``: the first of the nodes that cost the least, with its victims."""
+    """Results of the dry runs so far. ``best``: (cost, node, victims) of the first node with the least cost."""
 
     candidates: int = 0
     best: tuple[_Cost, str, Victims] | None = None
     statuses: dict[str, Status] = {}
 
     def take(self, name: str, victims: Victims, status: Status) -> None:
-        """What was found of a node."""
+        """Record the result of a node's dry run."""
         if not victims.pods:
             self.statuses[name] = unschedulable(NONE_HAS_TO_GO.format(name)) if status.is_success else status
             return
@@ -90,7 +90,7 @@ class _Found(Struct):
             self.best = (cost, name, victims)
 
     def is_enough(self, wanted: int) -> bool:
-        """There are as many as wanted, and one of them breaks no budget."""
+        """Return whether there are enough candidates, and the best violates no budget."""
         return self.candidates >= wanted and self.best is not None and not self.best[-1].pdb_violations
 
 
@@ -104,7 +104,7 @@ class DefaultPreemption(PostFilterPlugin):
         self._budgets = Budgets(handle.objects)
 
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
-        """Where nobody has to go by now, since the picture has moved between steps, nothing is said of that node."""
+        """Run the search. If a changed snapshot leaves a node without victims, the node is not a candidate."""
         why = self.pod_eligible_to_preempt_others(pod, rejected.get(pod.nominated_node_name, _UNASKED))
         if why:
             return None, unschedulable(f"preemption: {why}")
@@ -124,7 +124,7 @@ class DefaultPreemption(PostFilterPlugin):
     def _try(
         self, state: CycleState, pod: Pod, name: str, found: _Found
     ) -> Generator[None, CycleState, tuple[CycleState, int]]:
-        """One node; the state that it came to, and about how often the filters were run since it yielded."""
+        """Try one node. Return the latest state and the approximate number of filter runs since the last yield."""
         count = Count()
         for _ in range(_MOST_COUNTS):
             try:
@@ -151,7 +151,7 @@ class DefaultPreemption(PostFilterPlugin):
         return PostFilterResult(""), unschedulable(f"preemption: {self._no_fit(found.statuses)}")
 
     def _no_fit(self, statuses: Mapping[str, Status]) -> str:
-        """kube-scheduler's words: how often each reason was given, sorted as texts."""
+        """Return the message in kube-scheduler's format: counts of the reasons, sorted as strings."""
         nodes = len(self._handle.nodes.list())
         reasons = Counter(reason for status in statuses.values() for reason in status.reasons)
         reasons[NOT_HELPFUL] += max(0, nodes - len(statuses))
@@ -168,8 +168,9 @@ class DefaultPreemption(PostFilterPlugin):
         return STILL_TERMINATING if any(it.terminating and it.disruption.preempted for it in lower) else ""
 
     def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-        """All of lower priority leave, then each that the pod fits beside comes back: first those that a budget
-        protects, the most important first.
+        """Remove all pods of lower priority, then add back each that the pod still fits beside.
+
+        Pods whose eviction would violate a budget are added back first; within each group, the most important first.
         """
         count = Count()
         while (answer := self._select(state, pod, node, count)) is None:
@@ -178,7 +179,7 @@ class DefaultPreemption(PostFilterPlugin):
         return answer
 
     def _select(self, state: CycleState, pod: Pod, node: NodeInfo, count: Count) -> tuple[Victims, Status] | None:
-        """``None`` where the budgets of just these pods are to be counted first; ``count`` has begun with it then."""
+        """Return ``None`` if the pods' budgets must be evaluated first; ``count`` has started on them then."""
         potential = _lower(pod, node)
         if not potential:
             return _NO_VICTIMS, _NOBODY
@@ -202,7 +203,7 @@ class DefaultPreemption(PostFilterPlugin):
         return Victims(tuple(victims), violations), SUCCESS
 
     def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
-        """Where pods without a start time decide, these started last."""
+        """Return the nodes with the least cost. Pods without a start time sort as the most recently started."""
         if not victims:
             return ()
         costs = {name: _cost(it) for name, it in victims.items()}
@@ -211,9 +212,9 @@ class DefaultPreemption(PostFilterPlugin):
 
 
 def _from_somewhere(pod: Pod, names: Sequence[str]) -> Sequence[str]:
-    """The nodes, beginning with another one for each pod and each form of it.
+    """Rotate the nodes by a hash of the pod's UID and resourceVersion.
 
-    Where not all are tried, pods do not crowd on the first. kube-scheduler draws lots; this can be repeated.
+    This spreads pods over the nodes if not all are tried. kube-scheduler starts at a random node; this is repeatable.
     """
     if not names:
         return names
@@ -222,22 +223,22 @@ def _from_somewhere(pod: Pod, names: Sequence[str]) -> Sequence[str]:
 
 
 def _lower(pod: Pod, node: NodeInfo) -> list[Pod]:
-    """Pods of the node with a lower priority, whatever they are and even if they are terminating."""
+    """Return the node's pods with a lower priority, including terminating ones."""
     priority = pod.spec.priority
     return [it for it in node.pods.values() if it.spec.priority < priority]
 
 
 def _started(pod: Pod) -> float:
-    """One that was not started yet would start now: later than any other."""
+    """Return the start time; infinity for a pod that has not started, which sorts it after all others."""
     started = pod.disruption.started
     return inf if started is None else started
 
 
 def _by_importance(pods: Sequence[Pod]) -> list[Pod]:
-    """Higher priority first, then who runs longer.
+    """Sort by priority, highest first, then by start time, earliest first.
 
-    Of those that were not started yet the last is first: kube-scheduler asks the clock for each, and whom it asks for
-    later counts as later.
+    Pods that have not started are in reverse order: kube-scheduler reads the clock for each in turn,
+    and a later reading sorts as a later start.
     """
     places = {
         it.uid: (-it.spec.priority, _started(it), -place if it.disruption.started is None else place)
@@ -247,7 +248,7 @@ def _by_importance(pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _unspared(dry_run: DryRun, pods: Iterable[Pod]) -> list[Pod]:
-    """Those that the pod does not fit beside, once all before them that it does fit beside are back."""
+    """Add the pods back in order. Return, and remove again, those that the incoming pod does not fit beside."""
     found: list[Pod] = []
     for it in pods:
         dry_run.add_pod(it)
@@ -258,9 +259,10 @@ def _unspared(dry_run: DryRun, pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _cost(victims: Victims) -> _Cost:
-    """The least is the best: budgets broken, the highest priority, the sum of all, how many, and who runs longest.
+    """Return the cost; the least is the best. Components come in the order in which they decide.
 
-    The last is asked of the pods with the highest priority.
+    These are budget violations, highest priority, sum of priorities, number of victims, and negated earliest start. The
+    start is that of the victims with the highest priority: a later one is cheaper.
     """
     highest = victims.pods[0].spec.priority
     return (

@@ -1,4 +1,4 @@
-"""InterPodAffinity: where a pod may run, and had better run, by the pods that are there already."""
+"""InterPodAffinity: filters and scores nodes by the affinity terms of the pod and of the pods already running."""
 
 from plugins.in_tree.inter_pod_affinity.plugin import SPEC
 

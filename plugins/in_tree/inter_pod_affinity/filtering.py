@@ -1,4 +1,4 @@
-"""Required terms: those of the pod, and those of the pods that are there."""
+"""Filter by required terms: those of the incoming pod, and the anti-affinity terms of the existing pods."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ UNREAD: Final = {
     POD_AFFINITY: unresolvable(REASON_LONG_TERMS).by(NAME),
     LABELS: unresolvable(REASON_LONG_LABELS).by(NAME),
 }
-"""What is said of a pod of which a part is not read, by that part."""
+"""Statuses for pods with an oversized, and therefore undecoded, part; by the name of the part."""
 
 
 class Occupied:
-    """Which domains of one topology key have pods that a term means, or whose terms mean the pod.
+    """Domains of one topology key that hold pods which a term matches, or whose terms match the incoming pod.
 
-    ``domains`` are kept counts, ``None`` where nobody can be meant; ``deltas`` the changes of a dry run, by domain.
+    ``domains``: counts from the cache, or ``None`` if no pod can match. ``deltas``: changes of a dry run, by domain.
     """
 
     __slots__ = ("deltas", "domains", "key")
@@ -57,7 +57,7 @@ class Occupied:
         return kept + self.deltas.get(value, 0)
 
     def values(self) -> Set[str]:
-        """The domains with such pods."""
+        """Return the domains with at least one such pod."""
         kept: Collection[str] = () if self.domains is None else self.domains.above(0)
         if not self.deltas:
             return kept if isinstance(kept, Set) else frozenset(kept)
@@ -65,13 +65,13 @@ class Occupied:
         return {value for value in kept if value not in self.deltas} | touched
 
     def is_empty(self) -> bool:
-        """Whether there are no such pods in any domain."""
+        """Return whether no domain has such a pod."""
         if not self.deltas:
             return self.domains is None or self.domains.is_empty()
         return not self.values()
 
     def shift(self, node: NodeInfo, delta: int) -> None:
-        """Such a pod came to the node, or left it."""
+        """Record that such a pod was added to the node (``delta`` 1) or removed from it (-1)."""
         value = node.node.labels.get(self.key)
         if value is not None:
             self.deltas[value] = self.deltas.get(value, 0) + delta
@@ -80,15 +80,15 @@ class Occupied:
         return None if self.domains is None else self.domains.domain_of(node_name)
 
     def stamp(self) -> int:
-        """Moves with the domains that have such pods."""
+        """Return a number that changes whenever the set of domains with such pods changes. Ignores ``deltas``."""
         return 0 if self.domains is None else self.domains.stamp(0)
 
     def outside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
-        """Those of ``names`` that are in none of these domains."""
+        """Return the nodes of ``names`` outside these domains."""
         return _outside(self.key, self.values(), nodes, names, counts)
 
     def inside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
-        """Those of ``names`` that are in one of these domains."""
+        """Return the nodes of ``names`` inside one of these domains."""
         values = self.values()
         if not values:
             return ()
@@ -96,17 +96,17 @@ class Occupied:
         return list(compress(names, map(values.__contains__, map(on_node.get, names))))
 
     def known(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
-        """Those of ``names`` that have the topology key."""
+        """Return the nodes of ``names`` that have the topology key."""
         if not nodes.sent and counts.on_every_node(self.key):
             return names
         return list(filter(nodes.values(self.key, counts.values(self.key)).__contains__, names))
 
 
 class RequiredState:
-    """What PreFilter leaves for Filter.
+    """State that PreFilter computes for Filter.
 
-    ``drawn``: by key of the required affinity terms, the pods that all of them mean. ``repelled``: of each required
-    anti-affinity term those that it means. ``refusing``: by key, the pods there that have a term against this one.
+    ``drawn``: for each key of the required affinity terms, the pods that match all terms.
+    ``repelled``: matches of each anti-affinity term. ``refusing``: existing pods with anti-affinity to it, by key.
     """
 
     __slots__ = ("drawn", "is_drawn_to_itself", "newcomer", "own", "refusing", "repelled")
@@ -140,11 +140,11 @@ class RequiredState:
 
     @property
     def decides(self) -> bool:
-        """Whether any node can be rejected."""
+        """True if Filter might reject a node."""
         return self.own.decides or not all(it.is_empty() for it in self.refusing.values())
 
     def shift(self, other: Pod, node: NodeInfo, delta: int) -> None:
-        """Another pod came to the node, or left it."""
+        """Record that another pod was added to the node (``delta`` 1) or removed from it (-1)."""
         if self.own.draw(other):
             for it in self.drawn:
                 it.shift(node, delta)
@@ -155,7 +155,7 @@ class RequiredState:
             self.refusing.setdefault(key, Occupied(key, None)).shift(node, delta)
 
     def stamp(self) -> tuple[object, ...]:
-        """Moves with the verdict of any node, less who is in which domain."""
+        """Return a key that changes whenever a verdict might change, unless only the domains of nodes change."""
         return (
             self.is_drawn_to_itself,
             tuple((it.key, it.stamp()) for it in self.drawn),
@@ -164,7 +164,7 @@ class RequiredState:
         )
 
     def topology_keys(self) -> list[str]:
-        """The topology keys of all terms, each once."""
+        """Return the topology keys of all terms, without duplicates."""
         repelled = (it.key for _, it in self.repelled)
         return list(dict.fromkeys((*(it.key for it in self.drawn), *repelled, *self.refusing)))
 
@@ -186,14 +186,14 @@ class RequiredState:
         return all(it.count(labels[it.key]) > 0 for it in self.drawn) or self._is_first()
 
     def _is_first(self) -> bool:
-        """Whether the pod is drawn to its like, and there are none yet: it may begin anywhere."""
+        """Return whether only the pod itself matches its affinity terms: then each node with the keys passes."""
         return self.is_drawn_to_itself and all(it.is_empty() for it in self.drawn)
 
     def judge_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """``judge`` for every part of ``in_flight`` that may fail. Where fewer pods can only help, it is ``judge``.
+        """Like ``judge``, but succeed only if the verdict holds whichever of the ``in_flight`` pods fail to bind.
 
-        A required affinity has to be met by others, or by nobody at all: then by those in flight to this very domain,
-        or none of them.
+        Only required affinity differs, since fewer pods never harm the rest. Each domain needs a matching pod that is
+        not in flight. Otherwise all matching pods must be in flight to these domains, and the pod must match itself.
         """
         status = self.judge(node)
         others = [it for it in in_flight if self.own.draw(it)] if self.drawn else []
@@ -213,7 +213,7 @@ class RequiredState:
         return SUCCESS if self.is_drawn_to_itself and alike and self._are_all(places) else AFFINITY
 
     def _are_all(self, places: Sequence[Sequence[str | None]]) -> bool:
-        """Whether the pods at these places are all that the required affinity means."""
+        """Return whether no pods match the required affinity except those at ``places``."""
         for index, it in enumerate(self.drawn):
             found = [place[index] for place in places]
             if any(it.count(value) > found.count(value) for value in it.values()):
@@ -223,12 +223,12 @@ class RequiredState:
     # Many nodes.
 
     def judged(self, nodes: Candidates, counts: Counts) -> FilterResult:
-        """``judge`` for all nodes; why it rejects is asked of those that it rejects."""
+        """Evaluate all nodes as ``judge`` does. Rejection reasons are computed only when they are read."""
         passed = self._passing(nodes, counts)
         return FilterResult(passed, lambda: self._rejections(nodes, passed, counts))
 
     def _passing(self, nodes: Candidates, counts: Counts) -> Sequence[str]:
-        """One look at each name for each topology key, however many terms there are."""
+        """Return the nodes that pass. Anti-affinity terms of one topology key share one pass over the names."""
         names: Sequence[str] = nodes.names
         first = bool(self.drawn) and self._is_first()
         for it in self.drawn:
@@ -264,7 +264,7 @@ class RequiredState:
 
 
 def _outside(key: str, blocked: Set[str], nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
-    """Those of ``names``, in order, whose value of the label is none of ``blocked``, or that do not have it."""
+    """Return the nodes of ``names``, in order, without the label or with a value that is not in ``blocked``."""
     if not blocked:
         return names
     if not nodes.sent and counts.on_every_node(key):
@@ -277,7 +277,7 @@ REQUIRED: Final[StateKey[RequiredState]] = StateKey(f"PreFilter{NAME}")
 
 
 def required_state(pod: Pod, own: OwnTerms, newcomer: Newcomer, terms: PodTerms) -> RequiredState:
-    """Raises ``Unprepared``."""
+    """Build the state for Filter. Raises one ``Unprepared`` for all counts that are not cached yet."""
     try:
         return _required_state(pod, own, newcomer, terms)
     except Unprepared:
@@ -300,6 +300,6 @@ def _required_state(pod: Pod, own: OwnTerms, newcomer: Newcomer, terms: PodTerms
 
 
 def refusing_keys(other: Pod, newcomer: Newcomer) -> set[str]:
-    """The topology keys of the other pod's required anti-affinity terms that mean the newcomer."""
+    """Return the topology keys of the other pod's required anti-affinity terms that match the newcomer."""
     terms = other.spec.pod_affinity.required_anti
     return {it.topology_key for it in terms if it.within(other.namespace).matches(newcomer)}

@@ -1,6 +1,6 @@
-"""The terms of the pod that is to be placed, in the form that is evaluated: which pods each means, in which namespaces.
+"""Affinity terms of the incoming pod, resolved to the pods and namespaces that each term matches.
 
-A namespace selector is resolved to the namespaces that it selects now, once for all pods of equal terms.
+Namespace selectors are resolved to the current namespaces, once for all pods with equal terms.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ _PART_BYTES: Final = 200
 _NAME_BYTES: Final = 100
 
 _AT_ONCE: Final = 512
-"""Namespaces that are looked at in one step: some tenths of a millisecond."""
+"""Maximum number of namespaces matched in one step, which takes some tenths of a millisecond."""
 
 
 class OwnTerms(Struct, frozen=True):
-    """``keys``: the topology keys of the required affinity terms, each once, and ``peers``: the pods that all of these
-    terms mean. ``anti`` and ``preferred``: of each term that means any pod its key and those pods, and its weight.
+    """Resolved terms of one pod.
 
-    ``decides``: whether there are any required terms, those that mean nobody included.
+    ``keys``: topology keys of the required affinity terms, without duplicates. ``peers``: pods that match all of them.
+    ``anti``, ``preferred``: (key, matching pods) and (key, matching pods, weight) of terms that can match a pod.
+    ``decides``: whether there are required terms, including terms that match no pod.
     """
 
     keys: tuple[str, ...] = ()
@@ -44,19 +45,19 @@ class OwnTerms(Struct, frozen=True):
     decides: bool = False
 
     def include_itself(self, pod: Pod) -> bool:
-        """Whether all required affinity terms mean the pod itself."""
+        """Return whether the pod itself matches all required affinity terms."""
         return self.draw(pod)
 
     def draw(self, other: Pod) -> bool:
-        """Whether all required affinity terms mean the other pod."""
+        """Return whether the other pod matches all required affinity terms."""
         return self.peers is not None and self.peers.include(other.namespace, other.labels)
 
     def repel(self, other: Pod) -> bool:
-        """Whether any required anti-affinity term means it."""
+        """Return whether the other pod matches a required anti-affinity term."""
         return any(peers.include(other.namespace, other.labels) for _, peers in self.anti)
 
     def weigh(self, other: Pod) -> bool:
-        """Whether any preferred term means it."""
+        """Return whether the other pod matches a preferred term."""
         return any(peers.include(other.namespace, other.labels) for _, peers, _ in self.preferred)
 
 
@@ -64,7 +65,7 @@ _NONE: Final = OwnTerms()
 
 
 class OwnTermsOf:
-    """Remembers them by terms and namespace until a Namespace changes."""
+    """Cache of resolved terms, by terms and pod namespace, until a Namespace object changes."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -72,7 +73,7 @@ class OwnTermsOf:
         self._names = Memo[tuple[Selector, int], frozenset[str]](_NAMES_MEMO_BYTES)
 
     def of(self, pod: Pod) -> OwnTerms:
-        """Raises ``Unprepared`` where many namespaces are to be looked at."""
+        """Return the pod's resolved terms. Raises ``Unprepared`` if many namespaces have to be matched first."""
         affinity = pod.spec.pod_affinity
         if affinity is NO_TERMS:
             return _NONE
@@ -103,13 +104,13 @@ class OwnTermsOf:
         return peers_of(term, self._namespaces)
 
     def _prepare(self, affinity: PodAffinity) -> None:
-        """All namespace selectors at once. Raises ``Unprepared``."""
+        """Resolve all namespace selectors. Raises one ``Unprepared`` for all that are not cached yet."""
         terms = (*affinity.required, *affinity.required_anti, *(it.term for it in affinity.preferred))
         selectors = dict.fromkeys(it.namespace_selector for it in terms)
         all_prepared(partial(self._namespaces, it) for it in selectors if not means_all_namespaces(it))
 
     def _namespaces(self, selector: Selector | None) -> frozenset[str]:
-        """Those that a selector selects."""
+        """Return the names of the selected namespaces. Raises ``Unprepared`` if many have to be matched first."""
         if selector is None:
             return frozenset()
         version = self._objects.version(NAMESPACES)
@@ -123,7 +124,7 @@ class OwnTermsOf:
         return self._names.get((selector, version))
 
     def _look(self, selector: Selector, version: int) -> Iterator[None]:
-        """Look at all namespaces, some in each step. What changes meanwhile makes it one of another version."""
+        """Match all namespaces in steps and cache the result for ``version``. Later changes have another version."""
         every = tuple(self._objects.in_namespace(NAMESPACES, ""))
         found: set[str] = set()
         for start in range(0, len(every), _AT_ONCE):
@@ -138,7 +139,7 @@ def _meant_by_all(every: Iterable[Peers]) -> Peers | None:
 
 
 def _weight(found: OwnTerms) -> int:
-    """Bytes, as estimated."""
+    """Return the estimated size in bytes."""
     every = [*(peers for _, peers in found.anti), *(peers for _, peers, _ in found.preferred)]
     every += [] if found.peers is None else [found.peers]
     return _ENTRY_BYTES + sum(

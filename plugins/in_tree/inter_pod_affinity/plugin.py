@@ -1,4 +1,4 @@
-"""Keeps a pod near those that it needs, away from those it or they cannot stand, and prefers what either prefers."""
+"""Filters nodes by required pod affinity and anti-affinity, and scores them by the preferred terms of both sides."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from plugins.in_tree.inter_pod_affinity.scoring import PREFERRED, normalized, pr
 
 
 class InterPodAffinityArgs(PluginArgs):
-    """As in ``kubescheduler.config.k8s.io/v1``.
+    """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
-    ``hardPodAffinityWeight``: what a required affinity term of a pod that is there weighs for a pod that it means.
-    ``ignorePreferredTermsOfExistingPods``: whether the score of a pod without preferred terms is left out.
+    ``hardPodAffinityWeight``: weight of an existing pod's required affinity term that matches the pod.
+    ``ignorePreferredTermsOfExistingPods``: skip Score for pods without preferred terms.
     """
 
     hard_pod_affinity_weight: Annotated[int, Field(ge=0, le=100)] = Field(default=1, alias="hardPodAffinityWeight")
@@ -47,7 +47,7 @@ class InterPodAffinityArgs(PluginArgs):
 
 @final
 class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScorePlugin):
-    """Source of the rules: ``framework/plugins/interpodaffinity`` of Kubernetes 1.36; 1.35 decides alike."""
+    """Source of the rules: ``framework/plugins/interpodaffinity`` of Kubernetes 1.36; 1.35 is equivalent."""
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
         self._hard_weight = args.hard_pod_affinity_weight
@@ -99,11 +99,11 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         try:
             own = self._own.of(pod)
         except Unprepared:
-            return True  # its namespaces are looked at when it is decided on
+            return True  # unknown until its namespaces are matched, which happens when the pod is filtered
         return own.draw(other) or own.repel(other) or bool(refusing_keys(other, self._newcomer(pod)))
 
     def signature(self, pod: Pod) -> Hashable | None:
-        """Which domains have pods that matter, and who is in which domain; how many, no matter."""
+        """Key of the domains that hold matching pods and of each node's domain. Pod counts do not change it."""
         unread = _unread(pod)
         if unread is not None:
             return unread.reasons
@@ -159,7 +159,7 @@ def _required_of(state: CycleState) -> RequiredState:
 
 
 def _unread(pod: Pod) -> Status | None:
-    """What is said of a pod of which its terms, or its labels, are not read; ``None`` for nearly all."""
+    """Return the rejection of a pod whose terms or labels are oversized; ``None`` for nearly all pods."""
     oversized = pod.spec.oversized
     return next((status for part, status in UNREAD.items() if part in oversized), None) if oversized else None
 

@@ -1,4 +1,4 @@
-"""Preferred terms of both sides, as weights of domains: the score of a node is what its domains weigh together."""
+"""Score by the preferred terms of both sides: a node's score is the sum of the weights of its domains."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ K = TypeVar("K")
 
 
 class PreferredState:
-    """What PreScore leaves for Score.
+    """State that PreScore computes for Score.
 
-    ``own``: by topology key the pods that terms of the pod mean, and what each of them weighs. ``others``: by key and
-    domain, what the terms of the pods that are there weigh.
+    ``own``: by topology key, the counts of pods that each of the pod's terms matches, and the weight per pod.
+    ``others``: by topology key and domain, the total weight of the existing pods' terms.
     """
 
     __slots__ = ("others", "own")
@@ -39,11 +39,11 @@ class PreferredState:
         return self
 
     def topology_keys(self) -> list[str]:
-        """The topology keys of all terms, each once."""
+        """Return the topology keys of all terms, without duplicates."""
         return list(dict.fromkeys((*self.own, *self.others)))
 
     def raw_scores(self, nodes: Candidates, counts: Counts) -> ScoreClasses:
-        """The sum of weights of each node's domains."""
+        """Return for each node the sum of the weights of its domains."""
         totals = [0] * len(nodes)
         for key in self.topology_keys():
             values = list(map(nodes.values(key, counts.values(key)).get, nodes.names))
@@ -52,7 +52,7 @@ class PreferredState:
         return ScoreClasses.by_value(totals)
 
     def _weights(self, key: str, values: Sequence[str | None]) -> Iterator[Mapping[Any, int]]:
-        """What weighs with nodes of these domains, by domain; others weigh nothing, as do nodes without the key."""
+        """Yield weights by domain. Absent domains, and nodes without the key, have weight 0."""
         others = self.others.get(key)
         if others:
             yield others
@@ -71,7 +71,7 @@ PREFERRED: Final[StateKey[PreferredState]] = StateKey(f"PreScore{NAME}")
 
 
 def preferred_state(own: OwnTerms, newcomer: Newcomer, hard_weight: int, terms: PodTerms) -> PreferredState | None:
-    """``None`` if no term means any pod on a node with its topology key. Raises ``Unprepared``."""
+    """Build the state for Score; ``None`` if no term matches a pod on a node with its key. Raises ``Unprepared``."""
     try:
         others = terms.weights(newcomer, hard_weight)
         found: dict[str, list[tuple[DomainCounts, int]]] = {}
@@ -87,7 +87,7 @@ def preferred_state(own: OwnTerms, newcomer: Newcomer, hard_weight: int, terms: 
 
 
 def normalized(scores: Mapping[K, int]) -> Mapping[K, int]:
-    """0 for the least, 100 for the most, cut to whole numbers between; 0 for all where there is no difference."""
+    """Scale linearly to 0 (least) to 100 (most), rounded down; all 0 if all scores are equal."""
     least, most = min(scores.values(), default=0), max(scores.values(), default=0)
     if most == least:
         return dict.fromkeys(scores, 0)

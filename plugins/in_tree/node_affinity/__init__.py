@@ -1,8 +1,8 @@
-"""Keeps a pod to the nodes that its nodeSelector and required node affinity name, and prefers those that it likes.
+"""Filters nodes by nodeSelector and required node affinity, and scores them by preferred node affinity.
 
 Verdicts, reason texts and scores are those of kube-scheduler's in-tree plugin of the same name (Kubernetes 1.36).
 
-Not here: how terms match nodes, and what is wrong with them; PodTopologySpread needs the first as well.
+Matching and validation of terms are in ``app.kube``, since PodTopologySpread matches terms, too.
 """
 
 from plugins.in_tree.node_affinity.plugin import SPEC

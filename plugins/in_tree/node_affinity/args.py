@@ -1,4 +1,4 @@
-"""``NodeAffinityArgs``, validated as kube-scheduler does, no more and no less."""
+"""``NodeAffinityArgs``, with exactly kube-scheduler's validation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Model(BaseModel):
 
 
 class Requirement(_Model):
-    """What is asked of a label, or of the field ``metadata.name``."""
+    """Requirement on a label, or on the field ``metadata.name``."""
 
     key: str = ""
     operator: str = ""
@@ -35,7 +35,7 @@ class Requirement(_Model):
 
 
 class Term(_Model):
-    """Requirements that must all be met. One without any matches no node."""
+    """Requirements that must all be met. A term without requirements matches no node."""
 
     match_expressions: tuple[Requirement, ...] | None = None
     match_fields: tuple[Requirement, ...] | None = None
@@ -47,7 +47,7 @@ class Term(_Model):
 
 
 class PreferredTerm(_Model):
-    """A term, and what a node is worth that it matches; with weight 0 it is not looked at."""
+    """Term, and the weight that a matching node scores. Weight 0 disables the term."""
 
     weight: _Int32 = 0
     preference: Term = Term()
@@ -57,13 +57,13 @@ class PreferredTerm(_Model):
 
 
 class Required(_Model):
-    """Terms of which one must match."""
+    """Terms of which at least one must match."""
 
     node_selector_terms: tuple[Term, ...] | None = None
 
 
 class AddedAffinity(_Model):
-    """A ``NodeAffinity`` as pods have it."""
+    """``NodeAffinity`` in the form of the pod API."""
 
     required_during_scheduling_ignored_during_execution: Required | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] | None = None
@@ -76,7 +76,7 @@ class AddedAffinity(_Model):
         return [it.wire() for it in self.preferred_during_scheduling_ignored_during_execution or ()]
 
     def flaws(self) -> Iterator[str]:
-        """What is wrong with the terms, each with its place."""
+        """Yield the validation errors of the terms, each with its field path."""
         for index, it in enumerate(self.required_terms() or ()):
             yield from it.flaws(f"{_REQUIRED}[{index}]")
         if invalid := preferred(self.preferred_terms(), _PREFERRED).invalid:
@@ -84,7 +84,7 @@ class AddedAffinity(_Model):
 
 
 class NodeAffinityArgs(PluginArgs):
-    """As in ``kubescheduler.config.k8s.io/v1``: ``addedAffinity`` holds for every pod of the profile."""
+    """Arguments as in ``kubescheduler.config.k8s.io/v1``: ``addedAffinity`` applies to every pod of the profile."""
 
     added_affinity: AddedAffinity | None = Field(default=None, alias="addedAffinity")
 
@@ -96,11 +96,11 @@ class NodeAffinityArgs(PluginArgs):
         return self
 
     def required(self) -> NodeMatcher | None:
-        """What every node must match."""
+        """Return the matcher that every node must pass; ``None`` without added required terms."""
         terms = None if self.added_affinity is None else self.added_affinity.required_terms()
         return None if terms is None else RequiredNodeAffinity((), tuple(it.slim() for it in terms)).compiled()
 
     def preferences(self) -> Preferences | None:
-        """What is liked in nodes."""
+        """Return the added preferred terms, compiled; ``None`` if there are none."""
         terms = [] if self.added_affinity is None else self.added_affinity.preferred_terms()
         return preferred(terms).compiled() if terms else None

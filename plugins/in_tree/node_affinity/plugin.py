@@ -1,4 +1,4 @@
-"""The plugin: what is demanded of nodes is judged, what is liked in them is added up."""
+"""NodeAffinity plugin: Filter by required terms, Score by the sum of matching preferred weights."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _UNREAD: Final = {
 
 
 class InvalidTerm(ValueError):
-    """A term that the pod prefers cannot be parsed."""
+    """A preferred term of the pod cannot be parsed."""
 
 
 class _Preferred(Struct, frozen=True):
-    """What PreScore leaves for Score."""
+    """State that PreScore computes for Score."""
 
     preferences: Preferences
 
@@ -84,7 +84,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return _unread(pod) or SUCCESS
 
     def _matcher(self, affinity: RequiredNodeAffinity) -> NodeMatcher:
-        """Made once for a pod, however many nodes it is judged on."""
+        """Return the compiled affinity, which is cached for the latest pod."""
         if affinity is not self._latest[0]:
             self._latest = (affinity, affinity.compiled())
         return self._latest[1]
@@ -112,13 +112,13 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
 
 def _unread(pod: Pod) -> Status | None:
-    """What is said of nodes that could only be judged by a part of the pod that is not read."""
+    """Return the rejection of every node if the pod's affinity or node selector is oversized; otherwise ``None``."""
     oversized = pod.spec.oversized
     return next((_UNREAD[part] for part in oversized if part in _UNREAD), None) if oversized else None
 
 
 def _compiled(preferred: PreferredNodeAffinity) -> Preferences:
-    """Where PreScore did not run. Raises ``InvalidTerm``."""
+    """Compile the terms for Score without PreScore. Raises ``InvalidTerm``."""
     if preferred.invalid:
         raise InvalidTerm(preferred.invalid)
     return preferred.compiled()

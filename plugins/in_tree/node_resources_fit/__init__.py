@@ -1,9 +1,9 @@
-"""Keeps a pod from nodes that have too little left of what it requests, and compares the others by what they have.
+"""Rejects nodes without enough free resources for the pod, and scores the others by their resource usage.
 
-Verdicts, reason texts and scores are those of kube-scheduler's in-tree plugin of the same name (Kubernetes 1.36, and
-1.35 where that is meant).
+Verdicts, reason texts and scores are those of kube-scheduler's in-tree plugin of the same name, in Kubernetes 1.36 or
+1.35 according to the profile.
 
-Not here: what pods request and nodes have. That is summed up by the picture of the cluster.
+The snapshot sums up requested and allocatable resources, not this package.
 """
 
 from plugins.in_tree.node_resources_fit.plugin import SPEC

@@ -20,7 +20,7 @@ _MOST_WEIGHT: Final = 100
 
 
 class UtilizationShapePoint(BaseModel):
-    """What a resource scores, 0 to 10, of which so many percent are taken."""
+    """Score (0 to 10) of a resource at this utilization (percent)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -29,7 +29,7 @@ class UtilizationShapePoint(BaseModel):
 
 
 class RequestedToCapacityRatioParam(BaseModel):
-    """The scoring function: straight lines between points."""
+    """Scoring function, with linear interpolation between the points of ``shape``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,7 +45,7 @@ class RequestedToCapacityRatioParam(BaseModel):
 
 
 class ScoringStrategy(BaseModel):
-    """How nodes are compared, and by which resources."""
+    """Scoring function and the resources that it compares."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -70,7 +70,7 @@ class ScoringStrategy(BaseModel):
 
 
 class NodeResourcesFitArgs(PluginArgs):
-    """As in ``kubescheduler.config.k8s.io/v1``. What is ignored counts in scores all the same."""
+    """Arguments as in ``kubescheduler.config.k8s.io/v1``. Ignored resources affect only Filter, not scores."""
 
     ignored_resources: tuple[str, ...] = Field(default=(), alias="ignoredResources")
     ignored_resource_groups: tuple[str, ...] = Field(default=(), alias="ignoredResourceGroups")
@@ -93,7 +93,7 @@ class NodeResourcesFitArgs(PluginArgs):
 
     @property
     def strategy(self) -> ScoringStrategy:
-        """The one in force."""
+        """Configured strategy, or by default LeastAllocated."""
         return self.scoring_strategy or _DEFAULT
 
 

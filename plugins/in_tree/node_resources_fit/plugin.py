@@ -1,4 +1,4 @@
-"""NodeResourcesFit: Filter by what is left, Score by a strategy."""
+"""NodeResourcesFit: Filter by free resources, Score by a configurable strategy."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _FIRST: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 class _Demand(Struct, frozen=True):
-    """What PreFilter leaves for Filter: resource, amount, and whether devices of a DeviceClass stand for it.
+    """State that PreFilter computes for Filter: (resource, amount, whether a DeviceClass backs the resource).
 
-    The order is that of the reasons: kube-scheduler's as far as it has one, then by name.
+    Rejection reasons have the same order: kube-scheduler's where it defines one, then by name.
     """
 
     each: tuple[tuple[str, int, bool], ...]
@@ -57,7 +57,7 @@ _COMPARISON: Final[StateKey[Comparison]] = StateKey(f"PreScore{NAME}")
 
 @lru_cache(maxsize=1024)
 def _insufficient(reasons: tuple[str, ...], code: Code) -> Status:
-    """One for all nodes that lack the same."""
+    """Return the status, shared by all nodes with the same shortage."""
     return Status(code, reasons, NAME)
 
 
@@ -65,7 +65,7 @@ def _insufficient(reasons: tuple[str, ...], code: Code) -> Status:
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     """Source of the rules: ``framework/plugins/noderesources/fit.go`` of Kubernetes 1.36.
 
-    In 1.35 it knows nothing of DeviceClasses and is the same otherwise.
+    1.35 differs only in ignoring DeviceClasses.
     """
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:

@@ -1,4 +1,4 @@
-"""The scoring strategies: 0 to 100 of what a node would have taken with the pod on it.
+"""Scoring strategies: 0 to 100, by the node's resource usage including the incoming pod.
 
 Source of the rules: ``least_allocated.go``, ``most_allocated.go`` and ``requested_to_capacity_ratio.go`` of
 ``framework/plugins/noderesources`` of Kubernetes 1.36, the same in 1.35.
@@ -15,20 +15,20 @@ from app.framework.points import MAX_NODE_SCORE
 from plugins.in_tree.node_resources_fit.args import MOST, ScoringStrategy
 
 Strategy = Callable[[Sequence[Use]], int]
-"""The score of a node by the use of its resources."""
+"""Function from the use of a node's resources to its score."""
 
 _Of = Callable[[int, int], int]
-"""What one resource scores: of what is taken, and what there is."""
+"""Function from (requested, capacity) of one resource to its score."""
 
 _SCALE: Final = MAX_NODE_SCORE // 10
-"""Points of a shape go to 10."""
+"""Factor from shape scores, whose maximum is 10, to node scores."""
 
 _EXACT: Final = 2**63 // MAX_NODE_SCORE
-"""Amounts up to here can be multiplied without more ado."""
+"""Limit below which an amount times ``MAX_NODE_SCORE`` cannot overflow an int64."""
 
 
 def strategy_of(found: ScoringStrategy) -> Strategy:
-    """The strategy that arguments name."""
+    """Return the scoring function for the configured strategy."""
     if found.ratio is None:
         return partial(_mean, _most_of if found.type == MOST else _least_of)
     points = [(it.utilization, it.score * _SCALE) for it in found.ratio.shape]
@@ -36,7 +36,7 @@ def strategy_of(found: ScoringStrategy) -> Strategy:
 
 
 def _mean(of: _Of, uses: Sequence[Use]) -> int:
-    """By weight, the fraction cut off."""
+    """Return the weighted mean, truncated to an integer."""
     total = weights = 0
     for allocatable, taken, asked, weight in uses:
         total += of(int64(taken + asked), allocatable) * weight
@@ -45,7 +45,7 @@ def _mean(of: _Of, uses: Sequence[Use]) -> int:
 
 
 def _rounded_mean(of: _Of, uses: Sequence[Use]) -> int:
-    """By weight, of those that score anything; half a point is one."""
+    """Return the weighted mean of scores above 0, rounded half up."""
     total = weights = 0
     for allocatable, taken, asked, weight in uses:
         score = of(int64(taken + asked), allocatable)
@@ -77,7 +77,7 @@ def _ratio_of(points: Sequence[tuple[int, int]], requested: int, capacity: int) 
 
 
 def _on_shape(points: Sequence[tuple[int, int]], utilization: int) -> int:
-    """On the line between the two points around it, level beyond the outermost ones."""
+    """Interpolate linearly between the neighbouring points; constant beyond the first and the last."""
     before, low = points[0]
     for at, score in points:
         if utilization <= at:
