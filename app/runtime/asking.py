@@ -1,8 +1,8 @@
-"""Questions change nothing: what a plugin does while it is asked for facts reaches nobody, whatever it does.
+"""Read-only mode for plugin calls that answer a query: their events, writes, binds and activations have no effect.
 
-Explaining a pod and counting figures run plugins, also their filters. Within ``question()`` the handle's recorder is
-deaf, its writer and its binder refuse, and no pod is activated; so it is in tasks that a plugin begins there. What a
-plugin keeps for itself it must leave alone itself: ``is_asked`` tells it.
+Explaining a pod and computing metrics call plugins, including their filters. Within ``question()``, also in tasks that
+a plugin starts there, events are dropped, writes and binds are refused, and no pod is activated. A plugin must not
+change its own state there; ``is_asked`` reports it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _END: Final = object()
 
 @contextmanager
 def question() -> Iterator[None]:
-    """Around plugins that are asked, for the task that asks. Not to be open where a generator yields."""
+    """Make plugin calls of the current task read-only. Must not be open across a generator's ``yield``."""
     token = _ASKED.set(True)
     try:
         yield
@@ -36,12 +36,12 @@ def question() -> Iterator[None]:
 
 
 def is_asked() -> bool:
-    """Whether what runs answers a question."""
+    """Return whether the current call is read-only (within ``question``)."""
     return _ASKED.get()
 
 
 def steps_of(guard: Guard, name: str, point: str, ask: Callable[[], Iterable[object]]) -> Iterator[object]:
-    """Yield what a plugin yields, each step a question. Raises ``PluginError``."""
+    """Yield the plugin's items and run each step as a ``question``. Raises ``PluginError``."""
     with question():
         steps = guard.call(name, point, lambda: iter(ask()))
     while True:
@@ -53,7 +53,7 @@ def steps_of(guard: Guard, name: str, point: str, ask: Callable[[], Iterable[obj
 
 
 class DeafWhenAsked:
-    """Implements ``EventRecorder``."""
+    """``EventRecorder`` that drops events within a question."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
@@ -66,7 +66,7 @@ class DeafWhenAsked:
 
 
 class NoWritesWhenAsked:
-    """Implements ``Writer``."""
+    """``Writer`` that refuses writes within a question."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -99,7 +99,7 @@ class NoWritesWhenAsked:
 
 
 class NoBindsWhenAsked:
-    """Implements ``Binder``."""
+    """``Binder`` that returns an error within a question."""
 
     def __init__(self, binder: Binder) -> None:
         self._binder = binder
@@ -109,7 +109,7 @@ class NoBindsWhenAsked:
 
 
 class NoActivationWhenAsked:
-    """Implements ``Activate``."""
+    """``Activate`` that has no effect within a question."""
 
     def __init__(self, activate: Activate) -> None:
         self._activate = activate

@@ -53,7 +53,7 @@ class Binding:
                 continue
 
     async def permit(self, state: CycleState, pod: Pod, node_name: str, *, limit: float) -> Status:
-        """Run Permit, and wait where a plugin says so, for ``limit`` seconds at most. Others are not held up."""
+        """Run Permit and, if a plugin returns Wait, wait at most ``limit`` seconds without blocking other pods."""
         status, waits = self._permit(state, pod, node_name, limit)
         if status.code is not Code.WAIT:
             return status
@@ -64,7 +64,7 @@ class Binding:
 
     @timed_point("Permit")
     def _permit(self, state: CycleState, pod: Pod, node_name: str, limit: float) -> tuple[Status, dict[str, float]]:
-        """Success, a rejection, or Wait with the seconds that each plugin makes the pod wait."""
+        """Return Success, a rejection, or Wait with each plugin's wait time in seconds."""
         waits: dict[str, float] = {}
         status: Status
         for slot in self.slots["permit"]:
@@ -83,7 +83,7 @@ class Binding:
         return (_WAIT if waits else SUCCESS), waits
 
     def _clipped(self, plugin: str, seconds: float, limit: float) -> float:
-        """A caller that waits for its bind hangs up at its time limit: a pod that waits longer was never bound."""
+        """Limit a wait to ``limit``: the caller of bind hangs up then, so a pod that waits longer is never bound."""
         if seconds > limit and (held_back := self._clips.admit(plugin)) is not None:
             _LOG.warning(
                 "permit wait clipped to the caller's time limit",
@@ -96,7 +96,7 @@ class Binding:
 
     @timed_async("PreBind")
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """PreBind in order; the first failure stops."""
+        """Run the PreBind plugins in order; the first failure stops."""
         for slot in self.slots["preBind"]:
             answer = await self.guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
             status = self.guard.checked(slot.name, "PreBind", answer)
@@ -106,7 +106,7 @@ class Binding:
 
     @timed_async("Bind")
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """The first bind plugin that does not answer Skip decides; if all skip, nobody has bound the pod."""
+        """Return the status of the first bind plugin that does not answer Skip, or an error if all skip."""
         for slot in self.slots["bind"]:
             answer = await self.guard.acall(slot.name, "Bind", slot.plugin.bind, state, pod, node_name)
             status = self.guard.checked(slot.name, "Bind", answer)
@@ -116,7 +116,7 @@ class Binding:
 
     @timed_async("PostBind")
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Tell every PostBind plugin. The pod is bound: a fault is logged by the guard and changes nothing."""
+        """Call every PostBind plugin. The pod is bound already, so the guard only logs a fault."""
         for slot in self.slots["postBind"]:
             try:
                 await self.guard.acall(slot.name, "PostBind", slot.plugin.post_bind, state, pod, node_name)

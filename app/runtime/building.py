@@ -22,7 +22,7 @@ from app.runtime.timed import ClockReads
 from app.runtime.waiting import WaitingPods
 
 _Kinds: TypeAlias = Mapping[str, Sequence[Kind[Any]]]
-"""By plugin, the kinds that it reads beside pods and nodes."""
+"""Kinds that each plugin reads beside pods and nodes, by plugin name."""
 
 
 def build(
@@ -63,7 +63,7 @@ def build(
 
 
 class _AllBut:
-    """Every name except these."""
+    """Set of all names except the given ones."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = frozenset(names)
@@ -73,17 +73,17 @@ class _AllBut:
 
 
 def served_names(profile_names: Collection[str]) -> Container[str]:
-    """The scheduler names whose pods any of these profiles judges."""
+    """Return the scheduler names whose pods any of these profiles handles."""
     return _AllBut(()) if ANY in profile_names else frozenset(profile_names)
 
 
 def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str]:
-    """The scheduler names whose pods one of these profiles judges."""
+    """Return the scheduler names whose pods the profile ``profile_name`` handles."""
     return _AllBut({*profile_names} - {ANY}) if profile_name == ANY else frozenset((profile_name,))
 
 
 def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds, reads: Mapping[str, ClockReads]) -> dict[str, Any]:
-    """Every plugin by name, each with a handle of its own."""
+    """Build every plugin with its own handle, and return them by name. Raises ``ProfileErrors``."""
     plugins, found = {}, []
     for name, spec in profile.specs.items():
         its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))

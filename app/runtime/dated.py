@@ -1,4 +1,4 @@
-"""What is derived from nodes for the pods of one signature with one plugin, and when it no longer stands."""
+"""Base of cache entries that a plugin derives from nodes for pods of one signature, and their invalidation."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from app.runtime.slots import PluginSlot, pod_parts
 
 ENTRY_BYTES: Final = 2000
 NAME_BYTES: Final = 60
-"""Of a name in a set or dictionary that is never full; the name itself is the picture's."""
+"""Estimated bytes per name in a set or dictionary; the string itself belongs to the snapshot."""
 
 STEP: Final = 512
-"""Nodes looked at in one step where there are too many for one."""
+"""Maximum number of nodes evaluated in one step when there are too many for a single step."""
 
 PIECE: Final = 64
 """Nodes compared in one step of a check."""
 
 _MOST_AT_ONCE: Final = 8192
-"""Answers of plugins in one step of the event loop: some milliseconds."""
+"""Maximum number of plugin answers in one step of the event loop: some milliseconds."""
 
 _LIGHT: Final = 4 << 10
-"""Bytes of a pod's part by which a node is judged in next to no time."""
+"""Maximum size in bytes of pod parts with which evaluating a node takes negligible time."""
 
 _BYTES_AT_ONCE: Final = 5 << 20
-"""Of heavier parts, such as hundreds of affinity terms: bytes times nodes in one step. 64 KiB as a pod has them are 400
-KiB here, and up to a millisecond a node.
+"""Maximum of bytes times nodes in one step for larger parts, such as hundreds of affinity terms. 64 KiB in a pod are
+400 KiB by this estimate, and take up to a millisecond a node.
 """
 
 _FEWEST_AT_ONCE: Final = 8
 
 
 class Dated:
-    """Something derived from nodes. ``pods``: from the pods on them too."""
+    """Cache entry derived from nodes and, with ``pods``, from the pods on them."""
 
     __slots__ = ("_node_seen", "_pod_seen", "pods")
 
@@ -47,7 +47,7 @@ class Dated:
         self._pod_seen = picture.pod_changes.now if pods else 0
 
     def changed(self, picture: Picture) -> Iterable[str] | None:
-        """The nodes that changed since this was asked last; ``None``: not known."""
+        """Return the nodes that changed since the last call; ``None`` if that is not known."""
         if not self.pods:
             if self._node_seen == picture.node_changes.now:
                 return ()
@@ -64,9 +64,9 @@ class Dated:
 
 
 class OfPlugin(Dated):
-    """What one plugin says of nodes, for the pods of one signature. ``pod`` is what it sees of them.
+    """Cached answers of one plugin about nodes, for pods of one signature. ``pod`` is the plugin's view of such a pod.
 
-    ``objects``: what it stands by, of the kinds that the plugin declares.
+    ``objects``: versions of the plugin's declared kinds for which the answers hold.
     """
 
     __slots__ = ("_size", "key", "objects", "pod", "slot")
@@ -80,11 +80,11 @@ class OfPlugin(Dated):
         self.objects = objects
 
     def weight(self) -> int:
-        """Bytes, as estimated."""
+        """Return the estimated size in bytes."""
         return ENTRY_BYTES + self._size
 
     def at_once(self) -> int:
-        """How many nodes the plugin can look at in one step, if no other does."""
+        """Return the maximum number of nodes in one step if only this plugin runs in it."""
         if self._size <= _LIGHT:
             return _MOST_AT_ONCE
         return max(_FEWEST_AT_ONCE, _BYTES_AT_ONCE // self._size)
@@ -94,7 +94,7 @@ E = TypeVar("E", bound=OfPlugin)
 
 
 class Entries:
-    """Finds what is kept of a plugin for a pod. ``objects`` moves with those of all kinds that the plugin declares."""
+    """Looks up the cache entry of a plugin for a pod. A change of an object of a declared kind replaces the entry."""
 
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
@@ -124,6 +124,6 @@ class Entries:
 
 
 def step_of(each: Iterable[OfPlugin]) -> int:
-    """How many nodes all of them can look at in one step."""
+    """Return the maximum number of nodes in one step if all these plugins run in it."""
     shares = sum(1 / kept.at_once() for kept in each)
     return max(1, min(STEP, int(1 / shares))) if shares else STEP

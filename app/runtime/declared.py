@@ -1,4 +1,4 @@
-"""Objects as one plugin may ask for them: of the kinds it declared. Others are not fed, and would seem not to exist."""
+"""``Objects`` limited to the kinds that one plugin declared. Other kinds are not watched and would seem empty."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ELSEWHERE: Final[dict[Kind[Any], str]] = {
 }
 
 _MOST_KNOWN: Final = 64
-"""Of one plugin: it may make its kinds anew each time it asks."""
+"""Maximum number of ``Kind`` objects cached by identity, because a plugin might create its kinds anew on each call."""
 
 
 class UndeclaredKind(LookupError):
-    """A plugin asks for objects that are not read on its behalf: a mistake of its author's."""
+    """Raised if a plugin reads objects of a kind that it did not declare: a bug in the plugin."""
 
     def __init__(self, plugin: str, kind: Kind[Any]) -> None:
         instead = _ELSEWHERE.get(kind, "name the kind in kinds= of its Needs")
@@ -47,7 +47,7 @@ class DeclaredObjects:
         self._version = objects.version
 
     def _require(self, kind: Kind[Any]) -> None:
-        """For a kind that is not known by its identity: to compare kinds costs more than what is asked."""
+        """Check a kind that is not cached by identity. Comparing kinds costs more than the look-up itself."""
         if kind not in self._declared:
             raise UndeclaredKind(self._plugin, kind)
         if len(self._known) < _MOST_KNOWN:

@@ -1,4 +1,4 @@
-"""What a plugin may try: pods taken off a node and put back, and what the profile's filters say by then."""
+"""Dry runs for plugins: remove pods from a node, put them back, and run the profile's filters on the result."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from app.runtime.guard import PluginError
 class Trial:
     """Implements ``framework.DryRun`` with the filters of one profile.
 
-    Plugins that read the pods of a node see them gone in ``node``, those that keep a state are told by PreFilter's
-    extensions.
+    Plugins that read the pods of a node see the change in ``node``; plugins with cycle state are updated through
+    PreFilter's extensions.
     """
 
     __slots__ = ("_filters", "_pod", "_state", "node")
@@ -27,7 +27,7 @@ class Trial:
         self.node = node.with_pods(())
 
     def remove_pod(self, pod: Pod) -> None:
-        """Raises ``PluginError``, and ``KeyError`` for a pod that is not there."""
+        """Raises ``PluginError``, and ``KeyError`` for a pod that is not on the node."""
         self.node.drop(pod.uid)
         self._filters.remove_pods(self._state, self._pod, (pod,), self.node)
 
@@ -45,7 +45,7 @@ class Trial:
 
 
 class DryRuns:
-    """Begins dry runs for the plugins of a profile, which are made before what runs them."""
+    """Starts dry runs for a profile's plugins. ``filters`` is set later, since plugins are built before filters."""
 
     __slots__ = ("filters",)
 

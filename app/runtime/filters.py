@@ -34,7 +34,7 @@ class Judged(Struct, frozen=True):
 
 
 class Recheck(Struct, frozen=True):
-    """``status`` on the optimistic view; ``certain``: a Success that holds whatever becomes of the binds in flight."""
+    """``status`` assumes that all binds in flight succeed; ``certain``: a Success that holds even if some fail."""
 
     status: Status
     certain: bool = True
@@ -43,9 +43,9 @@ class Recheck(Struct, frozen=True):
 class Filters:
     """PreFilter and Filter plugins of one profile.
 
-    ``slots`` holds the plugins of every extension point in order; ``served`` are the scheduler names whose nominated
-    pods count. ``deciding``: plugins at either point, each once. ``has_last_filters``: whether any plugin decides by
-    which nodes pass.
+    ``slots`` holds the plugins of every extension point in order. Only nominated pods with a scheduler name in
+    ``served`` are considered. ``deciding``: plugins at either point, each once. ``has_last_filters``: whether a plugin
+    implements ``filter_last``, whose answer depends on the set of nodes that passed so far.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Filters:
         self._without: dict[frozenset[str], TakingPart] = {}
 
     def depends(self, pod: Pod, other: Pod) -> bool:
-        """Whether where ``other`` runs may matter to the filters of ``pod``. Raises ``PluginError``."""
+        """Return whether the placement of ``other`` can affect the filters of ``pod``. Raises ``PluginError``."""
         return any(
             slot.depends_on is None or self.guard.call(slot.name, "DependsOn", slot.depends_on, pod, other)
             for slot in self._reading_cluster
@@ -144,7 +144,7 @@ class Filters:
         return Judged(SUCCESS, rejected)
 
     def filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
-        """Return the rejected candidates. Those with nominated pods are tried with these pods and without."""
+        """Return the rejected candidates. Nodes with nominated pods are evaluated with these pods and without."""
         return self._timed_filter(state, pod, nodes) if self.guard.sampled else self._filter(state, pod, nodes)
 
     def _filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
@@ -161,7 +161,7 @@ class Filters:
     _timed_filter = timed_point("Filter")(_filter)
 
     def filter_all(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
-        """Return the candidates that any plugin rejects, whatever pods are nominated to them."""
+        """Return the candidates that any plugin rejects; pods nominated to them are ignored."""
         rejected: dict[str, Status] = {}
         for slot in self.taking_part(state).every:
             found = self.filter_whole(slot, state, pod, nodes).rejected()
@@ -170,14 +170,14 @@ class Filters:
         return rejected
 
     def filter_whole(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        """As ``filter_by``, for a plugin that has to pass or reject each of the nodes, and no other."""
+        """Like ``filter_by``, but raise ``PluginError`` unless the answer covers exactly the given nodes."""
         found = self.filter_by(slot, state, pod, nodes)
         if slot.filters_in_batch and {*found.passed, *found.rejected()} != {*nodes.names}:
             raise self.guard.wrong(slot.name, "Filter", found, WHOLE)
         return found
 
     def filter_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        """Return one plugin's answer for many nodes. Raises ``PluginError``, also where the rejections are read."""
+        """Return one plugin's answer for many nodes. Raises ``PluginError``, also when rejections are read later."""
         seen, nodes = (sees(slot, state, pod), sees_nodes(slot, nodes)) if slot.parts is not None else (pod, nodes)
         if not slot.filters_in_batch:
             passed, rejected = self.guard.call(slot.name, "Filter", filter_each, slot.plugin.filter, state, seen, nodes)
@@ -205,14 +205,14 @@ class Filters:
         return {name: named[id(status)] for name, status in found.items()}
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> dict[str, Status]:
-        """Return the nodes in ``passed`` that plugins reject which decide by what passes. Raises ``PluginError``."""
+        """Return the nodes in ``passed`` that ``filter_last`` of any plugin rejects. Raises ``PluginError``."""
         results = self.last_results(state, pod, nodes, passed)
         return {name: status for found in results for name, status in found.rejected().items()}
 
     def last_results(
         self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
     ) -> Sequence[FilterResult]:
-        """Return the answers that reject a node, of plugins that judge last; each gets what those before it leave."""
+        """Run each ``filter_last`` on the nodes that the previous ones left; return the answers that reject a node."""
         results: list[FilterResult] = []
         for slot in self.taking_part(state).last:
             if not passed:
@@ -272,7 +272,7 @@ class Filters:
         ]
 
     def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
-        """PreFilter and Filter for the one node to which a pod is to be bound."""
+        """Run PreFilter and Filter for the node to which the pod is to be bound."""
         prepared = self.pre_filter(state, pod)
         if prepared.status is not SUCCESS:
             return Recheck(prepared.status)
@@ -285,16 +285,16 @@ class Filters:
         return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in deciding))
 
     def _certain(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> bool:
-        """Whether a Success with all binds in flight counted holds for every part of them that may yet fail.
+        """Return whether a Success that assumes all binds in flight also holds if any of these binds fail.
 
-        It does for a plugin that reads the node alone, and for one that reads the pods on it: more of them never help.
+        This is true for plugins that read only the node and its pods: fewer pods never turn Success into a rejection.
         """
         if slot.is_kept or slot.filter_certain is None:
             return slot.is_kept
         return self.guard.status(slot.name, "Filter", slot.filter_certain, state, pod, node, in_flight).is_success
 
     def statuses(self, state: CycleState, pod: Pod, node: NodeInfo) -> dict[str, Status]:
-        """Return the status of every filter plugin for one node, also after the first that rejects. For people."""
+        """Return the status of every filter plugin for one node, also after the first rejection, for explanations."""
         filters = self.taking_part(state).every
         return {slot.name: self._call_filter(slot, state, pod, node).by(slot.name) for slot in filters}
 
@@ -319,7 +319,7 @@ class Filters:
 
 
 def _is_part(names: Any, whole: Sequence[str]) -> bool:
-    """Whether they are names of ``whole``: mostly all of them, or one."""
+    """Return whether all ``names`` are in ``whole``. Optimized for all names, or just one."""
     if names is whole:
         return True
     if isinstance(names, str) or not isinstance(names, Sequence) or len(names) > len(whole):
