@@ -1,13 +1,13 @@
-"""What can go wrong with a request to the API server.
+"""Errors of requests to the API server.
 
 ::
 
     KubeError
-    ├── ApiError          the API server said no; nothing was changed
-    ├── ApiUnavailable    no answer to a read, or a write that was never sent; nothing was changed
-    │   ├── ApiSilent         a read that was sent, and nothing came within its time: slow, or gone without a word
-    │   └── AnswerTooLong     the answer to a read is longer than the caller allows; it was broken off
-    └── UnknownOutcome    a write that may or may not have happened: read it back
+    ├── ApiError          the API server refused; nothing was changed
+    ├── ApiUnavailable    a read got no answer, or a write was never sent; nothing was changed
+    │   ├── ApiSilent         a read was sent and timed out: the server is slow or unreachable
+    │   └── AnswerTooLong     the answer to a read exceeds the caller's limit; reading was aborted
+    └── UnknownOutcome    a write possibly took effect: read the object again
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _LONGEST_MESSAGE: Final = 500
 
 
 class KubeError(Exception):
-    """Any failure to get something done by the API server."""
+    """Base class of all failed requests to the API server."""
 
 
 class ApiUnavailable(KubeError):
-    """A read without an answer, or a write that never left."""
+    """A read that got no answer, or a write that was never sent."""
 
 
 class ApiSilent(ApiUnavailable):
-    """A read that left on an open connection and was not answered in time."""
+    """A read that was sent on an open connection and timed out."""
 
 
 class AnswerTooLong(ApiUnavailable):
@@ -39,11 +39,11 @@ class AnswerTooLong(ApiUnavailable):
 
 
 class UnknownOutcome(KubeError):
-    """A write that was sent and not clearly answered: a timeout, a reset, an answer from the 5xx range."""
+    """A write that was sent and whose result is unknown: a timeout, a connection reset, or a 5xx answer."""
 
 
 class ApiError(KubeError):
-    """The API server's refusal. ``retry_after`` is in seconds, ``None`` if it names no time."""
+    """Error answer of the API server. ``retry_after`` is in seconds, ``None`` if the answer has none."""
 
     def __init__(self, status: int, reason: str = "", message: str = "", retry_after: float | None = None) -> None:
         super().__init__(f"{message or 'no message'} ({status} {reason})".replace(" )", ")"))
@@ -54,7 +54,7 @@ class ApiError(KubeError):
 
     @classmethod
     def parse(cls, raw: bytes | Raw, *, status: int = 0, retry_after: float | None = None) -> Self:
-        """Read a Status object; what is none becomes the message, since proxies answer in prose."""
+        """Parse a Status object. Any other body becomes the message, since proxies answer with plain text."""
         try:
             found = _STATUS.decode(raw)
         except msgspec.DecodeError:

@@ -22,7 +22,7 @@ _BAD_REQUEST: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Where the API server keeps the objects of a kind. ``group`` is empty for core/v1."""
+    """API resource that serves the objects of a kind. ``group`` is empty for core/v1."""
 
     group: str
     version: str
@@ -35,9 +35,9 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str | None = None, subresource: str = "") -> str:
-        """The path of the collection (in one namespace or in all), of an object, or of its subresource.
+        """Return the path of the collection (in one namespace or in all), of an object, or of its subresource.
 
-        Raises ``ApiError`` for what cannot be a name: it might mean another path.
+        Raises ``ApiError`` for an invalid name, because it could change the path.
         """
         of_object = () if name is None else (name, *filter(None, (subresource,)))
         scope = ("namespaces", namespace) if self.namespaced and (namespace or of_object) else ()
@@ -59,10 +59,10 @@ class Request:
     body: bytes = b""
     content_type: str = ""
     asks: bool = False
-    """A question that takes a POST and changes nothing."""
+    """True for a POST that changes nothing, such as a SelfSubjectAccessReview."""
 
     trace: tuple[tuple[str, str], ...] = ()
-    """Headers of the trace that it belongs to."""
+    """Headers with the trace context."""
 
     @property
     def writes(self) -> bool:
@@ -85,9 +85,9 @@ def list_request(
     metadata_only: bool = False,
     field_selector: str = "",
 ) -> Request:
-    """One page. Without ``resource_version`` the newest state, without ``limit`` all of it.
+    """Return a request for one page of a list. Defaults: the newest state, and all objects in one page.
 
-    A ``continue_`` token holds the version of its first page, and the API server takes no other beside it.
+    With ``continue_``, ``resource_version`` is ignored: the token holds its version, and the API server rejects both.
     """
     query = {
         "limit": str(limit or ""),
@@ -108,9 +108,9 @@ def watch_request(
     bookmarks: bool = True,
     namespace: str = "",
 ) -> Request:
-    """Everything after ``resource_version``. ``timeout_seconds``: after which the API server ends it in good order.
+    """Return a watch request for all events after ``resource_version``; in all namespaces if ``namespace`` is empty.
 
-    Without ``namespace`` in all of them.
+    The API server closes the watch normally after ``timeout_seconds``.
     """
     query = {
         "watch": "true",
@@ -150,7 +150,7 @@ def post_request(path: str, body: Mapping[str, Any]) -> Request:
 
 
 def delete_request(resource: Resource, namespace: str, name: str, uid: str, resource_version: str) -> Request:
-    """UID and version are preconditions."""
+    """Return a delete request with ``uid`` and ``resource_version`` as preconditions."""
     preconditions = {"uid": uid, "resourceVersion": resource_version}
     sent = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions})
     return Request("DELETE", resource.path(namespace, name), body=sent, content_type=JSON)
@@ -169,7 +169,7 @@ def _root(api_version: str) -> tuple[str, ...]:
 
 
 def _path(*segments: str) -> str:
-    """The one place where names become a path. Raises ``ApiError``, as the API server would if it saw them whole."""
+    """Build a path from names; the only code that does. Raises ``ApiError`` for a name that the API server refuses."""
     for segment in segments:
         if not is_segment(segment):
             raise ApiError(_BAD_REQUEST, "BadRequest", f"{shown(segment)} cannot be a name")
@@ -181,8 +181,8 @@ def _set(query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 PreSendCheck = Callable[[], None]
-"""Asked immediately before a write leaves; raises to hold it back."""
+"""Callback immediately before a write is sent; it raises to prevent the write."""
 
 
 def no_objection() -> None:
-    """No objection."""
+    """Allow the write: default of ``PreSendCheck`` parameters."""

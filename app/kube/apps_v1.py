@@ -23,7 +23,7 @@ from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
 
 class Workload(Struct, frozen=True, gc=False):
-    """A ReplicaSet or StatefulSet. ``selector`` is ``None`` where it is null, oversized, or cannot be parsed."""
+    """A ReplicaSet or StatefulSet. ``selector`` is ``None`` if it is null, oversized or invalid."""
 
     namespace: str
     name: str

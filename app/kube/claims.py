@@ -1,7 +1,6 @@
-"""What a pod says of devices: the claims that it names, and containers that ask for extended resources.
+"""Device requests of a pod: its resource claims, and the containers that request extended resources.
 
-A class of devices may stand behind an extended resource: then the scheduler makes a claim for what the containers ask
-for, each by itself.
+A DeviceClass can back an extended resource. The scheduler then creates a claim for the requests of each container.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from app.kube.quantity import OverlongQuantity, quantity_of
 CLAIMS: Final = "spec.resourceClaims"
 
 MOST_CLAIMS: Final = 32
-"""Of one pod: with more of them, none is read."""
+"""Maximum number of claims of a pod. A pod with more is treated as oversized: none is read."""
 
 DEVICE_CLASS_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 _ALWAYS: Final = "Always"
@@ -28,10 +27,10 @@ _QUOTA: Final = "requests."
 
 
 class PodClaim(Struct, frozen=True, gc=False):
-    """An entry of ``spec.resourceClaims``. ``name`` is that of the entry.
+    """An entry of ``spec.resourceClaims``. ``name`` is the name of the entry.
 
-    ``claim`` or ``template`` is ``None`` where it is not said. ``generated`` is the claim that was made of the
-    template, if one was needed; ``status``: whether the pod's status says anything of it yet.
+    ``claim`` or ``template`` is ``None`` if unset. ``status``: the pod's status has an entry for a claim that is made
+    from a template. ``generated`` is the claim that this entry names, ``None`` if no claim was needed.
     """
 
     name: str
@@ -42,16 +41,16 @@ class PodClaim(Struct, frozen=True, gc=False):
 
 
 class ContainerRequests(Struct, frozen=True, gc=False):
-    """Extended resources that a container asks for, each with its amount and its place among all of its requests."""
+    """Extended resources that a container requests, as (name, amount, index among all of its requests by name)."""
 
     index: int
     runs_on: bool
-    """It is no init container, or one that keeps running."""
+    """True for regular containers and sidecars (init containers that keep running)."""
     resources: tuple[tuple[str, int, int], ...]
 
 
 class PodClaims(Struct, frozen=True):
-    """``containers``: those that ask for anything that could be an extended resource, init containers first."""
+    """Device requests of a pod. ``containers`` are those with possible extended resources, init containers first."""
 
     claims: tuple[PodClaim, ...] = ()
     containers: tuple[ContainerRequests, ...] = ()
@@ -72,7 +71,7 @@ class ClaimStatusObject(Struct, rename="camel"):
 
 
 class ClaimsOfSpec(Protocol):
-    """The fields of ``spec`` that are read here; the containers by what the other parts on demand read of them."""
+    """The fields of ``spec`` that are read here. Containers are ``app.kube.extras.ContainerObject``."""
 
     resource_claims: Raw
     containers: list[Any] | None
@@ -100,7 +99,7 @@ def _parse_claims(data: bytes) -> tuple[_PodClaimObject, ...]:
 
 
 def _parse_extended(data: bytes) -> tuple[tuple[str, int, int], ...]:
-    """(name, amount, place among all requests by name) of what could be an extended resource."""
+    """Return (name, amount, index among all requests by name) of each possible extended resource."""
     found = _LIST.decode(data) or {}
     try:
         amounts = [
@@ -116,7 +115,7 @@ _extended_of: Final = shared("spec.containers.resources", _parse_extended)
 
 
 def _whole(raw: Raw) -> int:
-    """0 for what is no whole number of 64 bits, which counts as nothing."""
+    """Return the amount, or 0 if it is not a 64-bit integer: such a request is ignored."""
     found = quantity_of(raw)
     if found.wide or found.scale < 0:
         return 0
@@ -125,14 +124,14 @@ def _whole(raw: Raw) -> int:
 
 
 def is_device_resource(name: str) -> bool:
-    """Whether a class of devices could stand behind a resource."""
+    """Return whether a DeviceClass can back a resource of this name."""
     if name.startswith(DEVICE_CLASS_RESOURCE):
         return True
     return "/" in name and "kubernetes.io/" not in name and not name.startswith(_QUOTA)
 
 
 def claims_of(spec: ClaimsOfSpec, status: ClaimsOfStatus) -> PodClaims:
-    """What a pod says of devices. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+    """Return the device requests of a pod. Raises ``Oversized`` or ``msgspec.ValidationError``."""
     named = _claims_of(spec.resource_claims)
     containers = tuple(_containers(spec))
     if not named and not containers:

@@ -1,9 +1,9 @@
-"""The API client: what can be asked of the API server, and what is answered, in raw bytes.
+"""Client of the API server. Its methods return raw bytes.
 
-Callers decide what an object is and what to do about an error (``app.kube.api_errors``); nothing here retries except
-once after a 401, with renewed credentials.
+Callers decode objects and handle errors (``app.kube.api_errors``). The only retry here is one after a 401, with
+renewed credentials.
 
-Not here: how a request looks (``app.kube.api_requests``), and how it is sent (``app.kube.transport``).
+Not here: building requests (``app.kube.api_requests``) and sending them (``app.kube.transport``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from app.telemetry.tracing import Tracing
 REQUEST_SECONDS: Final = 10.0
 LIST_SECONDS: Final = 60.0
 SILENCE_SECONDS: Final = 140.0
-"""A watch that says nothing for this long is taken for dead: bookmarks come each minute, a quiet kind's after two."""
+"""Timeout of a silent watch. Bookmarks arrive each minute, for a kind without events after two minutes."""
 
 _NOT_FOUND: Final = 404
 
@@ -61,7 +61,7 @@ _SERVED: Final = Decoder[_ServedResources](_ServedResources)
 
 
 class KubeClient:
-    """Asks as whoever the credentials say. Every method raises only the errors drawn in ``app.kube.api_errors``."""
+    """Client with the identity of ``credentials``. Every method raises only the errors of ``app.kube.api_errors``."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class KubeClient:
         transport: httpx.AsyncBaseTransport | None = None,
         tracing: Tracing | None = None,
     ) -> None:
-        """``transport`` replaces the network, for tests. ``tracing``: writes of what is traced have spans."""
+        """``transport`` replaces the network, for tests. ``tracing`` adds spans to writes that belong to a trace."""
         self._credentials = credentials
         self._transport = Transport(credentials, network=transport, tracing=tracing)
 
@@ -84,16 +84,16 @@ class KubeClient:
 
     @property
     def server(self) -> str:
-        """The address of the API server, as far as it is known."""
+        """Address of the API server, or the credentials' source before they are read."""
         return self._credentials.server
 
     @property
     def certificate_ends(self) -> float | None:
-        """When the client certificate in use ends, as a Unix time, see ``Credentials``."""
+        """Expiry of the client certificate as a Unix time, see ``Credentials``."""
         return self._credentials.certificate_ends
 
     async def aclose(self) -> None:
-        """Close every connection; requests under way end with an error."""
+        """Close every connection; requests in flight fail."""
         await self._transport.aclose()
 
     async def resolve(
@@ -103,7 +103,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> Resource | None:
-        """Where a kind is kept; ``None`` if the API server does not serve it."""
+        """Return the resource that serves a kind; ``None`` if the API server does not serve it."""
         try:
             raw = await self._transport.send(discovery_request(api_version), timeout)
         except ApiError as error:
@@ -129,9 +129,9 @@ class KubeClient:
         silence: float = LIST_SECONDS,
         most: float = inf,
     ) -> bytes:
-        """One page of a list over all namespaces, see :func:`list_request`. ``silence``: the longest without a byte.
+        """One page of a list over all namespaces, see :func:`list_request`. ``silence``: timeout without a byte.
 
-        ``most``: maximum number of bytes. A longer answer is broken off and raises ``AnswerTooLong``.
+        ``most``: maximum number of bytes. Reading a longer answer is aborted and raises ``AnswerTooLong``.
         """
         request = list_request(
             resource,
@@ -152,7 +152,7 @@ class KubeClient:
         metadata_only: bool = False,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> bytes:
-        """One object, as it is now."""
+        """Return the current version of one object."""
         return await self._transport.send(get_request(resource, namespace, name, metadata_only=metadata_only), timeout)
 
     async def patch(
@@ -167,7 +167,7 @@ class KubeClient:
         metadata_only: bool = False,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> bytes:
-        """Change an object; returns it as it then is. A ``resourceVersion`` in ``body`` is a precondition."""
+        """Patch an object and return its new version. A ``resourceVersion`` in ``body`` is a precondition."""
         request = patch_request(
             resource,
             namespace,
@@ -186,7 +186,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> bytes:
-        """Replace the object at a path; returns it as it then is. A ``resourceVersion`` in it is a precondition."""
+        """Replace the object at a path and return its new version. A ``resourceVersion`` in it is a precondition."""
         return await self._transport.write(put_request(path, body), timeout)
 
     async def post(
@@ -197,10 +197,10 @@ class KubeClient:
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
         before: PreSendCheck = no_objection,
     ) -> bytes:
-        """Create something at a path, see :meth:`Resource.path`.
+        """Create an object at a path, see :meth:`Resource.path`.
 
-        ``before`` is called when nothing is left to wait for; if it returns, the request has left in the same step.
-        What it raises comes out of here, and then nothing was sent.
+        ``before`` is called once a connection is ready; the request is sent without another ``await`` in between.
+        If it raises, the error is passed on and nothing is sent.
         """
         return await self._transport.write(post_request(path, body), timeout, before)
 
@@ -214,7 +214,7 @@ class KubeClient:
         resource_version: str,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> None:
-        """Delete an object if it is still that one, in that version."""
+        """Delete an object if its UID and resourceVersion are still these."""
         await self._transport.write(delete_request(resource, namespace, name, uid, resource_version), timeout)
 
     async def review(
@@ -224,7 +224,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
     ) -> bytes:
-        """Have something judged, as by a SelfSubjectAccessReview. Nothing is stored: it fails as reads do."""
+        """Post a review such as a SelfSubjectAccessReview. It stores nothing, so it raises the errors of a read."""
         return await self._transport.send(review_request(path, body), timeout)
 
     def watch(
@@ -240,10 +240,10 @@ class KubeClient:
         opening: float = REQUEST_SECONDS,
         namespace: str = "",
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The events after ``resource_version``, one JSON document each.
+        """Open a watch: the events after ``resource_version``, one JSON document each.
 
-        They end when the API server ends the watch in good order, and with ``ApiUnavailable`` when the connection
-        breaks, the headers take longer than ``opening`` or nothing comes for ``silence`` seconds.
+        The events end when the API server closes the watch. They end with ``ApiUnavailable`` when the connection
+        breaks, the headers take longer than ``opening`` seconds or no data arrives for ``silence`` seconds.
         """
         request = watch_request(
             resource,

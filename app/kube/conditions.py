@@ -1,4 +1,4 @@
-"""Conditions of pods, of which few are read: they are decoded where one of these is there."""
+"""Conditions of pods, decoded only if the list contains a wanted type, since few types are read."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LONGEST_TIME: Final = 64
 
 
 def condition_of(conditions: Raw, type_: str) -> ConditionObject:
-    """The first of the type, as in-tree; one without a status if there is none.
+    """Return the first condition of a type, like kube-scheduler; an empty one if there is none.
 
-    Raises ``msgspec.ValidationError`` where they are none at all, and one of that type may be among them.
+    Raises ``msgspec.ValidationError`` if the text of the type occurs in ``conditions`` and they are invalid.
     """
     data = bytes(conditions)
     if type_.encode() not in data:
@@ -43,9 +43,9 @@ def condition_of(conditions: Raw, type_: str) -> ConditionObject:
 
 
 def unschedulable_since(conditions: Raw) -> str:
-    """Since when PodScheduled is False; empty where it is not, or nobody has said yet, or the time is overlong.
+    """Return the time since which PodScheduled is False; empty if it is not False, or its time is unset or overlong.
 
-    A pod with scheduling gates is not tried yet, though the condition says False.
+    Empty for a pod with scheduling gates: its condition is False, but scheduling has not been tried.
     """
     found = condition_of(conditions, _POD_SCHEDULED)
     since = (found.last_transition_time or "") if found.status == _FALSE and found.reason != _GATED else ""

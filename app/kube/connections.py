@@ -1,11 +1,11 @@
 """Connections for writes: HTTP/1.1 on asyncio, kept open, one request at a time on each.
 
-A write that rests on a decision must leave in the step that took the decision, and a general HTTP client awaits between
-being asked and sending. So a connection is had first, and ``Connection.send`` hands the bytes over without an await.
-It also costs a quarter of what a general client costs, and a bind is one write. ``Connections.connect`` makes a
+A write that depends on a decision must be sent before another task can run, but a general HTTP client awaits before it
+sends. So the caller first acquires a connection, and ``Connection.send`` writes the bytes without an ``await``. This
+also costs a quarter of what a general client costs, and each bind is one write. ``Connections.connect`` makes a
 connection for another protocol, such as that of a watch.
 
-Not here: what a request means, retries, credentials.
+Not here: the meaning of requests, retries, credentials.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from msgspec import Struct
 
 CONNECT_SECONDS: Final = 3.0
 MOST_OPEN: Final = 128
-"""kube-scheduler binds without a limit; what is beyond this waits for its turn."""
+"""Maximum number of open connections, because kube-scheduler binds without a limit. Further requests wait."""
 
 _IDLE_SECONDS: Final = 30.0
 _FINAL: Final = 200
-"""Answers below it announce another one."""
+"""Lowest final status: 1xx answers precede another answer."""
 
 _TEXT: Final = "latin-1"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
-# A peer that is gone without a word is noticed in some 50 seconds, also where no data is due.
+# Detect an unreachable peer within about 50 seconds, also on an idle connection.
 SOCKET_OPTIONS: Final = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -46,15 +46,15 @@ SOCKET_OPTIONS: Final = (
 
 
 class NotConnected(Exception):
-    """No connection could be had: nothing was sent."""
+    """No connection was available: nothing was sent."""
 
 
 class BrokenConnection(Exception):
-    """The connection ended, or what came is no HTTP, before the answer was complete."""
+    """The connection ended, or received invalid HTTP, before the answer was complete."""
 
 
 class Answered(Struct, frozen=True):
-    """``headers`` have lower-case names."""
+    """Answer of the server. ``headers`` have lower-case names."""
 
     status: int
     headers: Mapping[str, str]
@@ -62,7 +62,7 @@ class Answered(Struct, frozen=True):
 
 
 class Connection(asyncio.Protocol):
-    """One connection. At most one request is under way."""
+    """One connection with at most one request in flight."""
 
     def __init__(self) -> None:
         self.idle_since = 0.0
@@ -74,11 +74,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Open, and nothing is under way on it."""
+        """Return whether the connection is open and no request is in flight."""
         return self._transport is not None and not self._transport.is_closing() and self._answer is None
 
     def send(self, request: bytes) -> asyncio.Future[Answered]:
-        """Hand the bytes over, now. Raises ``NotConnected``; the future raises ``BrokenConnection``."""
+        """Write the bytes to the transport at once. Raises ``NotConnected``; the future raises ``BrokenConnection``."""
         if self._transport is None or self._answer is not None:
             raise NotConnected("the connection is closed or busy")
         self._answer = asyncio.get_running_loop().create_future()
@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         return self._answer
 
     def close(self) -> None:
-        """Give it up at once, with whatever is under way."""
+        """Abort the connection at once; a request in flight fails."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
         self._transport = set_up(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None:  # nobody asked: a server that says good-bye, or one that is confused
+        if self._answer is None:  # unrequested data: the server is shutting down or misbehaves
             self.close()
             return
         try:
@@ -132,7 +132,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         found = Answered(self._parser.get_status_code(), self._headers, b"".join(self._body))
-        self._headers, self._body = {}, []  # what may follow is not part of it
+        self._headers, self._body = {}, []  # data that follows is not part of this answer
         if found.status < _FINAL:
             return
         answer, self._answer = self._answer, None
@@ -143,18 +143,18 @@ class Connection(asyncio.Protocol):
 
 
 def set_up(transport: asyncio.BaseTransport) -> asyncio.Transport:
-    """What a protocol has been given, with ``SOCKET_OPTIONS`` on it."""
+    """Set ``SOCKET_OPTIONS`` on the socket of a transport, and return the transport."""
     found = transport.get_extra_info("socket")
-    with suppress(OSError):  # it may be closed by now, which ``connection_lost`` is about to tell
+    with suppress(OSError):  # the socket is possibly closed; ``connection_lost`` follows
         for level, name, value in SOCKET_OPTIONS if found is not None else ():
             found.setsockopt(level, name, value)
-    return cast("asyncio.Transport", transport)  # uvloop's has the methods and not the base class
+    return cast("asyncio.Transport", transport)  # uvloop's transport has the methods, but not the base class
 
 
 class Connections:
-    """The open connections to one server. ``server`` is a URL, whose path is put before that of every request.
+    """Pool of connections to one server. ``server`` is a URL whose path prefixes the path of every request.
 
-    Raises ``ValueError`` for a URL without a host, or with a port that is none.
+    Raises ``ValueError`` for a URL without a host or with an invalid port.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Connections:
         self._retired = False
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
-        """The bytes of a request. Raises ``ValueError`` for a header that would end early."""
+        """Return the bytes of a request. Raises ``ValueError`` for a header with a line break."""
         lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"Host: {self._authority}"]
         lines += (f"{name}: {value}" for name, value in headers.items())
         lines.append(f"Content-Length: {len(body)}")
@@ -186,7 +186,9 @@ class Connections:
 
     @asynccontextmanager
     async def taken(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[Connection]:
-        """An open connection for one request, at most ``seconds`` from now. Raises ``NotConnected``."""
+        """Acquire an open connection for one request. Waiting and connecting take at most ``seconds`` each.
+
+        Raises ``NotConnected``."""
         try:
             async with asyncio.timeout(seconds):
                 await self._turns.acquire()
@@ -204,7 +206,7 @@ class Connections:
             self._turns.release()
 
     async def connect(self, protocol: Callable[[], P], seconds: float = CONNECT_SECONDS) -> P:
-        """A connection of its own, which is nobody else's, within ``seconds``. Raises ``NotConnected``."""
+        """Open a connection outside the pool within ``seconds``. Raises ``NotConnected``."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):
@@ -218,18 +220,18 @@ class Connections:
         return connection
 
     def close(self) -> None:
-        """Close every connection; requests under way end with an error."""
+        """Close every connection; requests in flight fail."""
         self.close_idle()
         for connection in self._busy:
             connection.close()
 
     def retire(self) -> None:
-        """Keep no connection any more; those with a request under way end with it."""
+        """Stop reusing connections: close idle ones now, and busy ones after their request."""
         self._retired = True
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close the connections that wait for work: they may be dead, and each would cost a request its time."""
+        """Close the idle connections: a dead one would cost a request its time."""
         for connection in self._idle:
             connection.close()
         self._idle.clear()
@@ -244,7 +246,7 @@ class Connections:
         return None
 
     def _give_back(self, connection: Connection) -> None:
-        """One whose request was given up carries an answer that nobody reads: it is closed."""
+        """Put a connection back into the pool. Close it if its request was abandoned: its answer is still to come."""
         if connection.usable and not self._retired:
             connection.idle_since = monotonic()
             self._idle.append(connection)

@@ -1,4 +1,4 @@
-"""How the pods and nodes of one picture are decoded: with the parts on demand that its plugins declare."""
+"""Decoders for the pods and nodes of one snapshot, with the optional parts that its plugins declare."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def _decode_plain_node(raw: bytes | Raw) -> Node:
 
 
 class CoreV1(Struct, frozen=True, eq=False):
-    """How the pods and nodes of one picture are decoded: with the parts on demand that its plugins declare.
+    """Decoders for the pods and nodes of one snapshot, with the optional parts (``extras``) that its plugins declare.
 
-    ``pod_object`` is what JSON decodes to, for who decodes a pod within something else, and ``slim_pod`` what becomes
-    of that. All raise ``msgspec.DecodeError``; ``decode_node`` also ``OversizedNode``. ``node_annotations`` are those
-    that it keeps of a node.
+    ``pod_object`` is the wire form, for callers that decode a pod inside another document; ``slim_pod`` converts it.
+    All raise ``msgspec.DecodeError``; ``decode_node`` also ``OversizedNode``. ``node_annotations`` are the keys of
+    the node annotations that are decoded.
     """
 
     extras: frozenset[Extra]
@@ -44,14 +44,14 @@ class CoreV1(Struct, frozen=True, eq=False):
 
 
 PLAIN: Final = CoreV1(frozenset(), PodObject, slim_pod, _decode_plain_pod, _decode_plain_node)
-"""Nothing on demand."""
+"""Decoders without optional parts."""
 
 POD_OBJECTS: Final[tuple[type[PodObject], ...]] = (PodObject, WaitingPodObject, WholePodObject)
 """All forms of ``CoreV1.pod_object``."""
 
 
 def core_v1(extras: Collection[Extra], node_annotations: Collection[str] | None = ()) -> CoreV1:
-    """Return decoders for these parts on demand, and for these annotations of nodes, all of them if ``None``."""
+    """Return decoders for these optional parts and these node annotations; all annotations if ``None``."""
     if not extras and node_annotations is not None and not node_annotations:
         return PLAIN
     wanted, kept = frozenset(extras), frozenset(node_annotations or ())

@@ -1,4 +1,4 @@
-"""Pods, nodes and services, reduced to the fields a decision reads.
+"""Pods and nodes, reduced to the fields that a decision reads.
 
 Each kind has a wire form (``…Object``, what JSON decodes to) and a slim form (frozen, shared where replicas are
 equal). 150,000 realistic pods are some 100 MB as slim structs and 3 GB as dicts.
@@ -41,8 +41,8 @@ T = TypeVar("T")
 class TopologySpreadConstraint(Struct, frozen=True, gc=False):
     """One entry of ``spec.topologySpreadConstraints``.
 
-    ``selector`` is ``None`` for a null selector (matches nothing). ``invalid`` holds the parse error of a selector
-    that is none, for the plugin to answer with.
+    ``selector`` is ``None`` for a null selector (matches nothing). ``invalid`` holds the parse error of an invalid
+    selector, which plugins put into their verdict.
     """
 
     max_skew: int
@@ -57,11 +57,11 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 
 
 class PodSpec(Struct, frozen=True, eq=False, weakref=True):
-    """What scheduling reads of ``spec``, less the node name. Interned: pods of one workload share one object.
+    """Fields of ``spec`` that scheduling reads, except the node name. Interned: pods of one workload share one object.
 
-    ``oversized`` names the parts of the pod that are longer than what is read, labels included: these are empty here.
-    ``parts`` holds what is decoded on demand: to read ``resources``, ``ports``, … where nobody declared them raises
-    ``NotDecoded``.
+    ``oversized`` names the parts of the pod that exceed the size limit, labels included: these are left empty.
+    ``parts`` holds the optional parts: ``resources``, ``ports`` … raise ``NotDecoded`` unless a plugin declares
+    them.
     """
 
     scheduler_name: str
@@ -75,12 +75,12 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def resources(self) -> PodResources:
-        """What the pod asks for, and what it takes on a node."""
+        """Resource requests of the pod, and the resources it occupies on a node."""
         return _declared(self.parts.resources, Extra.RESOURCES)
 
     @property
     def ports(self) -> tuple[HostPort, ...]:
-        """The ports that it occupies on its node."""
+        """Host ports that the pod occupies on its node."""
         return _declared(self.parts.ports, Extra.PORTS)
 
     @property
@@ -89,45 +89,45 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def preferred_affinity(self) -> PreferredNodeAffinity:
-        """The nodes that it would rather run on."""
+        """Preferred node affinity of the pod."""
         return _declared(self.parts.preferred_affinity, Extra.PREFERRED_AFFINITY)
 
     @property
     def scheduling_gates(self) -> tuple[str, ...]:
-        """The names of its gates."""
+        """Names of the pod's scheduling gates."""
         return _declared(self.parts.scheduling_gates, Extra.SCHEDULING_GATES)
 
     @property
     def features(self) -> frozenset[str]:
-        """The features that its node must declare."""
+        """Features that the node of the pod must declare."""
         return _declared(self.parts.features, Extra.FEATURES)
 
     @property
     def pod_affinity(self) -> PodAffinity:
-        """Its terms about other pods."""
+        """Pod affinity and anti-affinity terms."""
         return _declared(self.parts.pod_affinity, Extra.POD_AFFINITY)
 
     @property
     def volumes(self) -> tuple[PodVolume, ...]:
-        """The volumes that matter to where it may run."""
+        """Volumes that restrict the nodes of the pod."""
         return _declared(self.parts.volumes, Extra.VOLUMES)
 
     @property
     def claims(self) -> PodClaims:
-        """What it says of devices."""
+        """Device requests of the pod."""
         return _declared(self.parts.claims, Extra.CLAIMS)
 
     @property
     def pending_volumes(self) -> tuple[PodVolume, ...]:
-        """Those of ``volumes`` that have a claim, as long as the pod has no node; none from then on."""
+        """Entries of ``volumes`` with a claim, for a pod without a node; empty once it has one."""
         return _declared(self.parts.pending_volumes, Extra.PENDING_VOLUMES)
 
 
 class Waiting(Struct, frozen=True, gc=False):
-    """What the status of a pod says of its way to a node: of most pods nothing.
+    """Scheduling fields of a pod's status; empty for most pods.
 
-    ``unschedulable_since``: of a pod without a node, since when its condition PodScheduled is False, which is when no
-    node was found for it first.
+    ``unschedulable_since``: for a pod without a node, the time since which its condition PodScheduled is False:
+    the first attempt that found no node.
     """
 
     nominated_node_name: str = ""
@@ -138,10 +138,10 @@ NOT_WAITING: Final = Waiting()
 
 
 class Pod(Struct, frozen=True, gc=False):
-    """A pod of the picture or of a request. Empty strings stand for what is unset.
+    """A pod of the snapshot or of a request. Unset strings are empty.
 
-    ``created`` is in UTC and of one length, whole seconds: earlier ones are smaller. ``lifecycle`` is decoded on
-    demand: to read it, as ``disruption``, where nobody declared that raises ``NotDecoded``.
+    ``created`` is in UTC with whole seconds, always of the same length, so it sorts by time as text. ``lifecycle``
+    is optional: ``disruption``, which reads it, raises ``NotDecoded`` unless a plugin declares that part.
     """
 
     namespace: str
@@ -172,12 +172,12 @@ class Pod(Struct, frozen=True, gc=False):
         return self.waiting.unschedulable_since
 
     def nominated(self, node_name: str) -> Pod:
-        """The same pod, nominated there; nowhere if the name is empty."""
+        """Return a copy of this pod nominated to ``node_name``; not nominated if that is empty."""
         return replace(self, waiting=Waiting(node_name, self.unschedulable_since))
 
     @property
     def disruption(self) -> Disruption:
-        """What preemption reads of it."""
+        """Fields of the pod that preemption reads."""
         return _declared(self.lifecycle, Extra.DISRUPTION)
 
     def __str__(self) -> str:
@@ -185,7 +185,7 @@ class Pod(Struct, frozen=True, gc=False):
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A node of the cluster. To read what is decoded on demand where nobody declared it raises ``NotDecoded``."""
+    """A node of the cluster. Optional parts raise ``NotDecoded`` unless a plugin declares them."""
 
     name: str
     uid: str
@@ -201,42 +201,42 @@ class Node(Struct, frozen=True, gc=False):
 
     @property
     def allocatable(self) -> ResourceList:
-        """What it has to give, to all of its pods together."""
+        """Resources that the node offers to all of its pods together."""
         return _declared(self.parts.allocatable, Extra.RESOURCES)
 
     @property
     def images(self) -> Mapping[str, int]:
-        """Sizes in bytes of the images that it has, by name."""
+        """Size in bytes of each image on the node, by name."""
         return _declared(self.parts.images, Extra.IMAGES)
 
     @property
     def features(self) -> frozenset[str]:
-        """The features that it declares, of those that a pod can need."""
+        """Features that the node declares, limited to those that a pod can need."""
         return _declared(self.parts.features, Extra.FEATURES)
 
     @property
     def state(self) -> NodeState:
-        """Whether it is well, which machine it is, and whether it is being deleted."""
+        """Health and machine of the node, and whether it is being deleted."""
         return _declared(self.parts.state, Extra.NODE_STATE)
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The annotations that ``Needs.node_annotations`` names and that are there. Any other key raises."""
+        """The annotations that ``Needs.node_annotations`` names, as far as they are set. Any other key raises."""
         return self.parts.annotations
 
 
 def is_same(node: Node, other: Node) -> bool:
-    """Whether two forms of a node differ in nothing but the resourceVersion: a heartbeat, or what nobody reads."""
+    """Return whether two versions of a node differ only in resourceVersion and in fields that are not decoded."""
     return node == other or replace(node, resource_version="") == replace(other, resource_version="")
 
 
 def is_same_spec(spec: PodSpec, other: PodSpec) -> bool:
-    """Return whether two specs are equal by value. Interned ones are one object; this holds for others as well."""
+    """Return whether two specs are equal by value. Works for specs that are not interned, too."""
     return spec is other or _values(spec) == _values(other)
 
 
 def _values(found: Any) -> Any:
-    """Return the fields of a struct that compares by identity, and anything else as it is."""
+    """Return the fields of a struct that compares by identity; return any other value unchanged."""
     if isinstance(found, PodSpec | PodParts | PodResources):
         return tuple(_values(it) for it in astuple(found))
     return found

@@ -1,4 +1,4 @@
-"""Where credentials are kept: a kubeconfig or a pod's service account, read by the ``kubernetes`` library."""
+"""Sources of credentials: a kubeconfig or a pod's service account, read with the ``kubernetes`` library."""
 
 # The library claims to be typed, but its configuration module is not.
 # mypy: allow-untyped-calls
@@ -26,21 +26,21 @@ from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConf
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 REREAD_SECONDS: Final = 60.0
-"""How old what was read from files may get; kubelet replaces a token when a fifth of its life is left."""
+"""Interval of rereading credential files, because kubelet replaces a token when a fifth of its lifetime is left."""
 
 _NO_FILE: Final = "there is no such file"
 
 _MISTAKES: Final = (ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError, AttributeError)
-"""What the library raises for files that are missing, unreadable or not of the form it expects."""
+"""Errors that the library raises for files that are missing, unreadable or of unexpected form."""
 
 
 class CredentialsError(Exception):
-    """No credentials can be had. The message names the file, and the context and user as far as they are known."""
+    """Credentials are not available. The message names the file, and the context and user as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files by name and by content: kubelet, cert-manager and exec plugins replace them while we run."""
+    """TLS files by name and content, to detect changes by kubelet, cert-manager and exec plugins."""
 
     files: tuple[str | None, ...]
     contents: tuple[bytes, ...]
@@ -49,9 +49,9 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a source holds at this moment. ``expires`` is a Unix time; ``reread`` is in seconds from now.
+    """Credentials of a source as they are now. ``expires`` is a Unix time; ``reread`` is in seconds from now.
 
-    ``renews_certificate``: by itself, before it ends.
+    ``renews_certificate``: the source renews its certificate by itself before it expires.
     """
 
     server: str
@@ -65,20 +65,20 @@ class Found:
 
 
 class Source(Protocol):
-    """Where credentials are kept. Its string names it in errors."""
+    """Source of credentials. Its ``str`` names it in errors."""
 
     def check(self) -> None:
-        """Raise ``CredentialsError`` for mistakes that can be seen without running anything."""
+        """Raise ``CredentialsError`` for mistakes that can be detected without running a plugin."""
         ...
 
     def read(self) -> Found:
-        """Read everything anew; blocks, may run a plugin. Raises ``CredentialsError``."""
+        """Read everything again; blocks and can run a plugin. Raises ``CredentialsError``."""
         ...
 
     def namespace(self, *, required: bool) -> str:
-        """The namespace that is meant where none is named; empty for none. Raises ``CredentialsError``.
+        """Return the default namespace; empty if the source has none. Raises ``CredentialsError``.
 
-        ``required``: the source has to be there.
+        ``required``: raise if the source does not exist.
         """
         ...
 
@@ -92,7 +92,7 @@ def source_of(kubeconfig: str, service_account: Path) -> Source:
 
 
 class ServiceAccount:
-    """The service account of the pod we run in."""
+    """Service account of the pod in which Homeport runs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -110,14 +110,14 @@ class ServiceAccount:
             InClusterConfigLoader(token_filename=token, cert_filename=authority).load_and_set(found)
             return found.taken(expires=inf, reread=REREAD_SECONDS)
 
-    def namespace(self, *, required: bool) -> str:  # it is there: a pod was found by its token
+    def namespace(self, *, required: bool) -> str:  # source_of checked that the token exists
         with mistakes_of(str(self)):
             file = self._folder / "namespace"
             return file.read_text().strip() if file.is_file() else ""
 
 
 class Kubeconfig:
-    """One or more kubeconfig files, joined as kubectl does, in their current context."""
+    """Current context of one or more kubeconfig files, merged like kubectl does."""
 
     def __init__(self, files: str) -> None:
         self._files = files
@@ -158,7 +158,7 @@ class Kubeconfig:
             merger = KubeConfigMerger(self._files)
             if merger.config is None:
                 raise ConfigException(_NO_FILE)
-            # An oidc user's rotated refresh token is written back, as kubectl does.
+            # The loader writes a rotated refresh token of an OIDC user back, like kubectl.
             loader = KubeConfigLoader(merger.config, config_base_path=None, config_persister=merger.save_changes)
             context = loader.current_context
         self._where += f", context {context['name']}, user {context['context'].get('user', '(none)')}"
@@ -174,7 +174,7 @@ class _Opened:
 
 
 def _opened(config: Any, loader: Any, context: dict[str, str]) -> _Opened:
-    """The parts of a kubeconfig that the context names. A user that is named must exist; there may be none."""
+    """Return the cluster and user that the context names. The user is optional, but must exist if named."""
     cluster = config["clusters"].get_with_name(context["cluster"])["cluster"]
     if not str(cluster.safe_get("server")).startswith(("http://", "https://")):
         raise ConfigException(f"cluster {context['cluster']} has no server, or one that is no URL")
@@ -183,12 +183,12 @@ def _opened(config: Any, loader: Any, context: dict[str, str]) -> _Opened:
 
 
 def _is_by_plugin(user: ConfigNode | None) -> bool:
-    """Whether an exec plugin is to be run: a token or an auth-provider goes before it."""
+    """Return whether an exec plugin has to run. A token or an auth-provider takes precedence."""
     return user is not None and "exec" in user and not any(it in user for it in ("token", "tokenFile", "auth-provider"))
 
 
 def _missing_files(opened: _Opened) -> Iterator[str]:
-    """Certificates and keys that are named and not there. What is given as data goes before a file."""
+    """Yield an error for each missing certificate or key file. Inline data takes precedence over a file."""
     if not str(opened.cluster["server"]).startswith("https:"):
         return
     folder = Path(opened.cluster.path).absolute().parent
@@ -212,7 +212,7 @@ def _missing_plugin(opened: _Opened) -> Iterator[str]:
 
 
 def _command(user: ConfigNode) -> str | None:
-    """Where the plugin is, as client-go looks for it: in PATH, or from the folder of the kubeconfig."""
+    """Return the path of the exec plugin: from PATH, or relative to the kubeconfig's folder, like client-go."""
     command = user["exec"]["command"]
     return shutil.which(_beside(user, command) if os.sep in command else command)
 
@@ -222,9 +222,9 @@ def _beside(user: ConfigNode, command: str) -> str:
 
 
 def _run_plugin(opened: _Opened) -> float:
-    """Run the exec plugin and put its answer in the user's place; returns the Unix time at which it expires.
+    """Run the exec plugin and store its credentials in the user entry; return the Unix time of their expiry.
 
-    The library's loader would run it too, but only logs what goes wrong, and drops the expiry of certificates.
+    The library's loader can run it too, but only logs errors, and drops the expiry of certificates.
     """
     user = opened.user
     folder = str(Path(user.path).absolute().parent)
@@ -243,7 +243,7 @@ def _run_plugin(opened: _Opened) -> float:
 
 
 class _Target(SimpleNamespace):
-    """Stands where the library expects its client's Configuration, which would read proxies from the environment."""
+    """Replacement for the library's client Configuration, which would read proxies from the environment."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -254,10 +254,10 @@ class _Target(SimpleNamespace):
     def taken(self, expires: float, reread: float) -> Found:
         files = (self.ssl_ca_cert, self.cert_file, self.key_file)
         contents = tuple(Path(file).read_bytes() for file in files if file)
-        authorization = next(iter(self.api_key.values()), "")  # its one entry was renamed in release 37
+        authorization = next(iter(self.api_key.values()), "")  # by position: release 37 renamed its only entry
         return Found(
             server=self.host.rstrip("/"),
-            authorization=authorization.strip(),  # token files often end in a newline
+            authorization=authorization.strip(),  # token files often end with a newline
             tls=Tls(files, contents, bool(self.verify_ssl)),
             tls_server_name=self.tls_server_name or "",
             proxy=self.proxy or "",
@@ -268,7 +268,7 @@ class _Target(SimpleNamespace):
 
 @contextmanager
 def mistakes_of(where: str) -> Iterator[None]:
-    """Turn the library's many exceptions into one that says where."""
+    """Convert the library's exceptions into ``CredentialsError``, whose message begins with ``where``."""
     try:
         yield
     except _MISTAKES as mistake:

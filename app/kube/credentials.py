@@ -1,7 +1,7 @@
-"""Who Homeport is to the API server: a kubeconfig or a pod's service account, read and kept fresh.
+"""Credentials for the API server, from a kubeconfig or a pod's service account, and their renewal.
 
 The ``kubernetes`` library reads them (docs/adr/0003-credentials-by-a-library.md): certificates, tokens, token files,
-exec plugins. It blocks, so it runs in a thread. Here is only when to read again and what a request takes from it.
+exec plugins. It blocks, so it runs in a thread. This module only decides when to read again and prepares requests.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from app.kube.credential_sources import SERVICE_ACCOUNT, CredentialsError, Found
 _LOG: Final = structlog.get_logger(__name__)
 
 RENEW_AT: Final = 0.9
-"""The part of its life after which a credential with an expiry is renewed."""
+"""Fraction of its lifetime after which a credential with an expiry is renewed."""
 
 _PLUGIN_SECONDS: Final = 60.0
 _TRY_AGAIN_SECONDS: Final = 5.0
-_SHORTEST_LIFE: Final = 1.0  # of what comes expired: a plugin must not run for each request
+_SHORTEST_LIFE: Final = 1.0  # of expired credentials: a plugin must not run for each request
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What one request needs. ``tls`` is the same object for as long as certificates do not change."""
+    """Server, credentials and proxy for one request. ``tls`` is the identical object until certificates change."""
 
     server: str
     authorization: str
@@ -45,7 +45,7 @@ class Access:
 def load(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> Credentials:
     """Find credentials: the file given, ``$KUBECONFIG``, a pod's service account, ``~/.kube/config``, in this order.
 
-    ``kubeconfig`` may be a list of files as in ``$KUBECONFIG``. Runs no plugin; that waits for the first request.
+    ``kubeconfig`` can be a list of files as in ``$KUBECONFIG``. Plugins run only at the first request.
     Raises ``CredentialsError``.
     """
     source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account)
@@ -54,18 +54,18 @@ def load(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOU
 
 
 def namespace_in_use(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> str:
-    """The namespace that a person means who names none, as with kubectl: of the current context, or of the pod.
+    """Return the default namespace, like kubectl: that of the current context, or of the pod.
 
-    Credentials are looked for where ``load`` looks; where there are none, or no namespace is told, it is ``default``.
-    Reads the name alone, so cluster and user need not be there. Raises ``CredentialsError`` for a file that was asked
-    for and is not there, and for what cannot be read.
+    Searches the same sources as ``load``; without credentials or a namespace in them, it returns ``default``. The
+    cluster and user need not exist. Raises ``CredentialsError`` if the given ``kubeconfig`` does not exist, or if a
+    file cannot be read.
     """
     source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account)
     return source.namespace(required=bool(kubeconfig)) or "default"
 
 
 class Credentials:
-    """Credentials that stay fresh: read again each minute, before they expire, and when the API server refuses them."""
+    """Credentials, read again each minute, before they expire, and when the API server rejects them."""
 
     def __init__(self, source: Source, *, now: Callable[[], float] = time.time) -> None:
         self._source = source
@@ -80,18 +80,19 @@ class Credentials:
 
     @property
     def certificate_ends(self) -> float | None:
-        """When the client certificate in use ends, as a Unix time. ``None``: there is none, it renews itself (that of
-        an exec plugin), or nothing was read yet.
+        """Expiry of the client certificate as a Unix time.
+
+        ``None`` if there is no certificate, if an exec plugin renews it, or before the first read.
         """
         return self._certificate_ends
 
     @property
     def server(self) -> str:
-        """Where the API server is; who says so, until that has been read."""
+        """URL of the API server; the name of the credentials' source before the first read."""
         return str(self._source) if self._access is None else self._access.server
 
     async def access(self) -> Access:
-        """What the next request uses; waits only when something has to be read. Raises ``CredentialsError``."""
+        """Return the access for the next request; waits only for a read. Raises ``CredentialsError``."""
         if self._access is None or self._now() >= self._renew_at:
             async with self._lock:
                 if self._access is None or self._now() >= self._renew_at:
@@ -99,7 +100,7 @@ class Credentials:
         return self._access
 
     async def renewed(self, rejected: Access) -> Access:
-        """What to use after a 401, read once however many requests were refused. Raises ``CredentialsError``."""
+        """Return the access after a 401. Many rejected requests cause only one read. Raises ``CredentialsError``."""
         async with self._lock:
             too_soon = self._now() - self._read_at < _TRY_AGAIN_SECONDS
             if self._access is not None and (self._access is not rejected or too_soon):
@@ -107,7 +108,7 @@ class Credentials:
             return await self._read()
 
     async def _keep_fresh(self) -> Access:
-        """What was read last stays good until it expires, however its source fares."""
+        """Read again. If that fails, return the previous access until it expires."""
         try:
             return await self._read()
         except CredentialsError as error:
@@ -141,13 +142,13 @@ class Credentials:
 
 
 def _certificate_ends(found: Found) -> float | None:
-    """Of the first certificate, which is the client's own; others are of who issued it."""
+    """Return the expiry of the first certificate, the client's own; the others belong to its issuers."""
     authority, certificate, _ = found.tls.files
     if not certificate or found.renews_certificate:
         return None
     try:
         own = x509.load_pem_x509_certificate(found.tls.contents[1 if authority else 0])
-    except ValueError:  # OpenSSL takes more than this reader does
+    except ValueError:  # OpenSSL accepts more than this parser
         return None
     return own.not_valid_after_utc.timestamp()
 
@@ -155,7 +156,7 @@ def _certificate_ends(found: Found) -> float | None:
 def _context(tls: Tls) -> ssl.SSLContext:
     authority, certificate, key = tls.files
     context = ssl.create_default_context(cafile=authority)
-    # Python 3.13 turns this on; cluster authorities often lack the key identifiers it asks for, and Go does not ask.
+    # Python 3.13 sets this flag; it requires key identifiers that cluster CAs often lack. Go does not require them.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not tls.verify:
         context.check_hostname = False

@@ -1,6 +1,6 @@
-"""Volumes of in-tree drivers as those of the CSI drivers that do their work by now.
+"""Translation of in-tree volumes to volumes of the CSI drivers that replace their plugins.
 
-Only those are known that kube-scheduler translates with its default feature gates. Source of the rules:
+Covers the plugins that kube-scheduler translates with its default feature gates. Source of the rules:
 ``k8s.io/csi-translation-lib`` of Kubernetes 1.36.
 """
 
@@ -33,7 +33,7 @@ DRIVERS: Final[Mapping[str, str]] = {
 """In-tree plugins that have been migrated, with the CSI driver of each."""
 
 NOT_COUNTED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""In-tree plugins that have a CSI driver too, whose volumes kube-scheduler does not count as that driver's."""
+"""In-tree plugins whose volumes kube-scheduler does not count as volumes of their CSI driver."""
 
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
@@ -48,25 +48,25 @@ _TOPOLOGY_KEYS: Final[Mapping[str, str]] = {
     GCE: "topology.gke.io/zone",
     CINDER: "topology.cinder.csi.openstack.org/zone",
 }
-"""Of the others the topology stays what it is."""
+"""Topology key of each CSI driver. For plugins that are not listed, the node affinity stays unchanged."""
 
 _UNSPECIFIED: Final = "UNSPECIFIED"
 _EBS_URL: Final = "aws://"
 _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 _MANAGED: Final = "managed"
 _PARTS_OF_A_ZONE: Final = 3
-"""Of GCE, between hyphens; all but the last are the region."""
+"""Parts of a GCE zone name, separated by hyphens; all but the last are the region."""
 
 _NO_REGION: Final = "failed to get region from zones"
 _BAD_ZONE: Final = "zone in unexpected format, expected: {locale}-{region}-{zone}, got"
 
 
 class Untranslatable(ValueError):
-    """The volume cannot be one of the CSI driver, in kube-scheduler's words."""
+    """The volume cannot be translated. The message is kube-scheduler's."""
 
 
 class MigratedVolume(Struct, frozen=True, gc=False):
-    """A volume by the in-tree ``plugin``, and the handle it has with the CSI driver."""
+    """A volume of the in-tree ``plugin``, with its volume handle for the CSI driver."""
 
     plugin: str
     handle: str
@@ -90,7 +90,7 @@ class AzureObject(Struct, rename={"disk_uri": "diskURI"}):
 
 
 class InTreeSources(Struct, rename="camel"):
-    """The sources of a PersistentVolume that have a CSI driver by now. It has one at most."""
+    """In-tree sources of a PersistentVolume that are migrated to CSI. At most one is set."""
 
     gce_persistent_disk: _GceObject | None = None
     aws_elastic_block_store: VolumeIdObject | None = None
@@ -99,7 +99,7 @@ class InTreeSources(Struct, rename="camel"):
     portworx_volume: VolumeIdObject | None = None
 
     def migrated(self, labels: Mapping[str, str]) -> tuple[str, MigratedVolume | None, str]:
-        """The in-tree plugin, and the volume of the CSI driver that does its work, or why there is none."""
+        """Return the in-tree plugin (empty if there is none), the CSI volume, and the error if it is untranslatable."""
         plugin = ""
         try:
             if self.gce_persistent_disk is not None:
@@ -121,7 +121,7 @@ class InTreeSources(Struct, rename="camel"):
 
 
 def gce_disk(name: str, zones_label: str | None = None) -> MigratedVolume:
-    """``zones_label`` is that of a PersistentVolume, with one zone or several; the disk is one of the region then."""
+    """Translate a GCE disk. ``zones_label`` is the PersistentVolume's; with several zones the disk is regional."""
     zones = (zones_label or "").split(BETWEEN_ZONES)
     if len(zones) > 1:
         return MigratedVolume(GCE, f"projects/{_UNSPECIFIED}/regions/{_region_of(zones)}/disks/{name}")
@@ -142,7 +142,7 @@ def _region_of(zones: Iterable[str]) -> str:
 
 
 def ebs_disk(volume_id: str) -> MigratedVolume:
-    """By its id alone, or as a URL: ``aws://zone/vol-1``."""
+    """Translate an EBS volume, given by its ID or as a URL: ``aws://zone/vol-1``. Raises ``Untranslatable``."""
     if not volume_id.startswith(_EBS_URL):
         return MigratedVolume(EBS, volume_id)
     problem = "failed to translate Kubernetes ID to EBS Volume ID"
@@ -156,7 +156,7 @@ def ebs_disk(volume_id: str) -> MigratedVolume:
 
 
 def azure_disk(uri: str, kind: str | None) -> MigratedVolume:
-    """Managed ones only."""
+    """Translate a managed Azure disk. Raises ``Untranslatable`` for other kinds."""
     if kind is not None and kind.lower() != _MANAGED:
         raise Untranslatable(f"kind({kind}) is not supported in csi migration")
     return MigratedVolume(AZURE_DISK, uri)
@@ -171,16 +171,16 @@ def portworx_volume(volume_id: str) -> MigratedVolume:
 
 
 def zones_label_of(labels: Mapping[str, str]) -> str:
-    """What a GCE disk's label says of its zones: an old one before a new one."""
+    """Return the zones label of a GCE disk. The beta label takes precedence."""
     return labels.get(BETA_ZONE) or labels.get(ZONE, "")
 
 
 def migrated_affinity(
     plugin: str, affinity: RequiredNodeAffinity | None, labels: Mapping[str, str]
 ) -> RequiredNodeAffinity | None:
-    """The node affinity of a PersistentVolume, in the topology of the CSI driver; ``None`` for none.
+    """Return the node affinity of a PersistentVolume with the CSI driver's topology keys; ``None`` for none.
 
-    Zones in the affinity come before those in the labels.
+    Zones in the affinity take precedence over those in the labels.
     """
     key = _TOPOLOGY_KEYS.get(plugin)
     if key is None:

@@ -1,7 +1,7 @@
-"""Features that a node declares and a pod needs, as far as the scheduler of Kubernetes 1.36 tells them apart.
+"""Features that nodes declare and pods need, like kube-scheduler's NodeDeclaredFeatures.
 
-Source of the rules: component-helpers ``nodedeclaredfeatures`` of Kubernetes 1.36. What a pod needs is read off its
-spec, whatever feature gates are on. Of the features that are registered there only these two matter to scheduling.
+Source of the rules: component-helpers ``nodedeclaredfeatures`` of Kubernetes 1.36. A pod's needs are derived from its
+spec, independent of feature gates. Only two of the features registered there affect scheduling (``_NEEDED``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REGISTERED: Final = (
     RESTART_ALL_CONTAINERS,
     USER_NAMESPACES_HOST_NETWORK,
 )
-"""In order of their names."""
+"""Registered features, sorted by name."""
 
 _NEEDED: Final = frozenset((RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK))
 _RESTART_ALL: Final = "RestartAllContainers"
@@ -49,7 +49,7 @@ def _parse_rules(data: bytes) -> bool:
 
 
 def _parse_declared(data: bytes) -> frozenset[str]:
-    """A list that is not sorted counts as far as it is in step with the registered names, as in Go."""
+    """Match declared features against the registered ones as in Go: names that are out of order are ignored."""
     registered = iter((*_REGISTERED, None))
     awaited = next(registered)
     found: set[str] = set()
@@ -67,14 +67,14 @@ def _parse_declared(data: bytes) -> frozenset[str]:
 _restarts_all: Final = shared(RESTART_RULES, _parse_rules)
 
 declared_features_of: Final = shared(DECLARED_FEATURES, _parse_declared)
-"""What a node declares, less what no pod needs. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+"""Return the features that a node declares and a pod can need. Raises ``Oversized`` or ``msgspec.ValidationError``."""
 
 
 def needed_features(rules: Iterable[Raw], *, host_network: bool, host_users: bool) -> frozenset[str]:
-    """What a pod needs. ``rules``: the restart rules of each of its containers, init containers included.
+    """Return the features that a pod needs. ``rules`` are the restart rules of its containers and init containers.
 
-    ``host_users``: whether it runs in the user namespace of the host, as it does unless it says otherwise. Raises
-    ``Oversized`` or ``msgspec.ValidationError``.
+    ``host_users``: the pod runs in the user namespace of the host, which is the default. Raises ``Oversized`` or
+    ``msgspec.ValidationError``.
     """
     restarting = [_restarts_all(it) for it in rules if bytes(it)]
     found = {RESTART_ALL_CONTAINERS} if any(restarting) else set()

@@ -1,9 +1,9 @@
-"""The one door through which JSON of the API server and of callers is decoded, however deep it is nested.
+"""Decoder for all JSON from the API server and from callers, at any nesting depth.
 
-The API server stores documents of up to 10,000 levels (``managedFields[].fieldsV1`` of anybody's pod) and sends them.
-msgspec gives up with a ``RecursionError`` where the interpreter's stack ends, some 900 levels down, also in parts that
-it only skips. Then what lies far deeper than anybody reads is cut out of the bytes, and the rest is decoded. A document
-that msgspec takes costs nothing beside msgspec.
+The API server stores and sends documents with up to 10,000 levels (``managedFields[].fieldsV1`` of any pod). msgspec
+raises ``RecursionError`` about 900 levels down, where the interpreter's stack ends, even in parts that it skips. In
+that case, parts far deeper than any field that is read are cut out of the bytes, and the rest is decoded. Documents
+that msgspec can decode have no extra cost.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 KEPT: Final = 64
-"""Levels of arrays and objects that always come through. The deepest that anybody reads is on level 14 of a list."""
+"""Levels of arrays and objects that are always kept. The deepest field that is read is on level 14 of a list."""
 
 DEEPEST: Final = 128
-"""What begins below level ``KEPT`` is cut if it reaches deeper than this; the two are more than two words apart."""
+"""Maximum depth of a part below level ``KEPT``; deeper parts are cut. Exceeds ``KEPT`` by more than two words."""
 
 _WINDOW: Final = 1 << 16
-"""Bytes looked at in one step, for 2 ms."""
+"""Bytes scanned in one step, which takes 2 ms."""
 
 _WORD: Final = 8
 _OPEN: Final = ord("[")
 _NOTHING: Final = ord(" ")
 _ALIKE: Final = bytes(ord("[") if byte in b"{[" else ord("]") if byte in b"}]" else ord(" ") for byte in range(256))
-"""Both kinds of brackets as one, everything else as nothing."""
+"""Translation table: maps braces to square brackets, and every other byte to a space."""
 
 _NO_BRACKETS: Final = bytes(ord(" ") if byte in b"{[]}" else byte for byte in range(256))
 
 
 class TooDeep(msgspec.DecodeError):
-    """Nested deeper than the interpreter's stack allows; what ``levelled`` makes of it is not."""
+    """The document is nested deeper than the interpreter's stack allows; ``levelled`` makes it decodable."""
 
 
 class Decoder(Generic[T]):
@@ -63,7 +63,7 @@ class Decoder(Generic[T]):
             raise msgspec.DecodeError(str(error)) from None
 
     def at_once(self, raw: Document) -> T:
-        """Raise ``TooDeep`` instead of cutting, which takes 30 ms for a megabyte: for code that others wait for."""
+        """Decode or raise ``TooDeep``, without cutting, which would block the event loop for 30 ms per megabyte."""
         try:
             return self._decode(raw)
         except RecursionError:
@@ -72,7 +72,7 @@ class Decoder(Generic[T]):
             raise msgspec.DecodeError(str(error)) from None
 
     async def in_turns(self, raw: Document) -> T:
-        """Decode like ``decode``, and let other tasks run meanwhile."""
+        """Decode like ``decode``, but let other tasks run while cutting."""
         try:
             return self.at_once(raw)
         except TooDeep:
@@ -80,9 +80,9 @@ class Decoder(Generic[T]):
 
 
 def levelled(raw: bytes) -> bytes:
-    """``raw`` with ``null`` for each array or object right below level ``KEPT`` that reaches deeper than ``DEEPEST``.
+    """Replace each array or object right below level ``KEPT`` that reaches deeper than ``DEEPEST`` with ``null``.
 
-    The document itself is on level 1. What is no JSON stays none, but for faults in what is cut out.
+    The document itself is on level 1. Invalid JSON stays invalid, except for errors inside the removed parts.
     """
     cut = _Cut(raw)
     for _ in cut.steps():
@@ -91,7 +91,7 @@ def levelled(raw: bytes) -> bytes:
 
 
 async def levelled_in_turns(raw: bytes) -> bytes:
-    """``levelled`` that lets others run every 2 ms."""
+    """Like ``levelled``, but let other tasks run every 2 ms."""
     cut = _Cut(raw)
     for _ in cut.steps():
         await asyncio.sleep(0)
@@ -99,7 +99,7 @@ async def levelled_in_turns(raw: bytes) -> bytes:
 
 
 class _Cut:
-    """One document. Python looks at words of 8 bytes, and at single bytes only where a cut begins or ends."""
+    """Removal of the deep parts of one document. It scans words of 8 bytes, and single bytes only near a cut."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -123,17 +123,17 @@ class _Cut:
         for start, end in self._found:
             pieces += (self._raw[at:start], b"null")
             at = end
-        rest = _last_left(*self._crossing) if self._too_deep else len(self._raw)  # it never ended: no JSON
+        rest = _last_left(*self._crossing) if self._too_deep else len(self._raw)  # unclosed: invalid JSON
         return b"".join((*pieces, self._raw[at:rest]))
 
     def _window(self, at: int) -> bytes:
-        """The next bytes, with the whole of their last escape."""
+        """Return the next bytes; an escape sequence at their end is complete."""
         window = self._raw[at : at + _WINDOW]
         escaping = len(window) - len(window.rstrip(b"\\"))
         return window if escaping % 2 == 0 else self._raw[at : at + _WINDOW + 1]
 
     def _structure(self, window: bytes) -> bytes:
-        """As many bytes, of which brackets are the brackets outside of strings."""
+        """Return as many bytes, in which the only brackets are those outside of strings."""
         if b"\\" in window:
             window = window.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         parts = window.split(b'"')
@@ -160,7 +160,7 @@ class _Cut:
                     self._cross(at + index * _WORD, words[index], depth)
 
     def _cross(self, at: int, word: int, depth: int) -> None:
-        """Level ``KEPT`` is left or come back to within this word. Where exactly matters only for a cut."""
+        """Handle a word that crosses level ``KEPT``. The exact position is computed only for a cut."""
         if self._too_deep:
             self._found.append((_last_left(*self._crossing), _first_back(at, word, depth)))
             self._too_deep = False
@@ -168,7 +168,7 @@ class _Cut:
 
 
 class _Nets(dict[int, int]):
-    """How much deeper one is after a word. Of the brackets alone there are 6,561 words."""
+    """Change of depth across a word. At most 6,561 words occur, since each byte is a bracket or a space."""
 
     def __missing__(self, word: int) -> int:
         bytes_ = word.to_bytes(_WORD, sys.byteorder)
@@ -177,7 +177,7 @@ class _Nets(dict[int, int]):
 
 
 class _Shapes(dict[int, tuple[int, int]]):
-    """The lowest and the highest that one comes in a word, against where it begins."""
+    """Minimum and maximum depth within a word, relative to its start."""
 
     def __missing__(self, word: int) -> tuple[int, int]:
         depths = (0, *(depth for _, depth in _steps(word, 0)))
@@ -194,7 +194,7 @@ def _words(structure: bytes) -> memoryview:
 
 
 def _steps(word: int, depth: int) -> list[tuple[int, int]]:
-    """The depth after each bracket of a word, with the place of the bracket."""
+    """Return (index in the word, depth after it) for each bracket of a word."""
     found: list[tuple[int, int]] = []
     for place, byte in enumerate(word.to_bytes(_WORD, sys.byteorder)):
         if byte != _NOTHING:
@@ -204,12 +204,12 @@ def _steps(word: int, depth: int) -> list[tuple[int, int]]:
 
 
 def _last_left(at: int, word: int, depth: int) -> int:
-    """Where the bracket is that leaves level ``KEPT`` last."""
+    """Return the position of the last bracket in a word that goes below level ``KEPT``."""
     steps = _steps(word, depth)
     before = (depth, *(it for _, it in steps))
     return at + max(place for (place, after), was in zip(steps, before, strict=False) if was == KEPT < after)
 
 
 def _first_back(at: int, word: int, depth: int) -> int:
-    """Behind the bracket that comes back to level ``KEPT`` first."""
+    """Return the position after the first bracket in a word that returns to level ``KEPT``."""
     return at + 1 + next(place for place, after in _steps(word, depth) if after == KEPT)

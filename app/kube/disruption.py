@@ -1,6 +1,6 @@
-"""What preemption reads of a pod: whether it may make others go, since when it runs, and whether it goes for another.
+"""Fields of a pod that preemption reads: whether it can preempt, its start time, and whether it is being preempted.
 
-Decoded on demand, and kept beside the spec of a pod and not in it: pods of one workload start at times of their own.
+Optional, and stored outside the interned spec, because the pods of one workload start at different times.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _BY_SCHEDULER: Final = "PreemptionByScheduler"
 
 
 class Disruption(Struct, frozen=True, gc=False):
-    """``never_preempts``: its ``preemptionPolicy`` is Never · ``started``: ``status.startTime`` in seconds since 1970,
-    ``None`` as long as no kubelet has started it · ``preempted``: its condition DisruptionTarget says that a scheduler
-    makes it go for a pod of higher priority.
+    """Preemption fields of a pod. ``never_preempts``: its ``preemptionPolicy`` is Never.
+
+    ``started`` is ``status.startTime`` as a Unix time, ``None`` until a kubelet has started the pod. ``preempted``: its
+    condition DisruptionTarget is True with reason PreemptionByScheduler.
     """
 
     never_preempts: bool = False
@@ -49,7 +50,7 @@ class StatusObject(Protocol):
 
 
 def disruption_of(spec: SpecObject, status: StatusObject) -> Disruption:
-    """What is read of a pod; one object for all that have none of it."""
+    """Return the preemption fields of a pod; ``NO_DISRUPTION`` itself if all have their defaults."""
     found = Disruption(
         spec.preemption_policy == _NEVER,
         None if status.start_time is None else status.start_time.timestamp(),

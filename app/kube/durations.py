@@ -1,4 +1,4 @@
-"""Durations as Go writes them: ``5s``, ``500ms``, ``1m30s``."""
+"""Durations in Go's notation: ``5s``, ``500ms``, ``1m30s``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 NO_UNIT: Final = "it has no unit"
 _LONGEST: Final = (2**63 - 1) / 1e9
-"""Seconds: Go counts nanoseconds in 64 bits."""
+"""Maximum duration in seconds, because Go counts nanoseconds in 64 bits."""
 
 
 class BadDuration(ValueError):
-    """``cause`` says more, where there is more to say than that it is none."""
+    """The value is not a valid duration. ``cause`` gives details, or is empty."""
 
     def __init__(self, value: str, cause: str) -> None:
         super().__init__(f'"{value}" is not a duration such as 5s, 500ms or 1m30s' + (f": {cause}" if cause else ""))
@@ -23,9 +23,9 @@ class BadDuration(ValueError):
 
 
 def parse_duration(value: Any) -> Any:
-    """Seconds of a duration as ``time.ParseDuration`` reads it; what is no text is left as it is.
+    """Parse a duration like ``time.ParseDuration`` and return seconds; return values that are not text unchanged.
 
-    Raises ``BadDuration``: also for a duration below zero, which Go reads and no setting takes.
+    Raises ``BadDuration``, also for negative durations: Go accepts them, but no setting does.
     """
     if not isinstance(value, str):
         return value
@@ -56,7 +56,7 @@ def _cause(value: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """The shortest way to write it: ``1.5s``, ``500ms``, ``10m``."""
+    """Format a duration in its shortest form: ``1.5s``, ``500ms``, ``10m``."""
     if 0 < seconds < 1:
         return f"{seconds * 1000:g}ms"
     for unit, size in (("h", 3600), ("m", 60)):
