@@ -16,32 +16,30 @@ Object = TypeVar("Object", bound=KubeObject)
 class Objects(Protocol):
     """Objects of the kinds that the plugin declared with ``Needs.kinds`` or ``writes``.
 
-    To ask for another raises ``LookupError``, and so do pods and nodes: nobody feeds them here, so that none would be
-    there. A plugin lets that pass, too.
+    Access to another kind, or to pods and nodes, raises ``LookupError``, since these are not cached here. A lookup of
+    an object that exists but cannot be decoded raises ``Unreadable``.
 
-    What exists and cannot be read raises ``Unreadable`` where it is asked for. A plugin lets that pass: the verdict is
-    then an Error that names the object.
+    A plugin must let both exceptions propagate. After ``Unreadable`` the verdict is an Error that names the object.
     """
 
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None: ...
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]: ...
 
     def every(self, kind: Kind[Object]) -> Iterator[Object]:
-        """All objects of a kind that can be read, which may come and go while it is read. Never on the hot path."""
+        """Iterate over all readable objects of a kind, which can change meanwhile. Never on the hot path."""
         ...
 
     def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
-        """Moves whenever an object of the kind changes in the namespace: a stamp for what is derived from them.
+        """Return a stamp that changes with every object of the kind in the namespace, to validate derived data.
 
-        Without a namespace (``""`` is that of kinds which have none): whenever any object of the kind does.
+        Without a namespace it covers all objects of the kind; ``""`` is the namespace of cluster-scoped kinds.
         """
         ...
 
     def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
-        """The objects of a kind that came, changed or went since ``version(kind)`` was ``seen``, as ``every`` has them.
+        """Return (key, object or ``None`` if deleted) for each change since ``version(kind)`` was ``seen``.
 
-        ``None`` for one that went. ``None`` in place of all where it is not known, as when it is first asked for: any
-        of them may have changed.
+        Returns ``None`` if the changes are unknown, as at the first call: any object can then have changed.
         """
         ...
 
@@ -50,28 +48,28 @@ class Objects(Protocol):
         ...
 
     def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
-        """Pods by the UID of their controller, if it is of this kind, and by their own: waiting, assumed, bound and
-        terminating ones, of any namespace. Live; to be asked for once, when the plugin is built.
+        """Return pods by the UID of their controller of this kind, then by their own UID, in all namespaces: waiting,
+        assumed, bound and terminating ones. Live; call it once, when the plugin is built.
         """
         ...
 
     def by_claim(self) -> Mapping[str, Mapping[str, Pod]]:
-        """The same pods by the claims that their volumes name, ephemeral ones apart, as ``namespace/name``.
+        """Return pods by claim (``namespace/name``), without claims of ephemeral volumes, then by pod UID.
 
-        Live; to be asked for once, when the plugin is built. Raises ``LookupError`` unless a plugin of some profile
-        names ``Part.VOLUMES``.
+        Live; call it once, when the plugin is built. Raises ``LookupError`` unless a plugin of some profile
+        declares ``Part.VOLUMES``.
         """
         ...
 
     def has_node(self, name: str) -> bool: ...
 
     def misses_node(self, name: str) -> bool:
-        """Whether it is certain that there is no such node: one that cannot be read is there."""
+        """Return True if the node certainly does not exist; an unreadable node exists."""
         ...
 
 
 class WriteConflict(Exception):
-    """The object changed since it was read; the picture now holds its newest form."""
+    """The object changed since it was read; the snapshot now holds its newest version."""
 
 
 class ObjectGone(Exception):
@@ -79,7 +77,7 @@ class ObjectGone(Exception):
 
 
 class Unreadable(Exception):
-    """An object that exists and cannot be read: what rests on it cannot be said. ``key`` is ``namespace/name``."""
+    """An object exists but cannot be decoded, so no verdict can depend on it. ``key`` is ``namespace/name``."""
 
     def __init__(self, kind: str, key: str, cause: str) -> None:
         super().__init__(f"{kind} {key} cannot be read: {cause}")
@@ -90,9 +88,9 @@ class NotServed(OSError):
 
 
 class Writer(Protocol):
-    """The one narrow way in which a plugin writes to the cluster: annotations, and whole objects of kinds of ours.
+    """Writes of a plugin to the cluster: annotations, and whole objects of Homeport's own kinds.
 
-    Everything is written under optimistic concurrency, and is in the picture when the call returns. Each raises
+    All writes use optimistic concurrency and are in the snapshot when the call returns. Each raises
     ``WriteConflict``, ``ObjectGone`` or ``OSError``, of which ``NotServed`` is one.
     """
 
@@ -103,28 +101,28 @@ class Writer(Protocol):
         ...
 
     async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
-        """Make an object. ``WriteConflict``: there is one of that name; ``ObjectGone``: the namespace is going."""
+        """Create an object. ``WriteConflict``: the name exists; ``ObjectGone``: the namespace is terminating."""
         ...
 
     async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
-        """Give it another spec, with ``None`` for each field that goes, if it is unchanged since it was read."""
+        """Update the spec of ``found``, with ``None`` to remove a field, if it is unchanged since it was read."""
         ...
 
     async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
-        """Delete it if it is unchanged since it was read."""
+        """Delete ``found`` if it is unchanged since it was read."""
         ...
 
 
 class Binder(Protocol):
-    """Binds pods. Owns UID and version preconditions and the reading back of unknown outcomes.
+    """Binds pods. Sets UID and version preconditions, and reads the pod back if the outcome is unknown.
 
-    For bind plugins: within ``BindPlugin.bind``, or a task begun there, it binds the pod and the node that this was
-    called with. The decision is checked once more in the step that sends the Binding.
+    For bind plugins: use it within ``BindPlugin.bind``, or a task started there, for the same pod and node. The
+    decision is checked again immediately before the Binding is sent.
     """
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        """Success means: seen bound to that node. A rejection: the pod or the picture is not what was decided on.
+        """Return Success if the pod is confirmed bound to that node, or a rejection if the pod or snapshot has changed.
 
-        A fault that a filter plugin has in that last check comes out of here as it is; let it pass.
+        Let an exception of a filter plugin in the last check propagate.
         """
         ...

@@ -1,4 +1,4 @@
-"""The parts of pods and nodes that a plugin may say it reads: what it does not name can neither matter nor be seen."""
+"""Parts of pods and nodes that a plugin can declare to read; others are hidden from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Part(Enum):
     NAMESPACE = "namespace"
     LABELS = "labels"
     ANNOTATIONS = "annotations"
-    """Those of our domain, as everywhere."""
+    """Annotations of Homeport's domain."""
 
     OWNER = "owner"
     NODE_NAME = "node_name"
@@ -28,38 +28,38 @@ class Part(Enum):
     TOLERATIONS = "spec.tolerations"
     SPREAD = "spec.spread"
     RESOURCES = "spec.resources"
-    """Requests; of nodes, what is allocatable. This and what follows is decoded only where a plugin names it."""
+    """Requests of pods, allocatable of nodes. This part and the following ones are decoded only if declared."""
 
     PORTS = "spec.ports"
     """Host ports."""
 
     IMAGES = "spec.images"
-    """Of nodes, those that are there already."""
+    """Images of the pod's containers; for nodes, images present on the node."""
 
     PREFERRED_AFFINITY = "spec.preferred_affinity"
     SCHEDULING_GATES = "spec.scheduling_gates"
     """The names of the gates."""
 
     FEATURES = "spec.features"
-    """What a pod needs of its node; of nodes, what they declare."""
+    """Node features that a pod requires; for nodes, the declared features."""
 
     POD_AFFINITY = "spec.pod_affinity"
-    """Terms between pods, those of the pods that are there already included (``Handle.terms``)."""
+    """Pod affinity and anti-affinity terms, including those of existing pods (``Handle.terms``)."""
 
     VOLUMES = "spec.volumes"
-    """Claims, and disks that are named in the pod."""
+    """Volumes with claims, and disks named in the pod."""
 
     CLAIMS = "spec.claims"
     """Resource claims, and containers with extended resources."""
 
     PENDING_VOLUMES = "spec.pending_volumes"
-    """Those with a claim, of a pod that has no node yet: of others they are neither read nor kept."""
+    """Volumes with a claim, decoded only for pods without a node."""
 
     DISRUPTION = "disruption"
-    """preemptionPolicy, when it was started, and whether it goes for a pod of higher priority."""
+    """preemptionPolicy, start time, and the sign that the pod is being preempted."""
 
     NODE_STATE = "node.state"
-    """Its conditions, its systemUUID, and whether it is being deleted."""
+    """Conditions, systemUUID and deletion state of a node."""
 
 
 _EXTRAS: Final[Mapping[Part, Extra]] = {
@@ -81,10 +81,10 @@ _OF_NODES: Final = "node."
 
 
 def extras_of(parts: Iterable[Part]) -> frozenset[Extra]:
-    """Those of ``parts`` that are decoded on demand."""
+    """Return the parts that are decoded on demand."""
     return frozenset(_EXTRAS[part] for part in parts if part in _EXTRAS)
 
 
 def paths_of_pod(parts: Iterable[Part]) -> tuple[str, ...]:
-    """Where those of ``parts`` that are of a pod are found, in order."""
+    """Return the sorted paths of the pod parts."""
     return tuple(sorted(part.value for part in parts if not part.value.startswith(_OF_NODES)))
