@@ -112,29 +112,29 @@ if TYPE_CHECKING:
 
 _LOG: Final = structlog.get_logger(__name__)
 _MARGIN: Final = 0.25
-"""Seconds before the caller's time limit by which an answer must leave."""
+"""Safety margin in seconds: an answer must be sent this long before the caller's time limit."""
 
 END_SECONDS: Final = 19.0
-"""From the signal to the end of the process, whatever clients and the API server do. A pod gets 30 by default."""
+"""Maximum seconds from the signal to the end of the process; Kubernetes grants a pod 30 by default."""
 
 _LEAVE_SECONDS: Final = 12.5
-"""Of them, to settle binds and hand over."""
+"""Part of ``END_SECONDS`` for finishing binds and handing over leadership."""
 
 _LAST_SECONDS: Final = 2.0
-"""Of them, for what has no reason to take any."""
+"""Part of ``END_SECONDS`` for stopping the remaining parts, which should take no time."""
 
 _NO_LONGER_LEADS: Final = "this replica no longer leads"
-"""Told to pods that wait at Permit: what it may not bind, it keeps nobody waiting for."""
+"""Rejection reason for pods waiting at Permit: a replica that must not bind does not keep them waiting."""
 
 _OTHER_FILES: Final = 2048
-"""Connections to the API server and to replicas; and files that are read."""
+"""Open files reserved for connections to the API server and to replicas, and for files that are read."""
 
 _MOST_OPERATORS: Final = 256
-"""Connections to the operator listener: probes, scrapers and people."""
+"""Maximum number of connections to the operator listener: probes, scrapers and operators."""
 
 
 class _Elected(Struct, frozen=True):
-    """What one of several replicas has more than a process alone."""
+    """Parts that exist only with leader election."""
 
     replica: Replica
     forwarder: Forwarder
@@ -147,7 +147,7 @@ class _Elected(Struct, frozen=True):
 
 
 class Service:
-    """Everything that runs, wired together. Raises ``ProfileErrors`` or ``SavedClusterError`` when made."""
+    """All parts of the process, wired together. Raises ``ProfileErrors`` or ``SavedClusterError`` when made."""
 
     _listeners: Sequence[Listener] = ()
 
@@ -205,7 +205,7 @@ class Service:
         _tell_notices(resolved)
 
     def _verb_context(self) -> VerbContext:
-        """What the verbs share."""
+        """Create the context that all verbs share."""
         due = ExpectedBinds(
             monotonic,
             wait_seconds=self._settings.due_bind_wait,
@@ -224,7 +224,7 @@ class Service:
         )
 
     def _collect(self) -> None:
-        """What is read when metrics are scraped."""
+        """Register the collectors that are read at each scrape of metrics."""
         self._metrics.add_collector(
             PictureCollector(self._feed.states, lambda: len(self._cluster.assumed), lambda: not self.problem())
         )
@@ -233,7 +233,7 @@ class Service:
             self._metrics.add_collector(CertificateCollector(self._certificate_ends))
 
     def _supervise(self, context: VerbContext) -> tuple[SamplingGuard, SecondLooks]:
-        """Hand the supervisor all that acts by itself; return the controllers that receive filter answers."""
+        """Register all background tasks with the supervisor; return the controllers that receive filter answers."""
         supervisor = self._supervisor
         acting = replace(context, problem=lambda: supervisor.problem() or self._feed.problem())
         second_looks = SecondLooks(acting, self._writes.activate)
@@ -269,7 +269,7 @@ class Service:
         return sampling, second_looks
 
     def _is_sample(self, names: int) -> bool:
-        """Return if a filter request with so many names may leave out nodes that in-tree filters pass."""
+        """Return whether a filter request with ``names`` node names may omit nodes that in-tree filters pass."""
         settings = self._settings
         return settings.sampling_guard and settings.smallest_sample <= names < len(self._cluster.nodes)
 
@@ -310,7 +310,7 @@ class Service:
         )
 
     def _called(self, context: VerbContext) -> dict[str, Verbs]:
-        """The verbs as callers reach them, by the prefix of their paths."""
+        """Return the verbs that callers reach, by path prefix."""
         results = FilterResultCache()
         picks = Picks(made=self._metrics.picks, failed=self._metrics.failed_picks)
         refusals = RefusalCache(
@@ -457,20 +457,20 @@ class Service:
 
     @property
     def metrics(self) -> Metrics:
-        """All that is exposed; ``counting`` brings up to date what a scrape counts."""
+        """All exposed metrics; ``counting`` updates those that are computed per scrape."""
         return self._metrics
 
     @property
     def picture(self) -> Cluster:
-        """The picture of the cluster, for tests and benchmarks that fill it themselves."""
+        """Cluster cache, for tests and benchmarks that fill it themselves."""
         return self._cluster
 
     def web(self) -> Web:
-        """The HTTP application with everything in it; its lifespan starts and stops the rest."""
+        """Create the HTTP application with all routes; its lifespan starts and stops the other parts."""
         return self._web(self._endpoints(), (*self._acting(), *self._reading()), self._lifespan)
 
     def listeners(self) -> tuple[Web, list[Listener]]:
-        """The application with the lifespan, and all that is listened on. Raises ``OSError``."""
+        """Return the application that has the lifespan, and all listeners. Raises ``OSError``."""
         settings = self._settings
         alone = settings.operator_port is None
         web = self.web() if alone else self._web(self._endpoints(), self._acting(), self._lifespan, documented=False)
@@ -528,7 +528,7 @@ class Service:
         )
 
     def _acting(self) -> Sequence[APIRouter]:
-        """What decides and binds, besides the verbs."""
+        """Return the routers, besides the verbs, that decide or bind."""
         most = self._settings.max_body_bytes
         cycle = cycle_router(self._cycle, self._admission, max_body_bytes=most)
         return (cycle, waiting_router(self._waiting, max_body_bytes=most))
@@ -544,7 +544,7 @@ class Service:
         )
 
     def _reading(self) -> Sequence[APIRouter]:
-        """What changes nothing."""
+        """Return the read-only routers."""
         return (
             explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
@@ -582,7 +582,7 @@ class Service:
                             await part.stop()
 
     def counting(self) -> Iterator[None]:
-        """Count, in short steps, what metrics tell of the picture as a whole."""
+        """Compute the metrics that describe the whole cluster cache, in short steps."""
         skews: dict[str, int] = {}
         yield from self._cluster.counts.skews(skews)
         waiting: dict[tuple[str, str], int] = {}
@@ -598,7 +598,7 @@ class Service:
         self._counted.skews, self._counted.unschedulable, self._counted.gauges = skews, waiting, gauges
 
     def problem(self) -> str:
-        """Why no verb can be answered; empty if all is well."""
+        """Return why no verb can be answered; empty if all is well."""
         return (
             self._feed.problem()
             or (self._authority.problem() if self._authority is not None else "")
@@ -606,18 +606,18 @@ class Service:
         )
 
     async def leave(self) -> None:
-        """Before the end of the process: settle what is under way, and let another replica lead if there are several.
+        """Prepare the end of the process: finish pending binds, and hand leadership to another replica if there is one.
 
-        What clients still send is answered meanwhile, where there is another one.
+        With another replica, requests that arrive meanwhile are still answered.
         """
         self._ends_at = monotonic() + END_SECONDS
-        self._waiting.close(ENDS)  # they would outlast what the server gives to requests under way
+        self._waiting.close(ENDS)  # they would outlast the time that the server grants to requests in flight
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._leadership.hand_over(self._bind.drain)
 
     def _left(self) -> float:
-        """Seconds that binds under way may still take, where the process is to end."""
+        """Return the seconds that binds in flight may still take before the process must end."""
         return max(0.0, min(DRAIN_SECONDS, self._ends_at - monotonic() - _LAST_SECONDS))
 
     def status(self) -> ProcessStatus:
@@ -635,12 +635,12 @@ class Service:
         )
 
     async def check(self) -> list[str]:
-        """What differs from a recount, in words."""
+        """Recount; return a description of each difference from the cached counts."""
         return await self._recount.once()
 
 
 def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str) -> None:
-    """Serve until told to stop. Raises what ``Service`` raises, and ``OSError`` if it cannot listen."""
+    """Serve until a signal stops the process. Raises as ``Service`` does, and ``OSError`` if it cannot listen."""
     service = Service(settings, specs, defaults, version=version)
     web, listeners = service.listeners()
     allow_open_files(sum(it.most for it in listeners) + _OTHER_FILES)

@@ -1,4 +1,4 @@
-"""What ``app.main`` makes of the settings before anything is wired: the feed, rights, certificates, traces."""
+"""Factories that ``app.main`` calls with the settings: the feed, permissions, certificates and tracing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def live_feed(
 
 
 def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> EnabledFeatures:
-    """What Homeport has to be allowed to do under these settings, on a live cluster."""
+    """Return the features that these settings enable, from which the required permissions on a live cluster follow."""
     asked = settings.leader_election
     lease = LeaseName(asked.resource_namespace, asked.resource_name) if asked.leader_elect else None
     uses = tuple(use for profile in resolved for use in profile.uses())
@@ -86,7 +86,7 @@ def permission_check(
 
 
 def tracing(settings: Settings, version: str) -> OtlpTracing | None:
-    """The only place that imports OpenTelemetry, and only where it is asked for."""
+    """Create the tracer, or ``None`` without an endpoint. OpenTelemetry is imported only here, and only if needed."""
     endpoint = settings.tracing.endpoint
     if endpoint is None:
         return None
@@ -97,7 +97,7 @@ def tracing(settings: Settings, version: str) -> OtlpTracing | None:
 
 
 def certificates_of(settings: Settings, authority: Authority | None = None) -> Certificates | None:
-    """Raises ``CertificateError``; for replicas also where others would not accept them."""
+    """Load the certificates. Raises ``CertificateError``, for replicas also if other replicas would reject them."""
     source: CertificateSource
     if authority is not None:
         source = InMemory(lambda: authority.stamp, lambda: authority.contents)

@@ -1,8 +1,8 @@
-"""Second looks: a refused pod is tried again if the refusal rested on a picture a moment behind the scheduler's.
+"""Second looks: a refused pod is tried again if Homeport's snapshot lagged behind the scheduler's at the refusal.
 
-kube-scheduler may see an event, wake a pod and ask about it before the event reaches Homeport. It wakes the pod only
-once for it, so a refusal on the older state would last until another event, or for five minutes. A moment later the
-event is here: if it changed what the refusal rests on, and a node passes now, the pod is activated.
+kube-scheduler may see an event, wake a pod and call filter before the event reaches Homeport. One event wakes the pod
+only once, so a refusal on the older state would last until another event, or for five minutes. A moment later the
+event has arrived: if it changed the state behind the refusal, and a node passes now, the pod is activated.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from app.runtime.guard import PluginError
 from app.verbs.context import VerbContext
 
 DELAY_SECONDS: Final = 0.25
-"""Time after a refusal within which the events arrive that the scheduler knew of."""
+"""Seconds after a refusal within which events that the scheduler had already seen reach Homeport."""
 
 _MOST: Final = 4096
-"""Maximum number of pods that are looked at again; others wait for the scheduler."""
+"""Maximum number of pods pending a second look; others wait for the scheduler."""
 
 
 class SecondLooks:
-    """Receives every refusal. Nodes are looked at for one pod at a time."""
+    """Receives every refusal; evaluates nodes for one pod at a time."""
 
     def __init__(self, context: VerbContext, activate: Activate) -> None:
         self._context = context
         self._activate = activate
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._changed: asyncio.Queue[Pod] = asyncio.Queue()
-        """Pods to look at. Their timers are kept until then, so that each is there once."""
+        """Pods to evaluate. A pod's timer stays in ``_timers`` until then, so that no pod is queued twice."""
 
     def refused(self, pod: Pod) -> None:
-        """Note a refusal. For a pod that was refused moments ago that costs a look into a dict."""
+        """Record a refusal. For a pod that was refused moments ago this costs one dict lookup."""
         if pod.uid in self._timers or len(self._timers) >= _MOST:
             return
         signatures = self._signatures(pod)
@@ -46,7 +46,7 @@ class SecondLooks:
             self._timers[pod.uid] = later(DELAY_SECONDS, self._compare, pod, signatures)
 
     def look(self, pod: Pod) -> None:
-        """Look at a refused pod again as soon as others have been looked at."""
+        """Queue a refused pod for a second look without delay."""
         if pod.uid not in self._timers and len(self._timers) < _MOST:
             later = asyncio.get_running_loop().call_later
             self._timers[pod.uid] = later(0, self._changed.put_nowait, pod)
@@ -64,10 +64,10 @@ class SecondLooks:
         except PluginError:
             return None  # logged by the plugins' guard
         except Unprepared:
-            return None  # its counts were given up: it asks for so much that others will wake the pod
+            return None  # its counts are not kept: its constraints are so broad that other events will wake the pod
 
     async def run(self) -> None:
-        """Look at pods whose refusal no longer stands, until cancelled."""
+        """Evaluate pods whose refusal may be outdated, until cancelled."""
         try:
             while True:
                 pod = await self._changed.get()
@@ -82,7 +82,7 @@ class SecondLooks:
             self._changed = asyncio.Queue()
 
     async def _passes(self, pod: Pod) -> bool:
-        """Return if the pod still waits, and a node would pass it as far as Homeport judges."""
+        """Return whether the pod still waits, and a node passes all of Homeport's filters."""
         known = self._context.cluster.pod(*pod.key)
         framework = self._context.framework_for(pod)
         if known is None or known.uid != pod.uid or known.node_name or framework is None or self._context.problem():
