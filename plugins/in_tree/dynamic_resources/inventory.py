@@ -1,6 +1,6 @@
-"""Slices by node and pool, the devices that claims have, classes by name and resource.
+"""Index of ResourceSlices by node and pool, of devices allocated to claims, and of DeviceClasses by name and resource.
 
-Derived from objects of the cluster. An object that changes is taken in by itself, and many in bounded steps.
+Derived from cluster objects and updated object by object; many changes are processed in bounded steps.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from plugins.in_tree.dynamic_resources.uses import Uses
 
 _KINDS: Final[tuple[Kind[Any], ...]] = (RESOURCE_SLICES, RESOURCE_CLAIMS, DEVICE_CLASSES)
 _DEVICES_OF_AN_OBJECT: Final = 8
-"""A slice with more devices counts as several objects where it is taken in."""
+"""Devices per unit of work: indexing a slice with more devices counts as several objects."""
 
 _EVERYWHERE: Final = ""
-"""In place of the node of slices that more than one may see."""
+"""Key, in place of a node name, for slices that several nodes can use."""
 
 Stand: TypeAlias = Mapping[PoolID, tuple[Use, Sequence[ResourceSlice]]]
-"""By pool: what claims have of it, and its slices."""
+"""Allocated devices and slices, by pool."""
 
 Object = TypeVar("Object", bound=KubeObject)
 Group = TypeVar("Group", bound=Hashable)
@@ -35,7 +35,7 @@ Member = TypeVar("Member")
 
 
 class _Groups(Generic[Group, Member]):
-    """Objects in groups, each by its key. What a group is made into stays the same object while the group does."""
+    """Objects in groups, each by its key. ``of`` returns the identical tuple until the group changes."""
 
     def __init__(self) -> None:
         self._members: dict[Group, dict[ObjectKey, Member]] = {}
@@ -63,7 +63,7 @@ class _Groups(Generic[Group, Member]):
 
 
 class Inventory:
-    """To be refreshed before it is asked; all else is a look-up."""
+    """Index of slices, claims and classes. Call ``refresh`` before any look-up."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -73,7 +73,7 @@ class Inventory:
         )
         self._classes_seen = -1
         self.slices_version = 0
-        """Until it moves, each device of the slices that are held here is the same object."""
+        """Version of the slices; while it is unchanged, every device remains the identical object."""
         self._by_resource: Mapping[str, DeviceClass] = {}
         self._last_shared_pools: Stand = {}
         self._restart_slices()
@@ -94,7 +94,7 @@ class Inventory:
         self._shared_pools = None
 
     def refresh(self) -> None:
-        """Bring it up to date with the cluster. Raises ``Unprepared`` where that is too much for one step."""
+        """Update the index from the cluster. Raises ``Unprepared`` if that is too much work for one step."""
         all_prepared(it.catch_up for it in self._following)
         version = self.classes_version()
         if self._classes_seen != version:
@@ -111,30 +111,30 @@ class Inventory:
             self.refresh_at_once()
 
     def versions(self) -> tuple[int, ...]:
-        """Moves whenever anything here may."""
+        """Return the versions of all indexed kinds. The index can change only if one of them does."""
         return tuple(self._objects.version(it) for it in _KINDS)
 
     def classes_version(self) -> int:
         return self._objects.version(DEVICE_CLASSES)
 
     def slices_for(self, node: str) -> tuple[tuple[ResourceSlice, ...], tuple[ResourceSlice, ...]]:
-        """Those of the node alone, and those that other nodes may see too. Equal objects while they stay the same."""
+        """Return the node's own slices and those shared by several nodes; identical tuples until they change."""
         return self._on_node.of(node) if node else (), self._on_node.of(_EVERYWHERE)
 
     def of_pool(self, pool: PoolID) -> Sequence[ResourceSlice]:
-        """All slices of a pool, of whatever generation."""
+        """Return all slices of a pool, of every generation."""
         return self._of_pool.of(pool)
 
     def use(self, pool: PoolID) -> Use:
-        """What claims have of the devices of a pool."""
+        """Return the devices of a pool that are allocated to claims."""
         return self._uses.of(pool)
 
     def stand_of(self, slices: Iterable[ResourceSlice]) -> Stand:
-        """How the pools of some slices stand. Equal while that is the same."""
+        """Return the use and the slices of each pool of ``slices``. Equal until one of these changes."""
         return {it: (self.use(it), self.of_pool(it)) for it in {each.pool_id for each in slices}}
 
     def stand_of_shared_pools(self) -> Stand:
-        """Of the pools that more than one node may see. The same object while that is the same."""
+        """Snapshot of pools shared by several nodes; the identical object is returned until they change."""
         if self._shared_pools is None:
             found = self.stand_of(self._on_node.of(_EVERYWHERE))
             self._shared_pools = self._last_shared_pools if found == self._last_shared_pools else found
@@ -145,11 +145,11 @@ class Inventory:
         return self._objects.get(DEVICE_CLASSES, "", name)
 
     def class_of_resource(self, resource: str) -> DeviceClass | None:
-        """The class that stands behind an extended resource; ``None`` for what device plugins provide."""
+        """Return the class that provides an extended resource; ``None`` for a resource of a device plugin."""
         return self._by_resource.get(resource)
 
     def extended_claim(self, name: str, uid: str) -> ResourceClaim | None:
-        """The claim that a scheduler has made for the extended resources of a pod."""
+        """Return the claim that a scheduler created for the extended resources of a pod."""
         return next((it for it in self._extended.of(uid) if (name, uid) in it.extended_for), None)
 
     def _take_in_slice(self, namespace: str, name: str) -> int:
@@ -202,7 +202,7 @@ def _place(found: ResourceSlice) -> str:
 
 
 def _by_resource(classes: Sequence[DeviceClass]) -> dict[str, DeviceClass]:
-    """Of two classes for one resource the newer one, then the one whose name comes first."""
+    """Map resources to classes. The newest class wins, then the first by name."""
     found: dict[str, DeviceClass] = {}
     by_age = sorted(sorted(classes, key=lambda it: it.name), key=lambda it: it.created, reverse=True)
     for it in by_age:

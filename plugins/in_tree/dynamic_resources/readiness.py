@@ -1,4 +1,4 @@
-"""Whether the devices of an allocation are ready: their binding conditions."""
+"""Readiness of the devices of an allocation, by their binding conditions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def has_conditions(allocation: Allocation) -> bool:
 
 
 def is_ready(claim: ResourceClaim, allocation: Allocation) -> bool | None:
-    """Whether all binding conditions hold; ``None`` if one failed for good."""
+    """Return whether all binding conditions are true; ``None`` if a binding failure condition is."""
     for it in allocation.devices:
         if it.binding_conditions:
             status = next((status for status in claim.devices if status.device == it.device), None)
@@ -34,7 +34,7 @@ def _seconds_of(timestamp: str) -> float | None:
 
 
 def is_late(allocation: Allocation, timeout: float) -> bool:
-    """Whether its devices are not ready ``timeout`` seconds after it was made."""
+    """Return whether ``timeout`` seconds have passed since an allocation with binding conditions was made."""
     if all(it.binding_conditions is None for it in allocation.devices):
         return False
     since = _seconds_of(allocation.timestamp)

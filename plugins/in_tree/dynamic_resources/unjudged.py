@@ -1,4 +1,4 @@
-"""What keeps an allocation from being worked out: a scheduler's own error, or that it cannot be judged here."""
+"""Reasons why no allocation can be computed: an error of kube-scheduler, or a feature or limit of Homeport."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ class Unjudged(Exception):  # no error: a verdict, in place of a guess
 
 
 class AllocationError(Exception):
-    """A scheduler ends its cycle with this text."""
+    """An error with which kube-scheduler would end the scheduling cycle; the text is kube-scheduler's."""

@@ -1,6 +1,6 @@
-"""What claims have of the devices of each pool, kept up to date claim by claim.
+"""Devices allocated to claims, by pool, updated claim by claim.
 
-Counted, so that a claim that goes is taken off again without a look at any other: tenants have as many as they like.
+Reference counts allow removing a claim without reading the others, because the number of claims has no limit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NOTHING: Final[Amounts] = {}
 
 
 class _Shared:
-    """A device that several have part of: how many do, how many say how much, and how often each capacity is said."""
+    """Shared device: number of shares, shares with a consumed capacity, and shares per capacity."""
 
     __slots__ = ("_amounts", "_said", "_shares", "_times")
 
@@ -27,7 +27,7 @@ class _Shared:
         self._times: dict[str, int] = {}
 
     def count(self, consumed: Amounts | None, sign: int) -> bool:
-        """Count one share in (``sign`` 1) or out (-1); returns whether any is left."""
+        """Add (``sign`` 1) or remove (-1) one share; return whether any share is left."""
         self._shares += sign
         self._said += sign * (consumed is not None)
         for name, amount in (consumed or _NOTHING).items():
@@ -40,7 +40,7 @@ class _Shared:
         return self._shares > 0
 
     def total(self) -> Amounts | None:
-        """``None`` where nobody says how much."""
+        """Return the consumed capacities; ``None`` if no share specifies any."""
         return dict(self._amounts) if self._said else None
 
 
@@ -67,13 +67,13 @@ class _OfPool:
 
 
 class Uses:
-    """By pool. A claim is taken off in the form in which it was counted."""
+    """Allocated devices by pool. Remove a claim in exactly the form in which it was added."""
 
     def __init__(self) -> None:
         self._pools: dict[PoolID, _OfPool] = {}
 
     def count(self, claim: ResourceClaim, sign: int) -> None:
-        """Count what a claim has in (``sign`` 1) or out (-1). Who administers a device has nothing of it."""
+        """Add (``sign`` 1) or remove (-1) the devices of a claim. Admin access does not use up a device."""
         for it in () if claim.allocation is None else claim.allocation.devices:
             if it.admin_access:
                 continue
@@ -84,7 +84,7 @@ class Uses:
                 del self._pools[pool_id]
 
     def of(self, pool: PoolID) -> Use:
-        """Equal while claims have the same of it."""
+        """Return the use of a pool. Equal until allocations from the pool change."""
         found = self._pools.get(pool)
         if found is None:
             return NO_USE

@@ -1,4 +1,4 @@
-"""Which claims a pod has, and what it wants by them and by its extended resources."""
+"""Claims of a pod, and the devices it requests through claims and extended resources."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from plugins.in_tree.dynamic_resources.extended import requested
 from plugins.in_tree.dynamic_resources.inventory import Inventory
 
 MADE_UP: Final = "<extended-resources>"
-"""Name of a claim for extended resources that does not exist yet. No object can have it."""
+"""Placeholder name of an extended resource claim that does not exist yet; invalid as an object name."""
 
 
 class ClaimNotFound(Exception):
-    """A claim of a pod is not there or not its own; the text is a scheduler's."""
+    """A claim of a pod is missing, being deleted or not owned by the pod; the text is kube-scheduler's."""
 
 
 class Wanted(Struct, eq=False):
-    """What a pod wants, as it stood when the evaluation began.
+    """Device requests of a pod when its evaluation began.
 
-    ``claims`` are its own; ``extended`` is the one for its extended resources, which is made up where there is none
-    yet; ``resources`` are these. ``solutions``: by node, what Filter found.
+    ``claims``: those that its spec names. ``extended``: the claim for its extended ``resources``, a placeholder until
+    that claim exists. ``solutions``: the result of Filter by node.
     """
 
     claims: tuple[ResourceClaim, ...] = ()
@@ -52,11 +52,11 @@ class PodClaims:
         self._inventory = inventory
 
     def of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
-        """The claims that the pod names. Raises ``ClaimNotFound``."""
+        """Return the claims that the pod names. Raises ``ClaimNotFound``."""
         return tuple(found for it in pod.spec.claims.claims if (found := self._claim_of(pod, it)) is not None)
 
     def _claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
-        """``None`` for one that was not needed."""
+        """Return the claim; ``None`` if the pod status says that none was needed. Raises ``ClaimNotFound``."""
         name = named.claim
         if name is None:
             if named.template is None:
@@ -78,7 +78,7 @@ class PodClaims:
         return found
 
     def wanted(self, pod: Pod) -> Wanted:
-        """Raises ``ClaimNotFound``."""
+        """Return the device requests of a pod. Raises ``ClaimNotFound``."""
         claims = self.of(pod)
         extended: ResourceClaim | None = None
         resources: Mapping[str, int] = {}
@@ -91,5 +91,5 @@ class PodClaims:
 
 
 def may_want_devices(pod: Pod) -> bool:
-    """Whether a pod has claims, or asks for what a class of devices could stand behind."""
+    """Return whether a pod has claims, or requests a resource that a DeviceClass could provide."""
     return pod.spec.claims.wants_devices or any("/" in it for it in pod.spec.resources.requests)

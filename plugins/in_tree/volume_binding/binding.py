@@ -1,4 +1,4 @@
-"""Holds a pod back until its claims are bound, and has volumes made that are still to be made."""
+"""Delays the bind of a pod until its claims are bound, and triggers the provisioning of missing volumes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ REASON_STATIC: Final = (
 
 _LOOK_SECONDS: Final = 0.25
 _GRACE_SECONDS: Final = 5.0
-"""How long somebody else's choice of a volume may take to show: the watch is behind what was written."""
+"""Time to wait for another component's binding of a claim to appear, because the watch lags behind writes."""
 
 _MARGIN_SECONDS: Final = 0.5
-"""What a bind needs of its time after that."""
+"""Time reserved before the deadline for the bind itself."""
 
 
 class _Verdict(Struct, frozen=True):
-    """Why a node will not do, the claims that wait, and what is to be done for them: ``None`` if there are none."""
+    """Reasons against a node, the waiting claims, and the plan for them; ``None`` if no claim waits."""
 
     reasons: tuple[str, ...]
     waiting: Sequence[PersistentVolumeClaim]
@@ -43,7 +43,7 @@ class _Verdict(Struct, frozen=True):
 
 
 class Binding:
-    """The acting half. ``timeout`` in seconds; ``placing`` raises ``NoNode``."""
+    """Waits for the volumes of pods at bind. ``timeout`` in seconds; ``placing`` raises ``NoNode``."""
 
     def __init__(self, handle: Handle, placing: Callable[[Pod], Placing], timeout: float) -> None:
         self._objects = handle.objects
@@ -55,14 +55,14 @@ class Binding:
         self._timeout = timeout
 
     def is_done(self, pod: Pod) -> bool:
-        """Whether all claims are bound, as far as the picture shows."""
+        """Return whether all claims are bound according to the snapshot."""
         try:
             return all(it.is_bound for it in claims_of(self._objects, pod))
         except NoNode:
             return False
 
     async def done(self, pod: Pod, node_name: str, deadline: float) -> Status:
-        """Success once all claims are bound to volumes that the node can use; until then it waits, or refuses."""
+        """Wait until all claims are bound to volumes that the node can use; return success or a refusal."""
         now = self._clock()
         until = min(now + self._timeout, deadline - _MARGIN_SECONDS)
         patient_until = now + _GRACE_SECONDS
@@ -89,7 +89,7 @@ class Binding:
             await self._sleep(_LOOK_SECONDS)
 
     async def _judged(self, pod: Pod, node: NodeInfo) -> _Verdict:
-        """Nothing is awaited between the answer and the caller. Raises ``NoNode``."""
+        """Evaluate the node, without an await between the result and its return. Raises ``NoNode``."""
         while True:
             try:
                 placing = self._placing(pod)
@@ -101,7 +101,7 @@ class Binding:
                     await self._sleep(0)
 
     async def _had_made(self, plan: Plan, node: NodeInfo, given: set[str], *, patient: bool) -> Status | None:
-        """Give the claims whose volumes are to be made to the node. A status ends the bind."""
+        """Annotate the claims to provision with the selected node. A returned status ends the bind."""
         own = [it for name, it in plan.bound.items() if it.claim is None]
         if own:
             return None if patient else unschedulable(REASON_STATIC)
@@ -113,7 +113,7 @@ class Binding:
             try:
                 await self._writer.annotate(PERSISTENT_VOLUME_CLAIMS, claim, {SELECTED_NODE: node_name})
             except WriteConflict:
-                return None  # it is looked at anew: somebody else may have done it
+                return None  # retried with a fresh read: another component may have set it
             except ObjectGone as gone:
                 return unschedulable(f"{gone} is gone")
             except OSError as cause:

@@ -1,4 +1,4 @@
-"""Changes of volumes, and of room for volumes, by class: which nodes each matters to."""
+"""Changes of volumes and storage capacity by class, with the nodes that each affects."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from app.kube.meta_v1 import ObjectKey
 from plugins.in_tree.volume_binding.by_label import Place
 
 _MOST_NOTED: Final = 256
-"""Changes of a class that are known: more than come between two evaluations of a pod."""
+"""Maximum number of changes kept per class, more than occur between two evaluations of a pod."""
 
 
 class Change(Struct, frozen=True):
-    """A volume, or room for volumes, that came or went: it matters to nodes of ``places``, see ``by_label``.
+    """A volume or storage capacity was added or removed. It affects the nodes of ``places``, see ``by_label``.
 
-    ``claim``: namespace and name of the claim that a volume is kept for. It matters to that one alone, on all nodes.
+    ``claim``: namespace and name of the claim that the volume is reserved for. Affects only that claim, on all nodes.
     """
 
     number: int
@@ -27,7 +27,7 @@ class Change(Struct, frozen=True):
 
 
 class Changes:
-    """The last changes of each class, and a number that moves with each of them."""
+    """The most recent changes of each class, numbered in ascending order."""
 
     def __init__(self) -> None:
         self._number = self._restarted = 0

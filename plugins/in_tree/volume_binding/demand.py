@@ -1,4 +1,4 @@
-"""The claims of a pod: which are bound, which wait for the pod's node, and why there may be no node for it."""
+"""Claims of a pod: bound, or waiting for the pod's node; and the reasons why no node can fit."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ REASON_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 REASON_LONG_VOLUMES: Final = TOO_LONG.format(VOLUMES)
 
 
-class NoNode(Exception):  # no error: no node will do
-    """``reason`` is kube-scheduler's."""
+class NoNode(Exception):  # a verdict rather than an error
+    """The pod fits on no node. ``reason`` is kube-scheduler's."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -30,21 +30,21 @@ class NoNode(Exception):  # no error: no node will do
 
 
 class ModelessClass(Exception):
-    """A StorageClass does not say when its claims are bound: the API server stores none of these."""
+    """A StorageClass has no volumeBindingMode, although the API server always stores one."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"VolumeBindingMode not set for StorageClass {quoted(name)}")
 
 
 class Demand(Struct, frozen=True):
-    """In the order of the pod's volumes, a claim as often as these name it. ``waiting``: for the first pod's node."""
+    """Claims in the order of the pod's volumes, with repetitions. ``waiting``: unbound (WaitForFirstConsumer)."""
 
     bound: tuple[PersistentVolumeClaim, ...]
     waiting: tuple[PersistentVolumeClaim, ...]
 
 
 def claims_of(objects: Objects, pod: Pod) -> Iterator[PersistentVolumeClaim]:
-    """All of a pod. Raises ``NoNode`` for the first one with which no node will do."""
+    """Yield all claims of a pod. Raises ``NoNode`` at the first claim that rules out every node."""
     if VOLUMES in pod.spec.oversized:
         raise NoNode(REASON_LONG_VOLUMES)
     for volume in pod.spec.volumes:
@@ -69,7 +69,7 @@ def claims_of(objects: Objects, pod: Pod) -> Iterator[PersistentVolumeClaim]:
 
 
 def demand_of(objects: Objects, pod: Pod) -> Demand:
-    """Raises ``NoNode``, also where a claim should be bound by now; ``ModelessClass``; ``Unreadable``."""
+    """Return the claims. Raises ``NoNode`` (also for unbound immediate claims), ``ModelessClass``, ``Unreadable``."""
     claims = tuple(claims_of(objects, pod))
     unbound = [it for it in claims if not it.is_bound]
     waits = [_waits(objects, it) for it in unbound]
@@ -79,7 +79,7 @@ def demand_of(objects: Objects, pod: Pod) -> Demand:
 
 
 def _waits(objects: Objects, claim: PersistentVolumeClaim) -> bool:
-    """Whether it is bound once a node is chosen. One that names its volume is not: that is for the controller."""
+    """Return whether a claim waits for its pod's node. The controller binds a claim that names its volume."""
     found = objects.get(STORAGE_CLASSES, "", claim.class_name) if claim.class_name else None
     if found is None:
         return False

@@ -1,4 +1,4 @@
-"""What one node can do for claims that wait: the volumes they take there, and those that are made."""
+"""Plan for waiting claims on one node: existing volumes to bind and volumes to provision."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ REASON_NO_VOLUME: Final = "node(s) didn't find available persistent volumes to b
 REASON_NO_ROOM: Final = "node(s) did not have enough free storage"
 
 _VOLUMES_OF_A_STEP: Final = 1 << 14
-"""Free volumes of a set whose intersection with another counts as one step."""
+"""Number of free volumes whose set intersection counts as one step."""
 
 
 class Plan(Struct, frozen=True):
-    """What a node can do for the claims that wait: ``bound`` to volumes that are there, ``made`` for the others."""
+    """Waiting claims on a node. ``bound``: existing volumes by claim. ``made``: claims to provision volumes for."""
 
     bound: Mapping[str, PersistentVolume]
     made: tuple[PersistentVolumeClaim, ...]
 
 
 class Need(Struct, frozen=True):
-    """Volumes of a class that are to be made, the largest in bytes; ``None`` where no claim says a size."""
+    """Volumes of a class to provision. ``size``: the largest in bytes; ``None`` if no claim requests a size."""
 
     class_name: str
     size: int | None
 
 
 class Taking:
-    """Volumes that claims take on one node, one claim after the other."""
+    """Assigns existing volumes to claims on one node, one claim after the other."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels = labels
@@ -43,7 +43,7 @@ class Taking:
         self._taken: set[str] = set()
 
     def volume(self, fitting: Fitting) -> Work[PersistentVolume | None]:
-        """Take the volume that is kept for the claim, else the smallest that fits."""
+        """Take the volume reserved for the claim, or else the smallest that fits."""
         own = fitting.of_its_own(self._taken)
         if own is not None:
             if not own.is_usable_from(self._labels):
@@ -71,7 +71,7 @@ class Taking:
 
 
 class Making:
-    """Whether volumes can be made for one node, by class."""
+    """Decides by class whether volumes can be provisioned for one node."""
 
     def __init__(self, class_of: Callable[[str], StorageClass | None], room: Room, labels: Mapping[str, str]) -> None:
         self._class_of = class_of
@@ -81,7 +81,7 @@ class Making:
         self._most: dict[str, int] = {}
 
     def refusal(self, need: Need) -> Work[str]:
-        """Return why a volume cannot be made; empty if it can."""
+        """Return the reason why a volume cannot be provisioned; empty if it can."""
         name = need.class_name
         found = self._allowed.get(name)
         if found is None:
@@ -102,7 +102,7 @@ def once(claims: Iterable[PersistentVolumeClaim]) -> Sequence[PersistentVolumeCl
 
 
 def needs_of(claims: Iterable[PersistentVolumeClaim]) -> Sequence[Need]:
-    """In the order of the claims; of claims of one class, one after the other, the largest."""
+    """Return needs in the order of the claims; consecutive claims of one class become the largest of them."""
     found: list[Need] = []
     for need in map(need_of, once(claims)):
         last = found[-1] if found and found[-1].class_name == need.class_name else None

@@ -1,4 +1,4 @@
-"""How large a volume can be made for a node, as far as CSIStorageCapacity says so."""
+"""Largest volume that can be provisioned for a node, according to CSIStorageCapacity."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from plugins.in_tree.volume_binding.supply import STEPS_OF_AN_OBJECT
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 UNLIMITED: Final = 2**63
 NOTHING: Final = -UNLIMITED
-"""Sizes that no claim exceeds, or every one does: a claim's has 64 bits with its sign."""
+"""Sizes above and below that of every claim, whose size is a signed 64-bit integer."""
 
 
 class Room:
-    """What CSIStorageCapacity says of how large a volume can be made, and for which nodes."""
+    """Index of CSIStorageCapacity objects: the largest volume by class and node labels."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -32,17 +32,17 @@ class Room:
         self.changes = Changes()
 
     def is_made(self, storage_class: StorageClass) -> bool:
-        """Whether volumes of the class are made at all."""
+        """Return whether the class provisions volumes at all."""
         return storage_class.provisioner not in ("", _NO_PROVISIONER)
 
     def catch_up(self) -> None:
-        """Take in the capacities that changed. Raises ``Unprepared`` where these are too many for one step."""
+        """Process the changed capacities. Raises ``Unprepared`` if they are too many for one step."""
         self._following.catch_up()
 
     def most(self, storage_class: StorageClass, labels: Mapping[str, str]) -> Work[int]:
-        """Return the bytes of the largest volume that the class's driver can make for a node.
+        """Return the size in bytes of the largest volume that the class's driver can provision for a node.
 
-        A driver that publishes no capacities can make any.
+        The size is unlimited for a driver that publishes no capacities.
         """
         found = self._of(storage_class)
         if found is None:
@@ -60,12 +60,12 @@ class Room:
         return most
 
     def keys(self, storage_class: StorageClass) -> Collection[str]:
-        """The labels of nodes on which ``most`` depends."""
+        """Return the keys of the node labels on which ``most`` depends."""
         found = self._of(storage_class)
         return () if found is None else found.keys
 
     def _of(self, storage_class: StorageClass) -> ByLabel[CSIStorageCapacity] | None:
-        """Capacities of a class; ``None`` where its driver publishes none."""
+        """Return the capacities of a class; ``None`` if its driver does not publish any."""
         driver = self._objects.get(CSI_DRIVERS, "", storage_class.provisioner)
         if driver is None or not driver.storage_capacity:
             return None
@@ -97,7 +97,7 @@ class Room:
         try:
             return self._objects.get(CSI_STORAGE_CAPACITIES, namespace, name)
         except Unreadable:
-            return None  # others may tell of room
+            return None  # other objects may provide capacity
 
 
 _NO_ROOM: Final[ByLabel[CSIStorageCapacity]] = ByLabel()

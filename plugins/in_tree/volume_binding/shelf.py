@@ -21,10 +21,10 @@ _BYTES_OF_A_REQUIREMENT: Final = 200
 _BYTES_OF_A_VALUE: Final = 70
 
 _MOST_CHANGES: Final = 1024
-"""Changes of a shelf after which its selections are made anew: to bring them up to date costs about as much."""
+"""Maximum number of changes replayed on a selection. Beyond it, computing the selection anew costs about as much."""
 
 PIECE: Final = 256
-"""Steps between two yields, about: 0.2 ms."""
+"""Approximate number of steps between two yields, about 0.2 ms."""
 
 _POSITIONS_OF_A_STEP: Final = 8
 PARTS_OF_A_STEP: Final = 4
@@ -40,14 +40,14 @@ Rank = tuple[int | Fraction, str]
 
 
 class Placed(Struct, frozen=True, eq=False):
-    """A volume, and the nodes from which it can be used: all where ``matcher`` is ``None``. ``steps`` to ask it."""
+    """A volume and the nodes that can use it (all if ``matcher`` is ``None``). ``steps``: cost of one match."""
 
     volume: PersistentVolume
     matcher: NodeMatcher | None
     steps: int = 1
 
     def is_usable_from(self, labels: Mapping[str, str]) -> bool:
-        """Decide by the labels of a node alone: its name plays no part."""
+        """Return whether a node with these labels can use the volume; the node's name is ignored."""
         return self.matcher is None or self.matcher.matches("", labels)
 
 
@@ -61,7 +61,7 @@ class Stored(Struct, frozen=True, eq=False):
 
 
 class Selection(Struct):
-    """Positions of the volumes that a selector selects, as of a number of changes of the shelf."""
+    """Bit set of the volumes that a selector selects, valid after ``changes`` changes of the shelf."""
 
     positions: int
     changes: int
@@ -70,8 +70,8 @@ class Selection(Struct):
 class Shelf:
     """Free volumes of one class and sort, the smallest first.
 
-    A set of them is an integer: bit ``n`` stands for the volume at position ``n``. To find the smallest volume of an
-    intersection of sets takes a microsecond for a thousand volumes.
+    A set of volumes is an integer: bit ``n`` stands for the volume at position ``n``. Finding the smallest volume of an
+    intersection takes a microsecond for a thousand volumes.
     """
 
     __slots__ = ("_by_label", "_changes", "_forgotten", "_positions", "_ranks", "_selections", "_stored")
@@ -113,7 +113,7 @@ class Shelf:
         self._changed(position, None)
 
     def _changed(self, position: int, labels: LabelSet | None) -> None:
-        """Note a volume that came (``labels``) or went at a position."""
+        """Record that a volume was added (``labels``) or removed (``None``) at a position."""
         self._positions = None
         self._changes.append((position, labels))
         if len(self._changes) > _MOST_CHANGES:
@@ -145,7 +145,7 @@ class Shelf:
         return int.from_bytes(bits, "little")
 
     def selected(self, selector: Selector | None, least: Rank) -> Work[int]:
-        """Return the volumes of at least a size that a selector selects."""
+        """Return the volumes that a selector selects, from rank ``least`` on."""
         start = bisect_left(self._ranks, least)
         if selector is None:
             return (1 << len(self)) - (1 << start)
@@ -181,7 +181,7 @@ class Shelf:
         return int.from_bytes(bits, "little")
 
     def _catch_up(self, found: Selection, selector: Selector) -> Work[None]:
-        """Move the positions as volumes came and went. A part of it is done as a whole, or not at all."""
+        """Replay the changes since the selection was computed. It stays consistent at every yield."""
         steps = 0
         while found.changes < self._forgotten + len(self._changes):
             position, labels = self._changes[found.changes - self._forgotten]
@@ -202,7 +202,7 @@ class Shelf:
 
 
 def _matcher_of(selector: Selector) -> NodeMatcher:
-    """Compile a selector: asked of a label set, it takes as long as the labels, and not as the selector."""
+    """Compile a selector so that a match takes time by the number of labels, not by the selector's length."""
     parts = tuple(NodeSelectorRequirement(it.key, it.operator, it.values) for it in selector.requirements)
     return RequiredNodeAffinity(terms=(NodeSelectorTerm(parts),) if parts else None).compiled()
 
@@ -212,5 +212,5 @@ def parts_of(selector: Selector) -> int:
 
 
 def _weight(selector: Selector) -> int:
-    """Its bytes, about."""
+    """Return the approximate memory of a selector in bytes."""
     return sum(_BYTES_OF_A_REQUIREMENT + _BYTES_OF_A_VALUE * len(it.values) for it in selector.requirements)
