@@ -3,8 +3,8 @@
 Sources: ``well_known_taints.go`` of Kubernetes 1.36, ``taints.go`` of cluster-autoscaler and of Karpenter, the
 heartbeat of KubeVirt's virt-handler, and the arguments. A PreferNoSchedule taint is ignored, since it refuses no pod.
 
-A node that is not in the cache is gone only if the API server says so: the cache has a consistent list and every event
-since, and the node is read once more before a pod of that home is decided.
+A node that is missing from the cache is read from the API server before a decision for a pod of that home. The cache
+holds a consistent list and every event since.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from plugins.sticky_node.pods import MIGRATION_JOB, Volumes, is_target
 KINDS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
 
 PARTS: Final = (Part.NODE_STATE, Part.PENDING_VOLUMES)
-"""What is read and decoded for it."""
+"""Optional parts of objects that deriving a home's state reads."""
 
 SCHEDULABLE: Final = "kubevirt.io/schedulable"
-"""Label of a node: whether KubeVirt can start machines there."""
+"""Node label: ``true`` if KubeVirt can start virtual machines on the node."""
 
 AWAY_TAINTS: Final = (
     "node.kubernetes.io/unschedulable",
@@ -67,25 +67,25 @@ _OF_PRESSURE: Final[Mapping[str, Taint]] = {
     "PIDPressure": Taint("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
     "NetworkUnavailable": Taint("node.kubernetes.io/network-unavailable", NO_SCHEDULE),
 }
-"""What the node lifecycle controller makes of conditions: who tolerates these tolerates those."""
+"""Taint that the node lifecycle controller sets for each condition. Tolerating the taint tolerates the condition."""
 
 
 class HomeState(Struct, frozen=True, gc=False):
-    """``mark``: what says so, for a person; empty where nothing is wrong."""
+    """State of a home. ``mark``: human-readable cause, such as a taint; empty for a usable home."""
 
     state: State
     mark: str = ""
 
 
 class _Found(Struct, frozen=True, gc=False):
-    """What is wrong with a node, and the taint by which a pod may tolerate it; ``None``: no pod may."""
+    """Reason why a node is unusable. ``taint``: the taint that a pod can tolerate; ``None`` if no pod can."""
 
     standing: HomeState
     taint: Taint | None = None
 
 
 _OtherMark: TypeAlias = tuple[str, str | None, _Found]
-"""(key, required value or ``None`` for any, what is wrong then)."""
+"""(key, required value or ``None`` for any, resulting reason)."""
 
 _USABLE: Final = HomeState(State.USABLE)
 _GONE: Final = HomeState(State.GONE, "there is no such node")
@@ -112,13 +112,13 @@ class HomeStates:
         self._labels = _others("label", ((it.label, it.value) for it in args.maintenance))
 
     def of_node(self, home: str, owner: Owner) -> HomeState:
-        """By the home's node alone, whatever pods tolerate. Never raises."""
+        """Return the home's state from its node alone, without regard to tolerations. Never raises."""
         return self._by_node(home, owner, None)
 
     def of(self, home: str, owner: Owner, pod: Pod) -> HomeState:
-        """For one pod of the owner: what it tolerates of the node does not count, as with kube-scheduler.
+        """Return the home's state for one pod of the owner. Tolerated taints are ignored, as in kube-scheduler.
 
-        That a node is leaving cannot be tolerated, nor can a kubelet that is not heard of.
+        A pod cannot tolerate a node that is being removed, nor one whose Ready condition is Unknown.
         """
         if is_target(pod):
             return _TARGET
@@ -126,7 +126,7 @@ class HomeStates:
         return self._by_node(home, owner, pod) if away is None else away
 
     def reaches_volumes(self, pod: Pod, node: Node) -> bool:
-        """Return whether the pod's bound volumes can be used from the node; of what cannot be said, they can."""
+        """Return whether the node can use the pod's bound volumes; ``True`` if that is unknown."""
         return self._volumes.unreached(pod, node) is None
 
     def _by_node(self, home: str, owner: Owner, pod: Pod | None) -> HomeState:
@@ -168,7 +168,7 @@ class HomeStates:
         return None if found is None else HomeState(State.VOLUME_ELSEWHERE, str(found))
 
     def _marks(self, node: Node, owner: Owner) -> Iterator[_Found]:
-        """What is wrong with the node, the worst first."""
+        """Yield the reasons why the node is unusable, most severe first."""
         state = node.state
         if state.terminating:
             yield _TERMINATING
@@ -188,7 +188,7 @@ class HomeStates:
             yield _NO_MACHINES
 
     def _other_marks(self, node: Node) -> Iterator[_Found]:
-        """Annotations first. Most nodes have none."""
+        """Yield the configured marks on the node, annotations before labels."""
         if node.annotations:
             yield from _marked(self._annotations, node.annotations)
         if self._labels:
@@ -196,7 +196,7 @@ class HomeStates:
 
 
 def _by_key(marks: Iterable[Mark]) -> Mapping[str, frozenset[str | None]]:
-    """The taints that matter, each with the values that do; ``None``: any."""
+    """Return the relevant taint keys, each with its relevant values; ``None`` matches any value."""
     found: dict[str, frozenset[str | None]] = {}
     for it in marks:
         if it.taint:
@@ -219,7 +219,7 @@ def _marked(marks: Iterable[_OtherMark], there: Mapping[str, str]) -> Iterator[_
 
 
 def _unwell(state: NodeState) -> Iterator[_Found]:
-    """By conditions. Where nobody has said anything of Ready yet, that says nothing."""
+    """Yield the reasons from the node's conditions. A missing Ready condition is not a reason."""
     if state.ready not in (TRUE, ""):
         yield _Found(HomeState(State.AWAY, f"Ready is {state.ready}"), _NOT_READY if state.ready == FALSE else None)
     for condition in state.pressure:
@@ -231,16 +231,16 @@ def _tainted(state: State, taint: Taint) -> HomeState:
 
 
 def is_kubevirt(owner: Owner) -> bool:
-    """Return whether the owner's pods are machines of KubeVirt's."""
+    """Return whether the owner's pods are KubeVirt virtual machines."""
     return isinstance(owner.controller, VirtualMachineInstance) or owner.kind.api_version.split("/")[0] == _KUBEVIRT
 
 
 def is_other_machine(node: Node, owner: Owner) -> bool:
-    """Return whether the home was made on another machine of that name; not where either is unknown."""
+    """Return whether the node is another machine than when the home was made; ``False`` if either is unknown."""
     was, now = recorded_machine(owner).lower(), node.state.machine
     return bool(was and now) and was != now
 
 
 def node_annotations(args: StickyNodeArgs) -> frozenset[str]:
-    """The annotations of nodes that are marks."""
+    """Return the keys of the node annotations that mark maintenance."""
     return frozenset(it.annotation for it in args.maintenance if it.annotation)

@@ -30,7 +30,7 @@ from plugins.sticky_node.pods import is_target
 
 
 class Action(StrEnum):
-    """What filter does."""
+    """Effect on filter's result."""
 
     ALL = "all pass"
     NOT_HOME = "all but home pass"
@@ -41,7 +41,7 @@ class Action(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a node is refused. Constant texts: names and times are in Events and ``explain``."""
+    """Reason for refusing a node. The texts are constant; names and times are in Events and ``explain``."""
 
     NOT_HOME = "node(s) were not the pod's home"
     AWAY = "node(s) were not the pod's home, which takes no pods now"
@@ -50,7 +50,7 @@ class Reason(StrEnum):
 
 
 class Cell(Struct, frozen=True):
-    """``then``: what happens from the end of the grace on; ``None`` where nothing ends."""
+    """Cell of the table. ``then``: the action after the grace period; ``None`` without a grace period."""
 
     action: Action
     reason: Reason = Reason.NOT_HOME
@@ -100,11 +100,11 @@ STATES: Final[Mapping[State, str]] = {
     State.AWAY: "its node is there and takes no pods now",
     State.USABLE: "its node takes pods",
 }
-"""In words, in the table's order."""
+"""Description of each state, in the table's order."""
 
 
 def words_of(cell: Cell) -> str:
-    """A cell for a person."""
+    """Return a cell as text for `docs/homes.md` and other readers."""
     said = cell.action.value
     if cell.action is Action.WAIT:
         said += f": `{cell.reason.value}`"
@@ -116,7 +116,7 @@ _BY_NAME: Final = {it.value: it for it in Policy}
 
 
 class Applied(Struct, frozen=True):
-    """``grace``: seconds · ``source``: whose word it is, for a person."""
+    """Policy that applies. ``grace``: seconds. ``source``: origin of the policy, as text for a user."""
 
     policy: Policy
     grace: float
@@ -144,7 +144,7 @@ class Policies:
         self._seen: tuple[int, dict[str, Applied | None]] = (-1, {})
 
     def of(self, owner: Owner, pod: Pod | None = None) -> Applied:
-        """``pod``: one of the owner's, if there is any. Raises ``Unreadable``."""
+        """Return the policy for the owner. ``pod``: one of its pods, if any. Raises ``Unreadable``."""
         for source, there in (("owner", owner.found.annotations), ("pod", pod.annotations if pod else {})):
             policy = _BY_NAME.get(there.get(POLICY, ""))
             if policy is not None:
@@ -155,7 +155,7 @@ class Policies:
         return found
 
     def is_off(self, owner: Owner, pod: Pod | None = None) -> bool:
-        """Return whether its machine has no home; without a pod: whatever that says. Raises ``Unreadable``."""
+        """Return whether the policy is ``off``. Without a pod, pod annotations are ignored. Raises ``Unreadable``."""
         return self.of(owner, pod).policy is Policy.OFF
 
     def _of_namespace(self, name: str) -> Applied | None:
@@ -172,12 +172,12 @@ class Policies:
 
 
 def kinds_of_policies(args: StickyNodeArgs) -> Sequence[Kind[Any]]:
-    """What the rules read."""
+    """Return the kinds that the policy rules read."""
     return (NAMESPACES,) if args.namespaces else ()
 
 
 def unknown_policy(owner: Owner) -> str:
-    """What stands in the owner's annotation and is no policy; empty otherwise."""
+    """Return the value of the owner's policy annotation if it is not a policy; empty otherwise."""
     said = owner.found.annotations.get(POLICY, "")
     return "" if said in _BY_NAME else said
 
@@ -189,8 +189,8 @@ def _rule(number: int, args: StickyNodeArgs) -> _Rule:
 
 
 class Decision(Struct, frozen=True):
-    """``since``: since when the clock of a grace runs, ``ends_at``: until when, both in seconds since 1970 and only
-    where one runs. ``over``: it is over.
+    """Decision for one pod. ``since`` and ``ends_at``: start and end of the grace period, in seconds since 1970;
+    ``None`` without a running one. ``over``: the grace period has ended.
     """
 
     home: str
@@ -204,13 +204,13 @@ class Decision(Struct, frozen=True):
 
     @property
     def verdict(self) -> Hashable:
-        """All that the answers to filter rest on."""
+        """The values that determine filter's result."""
         return (self.home, self.action, self.reason)
 
     def makes_home(self, node: str, *, failback: bool) -> bool:
-        """Return whether a bind to the node makes it the home: there is none, or it was passed over.
+        """Return whether a bind to the node makes it the home: there is none yet, or the decision allowed other nodes.
 
-        ``failback``: a home that is passed over stays the home, unless it was given up for good.
+        ``failback``: keep the existing home, except under the hard policy, where leaving a home is final.
         """
         if self.applied.policy is Policy.OFF or self.standing.state is State.TARGET or node == self.home:
             return False
@@ -222,7 +222,7 @@ class Decision(Struct, frozen=True):
 
 
 class Decider:
-    """Decides by the table. ``now``: seconds since 1970."""
+    """Looks up decisions in the table. ``now``: returns seconds since 1970."""
 
     def __init__(
         self, args: StickyNodeArgs, policies: Policies, standings: HomeStates, clocks: Clocks, now: Clock
@@ -234,7 +234,7 @@ class Decider:
         self._now = now
 
     def of(self, owner: Owner, pod: Pod, home: str) -> Decision:
-        """``home``: empty if there is none. Raises ``Unreadable``."""
+        """Return the decision for the pod. ``home``: empty if there is none. Raises ``Unreadable``."""
         applied = self._policies.of(owner, pod)
         standing = HomeState(State.NONE)
         if applied.policy is Policy.OFF or not home:
@@ -256,7 +256,7 @@ class Decider:
         return Decision(home, applied, standing, cell.then, Reason.NOT_HOME, since, ends_at, over=True)
 
     def holds(self, owner: Owner, home: str, applied: Applied, state: State) -> bool:
-        """Whether a pod waits while its home takes none; of a usable one, whether it would. Begins no clock."""
+        """Return whether a pod waits while its home is unusable, or would if it became so. Does not start a clock."""
         if applied.policy is Policy.OFF or not home or self._is_released(applied, state):
             return False
         cell = TABLE[State.AWAY if state is State.USABLE else state][applied.policy]
@@ -273,5 +273,5 @@ class Decider:
 
 
 def is_held(decision: Decision) -> bool:
-    """Return whether the pod may go to its home alone, which takes pods."""
+    """Return whether the pod is restricted to its home and the home is usable."""
     return decision.action is Action.HOME and decision.standing.state is State.USABLE
