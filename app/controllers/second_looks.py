@@ -82,7 +82,7 @@ class SecondLooks:
             self._changed = asyncio.Queue()
 
     async def _passes(self, pod: Pod) -> bool:
-        """Return whether the pod still waits, and a node passes all of Homeport's filters."""
+        """Return whether the pod still waits and has a candidate node, as ``elsewhere`` finds them."""
         known = self._context.cluster.pod(*pod.key)
         framework = self._context.framework_for(pod)
         if known is None or known.uid != pod.uid or known.node_name or framework is None or self._context.problem():
