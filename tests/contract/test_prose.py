@@ -108,10 +108,10 @@ def test_pages_have_no_long_sentence(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [*MODULES, *PAGES], ids=lambda it: str(it.relative_to(ROOT)))
 def test_nothing_may_not(path: Path) -> None:
-    """It can mean "must not" and "might not"."""
+    """It can mean "must not" and "might not"; a page that says so quotes it."""
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
 
-    assert [] == [where(path, number) for number, line in lines if re.search(r"\bmay not\b", line, re.IGNORECASE)]
+    assert [] == [where(path, number) for number, line in lines if re.search(r"(?<!\")\bmay not\b(?!\")", line, re.IGNORECASE)]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda it: str(it.relative_to(ROOT)))
