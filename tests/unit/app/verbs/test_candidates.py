@@ -50,7 +50,6 @@ class TestByName:
     @pytest.mark.parametrize(
         ("names", "candidates", "unknown"),
         [
-            pytest.param([], [], [], id="none"),
             pytest.param(["n3", "n1"], ["n3", "n1"], [], id="in the order asked"),
             pytest.param(["n2", "n1", "n2"], ["n2", "n1"], [], id="one named twice is asked about once"),
             pytest.param(["n9", "n1", "n8"], ["n1"], ["n9", "n8"], id="not known"),
@@ -144,8 +143,6 @@ class TestByObject:
         "sent",
         [
             pytest.param(b"5", id="no object"),
-            pytest.param(b"{}", id="no name"),
-            pytest.param(b'{"metadata":{"name":5}}', id="a name that is none"),
             pytest.param(b'{"metadata":{"name":"n9"},"spec":{"taints":5}}', id="taints that are none"),
             pytest.param(b'{"metadata":{"name":"n\xff"}}', id="no UTF-8"),
         ],
@@ -173,7 +170,6 @@ class TestHosts:
                 ("n9", "n1"),
                 id="whole nodes",
             ),
-            pytest.param(encoded({"Pod": pod_object()}), (), id="neither"),
             pytest.param(encoded({"Pod": pod_object(), "Nodes": {"items": [5]}}), (), id="nodes that make no sense"),
             pytest.param(b"nonsense", (), id="no request"),
             pytest.param(

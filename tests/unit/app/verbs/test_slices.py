@@ -10,7 +10,7 @@ import pytest
 
 from app.cache import counters
 from app.cache.cluster import Cluster
-from app.framework.counts import Unprepared, all_prepared
+from app.framework.counts import all_prepared
 from app.kube.selectors import DOES_NOT_EXIST, Requirement, Selector, of_labels
 from app.verbs import slices
 from app.verbs.slices import in_slices, prepared
@@ -78,16 +78,6 @@ async def test_what_is_there_is_answered_at_once() -> None:
 
     with pytest.raises(StopIteration):
         asked.send(None)
-
-
-def test_each_step_is_short() -> None:
-    """So many nodes at a time, and no more."""
-    cluster = wide()
-    with pytest.raises(Unprepared) as missing:
-        smallest(cluster)
-
-    assert len(list(missing.value.steps)) >= NODES // 400
-    assert 0 == smallest(cluster)
 
 
 async def test_a_pod_that_asks_for_more_than_is_kept_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
