@@ -59,11 +59,6 @@ async def test_an_eviction_away_from_home_would_not_help(tmp_path: Path) -> None
         assert ["n3"] == await candidates(api, NEXT)
 
 
-async def test_an_eviction_for_a_pod_whose_owner_is_unknown_would_not_help(tmp_path: Path) -> None:
-    async with serving(Settings(cluster=saved(tmp_path, BOUND))) as api:
-        assert [] == await candidates(api, NEXT)
-
-
 async def test_a_plugin_whose_background_work_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     settings = Settings(cluster=saved(tmp_path, BOUND, *MACHINES), profiles=with_faulty())
     async with serving(settings, (faulty("run"), *SHIPPED)) as api:

@@ -101,12 +101,10 @@ async def test_each_home_is_listed_once_however_many_profiles_keep_it(api: Api) 
         pytest.param({"node": "n1"}, ["db/0", "db01", "mail01", "moved01"], id="on a node"),
         pytest.param({"podNode": "n1"}, ["db/0", "db/2", "mail01"], id="whose pod is on a node"),
         pytest.param({"podNode": "n1", "state": "none"}, ["free01"], id="whose pod has no home"),
-        pytest.param({"namespace": "default"}, ["db/0", "db/2", "db/10"], id="in a namespace"),
         pytest.param({"kind": "VirtualMachine", "name": "db01"}, ["db01"], id="of an owner"),
         pytest.param({"state": "gone"}, ["lost01", "odd01"], id="in a state"),
         pytest.param({"machine": "elsewhere"}, ["db/2", "moved01"], id="whose pod runs elsewhere"),
         pytest.param({"orphaned": "true"}, ["gone01", "lost01", "odd01"], id="without their node, or their owner"),
-        pytest.param({"state": "owner_gone"}, ["gone01"], id="without their owner"),
         pytest.param({"away": "true"}, ["db/2", "idle01"], id="whose node takes no pods"),
         pytest.param({"contradictory": "true"}, ["db/2", "moved01", "odd01"], id="that cannot be"),
         pytest.param(
@@ -114,7 +112,6 @@ async def test_each_home_is_listed_once_however_many_profiles_keep_it(api: Api) 
             ["db/0", "db01", "mail01"],
             id="all that is asked must be so",
         ),
-        pytest.param({"node": "n99"}, [], id="none"),
     ],
 )
 async def test_filters(api: Api, query: dict[str, str], expected: list[str]) -> None:
@@ -152,15 +149,11 @@ async def test_contradictions_are_told_in_words(api: Api) -> None:
     ("query", "told"),
     [
         ("limit=0", "greater than or equal to 1"),
-        ("limit=501", "less than or equal to 500"),
-        ("limit=many", "valid integer"),
         ("limit=1&limit=2", ""),
         ("orphan=true", "Extra inputs are not permitted"),
-        ("orphaned=perhaps", "valid boolean"),
         ("machine=asleep", "'at_home', 'elsewhere', 'waiting' or 'idle'"),
         (f"node={'x' * 254}", "at most 253 characters"),
         ("continue=%ff", "not what an earlier page gave"),
-        ("continue=AAAA", "not what an earlier page gave"),
         ("continue=WyJhIl0=", "not what an earlier page gave"),
         ("continue=%F0%9F%8F%A0", "not what an earlier page gave"),
         (f"continue={'A' * 5000}", "at most 4096 characters"),

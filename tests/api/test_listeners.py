@@ -21,11 +21,11 @@ from app.main import Service
 from app.server import protocol, tls
 from app.server.access import NO_CERTIFICATE, NOT_A_PEER, READS_CLOSED, WRONG_NAME
 from app.server.listener import Listener
-from app.server.web import server
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE, example
 from tests.certificates import Authority
 from tests.controlplane.processes import free_port
+from tests.listening import running
 
 READS: Final = ("/api/v1/status", "/api/v1/check", "/api/v1/homes", "/api/v1/waiting", "/openapi.json")
 PROBES: Final = ("/livez", "/readyz", "/metrics")
@@ -73,15 +73,8 @@ async def listening(**settings: Any) -> AsyncIterator[Mapping[str, Listener]]:
     """The service of the sample cluster on free ports; its listeners by name."""
     service = Service(Settings(cluster=str(SAMPLE), port=0, **settings), SHIPPED, DEFAULT_WEIGHTS, version="1")
     web, listeners = service.listeners()
-    running = server(web, listeners)
-    task = asyncio.create_task(running._serve())
-    while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
-        await asyncio.sleep(0.001)
-    try:
+    async with running(web, listeners):
         yield {it.name: it for it in listeners}
-    finally:
-        running.should_exit = True
-        await asyncio.wait_for(task, 20)
 
 
 def client(listener: Listener, context: ssl.SSLContext | None = None) -> httpx.AsyncClient:

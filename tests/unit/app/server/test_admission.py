@@ -12,7 +12,7 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from app.server.admission import OUT_OF_TIME, OVERLOADED, READ_WHEN_LATE, Admission, Lane
+from app.server.admission import OUT_OF_TIME, OVERLOADED, READ_WHEN_LATE, Admission
 from app.server.incoming import ARRIVED, Streamed
 from app.server.routes import VerbCall, verb_endpoints
 from app.telemetry.metrics import Metrics
@@ -243,23 +243,6 @@ async def test_a_burst_is_decided_one_in_a_round() -> None:
 
     assert [(200, "decided")] * 100 == replies
     assert 100 == len(set(seen))
-
-
-@virtual_time
-async def test_who_gave_up_waiting_holds_up_nobody() -> None:
-    lane, order = Lane(), []
-
-    async def take(name: str) -> None:
-        await lane.turn()
-        order.append(name)
-
-    tasks = [asyncio.create_task(take(name)) for name in "abcd"]
-    await asyncio.sleep(0)
-    tasks[2].cancel()
-    await asyncio.wait(tasks)
-    await take("e")
-
-    assert list("abde") == order
 
 
 @virtual_time

@@ -12,9 +12,9 @@ import pytest
 
 from app.server.incoming import Incoming
 from app.server.listener import Connection
-from app.server.web import create_web, server
+from app.server.web import create_web
 from app.telemetry import background
-from tests.listening import on_loopback
+from tests.listening import on_loopback, running
 
 
 class Greeter(Connection):
@@ -109,7 +109,7 @@ class Served:
         self.listener = on_loopback(
             web, most=MOST, turned_away=lambda _, cause: self.turned_away.append(cause), gives_way=True
         )
-        self.running = server(web, [self.listener])
+        self.web = web
         self.lines: list[Line] = []
 
     async def connect(self, first: bytes) -> Line:
@@ -123,17 +123,13 @@ class Served:
 @asynccontextmanager
 async def giving_way() -> AsyncIterator[Served]:
     served = Served()
-    task = asyncio.create_task(served.running._serve())
-    while not served.running.started:  # noqa: ASYNC110  # uvicorn tells nobody
-        await asyncio.sleep(0.001)
-    try:
-        yield served
-    finally:
-        served.held.open.set()
-        for line in served.lines:
-            line.writer.close()
-        served.running.should_exit = True
-        await asyncio.wait_for(task, 20)
+    async with running(served.web, [served.listener]):
+        try:
+            yield served
+        finally:
+            served.held.open.set()
+            for line in served.lines:
+                line.writer.close()
 
 
 @pytest.mark.parametrize(
