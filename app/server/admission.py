@@ -20,7 +20,7 @@ from typing import Final
 
 from app.server.timely import OutOfTime
 from app.verbs.outcome import Verb, VerbFailure
-from app.verbs.slices import Turns
+from app.verbs.stepwise import LoopQueue
 
 READ_WHEN_LATE: Final = 4 << 20
 """Maximum bytes of a body that is read only for its names, when there is no time to decide."""
@@ -41,7 +41,7 @@ class Lane:
     def __init__(self, most: float = inf) -> None:
         self._most = most
         self._under_way = 0
-        self.turn: Final = Turns().turn
+        self.wait_turn: Final = LoopQueue().wait
 
     def enter(self) -> None:
         """Count a call in; it must ``leave`` later. Raises ``VerbFailure`` (``overloaded``)."""
@@ -88,8 +88,8 @@ class Admission:
         """Return the seconds until the deadline."""
         return deadline - self._clock()
 
-    async def turn(self, lane: Lane, deadline: float) -> None:
+    async def wait_turn(self, lane: Lane, deadline: float) -> None:
         """Wait for a turn to decide. Raises ``OutOfTime`` after the deadline."""
-        await lane.turn()
+        await lane.wait_turn()
         if self.left(deadline) <= 0:
             raise OutOfTime

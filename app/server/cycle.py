@@ -21,7 +21,7 @@ from app.server.openapi import WEB
 from app.server.timely import OutOfTime
 from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
-from app.verbs.slices import in_slices, turn
+from app.verbs.stepwise import run_stepwise, yield_to_loop
 from app.wire.cycle_v1 import (
     UNREADABLE,
     CycleRequest,
@@ -117,14 +117,14 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
         try:
             cycle_request = await parsed(request, CycleRequest.parse, max_body_bytes)
             async with asyncio.timeout(admission.left(deadline)):
-                await admission.turn(lane, deadline)
+                await admission.wait_turn(lane, deadline)
                 pod = (
                     await _next(verb, cycle_request.pods)
                     if cycle_request.pods is not None
                     else await _pod(verb, cycle_request)
                 )
                 result = await verb.run(pod, cycle_request.nodes)
-                await turn()
+                await yield_to_loop()
         except (OutOfTime, TimeoutError):
             raise VerbFailure("out_of_time", OUT_OF_TIME) from None
         finally:
@@ -174,8 +174,8 @@ async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
             pods.append(_decoded(verb, it))
             yield
 
-    await in_slices(decoding())
-    await turn()
+    await run_stepwise(decoding())
+    await yield_to_loop()
     return verb.next_of([(pod, it.seconds) for pod, it in zip(pods, pending, strict=True)])
 
 
@@ -183,7 +183,7 @@ async def _pod(verb: CycleVerb, pod_request: PodRequest) -> Pod:
     """Decode an inline pod in a separate step of the event loop."""
     pod = _decoded(verb, pod_request)
     if pod_request.name is None:
-        await turn()
+        await yield_to_loop()
     return pod
 
 

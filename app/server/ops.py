@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from app.server.checks import ReadinessCheck, verbose
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import rendered
-from app.verbs.slices import in_slices
+from app.verbs.stepwise import run_stepwise
 
 LOG_SECONDS: Final = 3600.0
 """Minimum interval between two log lines about metrics that cannot be computed."""
@@ -74,7 +74,7 @@ def ops_router(
     @router.get("/metrics", summary="Prometheus metrics")
     async def scrape() -> Response:
         parts: list[bytes] = []
-        await in_slices(chain(counted(), rendered(metrics.registry, parts)))
+        await run_stepwise(chain(counted(), rendered(metrics.registry, parts)))
         return Response(b"".join(parts), media_type=CONTENT_TYPE_LATEST)
 
     return router

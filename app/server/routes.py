@@ -191,7 +191,7 @@ class _Endpoint:
                 )
                 if forwarded is not None:
                     return forwarded
-            await self._admission.turn(self._lane, deadline)
+            await self._admission.wait_turn(self._lane, deadline)
             answer = await (self._call(body, self._admission.left(deadline)) if binds else self._call(body))
             return OK, answer.body, answer.outcome
 

@@ -1,4 +1,4 @@
-"""Turns the nodes of a request, names or whole objects, into node infos."""
+"""LoopQueue the nodes of a request, names or whole objects, into node infos."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.kube.decoding import Decoder
 from app.kube.kinds import NODES
 from app.kube.node_decoding import OversizedNode
 from app.verbs.context import without_depth
-from app.verbs.slices import turn
+from app.verbs.stepwise import yield_to_loop
 from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args
 
 UNKNOWN_NODE: Final[Status] = unresolvable("node(s) were not known to Homeport yet")
@@ -72,7 +72,7 @@ async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo], core: C
     """
     sent: list[SentNode] = []
     for start in range(0, len(items), _SLICE):
-        await turn()
+        await yield_to_loop()
         sent.extend(_read(item, nodes, core) for item in items[start : start + _SLICE])
     return sent
 

@@ -19,7 +19,7 @@ from app.memory.expected_binds import DuePods, ExpectedBinds
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.outcome import Verb, VerbFailure
-from app.verbs.slices import prepared
+from app.verbs.stepwise import decide_prepared
 from app.verbs.unserved import Unserved
 from app.wire.extender_v1 import MalformedRequest, TooDeep
 
@@ -133,11 +133,11 @@ async def decided(binds: ExpectedBinds, pod: Pod, due: DuePods, decide: Callable
     caller.
     """
     try:
-        return await prepared(partial(decide, due))
+        return await decide_prepared(partial(decide, due))
     except Crowded as found:
         uids = found.uids
     await binds.wait(lambda _, other: other.uid in uids, pod)
-    return await prepared(partial(decide, ()))
+    return await decide_prepared(partial(decide, ()))
 
 
 def require_room(framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], due: DuePods) -> None:

@@ -28,7 +28,7 @@ from app.runtime.scoring import Scores
 from app.verbs.candidates import asked_nodes, unreadable_nodes
 from app.verbs.context import VerbContext, decided, require_picture, require_room
 from app.verbs.outcome import VerbFailure
-from app.verbs.slices import in_slices, prepared
+from app.verbs.stepwise import decide_prepared, run_stepwise
 from app.verbs.unserved import printable
 
 _A_STEP: Final = 16
@@ -129,7 +129,7 @@ class CycleVerb:
 
     async def _run(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
         """Raises ``PluginError``."""
-        admitted = await prepared(partial(framework.pre_enqueue, pod))
+        admitted = await decide_prepared(partial(framework.pre_enqueue, pod))
         if not admitted.is_success:
             return Cycle(pre_enqueue=admitted)
         await self._context.due.wait(framework.filters.depends, pod)
@@ -146,8 +146,8 @@ class CycleVerb:
         with question():
             framework = await self._prepared(pod)
             try:
-                plugins = await prepared(partial(self._explanations, framework, pod))
-                await in_slices(self._judging(framework, pod, judged))
+                plugins = await decide_prepared(partial(self._explanations, framework, pod))
+                await run_stepwise(self._judging(framework, pod, judged))
             except PluginError as fault:
                 raise VerbFailure("fault", fault.status.message) from fault
             plugins = await framework.explain_later(plugins, judged.feasible)
@@ -177,9 +177,9 @@ class CycleVerb:
                 return found
             ended: list[Cycle] = []
             try:
-                await in_slices(self._post_filtering(framework, pod, found.so_far, ended))
+                await run_stepwise(self._post_filtering(framework, pod, found.so_far, ended))
             except Unprepared as missing:
-                await in_slices(missing.steps)  # what it has tried is lost: it begins anew
+                await run_stepwise(missing.steps)  # what it has tried is lost: it begins anew
                 continue
             return ended[0]
 

@@ -20,7 +20,7 @@ from app.runtime.guard import PluginError
 from app.verbs.candidates import unreadable_nodes
 from app.verbs.context import VerbContext, read_again, require_picture
 from app.verbs.outcome import Answer, VerbFailure
-from app.verbs.slices import in_slices
+from app.verbs.stepwise import run_stepwise
 from app.wire.extender_answers import MetaVictims, encode_victims
 from app.wire.extender_v1 import MalformedRequest, PreemptionArgs, decode_preemption
 
@@ -47,7 +47,7 @@ class PreemptVerb:
         require_picture(self._context.problem)
         await self._context.look_up_missing(framework, args.pod)
         kept: dict[str, MetaVictims] = {}
-        await in_slices(self._steps(framework, args, kept))
+        await run_stepwise(self._steps(framework, args, kept))
         return Answer(encode_victims(kept), "candidates" if kept else "no_fit")
 
     def _steps(self, framework: Framework, args: PreemptionArgs, kept: dict[str, MetaVictims]) -> Iterator[None]:

@@ -20,7 +20,7 @@ from app.runtime.scoring import Scores
 from app.verbs.candidates import SentNode, asked_nodes, read_nodes, unreadable_nodes
 from app.verbs.context import VerbContext, read_again, require_picture
 from app.verbs.outcome import Answer, VerbFailure
-from app.verbs.slices import prepared
+from app.verbs.stepwise import decide_prepared
 from app.wire.extender_answers import encode_classed, encode_priorities
 from app.wire.extender_v1 import MalformedRequest, decode_args, split_args
 
@@ -71,7 +71,7 @@ class PrioritizeVerb:
         await self._context.look_up_missing(framework, pod, hosts)
         try:
             await self._context.due.wait(framework.scoring.score_depends_on, pod)
-            scores = await prepared(partial(self._scored, framework, asked))
+            scores = await decide_prepared(partial(self._scored, framework, asked))
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
         return Answer(self._encoded(hosts, scores), "scored")

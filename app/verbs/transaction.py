@@ -35,7 +35,7 @@ from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
 from app.verbs.context import VerbContext
 from app.verbs.settlements import Settlements
-from app.verbs.slices import prepared
+from app.verbs.stepwise import decide_prepared
 from app.wire.extender_v1 import BindingArgs
 from app.writes.bind_guard import BindClearance, NotBound, NotYet, passed_down
 
@@ -135,7 +135,7 @@ class Transaction:
         them or with them. It is checked once more when it has passed.
         """
         while True:
-            pod, state = await prepared(self._pending)
+            pod, state = await decide_prepared(self._pending)
             if state is not None:
                 self._cluster.assume(pod, self._node_name)
                 self._due.arrived(pod.uid)
@@ -179,7 +179,7 @@ class Transaction:
     async def _until_certain(self, pod: Pod) -> None:
         if self._cluster.generation == self._holds_at:
             return
-        while not await prepared(partial(self._is_certain, pod)):
+        while not await decide_prepared(partial(self._is_certain, pod)):
             await self._until_others_settled(pod)
 
     def _check(self, pod: Pod) -> None:
@@ -187,7 +187,7 @@ class Transaction:
         try:
             certain = self._is_certain(pod)
         except Unprepared:  # counts were given up since the last look
-            raise NotYet(partial(prepared, partial(self._is_certain, pod))) from None
+            raise NotYet(partial(decide_prepared, partial(self._is_certain, pod))) from None
         if not certain:
             raise NotYet(partial(self._until_others_settled, pod))
 

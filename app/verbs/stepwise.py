@@ -17,23 +17,23 @@ from weakref import WeakKeyDictionary
 from app.cache.pins import PINS
 from app.framework.counts import Unprepared
 
-SLICE_SECONDS: Final = 0.004
+STEP_SECONDS: Final = 0.004
 """Work done before others get their turn."""
 
-FREE_ROUNDS: Final = 4
+UNPINNED_ATTEMPTS: Final = 4
 """Counting again this often is usual; beyond that others may be taking away what was counted."""
 
 T = TypeVar("T")
 
 
-class Turns:
+class LoopQueue:
     """One at a time, as they arrive, of one event loop: each turn is up to the next ``await`` of who has it."""
 
     def __init__(self) -> None:
         self._passing = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    async def turn(self) -> None:
+    async def wait(self) -> None:
         """At once for the only one; else in the order of arrival, one in each round of the event loop."""
         loop = asyncio.get_running_loop()
         if not self._passing:
@@ -54,52 +54,52 @@ class Turns:
         self._passing = False
 
 
-async def _nobody_waits() -> None:
+async def _no_wait() -> None:
     """Where a verb is driven by hand, without an event loop."""
 
 
-class _Lane:
+class _LoopState:
     """Of one event loop. ``pinning`` is held by the one call whose counts are not given up."""
 
-    def __init__(self, turn: Callable[[], Awaitable[None]]) -> None:
-        self.turn: Final = turn
+    def __init__(self, wait: Callable[[], Awaitable[None]]) -> None:
+        self.wait: Final = wait
         self.pinning: Final = asyncio.Lock()
 
 
-_LANES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane]] = WeakKeyDictionary()
-_ALONE: Final = _Lane(_nobody_waits)
+_STATES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopState]] = WeakKeyDictionary()
+_ALONE: Final = _LoopState(_no_wait)
 
 
-def _lane() -> _Lane:
+def _state() -> _LoopState:
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         return _ALONE
-    found = _LANES.get(loop)
+    found = _STATES.get(loop)
     if found is None:
-        found = _LANES[loop] = _Lane(Turns().turn)
+        found = _STATES[loop] = _LoopState(LoopQueue().wait)
     return found
 
 
-async def turn() -> None:
+async def yield_to_loop() -> None:
     """Before a slice of work, whosever: one in each round of the event loop."""
-    await _lane().turn()
+    await _state().wait()
 
 
-async def prepared(decide: Callable[[], T]) -> T:
+async def decide_prepared(decide: Callable[[], T]) -> T:
     """What ``decide`` says once all that it rests on is counted. Nothing is awaited between its answer and the caller.
 
     What was counted stays: a call that runs out of time before its turn to decide is gone on with by the next one. Who
     counts again and again, since it asks for more than is kept or others need the room, waits in line for the pins:
     what it asks for from then on is there until it has decided.
     """
-    for _ in range(FREE_ROUNDS):
+    for _ in range(UNPINNED_ATTEMPTS):
         try:
             return decide()
         except Unprepared as missing:
             steps = missing.steps
-        await in_slices(steps)
-    async with _lane().pinning:
+        await run_stepwise(steps)
+    async with _state().pinning:
         try:
             return await _pinned(decide)
         finally:
@@ -113,14 +113,14 @@ async def _pinned(decide: Callable[[], T]) -> T:
                 return decide()
         except Unprepared as missing:
             steps = missing.steps
-        await in_slices(steps)
+        await run_stepwise(steps)
 
 
-async def in_slices(steps: Iterable[object]) -> None:
+async def run_stepwise(steps: Iterable[object]) -> None:
     """Take all steps, each of them short."""
-    await turn()
-    until = monotonic() + SLICE_SECONDS
+    await yield_to_loop()
+    until = monotonic() + STEP_SECONDS
     for _ in steps:
         if monotonic() > until:
-            await turn()
-            until = monotonic() + SLICE_SECONDS
+            await yield_to_loop()
+            until = monotonic() + STEP_SECONDS
