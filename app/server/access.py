@@ -49,7 +49,7 @@ _LONGEST_OWN_HOST: Final = 64
 _NEAR: Final = ("127.0.0.1", "::1")
 _NOBODY: Final = frozenset[str]()
 
-Names = frozenset[str]
+CertificateNames = frozenset[str]
 Headers = Mapping[bytes, bytes]
 
 
@@ -63,13 +63,15 @@ class ListenerAccess(Struct, frozen=True):
     role: Role
     loopback: bool
     certified: bool = False
-    allowed: Names = _NOBODY
-    readers: Names = _NOBODY
+    allowed: CertificateNames = _NOBODY
+    readers: CertificateNames = _NOBODY
     open_reads: bool = False
     pages: bool = False
-    our_names: Callable[[], Names] = frozenset
+    our_names: Callable[[], CertificateNames] = frozenset
 
-    def refusal(self, names: Names | None, method: bytes, target: str, headers: Headers, *, near: bool = False) -> str:
+    def refusal(
+        self, names: CertificateNames | None, method: bytes, target: str, headers: Headers, *, near: bool = False
+    ) -> str:
         """Return why a request is rejected; empty if it is allowed.
 
         ``names``: names in the client certificate, ``None`` without one.
@@ -80,7 +82,7 @@ class ListenerAccess(Struct, frozen=True):
         near = near and is_own_host(headers.get(b"host", b""))
         return self._of_caller(names, method, target, near=near) or self._of_site(method, headers)
 
-    def _of_caller(self, names: Names | None, method: bytes, target: str, *, near: bool) -> str:
+    def _of_caller(self, names: CertificateNames | None, method: bytes, target: str, *, near: bool) -> str:
         if self.role == "operator":
             is_open = (target in OPEN_TARGETS and method in _READS) or self.loopback or near or self.open_reads
             return "" if is_open or not self.readers.isdisjoint(names or ()) else READS_CLOSED

@@ -39,7 +39,7 @@ _HANDSHAKE_FAILED: Final = (OSError, RuntimeError)
 """Exceptions of a failed handshake. uvloop raises RuntimeError for a connection that was closed meanwhile."""
 
 
-class Connection(asyncio.Protocol):
+class AcceptedConnection(asyncio.Protocol):
     """Interface to the protocol of a connection, which the listener can close in favor of a new one."""
 
     @property
@@ -57,7 +57,7 @@ class Connection(asyncio.Protocol):
         raise NotImplementedError
 
 
-Connect = Callable[[], Connection]
+ConnectionFactory = Callable[[], AcceptedConnection]
 """Creates the protocol of a connection, which calls ``Listener.leave`` at its end."""
 
 TurnedAway = Callable[[str, str], None]
@@ -114,7 +114,7 @@ class Listener:
         self.most = most
         self.heads: dict[bytes, KnownHead[Any]] = {}
         self._gives_way = gives_way
-        self._open: dict[Connection, asyncio.Task[None]] = {}
+        self._open: dict[AcceptedConnection, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._background = Background()
         self._turned_away = turned_away
@@ -129,12 +129,12 @@ class Listener:
         port: int = self.socket.getsockname()[1]
         return port
 
-    def serve(self, connect: Connect) -> None:
+    def serve(self, connect: ConnectionFactory) -> None:
         """Start accepting connections. Each counts from the accept, before it is identified."""
         self.socket.setblocking(False)
         self._background.begin(f"accept {self.name}", partial(self._accept_forever, connect))
 
-    async def _accept_forever(self, connect: Connect) -> None:
+    async def _accept_forever(self, connect: ConnectionFactory) -> None:
         while True:
             try:
                 await self._accept(connect)
@@ -148,7 +148,7 @@ class Listener:
                     )
                 await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
 
-    async def _accept(self, connect: Connect) -> None:
+    async def _accept(self, connect: ConnectionFactory) -> None:
         """Accept one connection. It is closed if it cannot be passed on."""
         connection, client = await asyncio.get_running_loop().sock_accept(self.socket)
         try:
@@ -180,7 +180,7 @@ class Listener:
         self.turn_away("gave_way", None)
         return True
 
-    async def _take(self, connection: socket.socket, client: Any, protocol: Connection) -> None:
+    async def _take(self, connection: socket.socket, client: Any, protocol: AcceptedConnection) -> None:
         tls = None if self.certificates is None else self.certificates.server
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -195,7 +195,7 @@ class Listener:
                 connection.close()
             raise
 
-    def leave(self, protocol: Connection) -> None:
+    def leave(self, protocol: AcceptedConnection) -> None:
         """Remove a connection that has ended."""
         self._open.pop(protocol, None)
 

@@ -23,11 +23,11 @@ from typing import Any, ClassVar, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from app.server.access import WATCHED, Names, is_near
+from app.server.access import WATCHED, CertificateNames, is_near
 from app.server.deadlines import TimedProtocol
 from app.server.heads import KnownHead, known_head, line_of
-from app.server.incoming import ARRIVED, Endpoint, Headers, Whole
-from app.server.listener import HEAD_SECONDS, Connection, Listener
+from app.server.incoming import ARRIVED, CompleteRequest, Endpoint, Headers
+from app.server.listener import HEAD_SECONDS, AcceptedConnection, Listener
 from app.server.tls import names_in
 from app.wire.extender_answers import LongBody
 
@@ -83,7 +83,7 @@ class _Exchange:
         self.disconnected = False
 
 
-class HttpProtocol(TimedProtocol, Connection):
+class HttpProtocol(TimedProtocol, AcceptedConnection):
     """``listener.web`` has ``direct``, by path: what a POST reaches in the short way.
 
     It notes when a request's first byte was seen: its turn may come much later.
@@ -94,7 +94,7 @@ class HttpProtocol(TimedProtocol, Connection):
         self.app = listener.web
         direct: Mapping[str, Endpoint] = getattr(listener.web, "direct", {})
         self._direct = {path.encode(): endpoint for path, endpoint in direct.items()}
-        self._names: Names | None = None
+        self._names: CertificateNames | None = None
         self._near = False
         self._watched: dict[bytes, bytes] = {}
         self._refusal = ""
@@ -393,12 +393,12 @@ class HttpProtocol(TimedProtocol, Connection):
     def _start(self, endpoint: Endpoint, headers: Headers, body: bytes, *, keep_alive: bool) -> None:
         exchange: Any = _Exchange(keep_alive=keep_alive)
         self.cycle = exchange
-        whole = Whole(headers, body, self._arrived)
+        whole = CompleteRequest(headers, body, self._arrived)
         task = self.loop.create_task(self._serve(endpoint, whole, exchange))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
-    async def _serve(self, endpoint: Endpoint, request: Whole, exchange: _Exchange) -> None:
+    async def _serve(self, endpoint: Endpoint, request: CompleteRequest, exchange: _Exchange) -> None:
         try:
             status, body = await endpoint.answer(request)
             await self._send(exchange, status, body)

@@ -180,7 +180,7 @@ class BindVerb:
             return Answer(encode_binding(), "already_bound")
         if pod.node_name:
             raise NotBound(error(f'the pod is already bound to node "{pod.node_name}"'))
-        framework = self._context.asked_framework("bind", pod)
+        framework = self._context.framework_for_request("bind", pod)
         if framework is None:
             await self._bind_foreign(pod, target.node().name, deadline)
         else:

@@ -17,15 +17,15 @@ from app.kube.core_v1 import Node
 from app.kube.decoding import Decoder
 from app.kube.kinds import NODES
 from app.kube.node_decoding import OversizedNode
-from app.verbs.context import without_depth
+from app.verbs.context import decode_limited
 from app.verbs.stepwise import yield_to_loop
-from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args
+from app.wire.extender_v1 import MalformedRequest, NodesRequest, decode_args
 
 UNKNOWN_NODE: Final[Status] = unresolvable("node(s) were not known to Homeport yet")
 UNREADABLE_NODE: Final[Status] = unresolvable("node(s) could not be read by Homeport")
 
 
-class Asked(Struct, frozen=True):
+class RequestedNodes(Struct, frozen=True):
     """``names`` as they were asked, in order; ``unknown`` are those that are no candidates, with the reason."""
 
     names: Sequence[str]
@@ -101,12 +101,12 @@ def _is_known(known: NodeInfo | None, resource_version: str) -> bool:
     return known is not None and known.node.resource_version == resource_version != ""
 
 
-async def read_nodes(args: ExtenderArgs, nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode] | None:
+async def read_nodes(args: NodesRequest, nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode] | None:
     """The whole nodes of a request; ``None`` for one that names them. Raises ``MalformedRequest``."""
     return None if args.names is not None else await read_sent(args.nodes or (), nodes, core)
 
 
-async def asked_hosts(body: bytes | memoryview, nodes: Mapping[str, NodeInfo]) -> Sequence[str]:
+async def requested_hosts(body: bytes | memoryview, nodes: Mapping[str, NodeInfo]) -> Sequence[str]:
     """The names that a request asks about; none where it cannot be read."""
     try:
         args = await _read_args(body)
@@ -117,20 +117,20 @@ async def asked_hosts(body: bytes | memoryview, nodes: Mapping[str, NodeInfo]) -
         return ()
 
 
-async def _read_args(body: bytes | memoryview) -> ExtenderArgs:
+async def _read_args(body: bytes | memoryview) -> NodesRequest:
     try:
         return decode_args(body)
     except MalformedRequest as refused:
-        return await without_depth(decode_args, body, refused)
+        return await decode_limited(decode_args, body, refused)
 
 
-def asked_nodes(
+def requested_nodes(
     names: Sequence[str] | None,
     sent: Sequence[SentNode] | None,
     nodes: Mapping[str, NodeInfo],
     unreadable: Collection[str] = (),
     core: CoreV1 = PLAIN,
-) -> Asked:
+) -> RequestedNodes:
     """The candidates, on the picture as it is at this moment.
 
     Those of ``names`` that are ``unreadable`` are none; a whole node is judged by what was sent.
@@ -141,15 +141,15 @@ def asked_nodes(
         return _by_name(names, nodes)
     found = _by_name([name for name in names if name not in unreadable], nodes)
     refused = {name: UNREADABLE_NODE for name in names if name in unreadable}
-    return Asked(names, found.candidates, {**found.unknown, **refused})
+    return RequestedNodes(names, found.candidates, {**found.unknown, **refused})
 
 
-def searched_nodes(names: Sequence[str] | None, sent: Sequence[SentNode] | None, cluster: Cluster) -> Asked:
+def nodes_to_search(names: Sequence[str] | None, sent: Sequence[SentNode] | None, cluster: Cluster) -> RequestedNodes:
     """The same for a search, which finds out by itself which names are of no node."""
     unreadable = unreadable_nodes(cluster)
     if names is None or unreadable:
-        return asked_nodes(names, sent, cluster.nodes, unreadable, cluster.core)
-    return Asked(names, Candidates(names, cluster.nodes.__getitem__), {})
+        return requested_nodes(names, sent, cluster.nodes, unreadable, cluster.core)
+    return RequestedNodes(names, Candidates(names, cluster.nodes.__getitem__), {})
 
 
 def unreadable_nodes(cluster: Cluster) -> Collection[str]:
@@ -157,18 +157,18 @@ def unreadable_nodes(cluster: Cluster) -> Collection[str]:
     return cluster.left_out.names(NODES) if cluster.left_out else ()
 
 
-def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> Asked:
+def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> RequestedNodes:
     candidates = Candidates(names, nodes.__getitem__)
     each = candidates.name_set
     if len(each) == len(names) and nodes.keys() >= each:
-        return Asked(names, candidates, {})
+        return RequestedNodes(names, candidates, {})
     unique = dict.fromkeys(names)
     known = [name for name in unique if name in nodes]
     unknown = {name: UNKNOWN_NODE for name in unique if name not in nodes}
-    return Asked(names, Candidates(known, nodes.__getitem__), unknown)
+    return RequestedNodes(names, Candidates(known, nodes.__getitem__), unknown)
 
 
-def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: CoreV1) -> Asked:
+def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: CoreV1) -> RequestedNodes:
     """A node the picture has in the same version is taken from there; any other is judged by what was sent."""
     infos: dict[str, NodeInfo] = {}
     unreadable: dict[str, Status] = {}
@@ -183,4 +183,4 @@ def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: C
             known = sent[item.name] = NodeInfo(node) if known is None else known.with_node(node)
         infos[item.name] = known
     candidates = Candidates(list(infos), infos.__getitem__, sent)
-    return Asked([*infos, *unreadable], candidates, unreadable, {item.name: item.raw for item in items})
+    return RequestedNodes([*infos, *unreadable], candidates, unreadable, {item.name: item.raw for item in items})

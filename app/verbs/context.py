@@ -21,7 +21,7 @@ from app.runtime.guard import PluginError
 from app.verbs.outcome import Verb, VerbFailure
 from app.verbs.stepwise import decide_prepared
 from app.verbs.unserved import Unserved
-from app.wire.extender_v1 import MalformedRequest, TooDeep
+from app.wire.extender_v1 import MalformedRequest, TooDeepRequest
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class VerbContext(Struct, frozen=True):
         found = self.profiles.get(pod.spec.scheduler_name)
         return found if found is not None else self.profiles.get(ANY)
 
-    def asked_framework(self, verb: Verb, pod: Pod) -> Framework | None:
+    def framework_for_request(self, verb: Verb, pod: Pod) -> Framework | None:
         """The same for a request; that there is none is noted."""
         found = self.framework_for(pod)
         if found is None:
@@ -100,25 +100,27 @@ class VerbContext(Struct, frozen=True):
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
 
 
-async def read_again(decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest, verb: str) -> T:
+async def decode_deep(
+    decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest, verb: str
+) -> T:
     """What a request says that was refused for its depth; others get their turn meanwhile.
 
     Raises ``VerbFailure`` for one that is malformed.
     """
     try:
-        return await without_depth(decode, body, refused)
+        return await decode_limited(decode, body, refused)
     except MalformedRequest as error:
         raise VerbFailure("bad_request", f"homeport: malformed {verb} request: {error}") from None
 
 
-async def without_depth(decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest) -> T:
+async def decode_limited(decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest) -> T:
     """The same, but raises ``MalformedRequest``."""
-    if not isinstance(refused, TooDeep):
+    if not isinstance(refused, TooDeepRequest):
         raise refused
     return decode(await levelled_in_turns(bytes(body)))
 
 
-class Crowded(Exception):
+class PendingBindsConflict(Exception):
     """The pods ``uids``, whose binds are due, may take the room on a node that passes."""
 
     def __init__(self, uids: frozenset[str]) -> None:
@@ -126,15 +128,15 @@ class Crowded(Exception):
         self.uids = uids
 
 
-async def decided(binds: ExpectedBinds, pod: Pod, due: DuePods, decide: Callable[[DuePods], T]) -> T:
-    """Return what ``decide`` returns, given the pods that are due; if it raises ``Crowded``, once these are bound.
+async def decide_beside_pending(binds: ExpectedBinds, pod: Pod, due: DuePods, decide: Callable[[DuePods], T]) -> T:
+    """Return what ``decide`` returns, given the pods that are due; if it raises ``PendingBindsConflict``, once these are bound.
 
     So the pod that asked first gets the last place of a node (ADR 41). Nothing is awaited between the decision and the
     caller.
     """
     try:
         return await decide_prepared(partial(decide, due))
-    except Crowded as found:
+    except PendingBindsConflict as found:
         uids = found.uids
     await binds.wait(lambda _, other: other.uid in uids, pod)
     return await decide_prepared(partial(decide, ()))
@@ -143,7 +145,7 @@ async def decided(binds: ExpectedBinds, pod: Pod, due: DuePods, decide: Callable
 def require_room(framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], due: DuePods) -> None:
     """Check that the pod fits beside the due pods on every node that it passes. ``state``: of that search.
 
-    Raises ``Crowded``, ``PluginError`` or ``Unprepared``.
+    Raises ``PendingBindsConflict``, ``PluginError`` or ``Unprepared``.
     """
     if due and passed and (uids := framework.search.crowded(state, pod, passed, due)):
-        raise Crowded(uids)
+        raise PendingBindsConflict(uids)

@@ -25,8 +25,8 @@ from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.post_filters import step_of
 from app.runtime.scoring import Scores
-from app.verbs.candidates import asked_nodes, unreadable_nodes
-from app.verbs.context import VerbContext, decided, require_picture, require_room
+from app.verbs.candidates import requested_nodes, unreadable_nodes
+from app.verbs.context import VerbContext, decide_beside_pending, require_picture, require_room
 from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import decide_prepared, run_stepwise
 from app.verbs.unserved import printable
@@ -142,7 +142,7 @@ class CycleVerb:
         Nodes are judged some at a time, each on the picture as it is then: nothing is decided by it. Nothing is told or
         written either, whatever a plugin does.
         """
-        judged = _Judged()
+        judged = _ExplainedNodes()
         with question():
             framework = await self._prepared(pod)
             try:
@@ -170,7 +170,9 @@ class CycleVerb:
     async def _decided(self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: DuePods) -> Cycle:
         """Raises ``PluginError``."""
         while True:
-            found = await decided(self._context.due, pod, due, partial(self._cycle, framework, pod, names))
+            found = await decide_beside_pending(
+                self._context.due, pod, due, partial(self._cycle, framework, pod, names)
+            )
             if isinstance(found, Cycle):
                 if found.node:
                     self._context.due.expect(pod, [found.node])
@@ -206,11 +208,11 @@ class CycleVerb:
     def _cycle(
         self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: DuePods = ()
     ) -> Cycle | _Unfinished:
-        """Raises ``PluginError``, ``Unprepared`` or ``Crowded``."""
+        """Raises ``PluginError``, ``Unprepared`` or ``PendingBindsConflict``."""
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
             names = list(cluster.nodes) if names is None else names
-            asked = asked_nodes(names, None, cluster.nodes, unreadable_nodes(cluster))
+            asked = requested_nodes(names, None, cluster.nodes, unreadable_nodes(cluster))
             candidates = asked.candidates
             state = CycleState()
             found = framework.search.find_nodes_that_fit(pod, candidates, state)
@@ -230,7 +232,7 @@ class CycleVerb:
         with self._context.cluster.without(pod.uid, pod.key):
             return framework.explain(pod, Candidates.of(self._context.cluster.nodes))
 
-    def _judging(self, framework: Framework, pod: Pod, judged: _Judged) -> Iterator[None]:
+    def _judging(self, framework: Framework, pod: Pod, judged: _ExplainedNodes) -> Iterator[None]:
         """Some nodes at each step. Raises ``PluginError``."""
         cluster = self._context.cluster
         names = iter(tuple(cluster.nodes))
@@ -257,7 +259,7 @@ class CycleVerb:
             return
 
 
-class _Judged(Struct):
+class _ExplainedNodes(Struct):
     """Every plugin's word on the nodes so far."""
 
     pre_filter: Status = SUCCESS
@@ -265,7 +267,7 @@ class _Judged(Struct):
     feasible: list[str] = []
 
 
-def _judge(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], judged: _Judged) -> None:
+def _judge(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], judged: _ExplainedNodes) -> None:
     """Raises ``PluginError`` or ``Unprepared``."""
     state = CycleState()
     prepared = framework.filters.pre_filter(state, pod)
@@ -283,7 +285,7 @@ def _judge(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], judged: _J
             judged.feasible.append(it.name)
 
 
-def _judge_last(framework: Framework, pod: Pod, known: Mapping[str, NodeInfo], judged: _Judged) -> None:
+def _judge_last(framework: Framework, pod: Pod, known: Mapping[str, NodeInfo], judged: _ExplainedNodes) -> None:
     """What follows from which nodes pass, as far as they are still there. Raises ``PluginError`` or ``Unprepared``."""
     state = CycleState()
     if not framework.filters.pre_filter(state, pod).status.is_success:

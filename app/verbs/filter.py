@@ -15,12 +15,12 @@ from app.memory.picks import Picks
 from app.memory.refusal_cache import RefusalCache
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.verbs.candidates import SentNode, read_sent, searched_nodes
-from app.verbs.context import VerbContext, decided, read_again, require_picture, require_room
-from app.verbs.filter_answer import AnswerForm, Judged
+from app.verbs.candidates import SentNode, nodes_to_search, read_sent
+from app.verbs.context import VerbContext, decide_beside_pending, decode_deep, require_picture, require_room
+from app.verbs.filter_answer import AnswerForm, FilterVerdict
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.wire.extender_answers import encode_passing
-from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, SplitArgs, decode_args, split_args
+from app.wire.extender_v1 import MalformedRequest, NodesRequest, SplitArgs, decode_args, split_args
 
 Answered = Callable[[Pod, int, str, Outcome], None]
 """Callback: (pod, number of nodes asked about, name of the only one or empty, outcome)."""
@@ -60,8 +60,8 @@ class FilterVerb:
         try:
             args = self._decode(body)
         except MalformedRequest as refused:
-            args = await read_again(self._decode, body, refused, "filter")
-        framework = self._context.asked_framework("filter", args.pod)
+            args = await decode_deep(self._decode, body, refused, "filter")
+        framework = self._context.framework_for_request("filter", args.pod)
         if framework is None:
             return self._form_of_strangers.passes_all(args)
         require_picture(self._context.problem)
@@ -91,7 +91,7 @@ class FilterVerb:
         self._answered(asked.pod, asked.request.size, asked.request.only, "no_fit")
         return Answer(refusal, "no_fit")
 
-    async def _decide(self, framework: Framework, args: ExtenderArgs, request: SplitArgs | None) -> Answer:
+    async def _decide(self, framework: Framework, args: NodesRequest, request: SplitArgs | None) -> Answer:
         """Gather what may take a moment; then, without an await, decide on the picture as it is."""
         cluster, binds, pod, form = self._context.cluster, self._context.due, args.pod, self._forms[framework]
         sent = None if args.names is not None else await read_sent(args.nodes or (), cluster.nodes, cluster.core)
@@ -99,7 +99,9 @@ class FilterVerb:
         due = await binds.wait(_every_bind if form.picks else framework.filters.depends, pod)
         if form.picks:
             self._picks.asked(pod.uid, cluster.generation)
-        found = await decided(binds, pod, due, partial(self._judged, framework, form, pod, args.names, sent))
+        found = await decide_beside_pending(
+            binds, pod, due, partial(self._judged, framework, form, pod, args.names, sent)
+        )
         names = found.asked
         only_passed = found.passed and (form.lean or not found.rejected)
         if only_passed and request is not None and args.names is not None and request.are(args.names):
@@ -132,14 +134,14 @@ class FilterVerb:
         names: Sequence[str] | None,
         sent: Sequence[SentNode] | None,
         due: DuePods,
-    ) -> Judged:
+    ) -> FilterVerdict:
         """Return which nodes pass, which is mostly all that is read; reasons are worked out for the others alone.
 
-        Raises ``PluginError``, ``Unprepared`` or ``Crowded``.
+        Raises ``PluginError``, ``Unprepared`` or ``PendingBindsConflict``.
         """
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
-            asked = searched_nodes(names, sent, cluster)
+            asked = nodes_to_search(names, sent, cluster)
             state = CycleState()
             found = framework.search.find_nodes_that_fit(pod, asked.candidates, state)
             passed = found.passed
@@ -148,11 +150,11 @@ class FilterVerb:
             if passed and form.picks:
                 passed = [self._picked(framework, pod, asked.candidates.among(passed))]
             if (form.lean and passed) or (names is not None and len(passed) == len(names)):
-                return Judged(asked.names, passed, {}, asked.raw)
+                return FilterVerdict(asked.names, passed, {}, asked.raw)
             rejected = asked.with_unknown(passed, found.rejected())
             if len(passed) + len(rejected) != len(asked.names):  # a name is repeated
                 passed = list(filterfalse(rejected.__contains__, asked.names))
-            return Judged(asked.names, passed, rejected, asked.raw, found.lasts)
+            return FilterVerdict(asked.names, passed, rejected, asked.raw, found.lasts)
 
     def _picked(self, framework: Framework, pod: Pod, nodes: Candidates) -> str:
         """Return the best of the nodes; a single one is no pick. Raises ``PluginError`` or ``Unprepared``."""

@@ -13,7 +13,7 @@ from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.verbs.outcome import Answer, Outcome
 from app.wire.extender_answers import LongBody, encode_filter, encode_filter_nodes
-from app.wire.extender_v1 import ExtenderArgs
+from app.wire.extender_v1 import NodesRequest
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ _PREFERS: Final = b"preferredDuringSchedulingIgnoredDuringExecution"
 """In a request: the pod has preferred terms, or an annotation that speaks of them."""
 
 
-class Judged(Struct, frozen=True):
+class FilterVerdict(Struct, frozen=True):
     """Verdicts on the nodes ``asked``. ``raw``: these nodes as they came, if the request has whole nodes.
 
     ``rejected`` may be empty where the caller does not read it. ``lasts``: see ``Found``.
@@ -59,7 +59,7 @@ class AnswerForm(Struct, frozen=True):
             return some_by_lot(passed, self.most, pod.nominated_node_name)
         return by_lot(passed)
 
-    def passes_all(self, args: ExtenderArgs) -> Answer:
+    def passes_all(self, args: NodesRequest) -> Answer:
         """Return the answer for a pod of no profile here: all nodes pass."""
         body: bytes | LongBody
         if args.names is not None:
@@ -68,7 +68,7 @@ class AnswerForm(Struct, frozen=True):
             body = encode_filter_nodes({}, self.order(args.nodes or ()))
         return Answer(body, "nothing_to_do")
 
-    def answer(self, found: Judged) -> Answer:
+    def answer(self, found: FilterVerdict) -> Answer:
         """Return the answer with all nodes that pass and, where the caller reads them, the refusals."""
         passed, rejected = found.passed, found.rejected
         outcome: Outcome = "feasible" if passed else ("no_fit" if found.asked else "nothing_to_do")

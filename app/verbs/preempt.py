@@ -18,10 +18,10 @@ from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.candidates import unreadable_nodes
-from app.verbs.context import VerbContext, read_again, require_picture
+from app.verbs.context import VerbContext, decode_deep, require_picture
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.stepwise import run_stepwise
-from app.wire.extender_answers import MetaVictims, encode_victims
+from app.wire.extender_answers import NodeVictims, encode_victims
 from app.wire.extender_v1 import MalformedRequest, PreemptionArgs, decode_preemption
 
 _A_STEP: Final = 16
@@ -40,17 +40,17 @@ class PreemptVerb:
         try:
             args = self._decode(body)
         except MalformedRequest as refused:
-            args = await read_again(self._decode, body, refused, "preempt")
-        framework = self._context.asked_framework("preempt", args.pod)
+            args = await decode_deep(self._decode, body, refused, "preempt")
+        framework = self._context.framework_for_request("preempt", args.pod)
         if framework is None or not args.victims:
             return Answer(encode_victims(args.victims), "nothing_to_do")
         require_picture(self._context.problem)
         await self._context.look_up_missing(framework, args.pod)
-        kept: dict[str, MetaVictims] = {}
+        kept: dict[str, NodeVictims] = {}
         await run_stepwise(self._steps(framework, args, kept))
         return Answer(encode_victims(kept), "candidates" if kept else "no_fit")
 
-    def _steps(self, framework: Framework, args: PreemptionArgs, kept: dict[str, MetaVictims]) -> Iterator[None]:
+    def _steps(self, framework: Framework, args: PreemptionArgs, kept: dict[str, NodeVictims]) -> Iterator[None]:
         """A few candidates at each step, on the picture as it is then: filter asks once more after the eviction.
 
         Raises ``VerbFailure``.
@@ -69,8 +69,8 @@ class PreemptVerb:
             yield
 
     def _helpful(
-        self, framework: Framework, pod: Pod, candidates: Iterable[tuple[str, MetaVictims]]
-    ) -> dict[str, MetaVictims]:
+        self, framework: Framework, pod: Pod, candidates: Iterable[tuple[str, NodeVictims]]
+    ) -> dict[str, NodeVictims]:
         """Raises ``PluginError`` or ``Unprepared``."""
         with self._context.cluster.without(pod.uid, pod.key):
             state = CycleState()
@@ -88,7 +88,7 @@ class PreemptVerb:
             }
 
 
-def _fits_without(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo, victims: MetaVictims) -> bool:
+def _fits_without(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo, victims: NodeVictims) -> bool:
     """Whether our filters pass on ``node`` once its victims are gone. Victims we do not know count for nothing."""
     uids = {it.uid for it in victims.pods}
     dry_run = state.clone()

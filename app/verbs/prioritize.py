@@ -17,8 +17,8 @@ from app.memory.filter_results import FilterResultCache
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.scoring import Scores
-from app.verbs.candidates import SentNode, asked_nodes, read_nodes, unreadable_nodes
-from app.verbs.context import VerbContext, read_again, require_picture
+from app.verbs.candidates import SentNode, read_nodes, requested_nodes, unreadable_nodes
+from app.verbs.context import VerbContext, decode_deep, require_picture
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.stepwise import decide_prepared
 from app.wire.extender_answers import encode_classed, encode_priorities
@@ -37,7 +37,7 @@ def quantised(total: int, weight: int, max_priority: int) -> int:
     return (2 * total * max_priority + whole) // (2 * whole)
 
 
-class _Asked(Struct, frozen=True):
+class _PrioritizeRequest(Struct, frozen=True):
     """``node_set``: all ``hosts`` were nodes of the picture when it was this; -1: not known to be."""
 
     pod: Pod
@@ -62,9 +62,11 @@ class PrioritizeVerb:
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a prioritize request. Raises ``VerbFailure``."""
         kept = self._results.take(split_args(body))
-        asked = await self._read(body) if kept is None else _Asked(kept.pod, kept.names, None, kept.node_set)
+        asked = (
+            await self._read(body) if kept is None else _PrioritizeRequest(kept.pod, kept.names, None, kept.node_set)
+        )
         pod, hosts = asked.pod, asked.hosts
-        framework = self._context.asked_framework("prioritize", pod)
+        framework = self._context.framework_for_request("prioritize", pod)
         if framework is None or not hosts:
             return Answer(encode_priorities({} if self._lean else dict.fromkeys(hosts, 0)), "nothing_to_do")
         require_picture(self._context.problem, hosts)
@@ -76,30 +78,32 @@ class PrioritizeVerb:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
         return Answer(self._encoded(hosts, scores), "scored")
 
-    async def _read(self, body: bytes | memoryview) -> _Asked:
+    async def _read(self, body: bytes | memoryview) -> _PrioritizeRequest:
         try:
             args = self._decode(body)
         except MalformedRequest as refused:
-            args = await read_again(self._decode, body, refused, "prioritize")
+            args = await decode_deep(self._decode, body, refused, "prioritize")
         try:
             sent = await read_nodes(args, self._context.cluster.nodes, self._context.cluster.core)
         except MalformedRequest as error:
             raise VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}") from None
-        return _Asked(args.pod, args.names if args.names is not None else [node.name for node in sent or ()], sent)
+        return _PrioritizeRequest(
+            args.pod, args.names if args.names is not None else [node.name for node in sent or ()], sent
+        )
 
-    def _scored(self, framework: Framework, asked: _Asked) -> Scores:
+    def _scored(self, framework: Framework, asked: _PrioritizeRequest) -> Scores:
         """Raises ``PluginError`` or ``Unprepared``."""
         with self._context.cluster.without(asked.pod.uid, asked.pod.key):
             return framework.scoring.score(CycleState(), asked.pod, self._candidates(asked))
 
-    def _candidates(self, asked: _Asked) -> Candidates:
+    def _candidates(self, asked: _PrioritizeRequest) -> Candidates:
         cluster = self._context.cluster
         if asked.node_set == cluster.node_set:
             candidates = Candidates(asked.hosts, cluster.nodes.__getitem__)
             if len(candidates.name_set) == len(asked.hosts):
                 return candidates
         names = None if asked.sent is not None else asked.hosts
-        return asked_nodes(names, asked.sent, cluster.nodes, unreadable_nodes(cluster), cluster.core).candidates
+        return requested_nodes(names, asked.sent, cluster.nodes, unreadable_nodes(cluster), cluster.core).candidates
 
     def _encoded(self, hosts: Sequence[str], scores: Scores) -> bytes:
         weight, most = scores.weight, self._context.max_priority

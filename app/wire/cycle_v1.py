@@ -92,11 +92,11 @@ def _require_at_most(most: int, number: int, what: str) -> None:
         raise msgspec.ValidationError(f"at most {most} {what}, not {number}")
 
 
-class _Model(BaseModel):
+class _CamelModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
-class PodRequest(_Model):
+class PodRequest(_CamelModel):
     """A pod of the cluster by name, or one in the body."""
 
     pod: dict[str, Any] | None = Field(default=None, description="A Pod as the Kubernetes API has it.")
@@ -198,7 +198,7 @@ class CycleRequest(PodRequest):
         return self
 
 
-class PluginStatus(_Model):
+class PluginStatus(_CamelModel):
     """A status in kube-scheduler's words."""
 
     code: str = Field(description="Success, Unschedulable, UnschedulableAndUnresolvable, …")
@@ -213,7 +213,7 @@ class CycleVictims(BaseModel):
     numPDBViolations: int = Field(description="How many of them against a PodDisruptionBudget.")  # noqa: N815  # kube-scheduler's
 
 
-class CycleResponse(_Model):
+class CycleResponse(_CamelModel):
     """One whole cycle."""
 
     pod: str = Field(description="namespace/name of the pod that it was run for.")
@@ -238,7 +238,7 @@ class CycleResponse(_Model):
     )
 
 
-class ExplanationTable(_Model):
+class ExplanationTable(_CamelModel):
     """Facts in rows."""
 
     title: str
@@ -246,14 +246,14 @@ class ExplanationTable(_Model):
     rows: list[list[str | int | bool]]
 
 
-class PluginExplanation(_Model):
+class PluginExplanation(_CamelModel):
     """What one plugin's answer rests on."""
 
     tables: list[ExplanationTable]
     unblock: list[str] = Field(description="Each one change that would let the pod in somewhere.")
 
 
-class ExplainResponse(_Model):
+class ExplainResponse(_CamelModel):
     """Why a pod may or may not go where."""
 
     pod: str = Field(description="namespace/name")

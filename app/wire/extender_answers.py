@@ -9,16 +9,16 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 
-class MetaPod(Struct, forbid_unknown_fields=True):
+class VictimUid(Struct, forbid_unknown_fields=True):
     """A victim by its UID."""
 
     uid: str = field(name="UID", default="")
 
 
-class MetaVictims(Struct):
+class NodeVictims(Struct):
     """The victims on one node, most important first. Never ``null``, never empty in an answer."""
 
-    pods: list[MetaPod] = field(name="Pods", default_factory=list)
+    pods: list[VictimUid] = field(name="Pods", default_factory=list)
     num_pdb_violations: int = field(name="NumPDBViolations", default=0)
 
 
@@ -36,7 +36,7 @@ class _HostPriority(Struct, rename="pascal"):
 
 
 class _PreemptionResult(Struct, rename="pascal"):
-    node_name_to_meta_victims: Mapping[str, MetaVictims]
+    node_name_to_meta_victims: Mapping[str, NodeVictims]
 
 
 class _BindingResult(Struct, rename="pascal"):
@@ -130,7 +130,7 @@ def encode_classed(hosts: Sequence[str], classes: Sequence[Any], scores: Mapping
     return f'[{{"Host":"{"".join(parts)[: -len(_NEXT_HOST)]}]'.encode()
 
 
-def encode_victims(victims: Mapping[str, MetaVictims]) -> bytes:
+def encode_victims(victims: Mapping[str, NodeVictims]) -> bytes:
     """A preempt answer, always in meta form. A node without victims must not be in it."""
     return ENCODER.encode(_PreemptionResult(victims))
 

@@ -19,8 +19,8 @@ from app.kube.core_v1 import Pod
 from app.kube.decoding import Decoder
 from app.kube.names import is_label, is_subdomain, shown
 from app.kube.pod_decoding import PodObject
-from app.wire.extender_answers import MetaPod, MetaVictims
-from app.wire.folding import Int64, MetaVictimsObject, field_names, folded
+from app.wire.extender_answers import NodeVictims, VictimUid
+from app.wire.folding import Int64, NodeVictimsObject, field_names, folded
 
 T = TypeVar("T")
 P = TypeVar("P", bound=PodObject)
@@ -30,7 +30,7 @@ class MalformedRequest(ValueError):
     """The body is no request of this verb; says where and why."""
 
 
-class TooDeep(MalformedRequest):
+class TooDeepRequest(MalformedRequest):
     """It can be read once ``levelled_in_turns`` has cut out what lies too deep."""
 
 
@@ -40,13 +40,13 @@ class NodeListObject(Struct):
     items: list[Raw] | None = None
 
 
-class _ExtenderArgs(Struct, Generic[P], rename="pascal", forbid_unknown_fields=True):
+class _NodesRequestObject(Struct, Generic[P], rename="pascal", forbid_unknown_fields=True):
     pod: P
     nodes: NodeListObject | None = None
     node_names: list[str] | None = None
 
 
-class ExtenderArgs(Struct, frozen=True):
+class NodesRequest(Struct, frozen=True):
     """A filter or prioritize request. Exactly one of ``names`` and ``nodes`` is given."""
 
     pod: Pod
@@ -66,21 +66,21 @@ class _VictimsObject(Struct, forbid_unknown_fields=True):
     pods: list[_Victim] | None = field(name="Pods", default=None)
     num_pdb_violations: Int64 | None = field(name="NumPDBViolations", default=None)
 
-    def slim(self) -> MetaVictims:
-        return MetaVictims([MetaPod(pod.metadata.uid) for pod in self.pods or ()], self.num_pdb_violations or 0)
+    def slim(self) -> NodeVictims:
+        return NodeVictims([VictimUid(pod.metadata.uid) for pod in self.pods or ()], self.num_pdb_violations or 0)
 
 
 class _PreemptionArgs(Struct, Generic[P], rename="pascal", forbid_unknown_fields=True):
     pod: P
     node_name_to_victims: dict[str, _VictimsObject | None] | None = None
-    node_name_to_meta_victims: dict[str, MetaVictimsObject | None] | None = None
+    node_name_to_meta_victims: dict[str, NodeVictimsObject | None] | None = None
 
 
 class PreemptionArgs(Struct, frozen=True):
     """A preempt request; both forms of victims read as the meta form. Nodes without victims are left out."""
 
     pod: Pod
-    victims: Mapping[str, MetaVictims]
+    victims: Mapping[str, NodeVictims]
 
 
 class _BindingArgs(Struct, rename="pascal", forbid_unknown_fields=True):
@@ -99,8 +99,8 @@ class BindingArgs(Struct, frozen=True):
     node: str
 
 
-_ARGS: Final[Mapping[type[PodObject], Decoder[_ExtenderArgs[Any]]]] = {
-    it: Decoder(_ExtenderArgs[it])  # type: ignore[valid-type]  # a class is known when this runs
+_ARGS: Final[Mapping[type[PodObject], Decoder[_NodesRequestObject[Any]]]] = {
+    it: Decoder(_NodesRequestObject[it])  # type: ignore[valid-type]  # a class is known when this runs
     for it in POD_OBJECTS
 }
 _PREEMPTION: Final[Mapping[type[PodObject], Decoder[_PreemptionArgs[Any]]]] = {
@@ -114,24 +114,24 @@ _BETWEEN: Final = b'","'
 _END_OF_NAMES: Final = b'"]}'
 
 
-def decode_args(body: bytes | memoryview, core: CoreV1 = PLAIN) -> ExtenderArgs:
+def decode_args(body: bytes | memoryview, core: CoreV1 = PLAIN) -> NodesRequest:
     """Read a filter or prioritize request, and of the pod what ``core`` says.
 
-    Raises ``MalformedRequest``, of which one kind is ``TooDeep``.
+    Raises ``MalformedRequest``, of which one kind is ``TooDeepRequest``.
     """
     found = _decode(body, _ARGS[core.pod_object], _has_usual_spelling)
     names, nodes = found.node_names, found.nodes
     if names is not None:
-        return ExtenderArgs(_slim(found.pod, core), names, None)
+        return NodesRequest(_slim(found.pod, core), names, None)
     if nodes is None:
         raise MalformedRequest("neither NodeNames nor Nodes is given")
-    return ExtenderArgs(_slim(found.pod, core), None, nodes.items or [])
+    return NodesRequest(_slim(found.pod, core), None, nodes.items or [])
 
 
 def decode_preemption(body: bytes | memoryview, core: CoreV1 = PLAIN) -> PreemptionArgs:
     """Read a preempt request, and of the pod what ``core`` says.
 
-    Raises ``MalformedRequest``, of which one kind is ``TooDeep``.
+    Raises ``MalformedRequest``, of which one kind is ``TooDeepRequest``.
     """
     found = _decode(body, _PREEMPTION[core.pod_object], _has_usual_spelling)
     given: Mapping[str, Any] = found.node_name_to_meta_victims or found.node_name_to_victims or {}
@@ -143,7 +143,7 @@ def decode_binding(body: bytes | memoryview) -> BindingArgs:
     """Read a bind request. Raises ``MalformedRequest``, also for a name that the API server would not have taken."""
     try:
         found = _decode(body, _BINDING, _names_a_pod)
-    except TooDeep:
+    except TooDeepRequest:
         found = _decode(decoding.levelled(bytes(body)), _BINDING, _names_a_pod)
     return BindingArgs(
         namespace=_named("PodNamespace", found.pod_namespace, is_label),
@@ -231,13 +231,13 @@ def _decode(body: bytes | memoryview, decoder: Decoder[T], is_usual: Callable[[T
         if is_usual(found):
             return found
     except decoding.TooDeep as error:
-        raise TooDeep(str(error)) from None
+        raise TooDeepRequest(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass  # perhaps only the spelling of its keys: folded below, where a real error is raised
     try:
         return decoder.at_once(folded(body, _TOP[decoder]))
     except (decoding.TooDeep, RecursionError):
-        raise TooDeep("nested too deeply") from None
+        raise TooDeepRequest("nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(str(error)) from None
 
@@ -248,7 +248,7 @@ def _has_usual_spelling(found: Any) -> bool:
 
 
 _TOP: Final[Mapping[object, Mapping[str, str]]] = {
-    **dict.fromkeys(_ARGS.values(), field_names(_ExtenderArgs)),
+    **dict.fromkeys(_ARGS.values(), field_names(_NodesRequestObject)),
     **dict.fromkeys(_PREEMPTION.values(), field_names(_PreemptionArgs)),
     _BINDING: field_names(_BindingArgs),
 }

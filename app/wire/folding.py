@@ -9,17 +9,17 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from app.kube.decoding import Decoder
-from app.wire.extender_answers import ENCODER, MetaPod, MetaVictims
+from app.wire.extender_answers import ENCODER, NodeVictims, VictimUid
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class MetaVictimsObject(Struct, forbid_unknown_fields=True):
-    pods: list[MetaPod] | None = field(name="Pods", default=None)
+class NodeVictimsObject(Struct, forbid_unknown_fields=True):
+    pods: list[VictimUid] | None = field(name="Pods", default=None)
     num_pdb_violations: Int64 | None = field(name="NumPDBViolations", default=None)
 
-    def slim(self) -> MetaVictims:
-        return MetaVictims(self.pods or [], self.num_pdb_violations or 0)
+    def slim(self) -> NodeVictims:
+        return NodeVictims(self.pods or [], self.num_pdb_violations or 0)
 
 
 _OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
@@ -33,7 +33,7 @@ def field_names(kind: type[Struct]) -> dict[str, str]:
     return {it.encode_name.lower(): it.encode_name for it in msgspec.structs.fields(kind)}
 
 
-_VICTIMS: Final = field_names(MetaVictimsObject)
+_VICTIMS: Final = field_names(NodeVictimsObject)
 _NESTED: Final = {
     name.lower(): name
     for names in (

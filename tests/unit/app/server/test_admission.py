@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from app.server.admission import OUT_OF_TIME, OVERLOADED, READ_WHEN_LATE, Admission
-from app.server.incoming import ARRIVED, Streamed
+from app.server.incoming import ARRIVED, StreamedRequest
 from app.server.routes import VerbCall, verb_endpoints
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Answer, Verb
@@ -92,7 +92,7 @@ class Door:
         scope: dict[str, Any] = {"type": "http", "method": "POST", "path": f"/{verb}", "headers": []}
         if arrived is not None:
             scope[ARRIVED] = arrived
-        asked = Streamed(Request(scope, body or Body(b"n1 n2")))
+        asked = StreamedRequest(Request(scope, body or Body(b"n1 n2")))
         status, content = await self._endpoints[f"/{verb}"].answer(asked)
         assert isinstance(content, bytes)
         return status, json.loads(content) if content else None

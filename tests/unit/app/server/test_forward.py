@@ -19,7 +19,7 @@ from app.server.incoming import FORWARDED
 from app.server.routes import verb_endpoints
 from app.server.web import create_web
 from app.telemetry.metrics import Metrics
-from app.verbs.candidates import asked_hosts
+from app.verbs.candidates import requested_hosts
 from app.verbs.outcome import Answer, Verb, VerbFailure
 from tests.api.small import request
 
@@ -102,7 +102,7 @@ class Follower:
         self.web = create_web((), None, version="test", direct=endpoints)
 
     async def _hosts(self, body: bytes | memoryview) -> Sequence[str]:
-        return await asked_hosts(body, {})
+        return await requested_hosts(body, {})
 
     async def _here(self, _body: bytes) -> bytes | None:
         return b'{"by":"follower"}'

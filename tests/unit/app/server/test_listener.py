@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from app.server.incoming import Incoming
-from app.server.listener import Connection
+from app.server.incoming import VerbRequest
+from app.server.listener import AcceptedConnection
 from app.server.web import create_web
 from app.telemetry import background
 from tests.listening import on_loopback, running
 
 
-class Greeter(Connection):
+class Greeter(AcceptedConnection):
     """Sends a byte and closes."""
 
     def connection_made(self, transport: Any) -> None:
@@ -75,7 +75,7 @@ class Held:
         self.open = asyncio.Event()
         self.asked = asyncio.Event()
 
-    async def answer(self, request: Incoming) -> tuple[int, bytes]:
+    async def answer(self, request: VerbRequest) -> tuple[int, bytes]:
         self.asked.set()
         await self.open.wait()
         return 200, b"{}"
@@ -173,7 +173,7 @@ async def test_a_connection_that_ended_needs_no_garbage_collection(first: bytes)
 
 def connections() -> int:
     """How many the server has, those included that ended and wait for a collection."""
-    return sum(isinstance(it, Connection) for it in gc.get_objects())
+    return sum(isinstance(it, AcceptedConnection) for it in gc.get_objects())
 
 
 async def test_the_longest_idle_gives_way_and_no_request_that_is_worked_on() -> None:

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 
 from app.server import deadlines, pages, protocol
 from app.server.access import WRONG_NAME, ListenerAccess
-from app.server.incoming import Incoming, Whole
+from app.server.incoming import CompleteRequest, VerbRequest
 from app.server.listener import Listener
 from app.server.protocol import GRACE_SECONDS, MOST_BYTES, MOST_HEAD_BYTES, MOST_HEADERS, MOST_PIPELINED, HttpProtocol
 from app.server.web import create_web
@@ -39,8 +39,8 @@ class Echo:
         self.open.set()
         self.left = 0
 
-    async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
-        self.ways.append("short" if isinstance(request, Whole) else "asgi")
+    async def answer(self, request: VerbRequest) -> tuple[int, bytes | LongBody]:
+        self.ways.append("short" if isinstance(request, CompleteRequest) else "asgi")
         try:
             return await self._told(request)
         except ClientDisconnect:
@@ -50,7 +50,7 @@ class Echo:
     def forbidden(self, message: str) -> tuple[int, bytes]:
         return 200, message.encode()
 
-    async def _told(self, request: Incoming) -> tuple[int, bytes | LongBody]:
+    async def _told(self, request: VerbRequest) -> tuple[int, bytes | LongBody]:
         assert request.arrived is not None
         self.arrived.append(request.arrived)
         self.headers.append(request.header("x-asked"))

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from app.server.bodies import parsed
-from app.server.incoming import Incoming
+from app.server.incoming import VerbRequest
 from app.server.pages import Application, PageQueues
 from app.server.web import create_web
 from tests.listening import on_loopback, running
@@ -103,7 +103,7 @@ async def test_a_second_signal_does_not_wait() -> None:
 
 
 class Endpoint:
-    async def answer(self, request: Incoming) -> tuple[int, bytes]:
+    async def answer(self, request: VerbRequest) -> tuple[int, bytes]:
         return 200, b"{}"
 
     def forbidden(self, message: str) -> tuple[int, bytes]:

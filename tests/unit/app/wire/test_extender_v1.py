@@ -14,8 +14,8 @@ from app.kube.core_decoding import core_v1, decode_node
 from app.kube.decoding import levelled
 from app.kube.extras import Extra
 from app.wire.extender_answers import (
-    MetaPod,
-    MetaVictims,
+    NodeVictims,
+    VictimUid,
     encode_binding,
     encode_classed,
     encode_filter,
@@ -26,10 +26,10 @@ from app.wire.extender_answers import (
 )
 from app.wire.extender_v1 import (
     BindingArgs,
-    ExtenderArgs,
     MalformedRequest,
+    NodesRequest,
     PreemptionArgs,
-    TooDeep,
+    TooDeepRequest,
     decode_args,
     decode_binding,
     decode_preemption,
@@ -71,7 +71,7 @@ def args_of(**fields: Any) -> bytes:
     return encoded({"Pod": POD, "Nodes": None, "NodeNames": ["n1", "n2"], **fields})
 
 
-def readable(args: ExtenderArgs) -> Any:
+def readable(args: NodesRequest) -> Any:
     """The request as a value that compares: nodes slim instead of raw."""
     nodes = None if args.nodes is None else [decode_node(node) for node in args.nodes]
     return (args.pod, args.names, nodes)
@@ -136,7 +136,7 @@ class TestArgs:
         ],
     )
     def test_names(self, fields: dict[str, Any], names: list[str]) -> None:
-        assert ExtenderArgs(SLIM, names, None) == decode_args(args_of(**fields))
+        assert NodesRequest(SLIM, names, None) == decode_args(args_of(**fields))
 
     @pytest.mark.parametrize(
         "nodes",
@@ -146,7 +146,7 @@ class TestArgs:
         ],
     )
     def test_a_node_list_without_nodes_asks_for_none(self, nodes: dict[str, Any]) -> None:
-        assert ExtenderArgs(SLIM, None, []) == decode_args(args_of(Nodes=nodes, NodeNames=None))
+        assert NodesRequest(SLIM, None, []) == decode_args(args_of(Nodes=nodes, NodeNames=None))
 
     @pytest.mark.parametrize(
         "extra",
@@ -156,7 +156,7 @@ class TestArgs:
         ],
     )
     def test_unknown_keys_are_left_out(self, extra: dict[str, Any]) -> None:
-        assert ExtenderArgs(SLIM, ["n1", "n2"], None) == decode_args(args_of(**extra))
+        assert NodesRequest(SLIM, ["n1", "n2"], None) == decode_args(args_of(**extra))
 
     def test_of_a_key_that_comes_twice_the_last_counts(self) -> None:
         body = b'{"Pod":%s,"NodeNames":["n1"],"NodeNames":["n2"]}' % encoded(POD)
@@ -186,32 +186,32 @@ class TestPreemption:
             pytest.param({"NodeNameToMetaVictims": {"n1": {"Pods": None}}}, {}, id="a null list of pods"),
             pytest.param(
                 {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "b"}, {"UID": "a"}], "NumPDBViolations": 1}}},
-                {"n1": MetaVictims([MetaPod("b"), MetaPod("a")], 1)},
+                {"n1": NodeVictims([VictimUid("b"), VictimUid("a")], 1)},
                 id="their order stays",
             ),
             pytest.param(
                 {"NodeNameToMetaVictims": {"n1": {"Pods": [None, {"UID": "a"}], "NumPDBViolations": None}}},
-                {"n1": MetaVictims([MetaPod("a")], 0)},
+                {"n1": NodeVictims([VictimUid("a")], 0)},
                 id="a null pod is none, a null count is 0",
             ),
             pytest.param(
                 {"NodeNameToVictims": {"n1": {"Pods": [{"metadata": {"uid": "a"}, "spec": {"priority": 3}}]}}},
-                {"n1": MetaVictims([MetaPod("a")], 0)},
+                {"n1": NodeVictims([VictimUid("a")], 0)},
                 id="whole pods",
             ),
             pytest.param(
                 {"NodeNameToMetaVictims": {"n1": {"pods": [{"uid": "a"}], "numPDBViolations": 2}}},
-                {"n1": MetaVictims([MetaPod("a")], 2)},
+                {"n1": NodeVictims([VictimUid("a")], 2)},
                 id="usual keys outside, camel keys inside",
             ),
             pytest.param(
                 {"NodeNameToVictims": {"n1": {"pods": [{"metadata": {"uid": "a"}}], "extra": 1}}},
-                {"n1": MetaVictims([MetaPod("a")], 0)},
+                {"n1": NodeVictims([VictimUid("a")], 0)},
                 id="whole pods under camel keys, and an unknown key",
             ),
         ],
     )
-    def test_victims(self, fields: dict[str, Any], victims: dict[str, MetaVictims]) -> None:
+    def test_victims(self, fields: dict[str, Any], victims: dict[str, NodeVictims]) -> None:
         assert PreemptionArgs(SLIM, victims) == decode_preemption(encoded({"Pod": POD, **fields}))
 
     def test_a_count_that_go_could_not_read_back_is_malformed(self) -> None:
@@ -341,7 +341,7 @@ class TestAnswers:
                 id="prioritize, in the order given",
             ),
             pytest.param(
-                encode_victims({"n1": MetaVictims([MetaPod("a"), MetaPod("b")], 1)}),
+                encode_victims({"n1": NodeVictims([VictimUid("a"), VictimUid("b")], 1)}),
                 b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"a"},{"UID":"b"}],"NumPDBViolations":1}}}',
                 id="preempt",
             ),
@@ -393,14 +393,14 @@ class TestDepth:
     def test_names(self, case: Callable[[str], str], levels: int) -> None:
         body = self.body(case, levels)
 
-        with pytest.raises(TooDeep, match=r"^nested too deeply$"):
+        with pytest.raises(TooDeepRequest, match=r"^nested too deeply$"):
             decode_args(body)
-        assert ExtenderArgs(SLIM, ["n1", "n2"], None) == decode_args(levelled(body))
+        assert NodesRequest(SLIM, ["n1", "n2"], None) == decode_args(levelled(body))
 
     def test_victims(self, case: Callable[[str], str], levels: int) -> None:
         body = self.body(case, levels, NodeNames=None, Nodes=None)
         body = body.replace(b',"Nodes":null,"NodeNames":null', b"").replace(b',"NODES":null,"NODENAMES":null', b"")
 
-        with pytest.raises(TooDeep):
+        with pytest.raises(TooDeepRequest):
             decode_preemption(body)
         assert PreemptionArgs(SLIM, {}) == decode_preemption(levelled(body))
