@@ -93,7 +93,7 @@ from app.telemetry.certificates import CertificateCollector
 from app.telemetry.loop import watch_lag
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import CountedCollector, PictureCollector
-from app.verbs.bind import DRAIN_SECONDS, ENDS, BindVerb
+from app.verbs.bind import DRAIN_SECONDS, SHUTTING_DOWN, BindVerb
 from app.verbs.candidates import requested_hosts
 from app.verbs.context import VerbContext
 from app.verbs.cycle import CycleVerb
@@ -611,7 +611,7 @@ class Service:
         With another replica, requests that arrive meanwhile are still answered.
         """
         self._ends_at = monotonic() + END_SECONDS
-        self._waiting.close(ENDS)  # they would outlast the time that the server grants to requests in flight
+        self._waiting.close(SHUTTING_DOWN)  # they would outlast the time that the server grants to requests in flight
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._leadership.hand_over(self._bind.drain)

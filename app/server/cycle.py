@@ -142,7 +142,7 @@ def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
         "/explain",
         response_model=ExplainResponse,
         responses=_FAILURES,
-        summary="Why may a pod go where, and what would unblock it?",
+        summary="Which nodes can the pod use, and what would unblock others?",
         openapi_extra=documented(ExplainRequest, by_name=_NAME_EXAMPLE, inline=_POD_EXAMPLE),
     )
     async def explain(request: Request) -> Response:
@@ -170,8 +170,8 @@ async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
     pods: list[Pod] = []
 
     def decoding() -> Iterator[None]:
-        for it in pending:
-            pods.append(_decoded(verb, it))
+        for pending_pod in pending:
+            pods.append(_decoded(verb, pending_pod))
             yield
 
     await run_stepwise(decoding())

@@ -14,11 +14,11 @@ from pydantic import BaseModel, Field
 from app.server.bodies import request_body
 
 Json = dict[str, Any]
-_KubernetesObject = Annotated[Json, Field(description="As the Kubernetes API has it.")]
+_KubernetesObject = Annotated[Json, Field(description="Object of the Kubernetes API.")]
 
 
 class NodeList(BaseModel):
-    """Whole nodes."""
+    """List of whole nodes."""
 
     items: list[_KubernetesObject]
 
@@ -65,7 +65,7 @@ class ExtenderPreemptionArgs(BaseModel):
     """Pod and the victims on each node: by UID, or whole."""
 
     Pod: _KubernetesObject
-    NodeNameToVictims: dict[str, Json] | None = Field(default=None, description="The same with whole pods.")
+    NodeNameToVictims: dict[str, Json] | None = Field(default=None, description="Victims as whole pods.")
     NodeNameToMetaVictims: dict[str, MetaVictims] | None = None
 
 
@@ -104,7 +104,7 @@ def operation(path: str) -> Json:
     """Return the route parameters that describe the verb at ``path``."""
     prefix, _, verb = path.rpartition("/")
     described = _VERBS[verb]
-    responses = {200: {"description": "The answer. docs/wire.md has those to a fault."}}
+    responses = {200: {"description": "The answer. docs/wire.md describes the answers to a fault."}}
     if described.fails:
         responses[500] = {"description": f"{described.fails} No body."}
     return {

@@ -1,4 +1,4 @@
-"""LoopQueue the nodes of a request, names or whole objects, into node infos."""
+"""Find the ``NodeInfo`` of each node in a request, which has names or whole node objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ UNREADABLE_NODE: Final[Status] = unresolvable("node(s) could not be read by Home
 
 
 class RequestedNodes(Struct, frozen=True):
-    """``names`` as they were asked, in order; ``unknown`` are those that are no candidates, with the reason."""
+    """Nodes of a request.
+
+    ``names``: as requested, in order. ``unknown``: status of each name that is not a candidate. ``raw``: the node
+    objects as received, if the request has whole nodes.
+    """
 
     names: Sequence[str]
     candidates: Candidates
@@ -34,7 +38,7 @@ class RequestedNodes(Struct, frozen=True):
     raw: Mapping[str, Raw] | None = None
 
     def with_unknown(self, passed: Sequence[str], rejected: Mapping[str, Status]) -> Mapping[str, Status]:
-        """``rejected``, and every other name that did not pass: these are of no node."""
+        """Return ``rejected`` with a status for each other name that did not pass, because no node has that name."""
         if len(passed) + len(rejected) == len(self.names):
             return rejected
         known = {*passed, *rejected, *self.unknown}
@@ -43,7 +47,9 @@ class RequestedNodes(Struct, frozen=True):
 
 
 class SentNode(Struct, frozen=True):
-    """A whole node of a request, read no further than needed. ``node`` is decoded where the picture differed."""
+    """Whole node of a request. ``node`` is ``None`` if the snapshot has the same version, or if the node is
+    oversized.
+    """
 
     name: str
     resource_version: str
@@ -61,19 +67,19 @@ class _NodeIdentityObject(Struct):
 
 
 _IDENTITY: Final = Decoder[_NodeIdentityObject](_NodeIdentityObject)
-_SLICE: Final = 256
-"""Nodes read before others get their turn: some 2 ms for nodes of 12 KB."""
+_STEP: Final = 256
+"""Nodes decoded per step of the event loop: about 2 ms for nodes of 12 KB."""
 
 
 async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode]:
-    """Read whole nodes in slices, before the decision, so that 60 MB of them hold up nobody.
+    """Decode whole nodes in steps before the decision, so that 60 MB of them do not block other requests.
 
     Raises ``MalformedRequest``.
     """
     sent: list[SentNode] = []
-    for start in range(0, len(items), _SLICE):
+    for start in range(0, len(items), _STEP):
         await yield_to_loop()
-        sent.extend(_read(item, nodes, core) for item in items[start : start + _SLICE])
+        sent.extend(_read(item, nodes, core) for item in items[start : start + _STEP])
     return sent
 
 
@@ -88,7 +94,10 @@ def _read(item: Raw, nodes: Mapping[str, NodeInfo], core: CoreV1) -> SentNode:
 
 
 def _decoded(item: Raw, core: CoreV1) -> Node | None:
-    """``None`` for one that is oversized: whoever may write one node is not to stop the pods of all."""
+    """Return the decoded node; ``None`` if it is oversized, because one oversized node must not fail the whole request.
+
+    Raises ``MalformedRequest``.
+    """
     try:
         return core.decode_node(item)
     except OversizedNode:
@@ -98,16 +107,17 @@ def _decoded(item: Raw, core: CoreV1) -> Node | None:
 
 
 def _is_known(known: NodeInfo | None, resource_version: str) -> bool:
+    """Return true if the snapshot has this version of the node."""
     return known is not None and known.node.resource_version == resource_version != ""
 
 
 async def read_nodes(args: NodesRequest, nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode] | None:
-    """The whole nodes of a request; ``None`` for one that names them. Raises ``MalformedRequest``."""
+    """Return the whole nodes of a request; ``None`` if it has names. Raises ``MalformedRequest``."""
     return None if args.names is not None else await read_sent(args.nodes or (), nodes, core)
 
 
 async def requested_hosts(body: bytes | memoryview, nodes: Mapping[str, NodeInfo]) -> Sequence[str]:
-    """The names that a request asks about; none where it cannot be read."""
+    """Return the node names in a request; empty if it cannot be decoded."""
     try:
         args = await _read_args(body)
         if args.names is not None:
@@ -131,21 +141,21 @@ def requested_nodes(
     unreadable: Collection[str] = (),
     core: CoreV1 = PLAIN,
 ) -> RequestedNodes:
-    """The candidates, on the picture as it is at this moment.
+    """Return the candidates, based on the current snapshot.
 
-    Those of ``names`` that are ``unreadable`` are none; a whole node is judged by what was sent.
+    ``names`` in ``unreadable`` are not candidates. A whole node is evaluated as it was sent.
     """
     if names is None:
         return _by_object(sent or (), nodes, core)
     if not unreadable:
         return _by_name(names, nodes)
-    found = _by_name([name for name in names if name not in unreadable], nodes)
+    readable = _by_name([name for name in names if name not in unreadable], nodes)
     refused = {name: UNREADABLE_NODE for name in names if name in unreadable}
-    return RequestedNodes(names, found.candidates, {**found.unknown, **refused})
+    return RequestedNodes(names, readable.candidates, {**readable.unknown, **refused})
 
 
 def nodes_to_search(names: Sequence[str] | None, sent: Sequence[SentNode] | None, cluster: Cluster) -> RequestedNodes:
-    """The same for a search, which finds out by itself which names are of no node."""
+    """Return the candidates of a search, which itself detects names without a node."""
     unreadable = unreadable_nodes(cluster)
     if names is None or unreadable:
         return requested_nodes(names, sent, cluster.nodes, unreadable, cluster.core)
@@ -153,7 +163,7 @@ def nodes_to_search(names: Sequence[str] | None, sent: Sequence[SentNode] | None
 
 
 def unreadable_nodes(cluster: Cluster) -> Collection[str]:
-    """Nodes of which there is a newer form than the picture could take in: nothing may go there."""
+    """Return nodes whose newest version could not be decoded. No pod must be placed there."""
     return cluster.left_out.names(NODES) if cluster.left_out else ()
 
 
@@ -169,7 +179,7 @@ def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> RequestedNo
 
 
 def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: CoreV1) -> RequestedNodes:
-    """A node the picture has in the same version is taken from there; any other is judged by what was sent."""
+    """Return the candidates of a request with whole nodes. A node of the same version is taken from the snapshot."""
     infos: dict[str, NodeInfo] = {}
     unreadable: dict[str, Status] = {}
     sent: dict[str, NodeInfo] = {}

@@ -1,7 +1,7 @@
-"""The preempt verb: on which nodes an eviction would help under our filters too.
+"""The preempt verb: nodes on which the eviction of the given victims would make our filters pass.
 
-kube-scheduler has chosen the victims and evicts before it asks filter again. So a node stays only if our filters pass
-once its victims are gone; the victims themselves, their order and their PDB counts are left as they are.
+kube-scheduler has chosen the victims, and evicts them before it calls filter again. So a node stays in the answer only
+if our filters pass without its victims. Victims, their order and PDB counts are returned unchanged.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from app.verbs.stepwise import run_stepwise
 from app.wire.extender_answers import NodeVictims, encode_victims
 from app.wire.extender_v1 import MalformedRequest, PreemptionArgs, decode_preemption
 
-_A_STEP: Final = 16
-"""Candidates tried at a time: a quarter of a millisecond, or some milliseconds for the most constraints."""
+_CANDIDATES_PER_STEP: Final = 16
+"""Candidates evaluated per step: a quarter of a millisecond, or some milliseconds with the most constraints."""
 
 
 class PreemptVerb:
-    """Answers in meta form whatever form was asked, never with ``null`` and never with a node without victims."""
+    """The preempt verb. Answers have the meta form, never ``null``, and no node without victims."""
 
     def __init__(self, context: VerbContext) -> None:
         self._context = context
@@ -46,32 +46,32 @@ class PreemptVerb:
             return Answer(encode_victims(args.victims), "nothing_to_do")
         require_picture(self._context.problem)
         await self._context.look_up_missing(framework, args.pod)
-        kept: dict[str, NodeVictims] = {}
-        await run_stepwise(self._steps(framework, args, kept))
-        return Answer(encode_victims(kept), "candidates" if kept else "no_fit")
+        helped: dict[str, NodeVictims] = {}
+        await run_stepwise(self._steps(framework, args, helped))
+        return Answer(encode_victims(helped), "candidates" if helped else "no_fit")
 
-    def _steps(self, framework: Framework, args: PreemptionArgs, kept: dict[str, NodeVictims]) -> Iterator[None]:
-        """A few candidates at each step, on the picture as it is then: filter asks once more after the eviction.
+    def _steps(self, framework: Framework, args: PreemptionArgs, helped: dict[str, NodeVictims]) -> Iterator[None]:
+        """Evaluate some candidates per step, each on the current snapshot; filter checks again after the eviction.
 
         Raises ``VerbFailure``.
         """
         candidates = iter(args.victims.items())
-        some = list(islice(candidates, _A_STEP))
+        some = list(islice(candidates, _CANDIDATES_PER_STEP))
         while some:
             try:
-                kept.update(self._helpful(framework, args.pod, some))
+                helped.update(self._helpful(framework, args.pod, some))
             except Unprepared as missing:
                 yield from missing.steps
                 continue
             except PluginError as fault:
                 raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
-            some = list(islice(candidates, _A_STEP))
+            some = list(islice(candidates, _CANDIDATES_PER_STEP))
             yield
 
     def _helpful(
         self, framework: Framework, pod: Pod, candidates: Iterable[tuple[str, NodeVictims]]
     ) -> dict[str, NodeVictims]:
-        """Raises ``PluginError`` or ``Unprepared``."""
+        """Return the candidates on which the pod would fit. Raises ``PluginError`` or ``Unprepared``."""
         with self._context.cluster.without(pod.uid, pod.key):
             state = CycleState()
             prepared = framework.filters.pre_filter(state, pod)
@@ -89,7 +89,7 @@ class PreemptVerb:
 
 
 def _fits_without(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo, victims: NodeVictims) -> bool:
-    """Whether our filters pass on ``node`` once its victims are gone. Victims we do not know count for nothing."""
+    """Return true if our filters pass on ``node`` without its victims. Unknown victims free no resources."""
     uids = {it.uid for it in victims.pods}
     dry_run = state.clone()
     framework.filters.remove_pods(dry_run, pod, [it for uid, it in node.pods.items() if uid in uids], node)

@@ -1,8 +1,10 @@
-"""Long work in short steps: the loop is never held up for longer than a few milliseconds.
+"""Long computations in short steps, so that the event loop is not blocked for more than a few milliseconds.
 
-A decision itself is one step. What it would have to count first (``Unprepared``) is counted before it, in slices; then
-it is taken anew, on the picture as it is by then. In the usual case nothing is to be counted, and none of this runs.
-Slices take turns, whosever they are: one in each round of the event loop, or many at once would hold it up together.
+A decision is one step. If it needs counts that are not computed yet (``Unprepared``), these are computed in steps
+first, and the decision is repeated on the current snapshot. Usually all counts exist, and no step is needed.
+
+Only one step runs per round of the event loop, whichever call it belongs to. Otherwise many calls together would block
+the loop.
 """
 
 from __future__ import annotations
@@ -18,48 +20,48 @@ from app.cache.pins import PINS
 from app.framework.counts import Unprepared
 
 STEP_SECONDS: Final = 0.004
-"""Work done before others get their turn."""
+"""Maximum seconds of work before other tasks run."""
 
 UNPINNED_ATTEMPTS: Final = 4
-"""Counting again this often is usual; beyond that others may be taking away what was counted."""
+"""Attempts before counts are pinned. More attempts mean that other calls evict the counts that this one needs."""
 
 T = TypeVar("T")
 
 
 class LoopQueue:
-    """One at a time, as they arrive, of one event loop: each turn is up to the next ``await`` of who has it."""
+    """Queue of an event loop in which one waiter continues per round, in order of arrival."""
 
     def __init__(self) -> None:
         self._passing = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait(self) -> None:
-        """At once for the only one; else in the order of arrival, one in each round of the event loop."""
+        """Return at once if there are no other waiters; else wait in order, one per round of the event loop."""
         loop = asyncio.get_running_loop()
         if not self._passing:
             self._passing = True
             loop.call_soon(self._next)
             return
-        place = loop.create_future()
-        self._waiting.append(place)
-        await place
+        waiter = loop.create_future()
+        self._waiting.append(waiter)
+        await waiter
 
     def _next(self) -> None:
         while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 asyncio.get_running_loop().call_soon(self._next)
                 return
         self._passing = False
 
 
 async def _no_wait() -> None:
-    """Where a verb is driven by hand, without an event loop."""
+    """Replacement for ``LoopQueue.wait`` without an event loop, for verbs driven by hand."""
 
 
 class _LoopState:
-    """Of one event loop. ``pinning`` is held by the one call whose counts are not given up."""
+    """State of one event loop. ``pinning``: held by the one call whose counts must not be evicted."""
 
     def __init__(self, wait: Callable[[], Awaitable[None]]) -> None:
         self.wait: Final = wait
@@ -75,23 +77,23 @@ def _state() -> _LoopState:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         return _ALONE
-    found = _STATES.get(loop)
-    if found is None:
-        found = _STATES[loop] = _LoopState(LoopQueue().wait)
-    return found
+    state = _STATES.get(loop)
+    if state is None:
+        state = _STATES[loop] = _LoopState(LoopQueue().wait)
+    return state
 
 
 async def yield_to_loop() -> None:
-    """Before a slice of work, whosever: one in each round of the event loop."""
+    """Wait before a step of work, so that only one step runs per round of the event loop."""
     await _state().wait()
 
 
 async def decide_prepared(decide: Callable[[], T]) -> T:
-    """What ``decide`` says once all that it rests on is counted. Nothing is awaited between its answer and the caller.
+    """Return the result of ``decide``, after all counts that it needs have been computed.
 
-    What was counted stays: a call that runs out of time before its turn to decide is gone on with by the next one. Who
-    counts again and again, since it asks for more than is kept or others need the room, waits in line for the pins:
-    what it asks for from then on is there until it has decided.
+    The decision and the caller run without an ``await`` between them. Computed counts stay cached, so the next call
+    continues the work of one that timed out. A call whose counts are evicted repeatedly waits for the lock on pins;
+    then its counts are not evicted until it has decided.
     """
     for _ in range(UNPINNED_ATTEMPTS):
         try:
@@ -117,7 +119,7 @@ async def _pinned(decide: Callable[[], T]) -> T:
 
 
 async def run_stepwise(steps: Iterable[object]) -> None:
-    """Take all steps, each of them short."""
+    """Run all steps, each of them short, and let other tasks run in between."""
     await yield_to_loop()
     until = monotonic() + STEP_SECONDS
     for _ in steps:

@@ -1,4 +1,4 @@
-"""Requests of extender/v1 with keys in another case than usual: Go takes any."""
+"""Normalization of extender/v1 requests whose keys have unusual case: Go accepts any."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ _OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
 _ANY: Final[Decoder[Any]] = Decoder(Any)
 
 _MOST_FOLDED: Final = 4 << 20
-"""Bytes that may be read key by key, which takes up to half a second. kube-scheduler's requests never are."""
+"""Maximum bytes that are normalized, in up to half a second. Requests of kube-scheduler need no normalization."""
 
 
 def field_names(kind: type[Struct]) -> dict[str, str]:
+    """Return the JSON names of a struct's fields, by lower case."""
     return {it.encode_name.lower(): it.encode_name for it in msgspec.structs.fields(kind)}
 
 
@@ -69,9 +70,12 @@ _USER_KEYS: Final = frozenset(
 
 
 def folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
-    """The request with every key that we read in its usual case, unknown ones of the outer objects left out."""
-    found = _OUTER.at_once(body)
-    outer = {name: value for key, value in found.items() if (name := known.get(key.lower())) is not None}
+    """Return the request with all known keys in their usual case, without unknown outer keys.
+
+    Raises ``msgspec.DecodeError`` if it is too long or not JSON.
+    """
+    fields = _OUTER.at_once(body)
+    outer = {name: value for key, value in fields.items() if (name := known.get(key.lower())) is not None}
     if sum(memoryview(value).nbytes for value in outer.values()) > _MOST_FOLDED:
         raise msgspec.ValidationError("neither spelled as usual nor short enough to be read otherwise")
     return ENCODER.encode({name: _fold_top(name, _ANY.at_once(value)) for name, value in outer.items()})
@@ -88,20 +92,20 @@ def _fold_top(name: str, value: Any) -> Any:
     return value
 
 
-def _fold_victims(found: Any, fold: Callable[[Any], Any]) -> Any:
-    if not isinstance(found, dict):
-        return found
-    folded = {name: value for key, value in found.items() if (name := _VICTIMS.get(key.lower())) is not None}
+def _fold_victims(value: Any, fold: Callable[[Any], Any]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    folded = {name: value for key, value in value.items() if (name := _VICTIMS.get(key.lower())) is not None}
     pods = folded.get("Pods")
     if isinstance(pods, list):
         folded["Pods"] = [fold(pod) for pod in pods if pod is not None]
     return folded
 
 
-def _fold_meta_victim(found: Any) -> Any:
-    if not isinstance(found, dict):
-        return found
-    uids = [value or "" for key, value in found.items() if key.lower() == "uid"]
+def _fold_meta_victim(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    uids = [value or "" for key, value in value.items() if key.lower() == "uid"]
     return {"UID": uids[-1]} if uids else {}
 
 

@@ -22,7 +22,7 @@ from app.kube.kinds import RESOURCE_CLAIMS
 from app.kube.resource_v1 import EXTENDED_RESOURCE_CLAIM
 from app.main import Service
 from app.replicas.leadership import ALONE, Alone
-from app.verbs.bind import ENDS
+from app.verbs.bind import SHUTTING_DOWN
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import Api, Reply, serving
 from tests.api.small import NEW, TOO_MANY, binding, by_name, filtered, saved
@@ -260,7 +260,7 @@ class TestWhoMayNotBind:
 
         await service.leave()
 
-        refused = Reply(200, {"Error": f"homeport: {ENDS}"}, "bind_conflict")
+        refused = Reply(200, {"Error": f"homeport: {SHUTTING_DOWN}"}, "bind_conflict")
         assert (refused, {"": 0}) == (await call, await api.samples("homeport_assumed_pods"))
         assert refused == await api.post("bind", binding())
 

@@ -13,7 +13,7 @@ import time
 from multiprocessing.connection import Connection
 from typing import Final
 
-from app.server.incoming import Endpoint, CompleteRequest
+from app.server.incoming import CompleteRequest, Endpoint
 from app.server.routes import LEAN, verb_endpoints
 from app.telemetry import otlp
 from app.telemetry.otlp import OtlpTracing

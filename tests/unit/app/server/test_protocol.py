@@ -283,6 +283,14 @@ async def test_another_method_is_none_of_the_endpoints_business() -> None:
         assert [] == served.echo.ways
 
 
+async def test_an_answer_in_parts_is_whole() -> None:
+    async with serving() as served:
+        line = await served.connect()
+        line.send(post(b"long"))
+
+        assert b"longlong" == (await line.answer())[1]
+
+
 async def test_who_hangs_up_is_not_answered_and_others_are() -> None:
     async with serving() as served:
         served.echo.open.clear()

@@ -32,7 +32,7 @@ from tests.fakes import NoArgs
 from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, WEB, Bench, Result, web, zones
 from tests.unit.app.writes.leadership import Leadership
 
-OUT_OF_TIME: Result = ("out_of_time", "homeport: the bind has not settled in time")
+OUT_OF_TIME: Result = ("out_of_time", "homeport: the bind did not finish in time")
 IN_VAIN: Result = ("bind_conflict", f"homeport: {UNSETTLED}")
 
 
@@ -184,7 +184,7 @@ class TestOnePod:
 
         second = await bench.start("web-1", "n2")
 
-        assert await second == ("out_of_time", "homeport: an earlier bind of this pod has not settled in time")
+        assert await second == ("out_of_time", "homeport: an earlier bind of this pod did not finish in time")
 
     @pytest.mark.parametrize(
         ("pods", "name", "uid", "expected"),
@@ -340,7 +340,7 @@ class TestInFlight:
         ("change", "expected"),
         [
             pytest.param(lambda it: it.cluster.delete_pod(("default", "b")), 'pods "b" not found', id="pod deleted"),
-            pytest.param(lambda it: it.show_bound("b", "n2"), "the pod was bound by somebody else", id="pod bound"),
+            pytest.param(lambda it: it.show_bound("b", "n2"), "the pod was bound by another client", id="pod bound"),
             pytest.param(lambda it: it.cluster.delete_node("n1"), 'nodes "n1" not found', id="node deleted"),
         ],
     )

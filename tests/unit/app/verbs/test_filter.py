@@ -19,7 +19,7 @@ from app.framework.status import Status
 from app.kube.core_decoding import decode_pod
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES as NODE_KIND
-from app.verbs.filter_answer import by_lot, some_by_lot
+from app.verbs.filter_answer import random_sample, randomly_rotated
 from app.verbs.outcome import VerbFailure
 from app.wire.extender_v1 import split_args
 from tests.api.small import FOREIGN, NAMES, NEW, NODES, PODS, TOO_MANY, UNKNOWN_NODE, by_name, by_object, filtered
@@ -176,7 +176,7 @@ def test_a_lot_only_turns_and_flips(items: list[str]) -> None:
     turned = {(*items[start:], *items[:start]) for start in range(len(items) or 1)}
     orders = turned | {it[::-1] for it in turned}
 
-    found = {tuple(by_lot(items)) for _ in range(50 * len(orders))}
+    found = {tuple(randomly_rotated(items)) for _ in range(50 * len(orders))}
 
     assert orders == found
 
@@ -186,7 +186,7 @@ def test_of_some_each_set_is_as_likely_as_any_other_and_any_of_them_comes_first(
     """Over 4,000 draws by a fixed seed: each of 10 pairs, or of the 4 with a node that is kept, within a fifth."""
     names = ["n0", "n1", "n2", "n3", "n4"]
     random.seed(16)
-    drawn = [tuple(some_by_lot(names, 2, kept)) for _ in range(4000)]
+    drawn = [tuple(random_sample(names, 2, kept)) for _ in range(4000)]
     sets = Counter(map(frozenset, drawn))
     first = Counter(it[0] for it in drawn)
 

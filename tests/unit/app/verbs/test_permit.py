@@ -15,7 +15,7 @@ from app.framework.points import PermitPlugin, ReservePlugin
 from app.framework.spec import PluginSpec
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
-from app.verbs.bind import ELSEWHERE, ENDS, LOST
+from app.verbs.bind import ELSEWHERE, LOST, SHUTTING_DOWN
 from app.verbs.transaction import RESERVED
 from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import now, settle, virtual_time
@@ -346,5 +346,5 @@ class TestNobodyAsksAnyMore:
 
         assert await found.verb.drain()
 
-        assert ("bind_conflict", f"homeport: {ENDS}") == await call
+        assert ("bind_conflict", f"homeport: {SHUTTING_DOWN}") == await call
         assert (0.0, ["web-1"]) == (now() - started, permit.undone)
