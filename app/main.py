@@ -512,7 +512,7 @@ class Service:
             most=_MOST_OPERATORS if role == "operator" else settings.max_connections,
             gives_way=role == "operator",
             certificates=certificates,
-            turned_away=lambda name, cause: self._metrics.turned_away.labels(name, cause).inc(),
+            on_rejected=lambda name, cause: self._metrics.turned_away.labels(name, cause).inc(),
         )
 
     def _web(

@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 
 from app.server.access import ListenerAccess
-from app.server.listener import Listener, TurnedAway, listen
+from app.server.listener import Listener, RejectionCallback, listen
 from app.server.web import server
 
 
@@ -19,11 +19,11 @@ def _unheard(_listener: str, _cause: str) -> None:
 
 
 def on_loopback(
-    web: Any, port: int = 0, *, most: int = 2000, turned_away: TurnedAway = _unheard, gives_way: bool = False
+    web: Any, port: int = 0, *, most: int = 2000, turned_away: RejectionCallback = _unheard, gives_way: bool = False
 ) -> Listener:
     """Plain HTTP, for whoever asks this machine by its own name; port 0 takes a free one."""
     access = ListenerAccess("verbs", loopback=True)
-    return Listener(listen("127.0.0.1", port), web, access, most=most, turned_away=turned_away, gives_way=gives_way)
+    return Listener(listen("127.0.0.1", port), web, access, most=most, on_rejected=turned_away, gives_way=gives_way)
 
 
 @asynccontextmanager

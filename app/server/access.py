@@ -46,8 +46,8 @@ FOREIGN_HOST: Final = "homeport: a listener on loopback accepts only a loopback 
 _READS: Final = (b"GET", b"HEAD")
 _OWN_SITES: Final = (b"same-origin", b"none")
 _LONGEST_OWN_HOST: Final = 64
-_NEAR: Final = ("127.0.0.1", "::1")
-_NOBODY: Final = frozenset[str]()
+_LOCAL_ADDRESSES: Final = ("127.0.0.1", "::1")
+_NO_NAMES: Final = frozenset[str]()
 
 CertificateNames = frozenset[str]
 Headers = Mapping[bytes, bytes]
@@ -63,8 +63,8 @@ class ListenerAccess(Struct, frozen=True):
     role: Role
     loopback: bool
     certified: bool = False
-    allowed: CertificateNames = _NOBODY
-    readers: CertificateNames = _NOBODY
+    allowed: CertificateNames = _NO_NAMES
+    readers: CertificateNames = _NO_NAMES
     open_reads: bool = False
     pages: bool = False
     our_names: Callable[[], CertificateNames] = frozenset
@@ -115,9 +115,9 @@ def _is_link(headers: Headers) -> bool:
     return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest", b"document") == b"document"
 
 
-def is_near(address: str) -> bool:
+def is_local_client(address: str) -> bool:
     """Return true if a connection comes from this pod or machine. Proxies in a pod use other loopback addresses."""
-    return address in _NEAR
+    return address in _LOCAL_ADDRESSES
 
 
 def is_own_host(host: bytes) -> bool:

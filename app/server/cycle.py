@@ -99,7 +99,7 @@ def _by_id(statuses: Iterable[Status]) -> dict[int, dict[str, Any]]:
 def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) -> APIRouter:
     """Create the router.
 
-    A cycle uses the snapshot and profiles of the verbs, takes turns with them, and expects its binds.
+    A cycle uses the snapshot and profiles of the verbs, shares their queue, and registers its pick as an expected bind.
     """
     router = APIRouter(prefix="/api/v1", tags=["scheduling"])
     lane = admission.deciding
@@ -155,6 +155,7 @@ def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
 
 
 def _modified(pod: Pod, explain_request: ExplainRequest) -> Pod:
+    """Return the pod as if it were pending or had another schedulerName, if the request says so."""
     if explain_request.pending:
         pod = replace(pod, node_name="")
     if explain_request.scheduler_name is not None:
@@ -167,6 +168,7 @@ def _json(answer: dict[str, Any]) -> Response:
 
 
 async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
+    """Return the pod to schedule next. Inline pods are decoded stepwise."""
     pods: list[Pod] = []
 
     def decoding() -> Iterator[None]:

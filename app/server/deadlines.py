@@ -17,13 +17,14 @@ UNREAD_SECONDS: Final = 20.0
 class TimedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with deadlines.
 
-    A connection marked ``_deaf`` ignores further input, and is closed once the client has read what was written.
+    With ``_ignores_input`` set, further input is ignored, and the connection closes once the client has read the
+    answer.
     """
 
     def __init__(self, listener: Listener, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._listener = listener
-        self._deaf = False
+        self._ignores_input = False
         self._in_message = False
         self._answered = 0
         self._connected_at = monotonic()
@@ -45,7 +46,7 @@ class TimedProtocol(HttpToolsProtocol):
         if answered != self._answered:  # the client has read an answer meanwhile
             self._watch_unread()
         elif self.transport.get_write_buffer_size():
-            self._listener.turn_away("answer_not_fetched", self.client)
+            self._listener.reject("answer_not_fetched", self.client)
             self.transport.abort()
 
     def pause_writing(self) -> None:
@@ -74,16 +75,16 @@ class TimedProtocol(HttpToolsProtocol):
         self._deadline = None
         if not self.transport.is_closing():
             if self._in_message:  # a silent client is not reported
-                self._listener.turn_away("head_too_slow", self.client)
-            self._deaf = True
+                self._listener.reject("head_too_slow", self.client)
+            self._ignores_input = True
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Answer an invalid request. If another answer is in progress, the connection is closed instead."""
-        if self._deaf:
+        if self._ignores_input:
             return
-        self._deaf = True
-        self._listener.turn_away("no_http", self.client, msg)
+        self._ignores_input = True
+        self._listener.reject("no_http", self.client, msg)
         if self._is_answering():
             self.transport.close()
         else:

@@ -60,7 +60,7 @@ class AcceptedConnection(asyncio.Protocol):
 ConnectionFactory = Callable[[], AcceptedConnection]
 """Creates the protocol of a connection, which calls ``Listener.leave`` at its end."""
 
-TurnedAway = Callable[[str, str], None]
+RejectionCallback = Callable[[str, str], None]
 """Callback for each rejected connection or request: name of the listener, and cause."""
 
 
@@ -104,7 +104,7 @@ class Listener:
         most: int,
         gives_way: bool = False,
         certificates: Certificates | None = None,
-        turned_away: TurnedAway = lambda _listener, _cause: None,
+        on_rejected: RejectionCallback = lambda _listener, _cause: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.socket = listening
@@ -117,7 +117,7 @@ class Listener:
         self._open: dict[AcceptedConnection, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._background = Background()
-        self._turned_away = turned_away
+        self._on_rejected = on_rejected
         self._throttle = Throttle(clock=clock)
 
     @property
@@ -153,7 +153,7 @@ class Listener:
         connection, client = await asyncio.get_running_loop().sock_accept(self.socket)
         try:
             if len(self._open) >= self.most and not self._make_room():
-                self.turn_away("too_many_connections", client)
+                self.reject("too_many_connections", client)
                 connection.close()
             else:
                 protocol = connect()
@@ -177,7 +177,7 @@ class Listener:
         *_, oldest = min(waiting, key=itemgetter(0, 1))
         self._open.pop(oldest).cancel()
         oldest.give_way()
-        self.turn_away("gave_way", None)
+        self.reject("gave_way", None)
         return True
 
     async def _take(self, connection: socket.socket, client: Any, protocol: AcceptedConnection) -> None:
@@ -188,7 +188,7 @@ class Listener:
             )
         except _HANDSHAKE_FAILED as error:
             self.leave(protocol)
-            self.turn_away("handshake", client, _failure(error))
+            self.reject("handshake", client, _failure(error))
         except BaseException:
             self.leave(protocol)
             with suppress(OSError):
@@ -215,12 +215,12 @@ class Listener:
         await self._background.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def turn_away(self, cause: str, client: Any, detail: str = "") -> None:
+    def reject(self, cause: str, client: Any, detail: str = "") -> None:
         """Count a connection or request that is rejected; log it once a minute for each cause.
 
         ``cause`` is one of a few values, because it is a label of the metric.
         """
-        self._turned_away(self.name, cause)
+        self._on_rejected(self.name, cause)
         if (held_back := self._throttle.admit(cause)) is not None:
             _LOG.warning(
                 "connection or request rejected",

@@ -90,7 +90,7 @@ class ExtenderBindingResult(BaseModel):
     Error: str
 
 
-class _Described(Struct, frozen=True):
+class _VerbDescription(Struct, frozen=True):
     """Description of a verb. ``examples``: requests and answers by name. ``fails``: condition of a 500."""
 
     summary: str
@@ -172,20 +172,20 @@ _FILTERED: Final = {
 _SCORED: Final = [{"Host": host, "Score": score} for host, score in zip(_NAMES, (13, 13, 20), strict=True)]
 
 _VERBS: Final = {
-    "filter": _Described(
+    "filter": _VerbDescription(
         "On which of these nodes may the pod run?",
         ExtenderArgs,
         ExtenderFilterResult,
         {"names": ({"Pod": WEB, "NodeNames": _NAMES}, _FILTERED)},
     ),
-    "prioritize": _Described(
+    "prioritize": _VerbDescription(
         "How good is each of these nodes for the pod?",
         ExtenderArgs,
         list[HostPriority],
         {"names": ({"Pod": _CART, "NodeNames": _NAMES}, _SCORED)},
         fails="The hosts could not be read from the request.",
     ),
-    "preempt": _Described(
+    "preempt": _VerbDescription(
         "On which of these nodes would the pod pass once the victims are gone?",
         ExtenderPreemptionArgs,
         ExtenderPreemptionResult,
@@ -197,7 +197,7 @@ _VERBS: Final = {
         },
         fails="No answer: it has no field for an error.",
     ),
-    "bind": _Described(
+    "bind": _VerbDescription(
         "Bind the pod to the node, if its hard constraints still hold",
         ExtenderBindingArgs,
         ExtenderBindingResult,

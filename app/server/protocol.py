@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from app.server.access import WATCHED, CertificateNames, is_near
+from app.server.access import WATCHED, CertificateNames, is_local_client
 from app.server.deadlines import TimedProtocol
 from app.server.heads import KnownHead, known_head, line_of
 from app.server.incoming import ARRIVED, CompleteRequest, Endpoint, Headers
@@ -117,13 +117,13 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         super().connection_made(transport)
         certificate = transport.get_extra_info("peercert")
         self._names = names_in(certificate) if certificate else None
-        self._near = self.client is not None and is_near(self.client[0])
+        self._near = self.client is not None and is_local_client(self.client[0])
         self._wait_for_head(HEAD_SECONDS - (monotonic() - self._connected_at))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._listener.leave(self)
         if self._is_reading_body():
-            self._listener.turn_away("body_cut_off", self.client)
+            self._listener.reject("body_cut_off", self.client)
         self._cancel_deadline()
         self._cancel_unread()
         self._take_gathered()
@@ -147,7 +147,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         return None if is_ours else max(self._arrived, self._connected_at)
 
     def give_way(self) -> None:
-        self._deaf = True
+        self._ignores_input = True
         if self.transport is not None:
             self.transport.abort()
 
@@ -190,7 +190,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._cancel_deadline()
-        if self._head_size > MOST_HEAD_BYTES or self._deaf:
+        if self._head_size > MOST_HEAD_BYTES or self._ignores_input:
             return
         self._refusal = self._listener.access.refusal(
             self._names, self.parser.get_method(), self.url.decode("latin-1"), self._watched, near=self._near
@@ -211,7 +211,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
-        if self._refusal or self._deaf or self._head_size > MOST_HEAD_BYTES:
+        if self._refusal or self._ignores_input or self._head_size > MOST_HEAD_BYTES:
             return
         if self._endpoint is None:
             super().on_body(body)
@@ -222,7 +222,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
     def on_message_complete(self) -> None:
         self._in_message = False
         self._ended += 1
-        if self._deaf or self._head_size > MOST_HEAD_BYTES:
+        if self._ignores_input or self._head_size > MOST_HEAD_BYTES:
             return
         if self._refusal:
             self._cancel_deadline()
@@ -236,7 +236,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
     # callbacks of the transport
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._ignores_input:
             return
         if self._begun is not None:
             self._continue_begun(self._begun, data)
@@ -310,10 +310,8 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
 
     def _feed(self, data: bytes) -> None:
         if not self._arrived and data.startswith(_TLS_HELLO):
-            self._deaf = True
-            self._listener.turn_away(
-                "tls_on_a_plain_port", self.client, "the client speaks TLS, this listener does not"
-            )
+            self._ignores_input = True
+            self._listener.reject("tls_on_a_plain_port", self.client, "the client speaks TLS, this listener does not")
             self.transport.close()
             return
         ended, self._body_bytes = self._ended, 0
@@ -326,7 +324,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         elif not self._is_answering():
             self._wait_for_head()  # blank lines: uvicorn has cancelled its own timer
         undecided = self._unparsed if self._in_head else self._idle if self._in_message else 0
-        if max(self._head_size, undecided) > MOST_HEAD_BYTES and not self._deaf:
+        if max(self._head_size, undecided) > MOST_HEAD_BYTES and not self._ignores_input:
             self._refuse_head()
         elif self._endpoint is not None:
             self._gather()
@@ -346,11 +344,11 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
     # rejected requests
 
     def _refuse_head(self) -> None:
-        self._listener.turn_away("head_too_long", self.client)
+        self._listener.reject("head_too_long", self.client)
         self._answer_and_close(_TOO_LONG, b"", LINGER_SECONDS)
 
     def _refuse(self, message: str) -> None:
-        self._listener.turn_away("forbidden", self.client, message)
+        self._listener.reject("forbidden", self.client, message)
         endpoint = self._direct.get(httptools.parse_url(self.url).path or b"")
         if endpoint is not None:
             self._answer_and_close(*endpoint.forbidden(message))
@@ -363,7 +361,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         ``linger``: seconds for which input is discarded before closing, because a client that is cut off sees no
         answer.
         """
-        self._deaf = True
+        self._ignores_input = True
         self._take_gathered()
         if not self._is_answering():
             self.transport.write(STATUS_LINE[status] + _HEAD % (len(body), _CLOSE) + body)
@@ -437,13 +435,13 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             return
         begun = self._take_gathered()
         self._begin_cycle()
-        if begun and not self._deaf:
+        if begun and not self._ignores_input:
             super().on_body(begun)
 
     def _begin_cycle(self) -> None:
         if len(self.pipeline) >= MOST_PIPELINED:
-            self._deaf = True
-            self._listener.turn_away("too_many_pipelined", self.client)
+            self._ignores_input = True
+            self._listener.reject("too_many_pipelined", self.client)
             self.transport.close()
             return
         url, headers, expects = self.url, self.headers, self.expect_100_continue

@@ -24,7 +24,7 @@ from app.server.forward import Forwarder, seconds_left
 from app.server.incoming import FORWARDED, Endpoint, StreamedRequest, VerbRequest
 from app.server.openapi import operation
 from app.server.spans import VerbAnswer, VerbSpans
-from app.server.timely import OutOfTime, earlier, within
+from app.server.timely import OutOfTime, with_margin, within
 from app.telemetry.metrics import Metrics
 from app.telemetry.throttle import Throttle
 from app.telemetry.tracing import Tracing
@@ -172,7 +172,7 @@ class _Endpoint:
         hop, seconds = None, self._seconds
         if self._forwarder is not None:
             hop = seconds_left(request.header(FORWARDED))
-            seconds = seconds if hop is None else min(seconds, earlier(hop, _BEFORE_THE_FORWARDER))
+            seconds = seconds if hop is None else min(seconds, with_margin(hop, _BEFORE_THE_FORWARDER))
         deadline = self._admission.deadline(request.arrived, seconds)
         try:
             self._lane.enter()

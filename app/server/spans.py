@@ -1,6 +1,6 @@
 """Attributes of a verb's span: pod, scheduler, number of nodes, and outcome.
 
-They are parsed from body and answer again, and only for traced calls: others have no extra cost.
+Body and answer are parsed again for them, but only for traced calls.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class VerbSpans:
                 "homeport.outcome": outcome,
                 "http.response.status_code": status,
                 **request_facts(body),
-                **(answer_of(self._verb, content) if status == OK and isinstance(content, bytes) else {}),
+                **(answer_facts(self._verb, content) if status == OK and isinstance(content, bytes) else {}),
             }
         )
         if outcome in _FAULTS:
@@ -160,7 +160,7 @@ def _count(request: _RequestFields) -> Facts:
     return {} if listed is None else {"homeport.nodes.asked": len(listed)}
 
 
-def answer_of(verb: Verb, body: bytes) -> Facts:
+def answer_facts(verb: Verb, body: bytes) -> Facts:
     """Return the number of nodes in an answer."""
     if len(body) > _MOST_READ:
         return {}

@@ -60,7 +60,7 @@ class Pki:
 @pytest.fixture
 def from_afar(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections come from another machine."""
-    monkeypatch.setattr(protocol, "is_near", lambda _: False)
+    monkeypatch.setattr(protocol, "is_local_client", lambda _: False)
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ async def test_verbs_on_loopback_and_the_hop_over_tls(pki: Pki) -> None:
 async def test_a_replica_speaks_to_nobody_who_took_its_address(pki: Pki) -> None:
     """The peer must have our name in a certificate of our authority, whatever else listens there by now."""
     certificate, key = map(str, pki.server)
-    certificates = tls.Certificates(tls.Files(certificate, key, str(pki.authority.file)))
+    certificates = tls.Certificates(tls.CertificateFiles(certificate, key, str(pki.authority.file)))
     peer = certificates.peer()
     for pair, reached in ((pki.server, True), (pki.scheduler, False), (pki.stranger, False)):
         theirs = {**pki.settings, "tls_cert_file": str(pair[0]), "tls_private_key_file": str(pair[1])}
@@ -262,7 +262,7 @@ async def test_a_replica_speaks_to_nobody_who_took_its_address(pki: Pki) -> None
 async def test_new_connections_get_new_certificates_and_old_ones_live(
     pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(tls, "CHECK_SECONDS", 0.01)
     async with listening(**pki.settings) as found, client(found["verbs"], pki.client(pki.scheduler)) as kept:
         before = await _serial(found["verbs"], pki)
         assert 200 == (await kept.get("/readyz")).status_code

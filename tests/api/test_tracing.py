@@ -13,7 +13,7 @@ import pytest
 
 from app.config.sections import TracingConfiguration
 from app.config.settings import Settings
-from app.server.spans import answer_of, request_facts
+from app.server.spans import answer_facts, request_facts
 from app.verbs.outcome import Verb
 from tests.api.service import NODES, SAMPLE, VERSION, Api, example, serving
 from tests.collector import Collector, Seen
@@ -183,4 +183,4 @@ def test_what_is_read_of_a_request(body: Any, facts: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_read_of_an_answer(verb: Verb, body: Any, facts: dict[str, Any]) -> None:
-    assert facts == answer_of(verb, json.dumps(body).encode())
+    assert facts == answer_facts(verb, json.dumps(body).encode())

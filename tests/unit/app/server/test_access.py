@@ -14,7 +14,7 @@ from app.server.access import (
     READS_CLOSED,
     WRONG_NAME,
     ListenerAccess,
-    is_near,
+    is_local_client,
     is_own_host,
 )
 
@@ -83,7 +83,7 @@ def test_over_loopback_reads_are_open_to_who_names_this_machine() -> None:
     ("address", "near"), [("127.0.0.1", True), ("::1", True), ("127.0.0.6", False), ("10.0.0.1", False), ("", False)]
 )
 def test_a_proxy_in_the_pod_is_not_near(address: str, near: bool) -> None:
-    assert near == is_near(address)
+    assert near == is_local_client(address)
 
 
 class TestSites:

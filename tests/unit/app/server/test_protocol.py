@@ -631,7 +631,8 @@ class TestKnownHeads:
             assert ["short"] * 6 == served.echo.ways
             assert ["1"] * 6 == served.echo.headers
 
-    async def test_the_rest_of_a_body_is_added(self, read: list[bytes]) -> None:
+    async def test_the_rest_of_a_body_is_added(self, read: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(protocol, "GRACE_SECONDS", 60.0)
         async with serving() as served:
             line = await served.connect()
             line.send(post(b"x"))
@@ -722,7 +723,8 @@ class TestKnownHeads:
             assert [100.0, 200.0] == served.echo.arrived[-2:]
             assert "asgi" == served.echo.ways[1]
 
-    async def test_what_has_begun_is_finished_at_the_end(self) -> None:
+    async def test_what_has_begun_is_finished_at_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(protocol, "GRACE_SECONDS", 60.0)
         async with serving() as served:
             line, gone = await served.connect(), await served.connect()
             for each in (line, gone):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.server.timely import OutOfTime, earlier, within
+from app.server.timely import OutOfTime, with_margin, within
 from tests.api.virtual import now, virtual_time
 
 Call = Callable[[], Coroutine[Any, Any, str]]
@@ -126,4 +126,4 @@ async def test_the_task_may_be_cancelled_from_outside() -> None:
     ],
 )
 def test_what_is_left_for_somebody_further_on(seconds: float, left: float) -> None:
-    assert left == pytest.approx(earlier(seconds, 0.05))
+    assert left == pytest.approx(with_margin(seconds, 0.05))
