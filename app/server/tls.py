@@ -154,14 +154,11 @@ class Certificates:
 
         Raises ``CertificateError`` if mutual verification would fail.
         """
-        if self._peer is None:
-            self._peer = self._find_peer()
-        return self._peer
-
-    def _find_peer(self) -> Peer:
         if self._read.client is None or not self._read.name:
             raise CertificateError(f"{self._source.names[0]}: {NO_PEER}")
-        return Peer(self._read.client, self._read.name)
+        if self._peer is None:
+            self._peer = Peer(self._read.client, self._read.name)
+        return self._peer
 
     async def follow(self) -> NoReturn:
         """Reload after changes, until cancelled."""

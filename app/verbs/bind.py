@@ -14,9 +14,8 @@ the scheduler no longer reserves its resources.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -197,7 +196,9 @@ class BindVerb:
         await self._context.look_up_missing(framework, pod, at_bind=True)
         transaction = Transaction(framework, target, node_name, self._context, self._settlements, self._clock, deadline)
         pod, state = await transaction.run()
-        self._spawn(framework.binding.post_bind(state, pod, node_name))
+        task = asyncio.create_task(framework.binding.post_bind(state, pod, node_name))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _bind_foreign(self, pod: Pod, node_name: str, deadline: float) -> None:
         """Bind a pod without a profile here, because kube-scheduler delegates its binding to us.
@@ -216,11 +217,6 @@ class BindVerb:
             give_up(self._cluster, pod, clearance)
             raise
         self._cluster.accept(pod.uid)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
 
 
 def _no_check() -> None:

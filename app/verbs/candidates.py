@@ -119,19 +119,15 @@ async def read_nodes(args: NodesRequest, nodes: Mapping[str, NodeInfo], core: Co
 async def requested_hosts(body: bytes | memoryview, nodes: Mapping[str, NodeInfo]) -> Sequence[str]:
     """Return the node names in a request; empty if it cannot be decoded."""
     try:
-        args = await _read_args(body)
+        try:
+            args = decode_args(body)
+        except MalformedRequest as refused:
+            args = await decode_limited(decode_args, body, refused)
         if args.names is not None:
             return tuple(dict.fromkeys(args.names))
         return tuple(node.name for node in await read_nodes(args, nodes) or ())
     except MalformedRequest:
         return ()
-
-
-async def _read_args(body: bytes | memoryview) -> NodesRequest:
-    try:
-        return decode_args(body)
-    except MalformedRequest as refused:
-        return await decode_limited(decode_args, body, refused)
 
 
 def requested_nodes(

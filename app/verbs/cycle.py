@@ -1,6 +1,4 @@
-"""A whole scheduling cycle for one pod, from PreEnqueue to the chosen node, for schedulers other than kube-
-scheduler.
-"""
+"""Scheduling cycle of one pod, from PreEnqueue to the chosen node, for clients other than kube-scheduler."""
 
 from __future__ import annotations
 

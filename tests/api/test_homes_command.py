@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from app.__main__ import main
-from app.commands import service
 from app.commands.homes import HOME as HOME_KEY
 from plugins.sticky_node.annotations import HOME
 from tests.api.service import SAMPLE
@@ -131,13 +130,6 @@ def test_the_namespace_is_that_of_the_current_context(
     assert [(0, machine, ""), (2, "", "homeport: kubeconfig /nowhere: there is no such file\n")] == [of_a_file, no_file]
 
 
-@pytest.mark.parametrize("namespace", ["Not One", "../x", ""])
-def test_what_no_namespace_is_called_is_refused(url: str, capsys: pytest.CaptureFixture[str], namespace: str) -> None:
-    told = (1, "", f"homeport: {namespace!r} cannot be the name of a namespace\n")
-
-    assert [told, told] == [ran(capsys, url, *it, "-n", namespace) for it in ([], ["release", "vm/db01"])]
-
-
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_for_a_pipe_it_is_what_the_page_says(url: str, capsys: pytest.CaptureFixture[str], output: str) -> None:
     code, out, _ = ran(capsys, url, "-A", "--node", "n1", "-o", output)
@@ -255,20 +247,6 @@ def test_a_home_needs_a_name(url: str, capsys: pytest.CaptureFixture[str]) -> No
     told = "homeport: VirtualMachine machines/db01: a home has a name; release takes it away\n"
 
     assert (1, "", told) == ran(capsys, url, "move", "vm/db01", "", "-n", "machines")
-
-
-@pytest.mark.parametrize("arguments", [["list"], ["release", "vm/db01"], ["drain", "n1", "--dry-run"]])
-def test_nobody_serves_there(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
-    monkeypatch.setattr(service, "SERVERS", ("http://127.0.0.1:1", "http://127.0.0.1:2"))
-    code = main(["homes", *arguments])
-
-    out, err = capsys.readouterr()
-    *missed, hint = err.splitlines()
-    assert (1, "", 2) == (code, out, len(missed))
-    assert all(line.startswith("homeport: http://127.0.0.1:") for line in missed)
-    assert hint.startswith("homeport: use --server URL for the address of Homeport's pages, or --saved ")
 
 
 class TestDrain:

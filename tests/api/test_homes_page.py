@@ -244,12 +244,3 @@ async def test_more_homes_than_a_page_are_not_all_sorted_at_once_and_none_is_los
 
     assert [f"hut-{number:05}" for number in range(3000)] == [name for page in pages for name in names(page)]
     assert (2500, 0, "") == (pages[0]["remaining"], pages[-1]["remaining"], pages[-1]["continue"])
-
-
-async def test_of_two_profiles_the_one_that_judges_the_pod_has_the_word(tmp_path: Path) -> None:
-    both = (with_village(policy="hard", judged=False), with_village("other", policy="soft"))
-    settings = Settings(cluster=str(saved(tmp_path)), profiles=profiles(*both))
-    async with serving(settings, (*SHIPPED, VILLAGE), DEFAULT_WEIGHTS) as api:
-        found = await asked(api, kind="Hut")
-
-    assert ["soft"] == [it["policy"] for it in found["items"]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import warnings
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -110,20 +109,6 @@ async def test_the_first_page_tells_what_a_listener_answers() -> None:
         async with client(found["verbs"]) as http:
             told = (await http.get("/")).json()
             assert ({}, "/bind") == (told["pages"], told["verbs"][0])
-
-
-@pytest.mark.usefixtures("from_afar")
-async def test_the_first_page_is_as_open_as_the_others(pki: Pki) -> None:
-    """From another machine it is for readers."""
-    away = {"operator_host": "0.0.0.0", "operator_port": 0, "reader_names": ("reader.example",)}
-    async with listening(**pki.settings, **away) as found:
-        async with client(found["operator"], pki.client()) as http:
-            assert (403, READS_CLOSED) == _detail(await http.get("/"))
-            assert 403 == (await http.head("/")).status_code
-        async with client(found["operator"], pki.client(pki.reader)) as http:
-            assert 200 == (await http.get("/")).status_code
-        async with client(found["verbs"], pki.client()) as http:
-            assert (403, NO_CERTIFICATE) == _detail(await http.get("/"))
 
 
 async def test_an_operator_listener_reads_and_never_acts() -> None:
@@ -282,17 +267,6 @@ async def _serial(listener: Listener, pki: Pki) -> str:
         return str(writer.get_extra_info("peercert")["serialNumber"])
     finally:
         writer.close()
-
-
-async def test_tls_below_1_2_is_refused(pki: Pki) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # it is what the test is about
-        context = pki.client(pki.scheduler)
-        context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    async with listening(**pki.settings) as found, client(found["verbs"], context) as http:
-        with pytest.raises(httpx.TransportError):
-            await http.get("/readyz")
 
 
 @pytest.mark.parametrize("over_tls", [pytest.param(False, id="plain"), pytest.param(True, id="TLS")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.settings import Settings
-from app.controllers import recount
 from tests.api.service import VERSION, Api, example, serving
 from tests.api.small import FOREIGN, OURS, TOO_MANY, binding, by_name, request, saved
 from tests.apiserver import kubeconfig
@@ -160,18 +158,6 @@ async def test_status_tells_what_is_asked_at_bind_alone(tmp_path: Path) -> None:
     assert "filter" not in profile["points"]
 
 
-async def test_status_tells_how_few_names_are_answered(tmp_path: Path) -> None:
-    asked = (
-        {"schedulerName": "many", "atMost": 120},
-        {"schedulerName": "one", "preset": "complete", "pick": True},
-    )
-    profiles = tuple(map(Profile.model_validate, asked))
-    async with serving(Settings(cluster=saved(tmp_path), profiles=profiles)) as api:
-        found = (await api.get("/api/v1/status"))["profiles"]
-
-    assert [(120, False), (0, True)] == [(it["at_most"], it["pick"]) for it in found]
-
-
 async def test_status_tells_how_the_kept_counts_are_used(api: Api) -> None:
     for _ in range(3):
         await api.post("filter", example("filter-spread"))
@@ -266,16 +252,6 @@ class TestCountedForAScrape:
             await api.post("filter", example("filter-spread"))
 
             assert {'{topology_key="topology.kubernetes.io/zone"}': 2} == await api.samples("homeport_topology_skew")
-
-    async def test_the_picture_is_checked_again_and_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(recount, "BETWEEN_SECONDS", 0.01)
-        async with serving() as api:
-            checks = await api.samples("homeport_picture_checks_total")
-            while checks['{result="consistent"}'] < 2:
-                await asyncio.sleep(0.01)  # the page is what tells
-                checks = await api.samples("homeport_picture_checks_total")
-
-            assert 0 == checks['{result="different"}']
 
     async def test_it_is_ready_and_has_no_lease(self) -> None:
         async with serving() as api:

@@ -127,16 +127,6 @@ async def test_a_plugin_it_does_not_wait_for(api: Api, bind: asyncio.Task[Reply]
     await settle(api, "reject", plugin="Budget", message="enough")
 
 
-async def test_two_operators_at_once(api: Api, bind: asyncio.Task[Reply]) -> None:
-    """The first word counts."""
-    both = await asyncio.gather(
-        settle(api, "reject", plugin="Budget", message="one"), settle(api, "reject", plugin="Budget", message="other")
-    )
-
-    assert {200} < {status for status, _ in both} <= {200, 404, 409}
-    assert "homeport: Budget: one" == (await bind).answer["Error"]
-
-
 @pytest.mark.parametrize(
     ("action", "body", "fields"),
     [

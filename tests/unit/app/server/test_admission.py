@@ -243,22 +243,3 @@ async def test_a_burst_is_decided_one_in_a_round() -> None:
 
     assert [(200, "decided")] * 100 == replies
     assert 100 == len(set(seen))
-
-
-@virtual_time
-async def test_a_flood_is_answered_and_then_everything_is_as_before() -> None:
-    """Each decision takes a tenth of a second here: some 47 are in time."""
-
-    async def work() -> None:
-        async with lock:
-            await asyncio.sleep(0.1)
-
-    lock = asyncio.Lock()
-    door, began = Door(work, most=100), now()
-    replies = await asyncio.gather(*(door.post("filter") for _ in range(300)))
-    words = [answer if status == 200 and isinstance(answer, str) else answer["Error"] for status, answer in replies]
-
-    assert (47, 53, 200) == tuple(words.count(it) for it in ("decided", OUT_OF_TIME, OVERLOADED))
-    assert began + LIMIT == pytest.approx(now())
-    assert (200, "decided") == await door.post("filter")
-    assert began + LIMIT + 0.1 == pytest.approx(now())

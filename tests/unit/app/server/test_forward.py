@@ -155,13 +155,6 @@ async def test_an_answer_without_a_body_stays_one() -> None:
         assert (500, None) == await Follower(route).post("preempt")
 
 
-async def test_one_that_leads_decides_itself() -> None:
-    follower = Follower(HERE)
-
-    assert (200, {"by": "follower"}) == await follower.post("bind")
-    assert {} == follower.counted("homeport_forwarded_requests_total", "bind")
-
-
 REFUSALS = [
     pytest.param("filter", lambda said: (200, said), id="filter: an Error"),
     pytest.param("bind", lambda said: (200, said), id="bind: an Error"),

@@ -9,7 +9,6 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-import httpx
 import pytest
 import uvicorn
 from starlette.requests import ClientDisconnect
@@ -165,18 +164,6 @@ async def test_what_is_there_as_a_whole_goes_the_short_way(monkeypatch: pytest.M
         assert ["1"] * 3 == served.echo.headers
 
 
-async def test_the_rest_of_a_body_is_waited_for() -> None:
-    async with serving() as served:
-        line = await served.connect()
-        whole = post(b"abcdef")
-        line.send(whole[:-3])
-        await line.writer.drain()
-        await asyncio.sleep(GRACE_SECONDS / 10)
-        line.send(whole[-3:])
-
-        assert b"abcdef" == (await line.answer())[1]
-
-
 async def test_a_rest_that_is_late_is_read_as_it_comes() -> None:
     async with serving() as served:
         line = await served.connect()
@@ -272,15 +259,6 @@ async def test_the_connection_is_closed_after_the_answer(request_: bytes) -> Non
         assert "connection: close\r\n" in head
         assert await line.ends()
         assert ["short"] == served.echo.ways
-
-
-async def test_another_method_is_none_of_the_endpoints_business() -> None:
-    async with serving() as served, httpx.AsyncClient(trust_env=False) as http:
-        url = f"http://127.0.0.1:{served.port}/lean/filter"
-
-        assert 405 == (await http.get(url)).status_code
-        assert 405 == (await http.put(url, content=b"x")).status_code
-        assert [] == served.echo.ways
 
 
 async def test_an_answer_in_parts_is_whole() -> None:
@@ -722,25 +700,6 @@ class TestKnownHeads:
 
             assert [100.0, 200.0] == served.echo.arrived[-2:]
             assert "asgi" == served.echo.ways[1]
-
-    async def test_what_has_begun_is_finished_at_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(protocol, "GRACE_SECONDS", 60.0)
-        async with serving() as served:
-            line, gone = await served.connect(), await served.connect()
-            for each in (line, gone):
-                each.send(post(b"known"))
-                await each.answer()
-                each.send(post(b"halfway")[:-3])
-            connections = served.running.server_state.connections
-            await until(lambda: all(isinstance(it, HttpProtocol) and it._begun for it in connections))
-            gone.writer.close()
-            await until(lambda: len(connections) == 1)
-            served.running.should_exit = True
-            await until(lambda: "asgi" in served.echo.ways)
-            line.send(post(b"halfway")[-3:])
-
-            assert b"halfway" == (await line.answer())[1]
-            assert await line.ends()
 
 
 def connection_of(served: Served) -> HttpProtocol:

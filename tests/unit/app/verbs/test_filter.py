@@ -249,9 +249,6 @@ class TestAtMost:
         assert kept is not None
         assert told == list(kept.names)
 
-    async def test_in_full_all_are_answered(self, crowd: World) -> None:
-        assert MANY == (await ask(Filter(crowd), by_name(names=MANY)))[0]["NodeNames"]
-
     async def test_whole_nodes_are_not_left_out(self, asked: Filter) -> None:
         nodes = [node_object(name) for name in MANY]
 

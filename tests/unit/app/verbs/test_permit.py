@@ -205,22 +205,6 @@ class TestReserved:
         assert BOUND == await call
 
     @virtual_time
-    async def test_who_waits_for_it_in_flight_is_told_when_it_comes_to_permit(self) -> None:
-        """No bind here goes that way by itself; it is a promise all the same."""
-        found, call = await self.waiting()
-        self.allow(found)  # in flight now, for as long as its POST takes
-        await settle()
-        other = await found.start("web-2", "n1")
-        assert not other.done()
-
-        found.cluster.assumed.reserve("uid-default-web-1")
-        await settle()
-
-        assert ("bind_conflict", f"homeport: {RESERVED}") == await other
-        found.binder.answer("web-1")
-        await call
-
-    @virtual_time
     async def test_a_plugin_that_cannot_say_how_it_depends_on_others_does_not_wait_either(self) -> None:
         (found, _), started = await self.waiting(make_pod("other"), specs=[ALONE]), now()
         found.cluster.delete_pod(("default", "a"))
