@@ -100,6 +100,7 @@ async def test_a_second_signal_does_not_wait() -> None:
         for _ in range(2):
             served.handle_exit(signal.SIGTERM, None)
         await until_ended(served)
+        assert served.should_exit
 
 
 class Endpoint:
