@@ -70,21 +70,21 @@ class ListenerAccess(Struct, frozen=True):
     our_names: Callable[[], CertificateNames] = frozenset
 
     def refusal(
-        self, names: CertificateNames | None, method: bytes, target: str, headers: Headers, *, near: bool = False
+        self, names: CertificateNames | None, method: bytes, target: str, headers: Headers, *, local: bool = False
     ) -> str:
         """Return why a request is rejected; empty if it is allowed.
 
         ``names``: names in the client certificate, ``None`` without one.
 
-        ``target``: the path with its query. ``headers``: those of ``WATCHED``. ``near``: the connection came over
+        ``target``: the path with its query. ``headers``: those of ``WATCHED``. ``local``: the connection came over
         loopback, as with ``kubectl port-forward`` and ``exec``, which need permissions of their own.
         """
-        near = near and is_own_host(headers.get(b"host", b""))
-        return self._of_caller(names, method, target, near=near) or self._of_site(method, headers)
+        local = local and is_own_host(headers.get(b"host", b""))
+        return self._of_caller(names, method, target, local=local) or self._of_site(method, headers)
 
-    def _of_caller(self, names: CertificateNames | None, method: bytes, target: str, *, near: bool) -> str:
+    def _of_caller(self, names: CertificateNames | None, method: bytes, target: str, *, local: bool) -> str:
         if self.role == "operator":
-            is_open = (target in OPEN_TARGETS and method in _READS) or self.loopback or near or self.open_reads
+            is_open = (target in OPEN_TARGETS and method in _READS) or self.loopback or local or self.open_reads
             return "" if is_open or not self.readers.isdisjoint(names or ()) else READS_CLOSED
         if not self.certified:
             return ""

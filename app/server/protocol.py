@@ -95,7 +95,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         direct: Mapping[str, Endpoint] = getattr(listener.web, "direct", {})
         self._direct = {path.encode(): endpoint for path, endpoint in direct.items()}
         self._names: CertificateNames | None = None
-        self._near = False
+        self._is_local = False
         self._watched: dict[bytes, bytes] = {}
         self._refusal = ""
         self._messages = self._ended = self._body_bytes = self._idle = 0
@@ -117,7 +117,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         super().connection_made(transport)
         certificate = transport.get_extra_info("peercert")
         self._names = names_in(certificate) if certificate else None
-        self._near = self.client is not None and is_local_client(self.client[0])
+        self._is_local = self.client is not None and is_local_client(self.client[0])
         self._wait_for_head(HEAD_SECONDS - (monotonic() - self._connected_at))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -193,7 +193,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         if self._head_size > MOST_HEAD_BYTES or self._ignores_input:
             return
         self._refusal = self._listener.access.refusal(
-            self._names, self.parser.get_method(), self.url.decode("latin-1"), self._watched, near=self._near
+            self._names, self.parser.get_method(), self.url.decode("latin-1"), self._watched, local=self._is_local
         )
         if self._refusal:
             self.headers = []
@@ -273,7 +273,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         access = self._listener.access
         if not access.certified:
             return True  # access depends only on the head
-        return not access.refusal(self._names, b"POST", head.url, head.watched, near=self._near)
+        return not access.refusal(self._names, b"POST", head.url, head.watched, local=self._is_local)
 
     def _continue_begun(self, begun: _IncompleteRequest, data: bytes) -> None:
         begun.parts.append(data)

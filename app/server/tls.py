@@ -101,7 +101,7 @@ class InMemoryCertificates(Struct, frozen=True):
 
     stamp: Callable[[], object]
     contents: Callable[[], tuple[bytes, ...]]
-    names: tuple[str, ...] = ("the certificate made here", "its key", "the authority made here")
+    names: tuple[str, ...] = ("the self-signed certificate", "its key", "the self-signed authority")
 
 
 class _LoadedCertificates(Struct, frozen=True):

@@ -107,7 +107,7 @@ class CycleVerb:
         frameworks = [self._framework(pod) for pod, _ in pending]
         framework = frameworks[0]
         if any(it is not framework for it in frameworks):
-            raise VerbFailure("bad_request", "pods: they are of several profiles")
+            raise VerbFailure("bad_request", "pods: they belong to several profiles")
         chosen, since = pending[0]
         try:
             for pod, queued_at in pending[1:]:

@@ -240,7 +240,7 @@ class TestTheNextOne:
             pods = [{"pod": pod_object(it, scheduler=it), "queuedAt": 1} for it in ("one", "two")]
             found = await ask(api, "cycle", {"pods": pods})
 
-        assert (422, {"detail": "pods: they are of several profiles"}) == found
+        assert (422, {"detail": "pods: they belong to several profiles"}) == found
 
     @pytest.mark.parametrize(
         ("asked", "at"),

@@ -75,8 +75,8 @@ class TestCallers:
 def test_over_loopback_reads_are_open_to_who_names_this_machine() -> None:
     for host, said in ((b"", ""), (b"localhost:8889", ""), (b"[::1]:8889", ""), (b"rebound.example", READS_CLOSED)):
         headers = {b"host": host} if host else {}
-        assert said == access("operator").refusal(None, b"GET", "/api/v1/status", headers, near=True)
-    assert NO_CERTIFICATE == access(certified=True).refusal(None, b"POST", "/bind", {}, near=True)
+        assert said == access("operator").refusal(None, b"GET", "/api/v1/status", headers, local=True)
+    assert NO_CERTIFICATE == access(certified=True).refusal(None, b"POST", "/bind", {}, local=True)
 
 
 @pytest.mark.parametrize(
