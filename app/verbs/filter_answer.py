@@ -63,7 +63,7 @@ class AnswerForm(Struct, frozen=True):
         return randomly_rotated(passed)
 
     def pass_all(self, args: NodesRequest) -> Answer:
-        """Return the answer for a pod of no profile here: all nodes pass."""
+        """Return the answer for a pod without a profile here: all nodes pass."""
         body: bytes | LongBody
         if args.names is not None:
             body = encode_filter({}, self.order(args.names))

@@ -83,7 +83,7 @@ def require_bounded(body: bytes) -> None:
 
 
 def require_bounded_pod(raw: bytes) -> None:
-    """Raise ``msgspec.DecodeError`` for an inline pod whose decoding would hold up the event loop."""
+    """Raise ``msgspec.DecodeError`` for an inline pod whose decoding would block the event loop."""
     _require_at_most(MOST_VALUES, raw.count(b"{") + raw.count(b","), "objects and commas")
 
 
