@@ -93,8 +93,8 @@ from app.telemetry.certificates import CertificateCollector
 from app.telemetry.loop import watch_lag
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import CountedCollector, PictureCollector
-from app.verbs.bind import DRAIN_SECONDS, ENDS, BindVerb
-from app.verbs.candidates import asked_hosts
+from app.verbs.bind import DRAIN_SECONDS, SHUTTING_DOWN, BindVerb
+from app.verbs.candidates import requested_hosts
 from app.verbs.context import VerbContext
 from app.verbs.cycle import CycleVerb
 from app.verbs.filter import FilterVerb
@@ -193,7 +193,7 @@ class Service:
         self._admission = Admission(
             settings.http_timeout - _MARGIN,
             settings.max_in_flight,
-            lambda body: asked_hosts(body, self._cluster.nodes),
+            lambda body: requested_hosts(body, self._cluster.nodes),
             of_verb={verb: self._time_limit(verb) for verb in VERBS},
         )
         self._pages = PageQueues()
@@ -430,7 +430,7 @@ class Service:
         forwarder = Forwarder(
             replica,
             self._metrics,
-            lambda body: asked_hosts(body, self._cluster.nodes),
+            lambda body: requested_hosts(body, self._cluster.nodes),
             clock=monotonic,
             peer_tls=self._certificates.peer if self._certificates and self._settings.hops_over_tls else None,
             tracing=self._tracing,
@@ -512,7 +512,7 @@ class Service:
             most=_MOST_OPERATORS if role == "operator" else settings.max_connections,
             gives_way=role == "operator",
             certificates=certificates,
-            turned_away=lambda name, cause: self._metrics.turned_away.labels(name, cause).inc(),
+            on_rejected=lambda name, cause: self._metrics.turned_away.labels(name, cause).inc(),
         )
 
     def _web(
@@ -611,7 +611,7 @@ class Service:
         With another replica, requests that arrive meanwhile are still answered.
         """
         self._ends_at = monotonic() + END_SECONDS
-        self._waiting.close(ENDS)  # they would outlast the time that the server grants to requests in flight
+        self._waiting.close(SHUTTING_DOWN)  # they would outlast the time that the server grants to requests in flight
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._leadership.hand_over(self._bind.drain)

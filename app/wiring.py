@@ -18,7 +18,7 @@ from app.replicas.lease import post_seconds
 from app.rights.access_review import PermissionCheck
 from app.rights.permissions import EnabledFeatures, LeaseName, ManagedSecret
 from app.runtime.profiles import ResolvedProfile
-from app.server.tls import Certificates, CertificateSource, Files, InMemory, unusable
+from app.server.tls import CertificateFiles, Certificates, CertificateSource, InMemoryCertificates, unusable
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracing
 from app.writes.batches import BindBatches
@@ -100,9 +100,9 @@ def certificates_of(settings: Settings, authority: Authority | None = None) -> C
     """Load the certificates. Raises ``CertificateError``, for replicas also if other replicas would reject them."""
     source: CertificateSource
     if authority is not None:
-        source = InMemory(lambda: authority.stamp, lambda: authority.contents)
+        source = InMemoryCertificates(lambda: authority.stamp, lambda: authority.contents)
     elif settings.tls_cert_file is not None and settings.tls_private_key_file is not None:
-        source = Files(settings.tls_cert_file, settings.tls_private_key_file, settings.client_ca_file)
+        source = CertificateFiles(settings.tls_cert_file, settings.tls_private_key_file, settings.client_ca_file)
     else:
         return None
     replicas = settings.hops_over_tls and settings.leader_election.leader_elect

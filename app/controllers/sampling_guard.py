@@ -48,7 +48,7 @@ from app.runtime.guard import PluginError
 from app.telemetry.metrics import Metrics
 from app.verbs.context import VerbContext
 from app.verbs.outcome import Outcome
-from app.verbs.slices import prepared
+from app.verbs.stepwise import decide_prepared
 from app.writes.nominator import Nominated, Nominator
 
 ANSWER_SECONDS: Final = 5.0
@@ -190,7 +190,7 @@ class SamplingGuard:
             return LEAVE
         try:
             names = await elsewhere(self._cluster, framework, pod)
-            return await prepared(partial(self._plan_among, case, framework, pod, names, turn))
+            return await decide_prepared(partial(self._plan_among, case, framework, pod, names, turn))
         except PluginError:
             return LEAVE  # logged by the plugins' guard; filter says so to the pod
 

@@ -14,7 +14,7 @@ from app.kube.core_v1 import NODE_SELECTOR, TOLERATIONS, Node, Pod
 from app.kube.node_affinity import AFFINITY
 from app.kube.taints import UNSCHEDULABLE, Tolerance
 from app.runtime.framework import Framework
-from app.verbs.slices import in_slices, prepared
+from app.verbs.stepwise import decide_prepared, run_stepwise
 
 _READ: Final = frozenset((AFFINITY, NODE_SELECTOR, TOLERATIONS))
 
@@ -44,7 +44,7 @@ async def elsewhere(cluster: Cluster, framework: Framework, pod: Pod) -> list[st
         if info is not None and is_open(info.node):
             found.append(name)
 
-    await in_slices(map(look, await prepared(partial(_passing, cluster, framework, pod))))
+    await run_stepwise(map(look, await decide_prepared(partial(_passing, cluster, framework, pod))))
     return found
 
 

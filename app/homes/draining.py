@@ -24,7 +24,7 @@ from app.runtime.asking import question
 from app.runtime.guard import PluginError
 from app.verbs.context import VerbContext, require_picture
 from app.verbs.outcome import VerbFailure
-from app.verbs.slices import in_slices
+from app.verbs.stepwise import run_stepwise
 
 SECONDS: Final = 8.0
 """Time limit for judging pods; a page has ten seconds."""
@@ -81,7 +81,7 @@ class DrainVerb:
         rules = Rulebook(self._context)
         lodging = Lodging(self._context, self._homes, node)
         ends_at = self._clock() + SECONDS
-        await in_slices(lodging.reading())
+        await run_stepwise(lodging.reading())
         placing = DrainPlacement(self._context, node, rules, lodging.leaving, lambda: self._clock() > ends_at)
         lodgers = await placing.all(lodging.goers)
         counted = rules.filters()

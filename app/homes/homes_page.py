@@ -20,7 +20,7 @@ from app.kube.names import LONGEST
 from app.runtime.guard import PluginError
 from app.verbs.context import Problem, require_picture
 from app.verbs.outcome import VerbFailure
-from app.verbs.slices import in_slices
+from app.verbs.stepwise import run_stepwise
 
 MOST: Final = 500
 """Maximum number of homes on a page."""
@@ -163,7 +163,7 @@ def homes_router(homes: HomeLists, problem: Problem) -> APIRouter:
         page = _Page()
         try:
             keepers = tuple(dict.fromkeys(homes.keepers()))
-            await in_slices(_paged(homes.homes, query, after, page))
+            await run_stepwise(_paged(homes.homes, query, after, page))
         except PluginError as fault:
             raise VerbFailure("fault", fault.status.message) from fault
         return Response(msgspec.json.encode(_answer(keepers, page)), media_type="application/json")

@@ -25,7 +25,7 @@ from app.runtime.guard import PluginError
 from app.runtime.search import Search
 from app.verbs.candidates import unreadable_nodes
 from app.verbs.context import VerbContext
-from app.verbs.slices import prepared, turn
+from app.verbs.stepwise import decide_prepared, yield_to_loop
 
 _A_STEP: Final = 512
 """Maximum number of nodes judged in one step."""
@@ -228,15 +228,19 @@ class DrainPlacement:
         candidates = [it for it in (names or tuple(self._cluster.nodes)) if it not in refused]
         progress = _Search()
         for start in range(0, len(candidates), _A_STEP):
-            await turn()
-            await prepared(partial(self._judge, rules, pod, candidates[start : start + _A_STEP], progress, alone))
+            await yield_to_loop()
+            await decide_prepared(
+                partial(self._judge, rules, pod, candidates[start : start + _A_STEP], progress, alone)
+            )
         if progress.passed and rules.search.filters.has_last_filters:
-            await turn()
-            await prepared(partial(self._judge_last, rules, pod, candidates, progress, alone))
+            await yield_to_loop()
+            await decide_prepared(partial(self._judge_last, rules, pod, candidates, progress, alone))
         if not progress.passed:
             return SearchResult(why=progress.why)
-        await turn()
-        best = "" if alone else await prepared(partial(self._best, rules, pod, [it for _, it in progress.emptiest]))
+        await yield_to_loop()
+        best = (
+            "" if alone else await decide_prepared(partial(self._best, rules, pod, [it for _, it in progress.emptiest]))
+        )
         return SearchResult(progress.passed, best, progress.why)
 
     def _judge(self, rules: Rules, pod: Pod, names: Sequence[str], progress: _Search, alone: bool) -> None:

@@ -46,10 +46,10 @@ FOREIGN_HOST: Final = "homeport: a listener on loopback accepts only a loopback 
 _READS: Final = (b"GET", b"HEAD")
 _OWN_SITES: Final = (b"same-origin", b"none")
 _LONGEST_OWN_HOST: Final = 64
-_NEAR: Final = ("127.0.0.1", "::1")
-_NOBODY: Final = frozenset[str]()
+_LOCAL_ADDRESSES: Final = ("127.0.0.1", "::1")
+_NO_NAMES: Final = frozenset[str]()
 
-Names = frozenset[str]
+CertificateNames = frozenset[str]
 Headers = Mapping[bytes, bytes]
 
 
@@ -63,26 +63,28 @@ class ListenerAccess(Struct, frozen=True):
     role: Role
     loopback: bool
     certified: bool = False
-    allowed: Names = _NOBODY
-    readers: Names = _NOBODY
+    allowed: CertificateNames = _NO_NAMES
+    readers: CertificateNames = _NO_NAMES
     open_reads: bool = False
     pages: bool = False
-    our_names: Callable[[], Names] = frozenset
+    our_names: Callable[[], CertificateNames] = frozenset
 
-    def refusal(self, names: Names | None, method: bytes, target: str, headers: Headers, *, near: bool = False) -> str:
+    def refusal(
+        self, names: CertificateNames | None, method: bytes, target: str, headers: Headers, *, local: bool = False
+    ) -> str:
         """Return why a request is rejected; empty if it is allowed.
 
         ``names``: names in the client certificate, ``None`` without one.
 
-        ``target``: the path with its query. ``headers``: those of ``WATCHED``. ``near``: the connection came over
+        ``target``: the path with its query. ``headers``: those of ``WATCHED``. ``local``: the connection came over
         loopback, as with ``kubectl port-forward`` and ``exec``, which need permissions of their own.
         """
-        near = near and is_own_host(headers.get(b"host", b""))
-        return self._of_caller(names, method, target, near=near) or self._of_site(method, headers)
+        local = local and is_own_host(headers.get(b"host", b""))
+        return self._of_caller(names, method, target, local=local) or self._of_site(method, headers)
 
-    def _of_caller(self, names: Names | None, method: bytes, target: str, *, near: bool) -> str:
+    def _of_caller(self, names: CertificateNames | None, method: bytes, target: str, *, local: bool) -> str:
         if self.role == "operator":
-            is_open = (target in OPEN_TARGETS and method in _READS) or self.loopback or near or self.open_reads
+            is_open = (target in OPEN_TARGETS and method in _READS) or self.loopback or local or self.open_reads
             return "" if is_open or not self.readers.isdisjoint(names or ()) else READS_CLOSED
         if not self.certified:
             return ""
@@ -113,9 +115,9 @@ def _is_link(headers: Headers) -> bool:
     return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest", b"document") == b"document"
 
 
-def is_near(address: str) -> bool:
+def is_local_client(address: str) -> bool:
     """Return true if a connection comes from this pod or machine. Proxies in a pod use other loopback addresses."""
-    return address in _NEAR
+    return address in _LOCAL_ADDRESSES
 
 
 def is_own_host(host: bytes) -> bool:

@@ -20,7 +20,7 @@ from typing import Final
 
 from app.server.timely import OutOfTime
 from app.verbs.outcome import Verb, VerbFailure
-from app.verbs.slices import Turns
+from app.verbs.stepwise import LoopQueue
 
 READ_WHEN_LATE: Final = 4 << 20
 """Maximum bytes of a body that is read only for its names, when there is no time to decide."""
@@ -36,27 +36,27 @@ HostsOf = Callable[[bytes | memoryview], Awaitable[Sequence[str]]]
 
 
 class Lane:
-    """Calls of some verbs. ``most``: maximum number in flight."""
+    """Limit and queue of some verbs. ``most``: maximum number of calls in flight."""
 
     def __init__(self, most: float = inf) -> None:
         self._most = most
-        self._under_way = 0
-        self.turn: Final = Turns().turn
+        self._in_flight = 0
+        self.wait_turn: Final = LoopQueue().wait
 
     def enter(self) -> None:
-        """Count a call in; it must ``leave`` later. Raises ``VerbFailure`` (``overloaded``)."""
-        if self._under_way >= self._most:
+        """Count a call, which must call ``leave`` at its end. Raises ``VerbFailure`` (``overloaded``)."""
+        if self._in_flight >= self._most:
             raise VerbFailure("overloaded", OVERLOADED)
-        self._under_way += 1
+        self._in_flight += 1
 
     def leave(self) -> None:
-        self._under_way -= 1
+        self._in_flight -= 1
 
 
 class Admission:
-    """Limits of calls. ``seconds``: from arrival to the answer; ``of_verb``: for verbs with another limit.
+    """Limits of calls. ``seconds``: maximum time from arrival to the answer; ``of_verb``: for verbs with another limit.
 
-    ``most``: maximum number of deciding calls in flight.
+    ``most``: maximum number of deciding calls in flight. ``hosts_of``: reads the node names of a rejected request.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class Admission:
         """Return the seconds until the deadline."""
         return deadline - self._clock()
 
-    async def turn(self, lane: Lane, deadline: float) -> None:
-        """Wait for a turn to decide. Raises ``OutOfTime`` after the deadline."""
-        await lane.turn()
+    async def wait_turn(self, lane: Lane, deadline: float) -> None:
+        """Wait until the call can decide; one call decides per round of the event loop. Raises ``OutOfTime``."""
+        await lane.wait_turn()
         if self.left(deadline) <= 0:
             raise OutOfTime

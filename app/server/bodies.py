@@ -66,7 +66,7 @@ def _first_of(error: ValidationError) -> list[Any]:
 
 
 def documented(model: type[BaseModel], **examples: object) -> dict[str, Any]:
-    """Return the OpenAPI description of such a body."""
+    """Return the OpenAPI description of a body that ``parsed`` reads, with its error answers."""
     return {**request_body(model, **examples), "responses": _FAILURES}
 
 
@@ -78,7 +78,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def request_body(model: type[BaseModel], **examples: object) -> dict[str, Any]:
-    """Return the OpenAPI description of any body.
+    """Return the OpenAPI description of a request body.
 
     Nested models must occur in an answer too: FastAPI documents only those.
     """

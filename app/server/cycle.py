@@ -21,7 +21,7 @@ from app.server.openapi import WEB
 from app.server.timely import OutOfTime
 from app.verbs.cycle import Cycle, CycleVerb, Explained
 from app.verbs.outcome import VerbFailure
-from app.verbs.slices import in_slices, turn
+from app.verbs.stepwise import run_stepwise, yield_to_loop
 from app.wire.cycle_v1 import (
     UNREADABLE,
     CycleRequest,
@@ -99,7 +99,7 @@ def _by_id(statuses: Iterable[Status]) -> dict[int, dict[str, Any]]:
 def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) -> APIRouter:
     """Create the router.
 
-    A cycle uses the snapshot and profiles of the verbs, takes turns with them, and expects its binds.
+    A cycle uses the snapshot and profiles of the verbs, shares their queue, and registers its pick as an expected bind.
     """
     router = APIRouter(prefix="/api/v1", tags=["scheduling"])
     lane = admission.deciding
@@ -117,14 +117,14 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
         try:
             cycle_request = await parsed(request, CycleRequest.parse, max_body_bytes)
             async with asyncio.timeout(admission.left(deadline)):
-                await admission.turn(lane, deadline)
+                await admission.wait_turn(lane, deadline)
                 pod = (
                     await _next(verb, cycle_request.pods)
                     if cycle_request.pods is not None
                     else await _pod(verb, cycle_request)
                 )
                 result = await verb.run(pod, cycle_request.nodes)
-                await turn()
+                await yield_to_loop()
         except (OutOfTime, TimeoutError):
             raise VerbFailure("out_of_time", OUT_OF_TIME) from None
         finally:
@@ -142,7 +142,7 @@ def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
         "/explain",
         response_model=ExplainResponse,
         responses=_FAILURES,
-        summary="Why may a pod go where, and what would unblock it?",
+        summary="Which nodes can the pod use, and what would unblock others?",
         openapi_extra=documented(ExplainRequest, by_name=_NAME_EXAMPLE, inline=_POD_EXAMPLE),
     )
     async def explain(request: Request) -> Response:
@@ -155,6 +155,7 @@ def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
 
 
 def _modified(pod: Pod, explain_request: ExplainRequest) -> Pod:
+    """Return the pod as if it were pending or had another schedulerName, if the request says so."""
     if explain_request.pending:
         pod = replace(pod, node_name="")
     if explain_request.scheduler_name is not None:
@@ -167,15 +168,16 @@ def _json(answer: dict[str, Any]) -> Response:
 
 
 async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
+    """Return the pod to schedule next. Inline pods are decoded stepwise."""
     pods: list[Pod] = []
 
     def decoding() -> Iterator[None]:
-        for it in pending:
-            pods.append(_decoded(verb, it))
+        for pending_pod in pending:
+            pods.append(_decoded(verb, pending_pod))
             yield
 
-    await in_slices(decoding())
-    await turn()
+    await run_stepwise(decoding())
+    await yield_to_loop()
     return verb.next_of([(pod, it.seconds) for pod, it in zip(pods, pending, strict=True)])
 
 
@@ -183,7 +185,7 @@ async def _pod(verb: CycleVerb, pod_request: PodRequest) -> Pod:
     """Decode an inline pod in a separate step of the event loop."""
     pod = _decoded(verb, pod_request)
     if pod_request.name is None:
-        await turn()
+        await yield_to_loop()
     return pod
 
 

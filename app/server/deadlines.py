@@ -1,4 +1,4 @@
-"""A connection's clocks: how long it takes to a head, and how long an answer is not fetched."""
+"""Deadlines of a connection: for request heads, and for clients that do not read their answer."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from app.server.listener import HEAD_SECONDS, Listener
 
 UNREAD_SECONDS: Final = 20.0
-"""How long an answer may lie here that the client does not fetch."""
+"""Maximum seconds that a written answer waits for a client that reads nothing."""
 
 
 class TimedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with deadlines.
 
-    A connection that is deaf reads nothing more; it is closed once what was written is fetched.
+    With ``_ignores_input`` set, further input is ignored, and the connection closes once the client has read the
+    answer.
     """
 
     def __init__(self, listener: Listener, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._listener = listener
-        self._deaf = False
+        self._ignores_input = False
         self._in_message = False
         self._answered = 0
         self._connected_at = monotonic()
@@ -31,21 +32,21 @@ class TimedProtocol(HttpToolsProtocol):
         self._unread: asyncio.TimerHandle | None = None
 
     def _watch_unread(self) -> None:
-        """Look after a while whether what is written was fetched, also where the connection is to be closed then."""
+        """Start the timer for unread output, also if the connection will be closed afterwards."""
         if self._unread is None and self.transport.get_write_buffer_size():
-            self._unread = self.loop.call_later(UNREAD_SECONDS, self._look_at_unread, self._answered)
+            self._unread = self.loop.call_later(UNREAD_SECONDS, self._check_unread, self._answered)
 
     def _cancel_unread(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
-    def _look_at_unread(self, answered: int) -> None:
+    def _check_unread(self, answered: int) -> None:
         self._unread = None
-        if answered != self._answered:  # it fetches one answer after the other
+        if answered != self._answered:  # the client has read an answer meanwhile
             self._watch_unread()
         elif self.transport.get_write_buffer_size():
-            self._listener.turn_away("answer_not_fetched", self.client)
+            self._listener.reject("answer_not_fetched", self.client)
             self.transport.abort()
 
     def pause_writing(self) -> None:
@@ -63,27 +64,27 @@ class TimedProtocol(HttpToolsProtocol):
 
     def _wait_for_head(self, seconds: float = HEAD_SECONDS) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(max(seconds, 0.0), self._too_late)
+            self._deadline = self.loop.call_later(max(seconds, 0.0), self._head_expired)
 
     def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _too_late(self) -> None:
+    def _head_expired(self) -> None:
         self._deadline = None
         if not self.transport.is_closing():
-            if self._in_message:  # who never said anything is no news
-                self._listener.turn_away("head_too_slow", self.client)
-            self._deaf = True
+            if self._in_message:  # a silent client is not reported
+                self._listener.reject("head_too_slow", self.client)
+            self._ignores_input = True
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Not in the place of an answer that is under way: that one is lost."""
-        if self._deaf:
+        """Answer an invalid request. If another answer is in progress, the connection is closed instead."""
+        if self._ignores_input:
             return
-        self._deaf = True
-        self._listener.turn_away("no_http", self.client, msg)
+        self._ignores_input = True
+        self._listener.reject("no_http", self.client, msg)
         if self._is_answering():
             self.transport.close()
         else:
@@ -91,6 +92,6 @@ class TimedProtocol(HttpToolsProtocol):
         self._watch_unread()
 
     def _is_answering(self) -> bool:
-        """Whether a request is under way whose answer is not complete."""
-        under_way: RequestResponseCycle | None = self.cycle
-        return under_way is not None and not under_way.response_complete
+        """Return true if a request is in progress whose answer is not complete."""
+        current: RequestResponseCycle | None = self.cycle
+        return current is not None and not current.response_complete

@@ -26,7 +26,7 @@ from app.kube.quoting import quoted
 from app.replicas.replica import NO_LEADER, Route
 from app.server.admission import HostsOf
 from app.server.incoming import FORWARDED
-from app.server.timely import earlier
+from app.server.timely import with_margin
 from app.server.tls import CertificateError, Peer
 from app.telemetry.metrics import Metrics
 from app.telemetry.throttle import Throttle
@@ -97,7 +97,7 @@ class Forwarder:
 
         ``hopped``: forwarded by a replica. ``prefix``: path before the verb. Raises ``VerbFailure`` (``no_leader``).
         """
-        until = self._clock() + earlier(seconds, _BEFORE_THE_CALLER)
+        until = self._clock() + with_margin(seconds, _BEFORE_THE_CALLER)
         patient_until = min(until, self._clock() + SOON_SECONDS)
         while (route := self._leadership.route(binds=verb == "bind")).where != "here":
             if hopped:

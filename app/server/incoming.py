@@ -23,7 +23,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 """Header names, in lower case, with values."""
 
 
-class Incoming(Protocol):
+class VerbRequest(Protocol):
     """Request to a verb. ``arrived``: time of its first byte on ``time.monotonic``; ``None`` if unknown."""
 
     @property
@@ -39,7 +39,7 @@ class Incoming(Protocol):
         ...
 
 
-class Whole:
+class CompleteRequest:
     """Request that was received with its whole body."""
 
     __slots__ = ("_body", "_headers", "arrived")
@@ -59,7 +59,7 @@ class Whole:
         return self._body
 
 
-class Streamed:
+class StreamedRequest:
     """Request whose body is still being received."""
 
     __slots__ = ("_request",)
@@ -123,7 +123,7 @@ def _oversized(limit: int) -> VerbFailure:
 class Endpoint(Protocol):
     """Answers a request, independent of the HTTP server."""
 
-    async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
+    async def answer(self, request: VerbRequest) -> tuple[int, bytes | LongBody]:
         """Return status and JSON body. Raises ``ClientDisconnect``."""
         ...
 

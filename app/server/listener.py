@@ -39,7 +39,7 @@ _HANDSHAKE_FAILED: Final = (OSError, RuntimeError)
 """Exceptions of a failed handshake. uvloop raises RuntimeError for a connection that was closed meanwhile."""
 
 
-class Connection(asyncio.Protocol):
+class AcceptedConnection(asyncio.Protocol):
     """Interface to the protocol of a connection, which the listener can close in favor of a new one."""
 
     @property
@@ -57,10 +57,10 @@ class Connection(asyncio.Protocol):
         raise NotImplementedError
 
 
-Connect = Callable[[], Connection]
+ConnectionFactory = Callable[[], AcceptedConnection]
 """Creates the protocol of a connection, which calls ``Listener.leave`` at its end."""
 
-TurnedAway = Callable[[str, str], None]
+RejectionCallback = Callable[[str, str], None]
 """Callback for each rejected connection or request: name of the listener, and cause."""
 
 
@@ -104,7 +104,7 @@ class Listener:
         most: int,
         gives_way: bool = False,
         certificates: Certificates | None = None,
-        turned_away: TurnedAway = lambda _listener, _cause: None,
+        on_rejected: RejectionCallback = lambda _listener, _cause: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.socket = listening
@@ -114,10 +114,10 @@ class Listener:
         self.most = most
         self.heads: dict[bytes, KnownHead[Any]] = {}
         self._gives_way = gives_way
-        self._open: dict[Connection, asyncio.Task[None]] = {}
+        self._open: dict[AcceptedConnection, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._background = Background()
-        self._turned_away = turned_away
+        self._on_rejected = on_rejected
         self._throttle = Throttle(clock=clock)
 
     @property
@@ -129,12 +129,12 @@ class Listener:
         port: int = self.socket.getsockname()[1]
         return port
 
-    def serve(self, connect: Connect) -> None:
+    def serve(self, connect: ConnectionFactory) -> None:
         """Start accepting connections. Each counts from the accept, before it is identified."""
         self.socket.setblocking(False)
         self._background.begin(f"accept {self.name}", partial(self._accept_forever, connect))
 
-    async def _accept_forever(self, connect: Connect) -> None:
+    async def _accept_forever(self, connect: ConnectionFactory) -> None:
         while True:
             try:
                 await self._accept(connect)
@@ -148,12 +148,12 @@ class Listener:
                     )
                 await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
 
-    async def _accept(self, connect: Connect) -> None:
+    async def _accept(self, connect: ConnectionFactory) -> None:
         """Accept one connection. It is closed if it cannot be passed on."""
         connection, client = await asyncio.get_running_loop().sock_accept(self.socket)
         try:
             if len(self._open) >= self.most and not self._make_room():
-                self.turn_away("too_many_connections", client)
+                self.reject("too_many_connections", client)
                 connection.close()
             else:
                 protocol = connect()
@@ -177,10 +177,10 @@ class Listener:
         *_, oldest = min(waiting, key=itemgetter(0, 1))
         self._open.pop(oldest).cancel()
         oldest.give_way()
-        self.turn_away("gave_way", None)
+        self.reject("gave_way", None)
         return True
 
-    async def _take(self, connection: socket.socket, client: Any, protocol: Connection) -> None:
+    async def _take(self, connection: socket.socket, client: Any, protocol: AcceptedConnection) -> None:
         tls = None if self.certificates is None else self.certificates.server
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -188,14 +188,14 @@ class Listener:
             )
         except _HANDSHAKE_FAILED as error:
             self.leave(protocol)
-            self.turn_away("handshake", client, _failure(error))
+            self.reject("handshake", client, _failure(error))
         except BaseException:
             self.leave(protocol)
             with suppress(OSError):
                 connection.close()
             raise
 
-    def leave(self, protocol: Connection) -> None:
+    def leave(self, protocol: AcceptedConnection) -> None:
         """Remove a connection that has ended."""
         self._open.pop(protocol, None)
 
@@ -215,12 +215,12 @@ class Listener:
         await self._background.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def turn_away(self, cause: str, client: Any, detail: str = "") -> None:
+    def reject(self, cause: str, client: Any, detail: str = "") -> None:
         """Count a connection or request that is rejected; log it once a minute for each cause.
 
         ``cause`` is one of a few values, because it is a label of the metric.
         """
-        self._turned_away(self.name, cause)
+        self._on_rejected(self.name, cause)
         if (held_back := self._throttle.admit(cause)) is not None:
             _LOG.warning(
                 "connection or request rejected",

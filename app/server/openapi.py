@@ -14,11 +14,11 @@ from pydantic import BaseModel, Field
 from app.server.bodies import request_body
 
 Json = dict[str, Any]
-_KubernetesObject = Annotated[Json, Field(description="As the Kubernetes API has it.")]
+_KubernetesObject = Annotated[Json, Field(description="Object of the Kubernetes API.")]
 
 
 class NodeList(BaseModel):
-    """Whole nodes."""
+    """List of whole nodes."""
 
     items: list[_KubernetesObject]
 
@@ -65,7 +65,7 @@ class ExtenderPreemptionArgs(BaseModel):
     """Pod and the victims on each node: by UID, or whole."""
 
     Pod: _KubernetesObject
-    NodeNameToVictims: dict[str, Json] | None = Field(default=None, description="The same with whole pods.")
+    NodeNameToVictims: dict[str, Json] | None = Field(default=None, description="Victims as whole pods.")
     NodeNameToMetaVictims: dict[str, MetaVictims] | None = None
 
 
@@ -90,7 +90,7 @@ class ExtenderBindingResult(BaseModel):
     Error: str
 
 
-class _Described(Struct, frozen=True):
+class _VerbDescription(Struct, frozen=True):
     """Description of a verb. ``examples``: requests and answers by name. ``fails``: condition of a 500."""
 
     summary: str
@@ -104,7 +104,7 @@ def operation(path: str) -> Json:
     """Return the route parameters that describe the verb at ``path``."""
     prefix, _, verb = path.rpartition("/")
     described = _VERBS[verb]
-    responses = {200: {"description": "The answer. docs/wire.md has those to a fault."}}
+    responses = {200: {"description": "The answer. docs/wire.md describes the answers to a fault."}}
     if described.fails:
         responses[500] = {"description": f"{described.fails} No body."}
     return {
@@ -172,20 +172,20 @@ _FILTERED: Final = {
 _SCORED: Final = [{"Host": host, "Score": score} for host, score in zip(_NAMES, (13, 13, 20), strict=True)]
 
 _VERBS: Final = {
-    "filter": _Described(
+    "filter": _VerbDescription(
         "On which of these nodes may the pod run?",
         ExtenderArgs,
         ExtenderFilterResult,
         {"names": ({"Pod": WEB, "NodeNames": _NAMES}, _FILTERED)},
     ),
-    "prioritize": _Described(
+    "prioritize": _VerbDescription(
         "How good is each of these nodes for the pod?",
         ExtenderArgs,
         list[HostPriority],
         {"names": ({"Pod": _CART, "NodeNames": _NAMES}, _SCORED)},
         fails="The hosts could not be read from the request.",
     ),
-    "preempt": _Described(
+    "preempt": _VerbDescription(
         "On which of these nodes would the pod pass once the victims are gone?",
         ExtenderPreemptionArgs,
         ExtenderPreemptionResult,
@@ -197,7 +197,7 @@ _VERBS: Final = {
         },
         fails="No answer: it has no field for an error.",
     ),
-    "bind": _Described(
+    "bind": _VerbDescription(
         "Bind the pod to the node, if its hard constraints still hold",
         ExtenderBindingArgs,
         ExtenderBindingResult,

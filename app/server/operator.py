@@ -124,11 +124,11 @@ def operator_router(current: Callable[[], ProcessStatus], recount: Callable[[], 
     """Create the router of read-only pages. ``recount`` returns the differences."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
-    @router.get("/status", summary="Version, feeds, kept counts, profiles")
+    @router.get("/status", summary="Version, feeds, cached counts, profiles")
     async def status() -> ProcessStatus:
         return current()
 
-    @router.get("/check", summary="Recount every kept count and compare, while decisions go on")
+    @router.get("/check", summary="Recompute all cached counts and compare, while decisions continue")
     async def check() -> RecountResult:
         differences = await recount()
         return RecountResult(consistent=not differences, differences=differences)

@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from app.server.checks import ReadinessCheck, verbose
 from app.telemetry.metrics import Metrics
 from app.telemetry.picture import rendered
-from app.verbs.slices import in_slices
+from app.verbs.stepwise import run_stepwise
 
 LOG_SECONDS: Final = 3600.0
 """Minimum interval between two log lines about metrics that cannot be computed."""
@@ -52,15 +52,19 @@ def ops_router(
                 log_at = clock() + LOG_SECONDS
                 _LOG.error("metrics not updated", traceback="".join(traceback.format_exception(fault)))
 
-    @router.get("/livez", response_class=PlainTextResponse, summary="The process serves, and its tasks run")
+    @router.get("/livez", response_class=PlainTextResponse, summary="Liveness: the process serves and its tasks run")
     async def livez() -> Response:
         task = stalled()
         return PlainTextResponse(f"{task or 'ok'}\n", status_code=503 if task else 200)
 
-    @router.get("/readyz", response_class=PlainTextResponse, summary="There is a picture to decide on, and a leader")
+    @router.get(
+        "/readyz",
+        response_class=PlainTextResponse,
+        summary="Readiness: the snapshot is complete, and there is a leader",
+    )
     async def readyz(
         verbose_parameter: Annotated[
-            str | None, Query(alias="verbose", description="Any value, or none: a line a check.")
+            str | None, Query(alias="verbose", description="Any value, or none: one line per check.")
         ] = None,
     ) -> Response:
         reason = problem()
@@ -74,7 +78,7 @@ def ops_router(
     @router.get("/metrics", summary="Prometheus metrics")
     async def scrape() -> Response:
         parts: list[bytes] = []
-        await in_slices(chain(counted(), rendered(metrics.registry, parts)))
+        await run_stepwise(chain(counted(), rendered(metrics.registry, parts)))
         return Response(b"".join(parts), media_type=CONTENT_TYPE_LATEST)
 
     return router

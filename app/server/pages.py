@@ -25,10 +25,11 @@ PAUSES: Final = 4.0
 """Length of a pause as a multiple of the page's processor time: pages get at most a fifth of the loop."""
 
 LONGEST_PAUSE_SECONDS: Final = 1.0
-LONGEST_TURN_SECONDS: Final = 10.0
-"""Maximum duration of one page, from the beginning of its turn."""
+LONGEST_PAGE_SECONDS: Final = 10.0
+"""Maximum seconds to compute one page, without the time in the queue."""
 
 MOST_WAITING: Final = 64
+"""Maximum number of pages waiting in a queue."""
 
 MOST_LONG_BODIES: Final = 4
 """Maximum number of requests with a long body that are read, queued or processed, because each takes up to 4 MiB."""
@@ -36,7 +37,7 @@ MOST_LONG_BODIES: Final = 4
 LONG_BYTES: Final = 64 << 10
 """Length beyond which a body is long. uvicorn buffers this much per connection anyway."""
 
-NOT_PACED: Final = frozenset({"/livez", "/readyz", "/api/v1/cycle"})
+NOT_QUEUED: Final = frozenset({"/livez", "/readyz", "/api/v1/cycle"})
 """Paths that are not queued: probes are cheap, and a cycle is a decision."""
 
 _SETTLING: Final = "/api/v1/waiting/"
@@ -52,18 +53,18 @@ class PageQueues:
     """Queues of a process, shared by its listeners. Pages of one queue never delay those of another."""
 
     def __init__(self) -> None:
-        self._scraping = _Turns()
-        self._reading = _Turns()
-        self._asking = _Turns()
-        self._settling = _Turns()
+        self._scraping = _PageQueue()
+        self._reading = _PageQueue()
+        self._asking = _PageQueue()
+        self._settling = _PageQueue()
         self._long_bodies = asyncio.Semaphore(MOST_LONG_BODIES)
 
     async def __call__(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] in NOT_PACED:
+        if scope["path"] in NOT_QUEUED:
             await application(scope, receive, send)
         elif scope["method"] in ("GET", "HEAD"):
-            turns = self._scraping if scope["path"] == "/metrics" else self._reading
-            await _send(await turns.answer(application, scope, receive), scope, receive, send)
+            queue = self._scraping if scope["path"] == "/metrics" else self._reading
+            await _send(await queue.answer(application, scope, receive), scope, receive, send)
         elif (length := _declared(scope)) > MOST_BYTES:
             await application(scope, receive, send)  # rejects it unread
         else:
@@ -73,14 +74,14 @@ class PageQueues:
         self, length: int, application: Application, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Read the body, then queue the request. An incomplete body is not queued: the application rejects it."""
-        turns = self._settling if scope["path"].startswith(_SETTLING) else self._asking
+        queue = self._settling if scope["path"].startswith(_SETTLING) else self._asking
         try:
             async with self._place(length):
                 repeat, is_whole = await _read_ahead(receive)
                 if not is_whole:
                     await application(scope, repeat, send)
                     return
-                answer = await turns.answer(application, scope, repeat)
+                answer = await queue.answer(application, scope, repeat)
         except TimeoutError:
             answer = TOO_MANY
         except ClientDisconnect:
@@ -149,7 +150,9 @@ async def _send(answer: list[Message] | str, scope: Scope, receive: Receive, sen
         await send(message)
 
 
-class _Turns:
+class _PageQueue:
+    """Queue that computes one page at a time, with a pause after each."""
+
     def __init__(self) -> None:
         self._waiting = 0
         self._free = asyncio.Lock()
@@ -160,7 +163,7 @@ class _Turns:
             return TOO_MANY
         answer: list[Message] = []
 
-        async def keep(message: Message) -> None:
+        async def collect(message: Message) -> None:
             answer.append(message)
 
         self._waiting += 1
@@ -170,8 +173,8 @@ class _Turns:
             self._waiting -= 1
         started = thread_time()
         try:
-            async with asyncio.timeout(LONGEST_TURN_SECONDS):
-                await application(scope, receive, keep)
+            async with asyncio.timeout(LONGEST_PAGE_SECONDS):
+                await application(scope, receive, collect)
         except TimeoutError:
             answer.clear()
         finally:

@@ -1,15 +1,15 @@
-"""HTTP/1.1 over a connection: uvicorn's protocol, bounded, with a short way for what kube-scheduler sends.
+"""HTTP/1.1 over a connection: uvicorn's protocol with limits, and a fast path for requests of kube-scheduler.
 
-A stranger may open a connection and send what he likes, so whatever a connection holds is bounded from its first byte:
-how many there are, how long it takes to a request's last header, how long that head is, how many requests wait behind
-another, how long an answer is not fetched. What the listener does not let through is answered without its body having
-been kept, and reaches nobody.
+Any client can connect and send anything, so everything that a connection holds is limited from its first byte. Limits
+exist for the number of connections, the time until the last header, the length of a head, pipelined requests, and
+unread answers. A request that the listener rejects is answered without keeping its body, and reaches no endpoint.
 
-A request to a verb is mostly there as a whole as soon as it is there at all. It is answered without ASGI's scope and
-messages, which cost such a call more than half of its time: the endpoint gets the body, and one write sends the answer.
-Where its head is known (``heads``), that is not taken apart again; if the rest of the body is late, it is after all.
-Whatever else comes (a body whose rest is late, or a long one, other routes, other methods, a request before the last
-one is answered) goes uvicorn's way, on the same connection and in the order in which it came.
+A request to a verb is usually received completely in one piece. The fast path answers it without ASGI's scope and
+messages, which would take more than half of its time: the endpoint gets the body, and one write sends the answer. A
+cached head (``heads``) is not parsed again, unless the rest of the body is late.
+
+All other requests take uvicorn's normal path, on the same connection and in order: late or long bodies, other routes
+and methods, and requests that arrive before the last one is answered.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from typing import Any, ClassVar, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from app.server.access import WATCHED, Names, is_near
+from app.server.access import WATCHED, CertificateNames, is_local_client
 from app.server.deadlines import TimedProtocol
 from app.server.heads import KnownHead, known_head, line_of
-from app.server.incoming import ARRIVED, Endpoint, Headers, Whole
-from app.server.listener import HEAD_SECONDS, Connection, Listener
+from app.server.incoming import ARRIVED, CompleteRequest, Endpoint, Headers
+from app.server.listener import HEAD_SECONDS, AcceptedConnection, Listener
 from app.server.tls import names_in
 from app.wire.extender_answers import LongBody
 
 GRACE_SECONDS: Final = 0.02
-"""How long the rest of a body that has begun is waited for; then the endpoint reads it as it comes."""
+"""Delay after which an incomplete body takes the normal path, where the endpoint reads it in chunks."""
 
 MOST_BYTES: Final = 1 << 20
-"""A longer body is read as it comes."""
+"""Maximum bytes of a body on the fast path. Longer bodies are read in chunks."""
 
 MOST_HEAD_BYTES: Final = 64 << 10
-"""Of a request line with its headers."""
+"""Maximum bytes of a request line with its headers."""
 
 MOST_HEADERS: Final = 100
-"""Of one request: each is kept as objects, and small ones take 20 times their bytes."""
+"""Maximum headers of a request, because small headers take 20 times their bytes as objects."""
 
 MOST_PIPELINED: Final = 32
-"""Requests behind one that is not answered yet. Schedulers send none."""
+"""Maximum requests that wait behind an unanswered one. Schedulers do not pipeline."""
 
 LINGER_SECONDS: Final = 0.5
-"""For a client that still sends while it is told that nobody listens."""
+"""Time for which input is discarded after a rejection, so that a client that still sends sees the answer."""
 
 _TLS_HELLO: Final = b"\x16"
 _FORBIDDEN: Final = 403
@@ -57,8 +57,8 @@ _HEAD: Final = b"content-length: %d\r\ncontent-type: application/json\r\n%s\r\n"
 _CLOSE: Final = b"connection: close\r\n"
 
 
-class _Begun:
-    """A request with a known head of whose body more is to come: ``lacking`` bytes. It begins at ``start``."""
+class _IncompleteRequest:
+    """Request with a cached head and an incomplete body. ``lacking``: missing bytes. ``start``: offset of the body."""
 
     __slots__ = ("head", "lacking", "parts", "start")
 
@@ -70,12 +70,12 @@ class _Begun:
 
 
 class _Exchange:
-    """What uvicorn's protocol asks of the cycle that is under way on a connection, and no more."""
+    """Part of uvicorn's request cycle that its protocol uses."""
 
     __slots__ = ("disconnected", "keep_alive", "response_complete")
 
     message_event: ClassVar[asyncio.Event] = asyncio.Event()
-    """Nobody waits for it."""
+    """Required by uvicorn's interface; never awaited."""
 
     def __init__(self, *, keep_alive: bool) -> None:
         self.keep_alive = keep_alive
@@ -83,10 +83,10 @@ class _Exchange:
         self.disconnected = False
 
 
-class HttpProtocol(TimedProtocol, Connection):
-    """``listener.web`` has ``direct``, by path: what a POST reaches in the short way.
+class HttpProtocol(TimedProtocol, AcceptedConnection):
+    """Protocol of one connection. ``listener.web.direct``: endpoints by path that a POST reaches by the fast path.
 
-    It notes when a request's first byte was seen: its turn may come much later.
+    It records the time of a request's first byte, because the request may be processed much later.
     """
 
     def __init__(self, listener: Listener, *args: Any, **kwargs: Any) -> None:
@@ -94,45 +94,45 @@ class HttpProtocol(TimedProtocol, Connection):
         self.app = listener.web
         direct: Mapping[str, Endpoint] = getattr(listener.web, "direct", {})
         self._direct = {path.encode(): endpoint for path, endpoint in direct.items()}
-        self._names: Names | None = None
-        self._near = False
+        self._names: CertificateNames | None = None
+        self._is_local = False
         self._watched: dict[bytes, bytes] = {}
         self._refusal = ""
-        self._messages = self._ended = self._taken = self._idle = 0
+        self._messages = self._ended = self._body_bytes = self._idle = 0
         self._in_head = False
-        self._head_size = self._undecided = 0
+        self._head_size = self._unparsed = 0
         self._endpoint: Endpoint | None = None
         self._gathered: list[bytes] = []
         self._size = 0
         self._grace: asyncio.TimerHandle | None = None
         self._arrived = 0.0
-        self._early = 0.0  # when the message arrived that is to begin now, where it was held back
+        self._early = 0.0  # arrival of a message that is parsed later; 0.0 without one
         self._heads = listener.heads
-        self._to_be_known = False
-        self._begun: _Begun | None = None
+        self._cacheable = False
+        self._begun: _IncompleteRequest | None = None
 
-    # the connection
+    # connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
-        found = transport.get_extra_info("peercert")
-        self._names = names_in(found) if found else None
-        self._near = self.client is not None and is_near(self.client[0])
+        certificate = transport.get_extra_info("peercert")
+        self._names = names_in(certificate) if certificate else None
+        self._is_local = self.client is not None and is_local_client(self.client[0])
         self._wait_for_head(HEAD_SECONDS - (monotonic() - self._connected_at))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._listener.leave(self)
         if self._is_reading_body():
-            self._listener.turn_away("body_cut_off", self.client)
+            self._listener.reject("body_cut_off", self.client)
         self._cancel_deadline()
         self._cancel_unread()
-        self._gather_no_more()
+        self._take_gathered()
         self._begun = None
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # uvicorn leaves it where the connection was reset, and all of us with it
+        self._unset_keepalive_if_required()  # after a reset uvicorn keeps the timer, and so this object
         self.headers = []
 
-    # what the listener asks
+    # interface to the listener
 
     @property
     def answered(self) -> bool:
@@ -140,29 +140,31 @@ class HttpProtocol(TimedProtocol, Connection):
 
     @property
     def waiting_since(self) -> float | None:
-        """Of a request that has begun, or was answered, its first byte counts."""
+        """Time of the first byte of the current or last request, or of the connection; ``None`` while an answer is
+        computed.
+        """
         is_ours = not self._in_message and self._is_answering() and not self.flow.write_paused
         return None if is_ours else max(self._arrived, self._connected_at)
 
     def give_way(self) -> None:
-        self._deaf = True
+        self._ignores_input = True
         if self.transport is not None:
             self.transport.abort()
 
-    # the connection
+    # connection
 
     def _is_reading_body(self) -> bool:
-        """Return whether the rest of a body is awaited by a request that has no complete answer."""
+        """Return true if a request without a complete answer still waits for the rest of its body."""
         gathering = self._begun is not None or self._endpoint is not None
         return gathering or (self._in_message and not self._in_head and self._is_answering())
 
-    # what the parser tells
+    # callbacks of the parser
 
     def on_message_begin(self) -> None:
         self._arrived, self._early = self._early or monotonic(), 0.0
         self._messages += 1
         self._in_message = self._in_head = True
-        self._head_size = self._undecided = self._idle = 0
+        self._head_size = self._unparsed = self._idle = 0
         self._refusal = ""
         self._watched = {}
         self.url = b""
@@ -188,28 +190,28 @@ class HttpProtocol(TimedProtocol, Connection):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._cancel_deadline()
-        if self._head_size > MOST_HEAD_BYTES or self._deaf:
+        if self._head_size > MOST_HEAD_BYTES or self._ignores_input:
             return
         self._refusal = self._listener.access.refusal(
-            self._names, self.parser.get_method(), self.url.decode("latin-1"), self._watched, near=self._near
+            self._names, self.parser.get_method(), self.url.decode("latin-1"), self._watched, local=self._is_local
         )
         if self._refusal:
             self.headers = []
             if self.expect_100_continue:
                 self._refuse(self._refusal)
             else:
-                self._wait_for_head()  # its body is not kept, but it may take no longer than a head
+                self._wait_for_head()  # its body is discarded, within the time limit of a head
             return
         endpoint = self._direct.get(self.url)
-        if endpoint is not None and self._may_be_short():
+        if endpoint is not None and self._can_take_fast_path():
             self._endpoint = endpoint
-            self._to_be_known = self.parser.should_keep_alive()  # the parser has forgotten it once the body is read
+            self._cacheable = self.parser.should_keep_alive()  # not known to the parser after the body
         else:
             self._begin_cycle()
 
     def on_body(self, body: bytes) -> None:
-        self._taken += len(body)
-        if self._refusal or self._deaf or self._head_size > MOST_HEAD_BYTES:
+        self._body_bytes += len(body)
+        if self._refusal or self._ignores_input or self._head_size > MOST_HEAD_BYTES:
             return
         if self._endpoint is None:
             super().on_body(body)
@@ -220,7 +222,7 @@ class HttpProtocol(TimedProtocol, Connection):
     def on_message_complete(self) -> None:
         self._in_message = False
         self._ended += 1
-        if self._deaf or self._head_size > MOST_HEAD_BYTES:
+        if self._ignores_input or self._head_size > MOST_HEAD_BYTES:
             return
         if self._refusal:
             self._cancel_deadline()
@@ -229,28 +231,28 @@ class HttpProtocol(TimedProtocol, Connection):
             super().on_message_complete()
         else:
             keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
-            self._start(self._endpoint, self.headers, self._gather_no_more(), keep_alive=keep_alive)
+            self._start(self._endpoint, self.headers, self._take_gathered(), keep_alive=keep_alive)
 
-    # what the transport tells
+    # callbacks of the transport
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._ignores_input:
             return
         if self._begun is not None:
-            self._go_on(self._begun, data)
-        elif not self._took_by_known_head(data):
+            self._continue_begun(self._begun, data)
+        elif not self._handle_cached_head(data):
             self._read(data)
 
-    def _took_by_known_head(self, data: bytes) -> bool:
-        """Whether it begins with a known head: then so much of the body as is there is taken, mostly all of it."""
-        head = self._heads.get(line_of(data)) if self._is_at_rest() else None
+    def _handle_cached_head(self, data: bytes) -> bool:
+        """Return true if the data begins with a cached head; then the received part of the body has been processed."""
+        head = self._heads.get(line_of(data)) if self._is_idle() else None
         if head is None:
             return False
-        found = head.body(data)
-        if found is None:
+        body = head.body(data)
+        if body is None:
             return False
-        start, length = found
-        if not len(data) - start <= length <= MOST_BYTES or not self._is_let_through_again(head):
+        start, length = body
+        if not len(data) - start <= length <= MOST_BYTES or not self._is_still_allowed(head):
             return False
         self._unset_keepalive_if_required()
         self._cancel_deadline()
@@ -258,97 +260,95 @@ class HttpProtocol(TimedProtocol, Connection):
         if len(data) - start == length:
             self._start(head.endpoint, head.headers, data[start:], keep_alive=True)
         else:
-            self._begun = _Begun(head, start, start + length - len(data), [data])
-            self._grace = self.loop.call_later(GRACE_SECONDS, self._too_late_for_short)
+            self._begun = _IncompleteRequest(head, start, start + length - len(data), [data])
+            self._grace = self.loop.call_later(GRACE_SECONDS, self._grace_expired)
         return True
 
-    def _is_at_rest(self) -> bool:
-        """Nothing is there of a request whose answer is not complete, and another one may come."""
+    def _is_idle(self) -> bool:
+        """Return true if no request is in progress and another one can begin."""
         return not (self._in_message or self._is_answering() or self.transport.is_closing())
 
-    def _is_let_through_again(self, head: KnownHead[Endpoint]) -> bool:
-        """What lets a certificate through may change, and the connection stays."""
+    def _is_still_allowed(self, head: KnownHead[Endpoint]) -> bool:
+        """Check access again, because accepted certificate names may change while the connection stays open."""
         access = self._listener.access
         if not access.certified:
-            return True  # what counted is in the head
-        return not access.refusal(self._names, b"POST", head.url, head.watched, near=self._near)
+            return True  # access depends only on the head
+        return not access.refusal(self._names, b"POST", head.url, head.watched, local=self._is_local)
 
-    def _go_on(self, begun: _Begun, data: bytes) -> None:
+    def _continue_begun(self, begun: _IncompleteRequest, data: bytes) -> None:
         begun.parts.append(data)
         begun.lacking -= len(data)
         if begun.lacking < 0:
-            self._read_after_all(begun)
+            self._parse_begun(begun)
         elif begun.lacking == 0:
             head = begun.head
-            self._start(head.endpoint, head.headers, self._begin_no_more(begun)[begun.start :], keep_alive=True)
+            self._start(head.endpoint, head.headers, self._take_begun(begun)[begun.start :], keep_alive=True)
 
-    def _begin_no_more(self, begun: _Begun) -> bytes:
-        """What has come so far."""
+    def _take_begun(self, begun: _IncompleteRequest) -> bytes:
+        """Stop collecting the body; return the bytes received so far."""
         self._begun = None
-        self._gather_no_more()
+        self._take_gathered()
         return b"".join(begun.parts)
 
-    def _read_after_all(self, begun: _Begun) -> None:
-        """Take apart what has come so far, as if its head were not known."""
+    def _parse_begun(self, begun: _IncompleteRequest) -> None:
+        """Parse the bytes received so far, as if the head were not cached."""
         self._early = self._arrived
-        self._read(self._begin_no_more(begun))
+        self._read(self._take_begun(begun))
 
-    def _too_late_for_short(self) -> None:
+    def _grace_expired(self) -> None:
         if self._begun is not None:
-            self._read_after_all(self._begun)
-        self._go_uvicorns_way()
+            self._parse_begun(self._begun)
+        self._take_normal_path()
 
     def _read(self, data: bytes) -> None:
-        at_rest, messages, self._to_be_known = not self._in_message, self._messages, False
+        at_rest, messages, self._cacheable = not self._in_message, self._messages, False
         self._feed(data)
-        if self._to_be_known and at_rest and self._messages - messages == 1:
-            found = known_head(data, self.url, self.headers, self._direct[self.url], self._watched)
-            if found is not None:
-                self._heads[line_of(data)] = found
+        if self._cacheable and at_rest and self._messages - messages == 1:
+            head = known_head(data, self.url, self.headers, self._direct[self.url], self._watched)
+            if head is not None:
+                self._heads[line_of(data)] = head
 
     def _feed(self, data: bytes) -> None:
         if not self._arrived and data.startswith(_TLS_HELLO):
-            self._deaf = True
-            self._listener.turn_away(
-                "tls_on_a_plain_port", self.client, "the client speaks TLS, this listener does not"
-            )
+            self._ignores_input = True
+            self._listener.reject("tls_on_a_plain_port", self.client, "the client speaks TLS, this listener does not")
             self.transport.close()
             return
-        ended, self._taken = self._ended, 0
+        ended, self._body_bytes = self._ended, 0
         super().data_received(data)
         if self._in_head:
-            self._undecided += len(data) if ended == self._ended else 0
+            self._unparsed += len(data) if ended == self._ended else 0
             self._wait_for_head()
         elif self._in_message:
-            self._idle = 0 if self._taken else self._idle + len(data)
+            self._idle = 0 if self._body_bytes else self._idle + len(data)
         elif not self._is_answering():
-            self._wait_for_head()  # blank lines: uvicorn has put its own clock away for them
-        undecided = self._undecided if self._in_head else self._idle if self._in_message else 0
-        if max(self._head_size, undecided) > MOST_HEAD_BYTES and not self._deaf:
+            self._wait_for_head()  # blank lines: uvicorn has cancelled its own timer
+        undecided = self._unparsed if self._in_head else self._idle if self._in_message else 0
+        if max(self._head_size, undecided) > MOST_HEAD_BYTES and not self._ignores_input:
             self._refuse_head()
         elif self._endpoint is not None:
             self._gather()
 
     def _gather(self) -> None:
-        if self.transport.is_closing():  # what came was no HTTP, and was told so
-            self._gather_no_more()
+        if self.transport.is_closing():  # invalid HTTP, which has been answered
+            self._take_gathered()
         elif self._size > MOST_BYTES:
-            self._go_uvicorns_way()
+            self._take_normal_path()
         elif self._grace is None:
-            self._grace = self.loop.call_later(GRACE_SECONDS, self._too_late_for_short)
+            self._grace = self.loop.call_later(GRACE_SECONDS, self._grace_expired)
 
     def shutdown(self) -> None:
-        self._too_late_for_short()
+        self._grace_expired()
         super().shutdown()
 
-    # what is not let through
+    # rejected requests
 
     def _refuse_head(self) -> None:
-        self._listener.turn_away("head_too_long", self.client)
+        self._listener.reject("head_too_long", self.client)
         self._answer_and_close(_TOO_LONG, b"", LINGER_SECONDS)
 
     def _refuse(self, message: str) -> None:
-        self._listener.turn_away("forbidden", self.client, message)
+        self._listener.reject("forbidden", self.client, message)
         endpoint = self._direct.get(httptools.parse_url(self.url).path or b"")
         if endpoint is not None:
             self._answer_and_close(*endpoint.forbidden(message))
@@ -356,12 +356,13 @@ class HttpProtocol(TimedProtocol, Connection):
             self._answer_and_close(_FORBIDDEN, json.dumps({"detail": message}).encode())
 
     def _answer_and_close(self, status: int, body: bytes, linger: float = 0.0) -> None:
-        """Nothing more is kept. An answer that is under way on this connection is lost with it.
+        """Answer a rejected request and close. An answer in progress on this connection is lost.
 
-        ``linger``: seconds for which what still comes is taken in, as a client that is cut off sees no answer.
+        ``linger``: seconds for which input is discarded before closing, because a client that is cut off sees no
+        answer.
         """
-        self._deaf = True
-        self._gather_no_more()
+        self._ignores_input = True
+        self._take_gathered()
         if not self._is_answering():
             self.transport.write(STATUS_LINE[status] + _HEAD % (len(body), _CLOSE) + body)
         if linger:
@@ -371,9 +372,9 @@ class HttpProtocol(TimedProtocol, Connection):
             self.transport.close()
         self._watch_unread()
 
-    # the short way
+    # fast path
 
-    def _may_be_short(self) -> bool:
+    def _can_take_fast_path(self) -> bool:
         return (
             self.parser.get_method() == b"POST"
             and not self.expect_100_continue
@@ -381,24 +382,24 @@ class HttpProtocol(TimedProtocol, Connection):
             and not self._is_answering()
         )
 
-    def _gather_no_more(self) -> bytes:
-        """What was gathered."""
-        found = self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered)
+    def _take_gathered(self) -> bytes:
+        """Stop collecting the body; return the bytes received so far."""
+        body = self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered)
         self._endpoint, self._gathered, self._size = None, [], 0
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None
-        return found
+        return body
 
     def _start(self, endpoint: Endpoint, headers: Headers, body: bytes, *, keep_alive: bool) -> None:
         exchange: Any = _Exchange(keep_alive=keep_alive)
         self.cycle = exchange
-        whole = Whole(headers, body, self._arrived)
+        whole = CompleteRequest(headers, body, self._arrived)
         task = self.loop.create_task(self._serve(endpoint, whole, exchange))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
-    async def _serve(self, endpoint: Endpoint, request: Whole, exchange: _Exchange) -> None:
+    async def _serve(self, endpoint: Endpoint, request: CompleteRequest, exchange: _Exchange) -> None:
         try:
             status, body = await endpoint.answer(request)
             await self._send(exchange, status, body)
@@ -407,9 +408,9 @@ class HttpProtocol(TimedProtocol, Connection):
                 self.transport.close()
 
     async def _send(self, exchange: _Exchange, status: int, body: bytes | LongBody) -> None:
-        """Send, and then do what uvicorn does at the end of a cycle: the connection's next request has its turn.
+        """Send the answer, then end the cycle as uvicorn does, so that the next request can begin.
 
-        In one step, unless the client is slow to read: a request of a megabyte has no answer of many.
+        This is one step, unless the client reads slowly.
         """
         closing = b"" if exchange.keep_alive else _CLOSE
         length, chunks = (body.length, body.chunks()) if isinstance(body, LongBody) else (len(body), iter((body,)))
@@ -426,21 +427,21 @@ class HttpProtocol(TimedProtocol, Connection):
             self.transport.close()
         self.on_response_complete()
 
-    # uvicorn's way
+    # normal path
 
-    def _go_uvicorns_way(self) -> None:
-        """From here on, what is gathered is the beginning of a body that the endpoint reads as it comes."""
+    def _take_normal_path(self) -> None:
+        """Continue on uvicorn's normal path; the endpoint then reads the rest of the body in chunks."""
         if self._endpoint is None:
             return
-        begun = self._gather_no_more()
+        begun = self._take_gathered()
         self._begin_cycle()
-        if begun and not self._deaf:
+        if begun and not self._ignores_input:
             super().on_body(begun)
 
     def _begin_cycle(self) -> None:
         if len(self.pipeline) >= MOST_PIPELINED:
-            self._deaf = True
-            self._listener.turn_away("too_many_pipelined", self.client)
+            self._ignores_input = True
+            self._listener.reject("too_many_pipelined", self.client)
             self.transport.close()
             return
         url, headers, expects = self.url, self.headers, self.expect_100_continue
@@ -451,10 +452,10 @@ class HttpProtocol(TimedProtocol, Connection):
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
-        """A request that was answered before its end gets no more time for the rest of it."""
+        """Close the connection if a request was answered before its body was complete."""
         self._answered += 1
         self._watch_unread()
-        under_way: object = self.cycle
-        if isinstance(under_way, RequestResponseCycle) and under_way.response_complete and under_way.more_body:
+        current: object = self.cycle
+        if isinstance(current, RequestResponseCycle) and current.response_complete and current.more_body:
             self.transport.close()
         super().on_response_complete()

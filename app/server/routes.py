@@ -21,10 +21,10 @@ from starlette.responses import Response, StreamingResponse
 from app.server.admission import OUT_OF_TIME, READ_WHEN_LATE, Admission
 from app.server.errors import OK, failure_answer
 from app.server.forward import Forwarder, seconds_left
-from app.server.incoming import FORWARDED, Endpoint, Incoming, Streamed
+from app.server.incoming import FORWARDED, Endpoint, StreamedRequest, VerbRequest
 from app.server.openapi import operation
 from app.server.spans import VerbAnswer, VerbSpans
-from app.server.timely import OutOfTime, earlier, within
+from app.server.timely import OutOfTime, with_margin, within
 from app.telemetry.metrics import Metrics
 from app.telemetry.throttle import Throttle
 from app.telemetry.tracing import Tracing
@@ -78,7 +78,7 @@ def verb_router(endpoints: Mapping[str, Endpoint]) -> APIRouter:
 
 def _routed(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
-        status, body = await endpoint.answer(Streamed(request))
+        status, body = await endpoint.answer(StreamedRequest(request))
         return _streamed(body) if isinstance(body, LongBody) else Response(body, status, media_type=_JSON)
 
     return respond
@@ -124,7 +124,7 @@ class _Endpoint:
         self._throttle = Throttle(clock=perf_counter)
         self._log = _LOG.bind(verb=verb)
 
-    async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
+    async def answer(self, request: VerbRequest) -> tuple[int, bytes | LongBody]:
         """Return status and body. Raises ``ClientDisconnect``."""
         started = perf_counter()
         spans = self._spans
@@ -144,7 +144,7 @@ class _Endpoint:
         self._counter("forbidden").inc()
         return failure_answer(self._verb, VerbFailure("forbidden", message))
 
-    async def _answered_or_failed(self, request: Incoming) -> VerbAnswer:
+    async def _answered_or_failed(self, request: VerbRequest) -> VerbAnswer:
         try:
             status, body, outcome = await self._decided(request)
         except VerbFailure as failure:
@@ -167,12 +167,12 @@ class _Endpoint:
         else:
             self._log.info("verb failed", outcome=failure.outcome, message=failure.message)
 
-    async def _decided(self, request: Incoming) -> VerbAnswer:
+    async def _decided(self, request: VerbRequest) -> VerbAnswer:
         """Decide before the deadline. Raises ``VerbFailure``."""
         hop, seconds = None, self._seconds
         if self._forwarder is not None:
             hop = seconds_left(request.header(FORWARDED))
-            seconds = seconds if hop is None else min(seconds, earlier(hop, _BEFORE_THE_FORWARDER))
+            seconds = seconds if hop is None else min(seconds, with_margin(hop, _BEFORE_THE_FORWARDER))
         deadline = self._admission.deadline(request.arrived, seconds)
         try:
             self._lane.enter()
@@ -191,7 +191,7 @@ class _Endpoint:
                 )
                 if forwarded is not None:
                     return forwarded
-            await self._admission.turn(self._lane, deadline)
+            await self._admission.wait_turn(self._lane, deadline)
             answer = await (self._call(body, self._admission.left(deadline)) if binds else self._call(body))
             return OK, answer.body, answer.outcome
 
@@ -203,7 +203,7 @@ class _Endpoint:
             self._lane.leave()
         raise VerbFailure("out_of_time", OUT_OF_TIME, await self._hosts(body))
 
-    async def _short_body(self, request: Incoming) -> bytes | memoryview:
+    async def _short_body(self, request: VerbRequest) -> bytes | memoryview:
         """Read a bind's body within the normal time limit, although the bind itself may take longer.
 
         Raises ``VerbFailure`` and ``OutOfTime``.
@@ -212,7 +212,7 @@ class _Endpoint:
         until = self._admission.deadline(request.arrived, self._admission.seconds)
         return await within(self._admission.left(until), reading)
 
-    async def _hosts_unread(self, request: Incoming, deadline: float) -> Sequence[str]:
+    async def _hosts_unread(self, request: VerbRequest, deadline: float) -> Sequence[str]:
         """Return the hosts of a request that was not decided, if its answer needs them and they are cheap to read."""
         if self._verb != "prioritize" or self._admission.late_reads.locked():
             return ()

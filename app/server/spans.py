@@ -1,6 +1,6 @@
 """Attributes of a verb's span: pod, scheduler, number of nodes, and outcome.
 
-They are parsed from body and answer again, and only for traced calls: others have no extra cost.
+Body and answer are parsed again for them, but only for traced calls.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from app.kube.decoding import Decoder
 from app.server.errors import OK
-from app.server.incoming import Incoming
+from app.server.incoming import VerbRequest
 from app.telemetry.tracing import Span, Tracing
 from app.verbs.outcome import Verb
 from app.wire.extender_answers import LongBody
@@ -28,29 +28,29 @@ _MOST_READ: Final = 4 << 20
 """Maximum length of bodies and answers that are parsed for a span."""
 
 
-class _Metadata(Struct, frozen=True):
+class _SpanPodMetadata(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
 
 
-class _Spec(Struct, rename="camel", frozen=True):
+class _SpanPodSpec(Struct, rename="camel", frozen=True):
     scheduler_name: str = ""
 
 
-class _Pod(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-    spec: _Spec = _Spec()
+class _SpanPod(Struct, frozen=True):
+    metadata: _SpanPodMetadata = _SpanPodMetadata()
+    spec: _SpanPodSpec = _SpanPodSpec()
 
 
 class _Nodes(Struct):
     items: list[Raw] | None = None
 
 
-class _VerbRequest(Struct, rename="pascal"):
+class _RequestFields(Struct, rename="pascal"):
     """Fields of all verbs' requests; a field that a verb does not have is ``None``."""
 
-    pod: _Pod | None = None
+    pod: _SpanPod | None = None
     node_names: list[Raw] | None = None
     nodes: _Nodes | None = None
     node_name_to_victims: dict[str, Raw] | None = None
@@ -61,30 +61,30 @@ class _VerbRequest(Struct, rename="pascal"):
     node: str | None = None
 
 
-class _Filtered(Struct, rename="pascal"):
+class _FilterAnswer(Struct, rename="pascal"):
     node_names: list[Raw] | None = None
     nodes: _Nodes | None = None
     error: str = ""
 
 
-class _Left(Struct, rename="pascal"):
+class _PreemptAnswer(Struct, rename="pascal"):
     node_name_to_meta_victims: dict[str, Raw] | None = None
 
 
-_VERB_REQUEST: Final = Decoder[_VerbRequest](_VerbRequest)
-_FILTERED: Final = Decoder[_Filtered](_Filtered)
+_REQUEST_FIELDS: Final = Decoder[_RequestFields](_RequestFields)
+_FILTER_ANSWER: Final = Decoder[_FilterAnswer](_FilterAnswer)
 _LIST: Final = Decoder[list[Raw]](list[Raw])
-_LEFT: Final = Decoder[_Left](_Left)
+_PREEMPT_ANSWER: Final = Decoder[_PreemptAnswer](_PreemptAnswer)
 
 Facts = Mapping[str, str | int]
 
 
 class _RecordedRequest:
-    """Request that keeps its body for the span. Implements ``Incoming``."""
+    """Request that keeps its body for the span. Implements ``VerbRequest``."""
 
     __slots__ = ("_request", "arrived", "read")
 
-    def __init__(self, request: Incoming) -> None:
+    def __init__(self, request: VerbRequest) -> None:
         self._request = request
         self.arrived = request.arrived
         self.read: bytes | memoryview = b""
@@ -104,7 +104,7 @@ class VerbSpans:
         self._tracing = tracing
         self._verb = verb
 
-    async def around(self, request: Incoming, answer: Callable[[Incoming], Awaitable[Any]]) -> Any:
+    async def around(self, request: VerbRequest, answer: Callable[[VerbRequest], Awaitable[Any]]) -> Any:
         """Return the result of ``answer``, inside a span if the request is traced."""
         span = self._tracing.incoming(self._verb, request.header)
         if span is None:
@@ -123,7 +123,7 @@ class VerbSpans:
                 "homeport.outcome": outcome,
                 "http.response.status_code": status,
                 **request_facts(body),
-                **(answer_of(self._verb, content) if status == OK and isinstance(content, bytes) else {}),
+                **(answer_facts(self._verb, content) if status == OK and isinstance(content, bytes) else {}),
             }
         )
         if outcome in _FAULTS:
@@ -135,13 +135,13 @@ def request_facts(body: bytes | memoryview) -> Facts:
     if len(body) > _MOST_READ:
         return {}
     try:
-        request = _VERB_REQUEST.at_once(body)
+        request = _REQUEST_FIELDS.at_once(body)
         return {**_pod(request), **_count(request)}
     except msgspec.DecodeError:
         return {}
 
 
-def _pod(request: _VerbRequest) -> Facts:
+def _pod(request: _RequestFields) -> Facts:
     if request.pod is None:
         named = (request.pod_name, request.pod_namespace, request.uid, "", request.node)
     else:
@@ -151,7 +151,7 @@ def _pod(request: _VerbRequest) -> Facts:
     return {key: value for key, value in zip(keys, named, strict=True) if value}
 
 
-def _count(request: _VerbRequest) -> Facts:
+def _count(request: _RequestFields) -> Facts:
     listed: Any = request.node_names
     if listed is None and request.nodes is not None:
         listed = request.nodes.items
@@ -160,20 +160,20 @@ def _count(request: _VerbRequest) -> Facts:
     return {} if listed is None else {"homeport.nodes.asked": len(listed)}
 
 
-def answer_of(verb: Verb, body: bytes) -> Facts:
+def answer_facts(verb: Verb, body: bytes) -> Facts:
     """Return the number of nodes in an answer."""
     if len(body) > _MOST_READ:
         return {}
     try:
         if verb == "filter":
-            filtered = _FILTERED.at_once(body)
+            filtered = _FILTER_ANSWER.at_once(body)
             listed: Any = (
                 filtered.node_names if filtered.node_names is not None else filtered.nodes and filtered.nodes.items
             )
         elif verb == "prioritize":
             listed = _LIST.at_once(body)
         elif verb == "preempt":
-            listed = _LEFT.at_once(body).node_name_to_meta_victims
+            listed = _PREEMPT_ANSWER.at_once(body).node_name_to_meta_victims
         else:
             return {}
     except msgspec.DecodeError:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-_MOST_EARLIER: Final = 0.5
+_MAX_MARGIN_SECONDS: Final = 0.5
 """Maximum seconds reserved for sending an answer."""
 
 
@@ -17,13 +17,13 @@ class OutOfTime(Exception):
     """The time limit has passed."""
 
 
-def earlier(seconds: float, part: float) -> float:
-    """Return the seconds minus a ``part`` of them, at most half a second: time reserved for sending the answer."""
-    return seconds - min(seconds * part, _MOST_EARLIER)
+def with_margin(seconds: float, part: float) -> float:
+    """Return ``seconds`` less the fraction ``part``, at most half a second: a margin for sending the answer."""
+    return seconds - min(seconds * part, _MAX_MARGIN_SECONDS)
 
 
 async def within(seconds: float, call: Coroutine[Any, Any, T]) -> T:
-    """Return the result of ``call``. Raises ``OutOfTime`` and cancels it if it still waits after so many seconds.
+    """Return the result of ``call``; if it still waits after ``seconds``, cancel it and raise ``OutOfTime``.
 
     A timeout is created only at the first wait; the time before counts.
     """

@@ -25,7 +25,7 @@ from app.replicas.issuing import BadPair, certificate_info
 
 _LOG: Final = structlog.get_logger(__name__)
 
-LOOK_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 1.0
 """Interval between two checks of the files. The kubelet's atomic link swap is detected too."""
 
 _PROTOCOLS: Final = ["http/1.1"]
@@ -62,8 +62,8 @@ class CertificateSource(Protocol):
         ...
 
 
-class Files:
-    """Files with a certificate chain, its key, and optional authorities."""
+class CertificateFiles:
+    """CertificateFiles with a certificate chain, its key, and optional authorities."""
 
     def __init__(self, cert_file: str, key_file: str, client_ca_file: str | None) -> None:
         self._files = tuple(Path(it) for it in (cert_file, key_file, client_ca_file) if it is not None)
@@ -96,15 +96,15 @@ class Files:
             raise CertificateError(f"{error.filename}: {error.strerror}") from None
 
 
-class InMemory(Struct, frozen=True):
+class InMemoryCertificates(Struct, frozen=True):
     """Certificates that another part of the process holds and renews."""
 
     stamp: Callable[[], object]
     contents: Callable[[], tuple[bytes, ...]]
-    names: tuple[str, ...] = ("the certificate made here", "its key", "the authority made here")
+    names: tuple[str, ...] = ("the self-signed certificate", "its key", "the self-signed authority")
 
 
-class _Loaded(Struct, frozen=True):
+class _LoadedCertificates(Struct, frozen=True):
     """Result of a reload.
 
     ``name``: DNS name by which replicas verify this one; empty if they would reject the certificate.
@@ -127,10 +127,10 @@ class Certificates:
 
     def __init__(self, source: CertificateSource, *, replicas: bool = False) -> None:
         self._source = source
-        self._described = ""
+        self._last_failure = ""
         self._peer: Peer | None = None
         self._replicas = replicas
-        self._looked = source.stamp()
+        self._last_stamp = source.stamp()
         self._read = self._load()
 
     @property
@@ -154,25 +154,22 @@ class Certificates:
 
         Raises ``CertificateError`` if mutual verification would fail.
         """
-        if self._peer is None:
-            self._peer = self._find_peer()
-        return self._peer
-
-    def _find_peer(self) -> Peer:
         if self._read.client is None or not self._read.name:
             raise CertificateError(f"{self._source.names[0]}: {NO_PEER}")
-        return Peer(self._read.client, self._read.name)
+        if self._peer is None:
+            self._peer = Peer(self._read.client, self._read.name)
+        return self._peer
 
     async def follow(self) -> NoReturn:
         """Reload after changes, until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             await self.reread()
 
     async def reread(self) -> bool:
         """Reload if the stamp has changed; return true if the certificates are new."""
         looked = self._source.stamp()
-        if looked == self._looked:
+        if looked == self._last_stamp:
             return False
         try:
             reloaded = await asyncio.to_thread(self._load)
@@ -182,7 +179,7 @@ class Certificates:
         if self._replicas and not reloaded.name:
             self._log_failure(f"{self._source.names[0]}: {NO_PEER}")
             return False
-        self._looked, self._described = looked, ""
+        self._last_stamp, self._last_failure = looked, ""
         if reloaded.contents == self._read.contents:
             return False
         self._read, self._peer = reloaded, None
@@ -190,18 +187,18 @@ class Certificates:
         return True
 
     def _log_failure(self, cause: str) -> None:
-        if cause != self._described:
-            self._described = cause
+        if cause != self._last_failure:
+            self._last_failure = cause
             _LOG.error("certificates not usable, the former ones stay in use", cause=cause)
 
-    def _load(self) -> _Loaded:
+    def _load(self) -> _LoadedCertificates:
         contents = self._source.contents()
         try:
             server = _context(ssl.PROTOCOL_TLS_SERVER, *contents)
             client = _context(ssl.PROTOCOL_TLS_CLIENT, *contents) if len(contents) > _PAIR else None
         except (OSError, ValueError) as error:
-            raise CertificateError(f"{', '.join(self._source.names)}: {_described(error)}") from None
-        return _Loaded(contents, server, client, _peer_name(server, client), _ends(contents))
+            raise CertificateError(f"{', '.join(self._source.names)}: {_openssl_error(error)}") from None
+        return _LoadedCertificates(contents, server, client, _peer_name(server, client), _ends(contents))
 
 
 def unusable(contents: tuple[bytes, ...]) -> str:
@@ -210,7 +207,7 @@ def unusable(contents: tuple[bytes, ...]) -> str:
         server = _context(ssl.PROTOCOL_TLS_SERVER, *contents)
         client = _context(ssl.PROTOCOL_TLS_CLIENT, *contents)
     except (OSError, ValueError) as error:
-        return _described(error)
+        return _openssl_error(error)
     return "" if _peer_name(server, client) else NO_PEER
 
 
@@ -284,10 +281,10 @@ def _peer_name(server: ssl.SSLContext, client: ssl.SSLContext | None) -> str:
     finally:
         client.check_hostname = True
     names = (value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS")
-    return next((it for it in sorted(names) if _is_own(it) and _handshake(server, client, it)), "")
+    return next((it for it in sorted(names) if _is_usable_name(it) and _handshake(server, client, it)), "")
 
 
-def _is_own(name: str) -> bool:
+def _is_usable_name(name: str) -> bool:
     return "*" not in name and name.lower().rstrip(".").rpartition(".")[2] != "localhost"
 
 
@@ -298,13 +295,13 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None)
     called = server.wrap_bio(to_server, to_client, server_side=True)
     with suppress(ssl.SSLError):
         for _ in range(_ROUNDS):
-            done = [_stepped(it) for it in (caller, called)]
+            done = [_advance(it) for it in (caller, called)]
             if all(done):
                 return (caller.getpeercert() or {}) if called.getpeercert() else {}
     return {}
 
 
-def _stepped(side: ssl.SSLObject) -> bool:
+def _advance(side: ssl.SSLObject) -> bool:
     """Advance the handshake as far as possible; return true once it is complete."""
     try:
         side.do_handshake()
@@ -313,7 +310,7 @@ def _stepped(side: ssl.SSLObject) -> bool:
     return True
 
 
-def _described(error: Exception) -> str:
+def _openssl_error(error: Exception) -> str:
     """Format an OpenSSL error without source lines."""
     reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
     return str(reason).replace("_", " ").lower()

@@ -11,7 +11,7 @@ from app.framework.handle import WaitingPod, WaitingPods
 from app.server.bodies import documented, parsed
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
-    404: {"description": "No pod of that UID is waiting."},
+    404: {"description": "No pod with that UID is waiting."},
     409: {"description": "The pod does not wait for that plugin, or was allowed or rejected before."},
 }
 
@@ -62,7 +62,7 @@ def waiting_list_router(waiting: WaitingPods) -> APIRouter:
     """Create the router of the list of waiting pods."""
     router = APIRouter(prefix="/api/v1/waiting", tags=["operator"])
 
-    @router.get("", summary="The pods that wait at Permit")
+    @router.get("", summary="Pods that wait at Permit")
     async def listed() -> list[WaitingPodStatus]:
         return [WaitingPodStatus.of(it) for it in waiting.all()]
 

@@ -1,10 +1,9 @@
-"""What each verb means: wire in, framework, wire out.
+"""The verbs of the scheduler extender: decode a request, call the framework, encode the answer.
 
-One module each for filter, prioritize, preempt and bind, and for what other schedulers ask (``cycle``); beside
-them what several of these share: what they are given (``context``), the nodes of a request
-(``candidates``), long work in short steps (``slices``). bind is the one that touches waiting pods
-(``app.runtime``) and assumed pods (``app.cache``) together.
+``filter``, ``prioritize``, ``preempt`` and ``bind`` have a module each, and ``cycle`` runs whole scheduling cycles for
+other schedulers. They share ``context`` (dependencies), ``candidates`` (nodes of a request) and ``stepwise`` (long work
+in short steps). Only bind uses waiting pods (``app.runtime``) and assumed pods (``app.cache``) together.
 
-Not here: HTTP, status codes and headers (``app.server``), what is remembered (``app.memory``), how plugins are called
-(``app.runtime``), and any rule of scheduling (``plugins``); what only people ask (``app.analysis``).
+Not here: HTTP, status codes and headers (``app.server``), caches between requests (``app.memory``), calls of plugins
+(``app.runtime``), scheduling rules (``plugins``), and questions of operators (``app.analysis``).
 """

@@ -1,22 +1,21 @@
-"""The bind verb: who asks for a bind is told what became of it.
+"""The bind verb: one transaction per pod, whose result every caller gets.
 
-One transaction per pod, owned by the service and not by the HTTP request: a caller that hangs up changes nothing, and
-one that asks for the same again joins it. What a transaction does, and in which order: ``transaction``.
+A transaction belongs to the process, not to the HTTP request: if the caller disconnects, the transaction continues, and
+a repeated request joins it. ``transaction`` describes the steps.
 
-Before it, the pod is found, in the picture or by reading it; UID and node must be right; already bound there is
-success. After it, success is answered, and then come the plugins' ``post_bind``.
+Before the transaction, the pod is looked up in the snapshot, or read from the API server; UID and node are checked. A
+pod that is already bound to that node is a success. The plugins' ``post_bind`` runs after the answer.
 
-A caller waits for ``time_limit`` at most. A transaction waits for nothing for as long as that, so that its caller is
-told why: a pod that is not let go by Permit until then is rejected there, and its place is free. It is never bound
-after its caller was told that it still waits, for a scheduler then no longer keeps the room that the pod takes.
+A caller waits at most ``time_limit``. A transaction stops waiting a little earlier, so that the caller gets the reason:
+a pod still waiting at Permit is then rejected, and its place becomes free. Binding it later would be unsafe, because
+the scheduler no longer reserves its resources.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -41,35 +40,38 @@ from app.writes.bind_guard import BindClearance, BindGuard, NotBound, passed_dow
 _LOG: Final = structlog.get_logger(__name__)
 
 DRAIN_SECONDS: Final = 10.0
-"""How long an orderly end waits for binds under way."""
+"""Maximum seconds that a shutdown waits for binds in flight."""
 
-_LEAD: Final = 0.05
-_MOST_LEAD: Final = 0.5
-"""Part of the time limit, and seconds, by which a transaction stops waiting before its caller does."""
+_ANSWER_MARGIN: Final = 0.05
+"""Fraction of the time limit by which a transaction stops waiting before its caller does."""
+_MAX_ANSWER_MARGIN_SECONDS: Final = 0.5
+"""Upper limit of that margin in seconds."""
 
-_LOOK_SECONDS: Final = 1.0
-"""Between looks whether a bind that nobody asks for any more has come to Permit."""
+_RECHECK_SECONDS: Final = 1.0
+"""Interval between two attempts to reject a superseded bind at Permit, which it may reach only later."""
 
-_TAKE_OVER: Final = 0.9
-"""Part of its time that a bind waits for a take-over, so that it can say in time what for."""
+_TAKE_OVER_FRACTION: Final = 0.9
+"""Fraction of its time that a bind waits for a leader take-over, so that it can still report the reason."""
 
 NO_PROFILE: Final = 'no profile for schedulerName "{}", and bindOthers is false'
 UNCONFIRMED: Final = 'an earlier bind of this pod to node "{}" is not confirmed yet'
-ELSEWHERE: Final = "the pod is to be bound to another node by now"
-LOST: Final = "the pod was deleted, or bound by somebody else"
-ENDS: Final = "the process ends, and the pod still waits at Permit"
+ELSEWHERE: Final = "a later request binds the pod to another node"
+LOST: Final = "the pod was deleted, or bound by another client"
+SHUTTING_DOWN: Final = "the process is shutting down while the pod waits at Permit"
 
 
-class _Running(Struct, frozen=True):
+class _RunningBind(Struct, frozen=True):
+    """Transaction in flight: its target and its task."""
+
     node: str
     uid: str
     task: asyncio.Task[Answer]
 
 
 class BindVerb:
-    """``time_limit``: the longest that a caller is kept waiting, in seconds.
+    """The bind verb. ``time_limit``: maximum seconds that a caller waits.
 
-    ``bind_others``: whether pods of no profile here are bound, unchecked. ``waiting``: the pods at Permit.
+    ``bind_others``: bind pods without a profile here, unchecked. ``waiting``: pods at Permit.
     """
 
     def __init__(
@@ -91,49 +93,50 @@ class BindVerb:
         self._clock = clock
         self._time_limit = time_limit
         self._bind_others = bind_others
-        self._running: dict[ObjectKey, _Running] = {}
+        self._running: dict[ObjectKey, _RunningBind] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._settlements = Settlements(self._cluster.assumed, bind_guard.batches)
         self._cluster.assumed.on_lost(lambda uid: waiting.give_back(uid, LOST))
 
     async def __call__(self, body: bytes | memoryview, seconds: float = inf) -> Answer:
-        """Answer a bind request whose caller waits for so many seconds. Raises ``VerbFailure``."""
+        """Answer a bind request whose caller waits ``seconds``. Raises ``VerbFailure``."""
         deadline = self._clock() + min(self._time_limit, seconds)
         try:
             args = decode_binding(body)
         except MalformedRequest as malformed:
             raise VerbFailure("bad_request", f"homeport: malformed bind request: {malformed}") from None
-        problem = await self._bind_guard.admitted(args.namespace, (deadline - self._clock()) * _TAKE_OVER)
+        problem = await self._bind_guard.admitted(args.namespace, (deadline - self._clock()) * _TAKE_OVER_FRACTION)
         if problem:
             raise VerbFailure("no_leader", f"homeport: {problem}")
         task = await self._transaction(args, deadline)
         done, _ = await asyncio.wait({task}, timeout=deadline - self._clock())
         if not done:
-            raise VerbFailure("out_of_time", "homeport: the bind has not settled in time")
+            raise VerbFailure("out_of_time", "homeport: the bind did not finish in time")
         if task.cancelled():
-            raise VerbFailure("out_of_time", "homeport: the process ends, and the bind has not settled")
+            raise VerbFailure("out_of_time", "homeport: the process is shutting down before the bind finished")
         return task.result()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
-        """Wait for all transactions and what follows them, for an orderly end; then give them up.
+        """Wait up to ``seconds`` for all transactions and ``post_bind`` calls at shutdown, then cancel the rest.
 
-        Pods that wait at Permit go back to their schedulers at once: nothing of them is on its way. Returns ``False``
-        if the outcome of a bind is unknown: its Binding may still arrive, and the next leader has to fence its pod.
+        Pods waiting at Permit are rejected at once, because no Binding was sent for them. Return ``False`` if the
+        outcome of a bind is unknown: its Binding may still arrive, so the next leader has to fence the pod.
         """
-        self._waiting.close(ENDS)
+        self._waiting.close(SHUTTING_DOWN)
         until = self._clock() + seconds
         with self._bind_guard.batches.awaited():
             while (left := [*(it.task for it in self._running.values()), *self._background]) and self._clock() < until:
                 await asyncio.wait(left, timeout=until - self._clock())
         for (namespace, name), running in self._running.items():
-            _LOG.warning("bind not settled at the end", pod=f"{namespace}/{name}", node=running.node)
+            _LOG.warning("bind unfinished at shutdown", pod=f"{namespace}/{name}", node=running.node)
             running.task.cancel()
         return not left and not self._cluster.assumed.in_flight()
 
     async def _transaction(self, args: BindingArgs, deadline: float) -> asyncio.Task[Answer]:
-        """The running transaction for the same pod and node, or a new one once another node's has settled.
+        """Return the running transaction for this pod and node. Start one if there is none, once that for another node
+        has ended.
 
-        That one is not waited for at Permit: nobody asks for it any more.
+        A transaction for another node is rejected if it waits at Permit, because the scheduler has chosen a new node.
         """
         key = (args.namespace, args.name)
         while (running := self._running.get(key)) is not None:
@@ -142,36 +145,36 @@ class BindVerb:
             self._waiting.give_back(running.uid, ELSEWHERE)
             left = deadline - self._clock()
             with self._bind_guard.batches.awaited():
-                done, _ = await asyncio.wait({running.task}, timeout=min(left, _LOOK_SECONDS))
-            if not done and left <= _LOOK_SECONDS:
-                raise VerbFailure("out_of_time", "homeport: an earlier bind of this pod has not settled in time")
-        waits_until = deadline - min(_LEAD * (deadline - self._clock()), _MOST_LEAD)
+                done, _ = await asyncio.wait({running.task}, timeout=min(left, _RECHECK_SECONDS))
+            if not done and left <= _RECHECK_SECONDS:
+                raise VerbFailure("out_of_time", "homeport: an earlier bind of this pod did not finish in time")
+        waits_until = deadline - min(_ANSWER_MARGIN * (deadline - self._clock()), _MAX_ANSWER_MARGIN_SECONDS)
         task = asyncio.create_task(self._answer(args, waits_until))
-        self._running[key] = _Running(args.node, args.uid, task)
-        task.add_done_callback(lambda done: self._end(key, args.uid, done))
+        self._running[key] = _RunningBind(args.node, args.uid, task)
+        task.add_done_callback(lambda done: self._finished(key, args.uid, done))
         return task
 
-    def _end(self, key: ObjectKey, uid: str, task: asyncio.Task[Answer]) -> None:
+    def _finished(self, key: ObjectKey, uid: str, task: asyncio.Task[Answer]) -> None:
         del self._running[key]
         self._context.due.arrived(uid)
         if not task.cancelled():
-            task.exception()  # the caller may have hung up: nobody else would look
+            task.exception()  # mark it as retrieved: the caller may have disconnected
 
     async def _answer(self, args: BindingArgs, deadline: float) -> Answer:
-        """Raises ``VerbFailure``."""
+        """Run the bind and translate its failure. Raises ``VerbFailure``."""
         require_picture(self._context.problem)
         try:
-            return await self._bound(args, deadline)
-        except NotBound as found:
-            conflict = found.status.code is not Code.ERROR
+            return await self._bind(args, deadline)
+        except NotBound as failure:
+            conflict = failure.status.code is not Code.ERROR
             raise VerbFailure(
-                "bind_conflict" if conflict else "bind_failed", f"homeport: {found.status.message}"
-            ) from found
+                "bind_conflict" if conflict else "bind_failed", f"homeport: {failure.status.message}"
+            ) from failure
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
 
-    async def _bound(self, args: BindingArgs, deadline: float) -> Answer:
-        """Raises ``NotBound``, ``PluginError`` and ``VerbFailure``."""
+    async def _bind(self, args: BindingArgs, deadline: float) -> Answer:
+        """Bind with the pod's profile, or without one. Raises ``NotBound``, ``PluginError`` and ``VerbFailure``."""
         target = Target(self._context, args)
         pod = await target.looked_up_pod()
         if pod.node_name and self._cluster.assumed.get(pod.uid) is not None:
@@ -180,7 +183,7 @@ class BindVerb:
             return Answer(encode_binding(), "already_bound")
         if pod.node_name:
             raise NotBound(error(f'the pod is already bound to node "{pod.node_name}"'))
-        framework = self._context.asked_framework("bind", pod)
+        framework = self._context.framework_for_request("bind", pod)
         if framework is None:
             await self._bind_foreign(pod, target.node().name, deadline)
         else:
@@ -193,31 +196,28 @@ class BindVerb:
         await self._context.look_up_missing(framework, pod, at_bind=True)
         transaction = Transaction(framework, target, node_name, self._context, self._settlements, self._clock, deadline)
         pod, state = await transaction.run()
-        self._spawn(framework.binding.post_bind(state, pod, node_name))
+        task = asyncio.create_task(framework.binding.post_bind(state, pod, node_name))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _bind_foreign(self, pod: Pod, node_name: str, deadline: float) -> None:
-        """A pod of no profile here: kube-scheduler leaves its binding to us all the same.
+        """Bind a pod without a profile here, because kube-scheduler delegates its binding to us.
 
-        It sends an extender the pods of all its profiles, and would ask about one that is refused again and again.
+        kube-scheduler sends an extender the pods of all its profiles, and would retry a refused one again and again.
         """
         if not self._bind_others:
             raise NotBound(error(NO_PROFILE.format(printable(pod.spec.scheduler_name))))
         self._cluster.assume(pod, node_name)
-        passed: BindClearance | None = None
+        clearance: BindClearance | None = None
         try:
-            with passed_down(pod, node_name, _nothing_to_break, lambda: deadline - self._clock()) as passed:
+            with passed_down(pod, node_name, _no_check, lambda: deadline - self._clock()) as clearance:
                 status: Status = await self._binder.bind(pod, node_name, {})
-            require_bound(status, passed)
+            require_bound(status, clearance)
         except BaseException:
-            give_up(self._cluster, pod, passed)
+            give_up(self._cluster, pod, clearance)
             raise
         self._cluster.accept(pod.uid)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
 
-
-def _nothing_to_break() -> None:
-    """The check of a pod that no plugin here judges."""
+def _no_check() -> None:
+    """Pre-send check of a pod without a profile: always passes."""

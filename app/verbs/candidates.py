@@ -1,4 +1,4 @@
-"""Turns the nodes of a request, names or whole objects, into node infos."""
+"""Find the ``NodeInfo`` of each node in a request, which has names or whole node objects."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ from app.kube.core_v1 import Node
 from app.kube.decoding import Decoder
 from app.kube.kinds import NODES
 from app.kube.node_decoding import OversizedNode
-from app.verbs.context import without_depth
-from app.verbs.slices import turn
-from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, decode_args
+from app.verbs.context import decode_limited
+from app.verbs.stepwise import yield_to_loop
+from app.wire.extender_v1 import MalformedRequest, NodesRequest, decode_args
 
 UNKNOWN_NODE: Final[Status] = unresolvable("node(s) were not known to Homeport yet")
 UNREADABLE_NODE: Final[Status] = unresolvable("node(s) could not be read by Homeport")
 
 
-class Asked(Struct, frozen=True):
-    """``names`` as they were asked, in order; ``unknown`` are those that are no candidates, with the reason."""
+class RequestedNodes(Struct, frozen=True):
+    """Nodes of a request.
+
+    ``names``: as requested, in order. ``unknown``: status of each name that is not a candidate. ``raw``: the node
+    objects as received, if the request has whole nodes.
+    """
 
     names: Sequence[str]
     candidates: Candidates
@@ -34,7 +38,7 @@ class Asked(Struct, frozen=True):
     raw: Mapping[str, Raw] | None = None
 
     def with_unknown(self, passed: Sequence[str], rejected: Mapping[str, Status]) -> Mapping[str, Status]:
-        """``rejected``, and every other name that did not pass: these are of no node."""
+        """Return ``rejected`` with a status for each other name that did not pass, because no node has that name."""
         if len(passed) + len(rejected) == len(self.names):
             return rejected
         known = {*passed, *rejected, *self.unknown}
@@ -43,7 +47,9 @@ class Asked(Struct, frozen=True):
 
 
 class SentNode(Struct, frozen=True):
-    """A whole node of a request, read no further than needed. ``node`` is decoded where the picture differed."""
+    """Whole node of a request. ``node`` is ``None`` if the snapshot has the same version, or if the node is
+    oversized.
+    """
 
     name: str
     resource_version: str
@@ -61,19 +67,19 @@ class _NodeIdentityObject(Struct):
 
 
 _IDENTITY: Final = Decoder[_NodeIdentityObject](_NodeIdentityObject)
-_SLICE: Final = 256
-"""Nodes read before others get their turn: some 2 ms for nodes of 12 KB."""
+_STEP: Final = 256
+"""Nodes decoded per step of the event loop: about 2 ms for nodes of 12 KB."""
 
 
 async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode]:
-    """Read whole nodes in slices, before the decision, so that 60 MB of them hold up nobody.
+    """Decode whole nodes in steps before the decision, so that 60 MB of them do not block other requests.
 
     Raises ``MalformedRequest``.
     """
     sent: list[SentNode] = []
-    for start in range(0, len(items), _SLICE):
-        await turn()
-        sent.extend(_read(item, nodes, core) for item in items[start : start + _SLICE])
+    for start in range(0, len(items), _STEP):
+        await yield_to_loop()
+        sent.extend(_read(item, nodes, core) for item in items[start : start + _STEP])
     return sent
 
 
@@ -88,7 +94,10 @@ def _read(item: Raw, nodes: Mapping[str, NodeInfo], core: CoreV1) -> SentNode:
 
 
 def _decoded(item: Raw, core: CoreV1) -> Node | None:
-    """``None`` for one that is oversized: whoever may write one node is not to stop the pods of all."""
+    """Return the decoded node; ``None`` if it is oversized, because one oversized node must not fail the whole request.
+
+    Raises ``MalformedRequest``.
+    """
     try:
         return core.decode_node(item)
     except OversizedNode:
@@ -98,18 +107,22 @@ def _decoded(item: Raw, core: CoreV1) -> Node | None:
 
 
 def _is_known(known: NodeInfo | None, resource_version: str) -> bool:
+    """Return true if the snapshot has this version of the node."""
     return known is not None and known.node.resource_version == resource_version != ""
 
 
-async def read_nodes(args: ExtenderArgs, nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode] | None:
-    """The whole nodes of a request; ``None`` for one that names them. Raises ``MalformedRequest``."""
+async def read_nodes(args: NodesRequest, nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode] | None:
+    """Return the whole nodes of a request; ``None`` if it has names. Raises ``MalformedRequest``."""
     return None if args.names is not None else await read_sent(args.nodes or (), nodes, core)
 
 
-async def asked_hosts(body: bytes | memoryview, nodes: Mapping[str, NodeInfo]) -> Sequence[str]:
-    """The names that a request asks about; none where it cannot be read."""
+async def requested_hosts(body: bytes | memoryview, nodes: Mapping[str, NodeInfo]) -> Sequence[str]:
+    """Return the node names in a request; empty if it cannot be decoded."""
     try:
-        args = await _read_args(body)
+        try:
+            args = decode_args(body)
+        except MalformedRequest as refused:
+            args = await decode_limited(decode_args, body, refused)
         if args.names is not None:
             return tuple(dict.fromkeys(args.names))
         return tuple(node.name for node in await read_nodes(args, nodes) or ())
@@ -117,59 +130,52 @@ async def asked_hosts(body: bytes | memoryview, nodes: Mapping[str, NodeInfo]) -
         return ()
 
 
-async def _read_args(body: bytes | memoryview) -> ExtenderArgs:
-    try:
-        return decode_args(body)
-    except MalformedRequest as refused:
-        return await without_depth(decode_args, body, refused)
-
-
-def asked_nodes(
+def requested_nodes(
     names: Sequence[str] | None,
     sent: Sequence[SentNode] | None,
     nodes: Mapping[str, NodeInfo],
     unreadable: Collection[str] = (),
     core: CoreV1 = PLAIN,
-) -> Asked:
-    """The candidates, on the picture as it is at this moment.
+) -> RequestedNodes:
+    """Return the candidates, based on the current snapshot.
 
-    Those of ``names`` that are ``unreadable`` are none; a whole node is judged by what was sent.
+    ``names`` in ``unreadable`` are not candidates. A whole node is evaluated as it was sent.
     """
     if names is None:
         return _by_object(sent or (), nodes, core)
     if not unreadable:
         return _by_name(names, nodes)
-    found = _by_name([name for name in names if name not in unreadable], nodes)
+    readable = _by_name([name for name in names if name not in unreadable], nodes)
     refused = {name: UNREADABLE_NODE for name in names if name in unreadable}
-    return Asked(names, found.candidates, {**found.unknown, **refused})
+    return RequestedNodes(names, readable.candidates, {**readable.unknown, **refused})
 
 
-def searched_nodes(names: Sequence[str] | None, sent: Sequence[SentNode] | None, cluster: Cluster) -> Asked:
-    """The same for a search, which finds out by itself which names are of no node."""
+def nodes_to_search(names: Sequence[str] | None, sent: Sequence[SentNode] | None, cluster: Cluster) -> RequestedNodes:
+    """Return the candidates of a search, which itself detects names without a node."""
     unreadable = unreadable_nodes(cluster)
     if names is None or unreadable:
-        return asked_nodes(names, sent, cluster.nodes, unreadable, cluster.core)
-    return Asked(names, Candidates(names, cluster.nodes.__getitem__), {})
+        return requested_nodes(names, sent, cluster.nodes, unreadable, cluster.core)
+    return RequestedNodes(names, Candidates(names, cluster.nodes.__getitem__), {})
 
 
 def unreadable_nodes(cluster: Cluster) -> Collection[str]:
-    """Nodes of which there is a newer form than the picture could take in: nothing may go there."""
+    """Return nodes whose newest version could not be decoded. No pod must be placed there."""
     return cluster.left_out.names(NODES) if cluster.left_out else ()
 
 
-def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> Asked:
+def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> RequestedNodes:
     candidates = Candidates(names, nodes.__getitem__)
     each = candidates.name_set
     if len(each) == len(names) and nodes.keys() >= each:
-        return Asked(names, candidates, {})
+        return RequestedNodes(names, candidates, {})
     unique = dict.fromkeys(names)
     known = [name for name in unique if name in nodes]
     unknown = {name: UNKNOWN_NODE for name in unique if name not in nodes}
-    return Asked(names, Candidates(known, nodes.__getitem__), unknown)
+    return RequestedNodes(names, Candidates(known, nodes.__getitem__), unknown)
 
 
-def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: CoreV1) -> Asked:
-    """A node the picture has in the same version is taken from there; any other is judged by what was sent."""
+def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: CoreV1) -> RequestedNodes:
+    """Return the candidates of a request with whole nodes. A node of the same version is taken from the snapshot."""
     infos: dict[str, NodeInfo] = {}
     unreadable: dict[str, Status] = {}
     sent: dict[str, NodeInfo] = {}
@@ -183,4 +189,4 @@ def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: C
             known = sent[item.name] = NodeInfo(node) if known is None else known.with_node(node)
         infos[item.name] = known
     candidates = Candidates(list(infos), infos.__getitem__, sent)
-    return Asked([*infos, *unreadable], candidates, unreadable, {item.name: item.raw for item in items})
+    return RequestedNodes([*infos, *unreadable], candidates, unreadable, {item.name: item.raw for item in items})

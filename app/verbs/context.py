@@ -1,4 +1,4 @@
-"""What all verbs share: the picture, the profiles, requests of any depth, owners to look up, pods that are due."""
+"""Dependencies and helpers of all verbs: snapshot, profiles, deep requests, owner lookup, and pending binds."""
 
 from __future__ import annotations
 
@@ -19,40 +19,45 @@ from app.memory.expected_binds import DuePods, ExpectedBinds
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.outcome import Verb, VerbFailure
-from app.verbs.slices import prepared
+from app.verbs.stepwise import decide_prepared
 from app.verbs.unserved import Unserved
-from app.wire.extender_v1 import MalformedRequest, TooDeep
+from app.wire.extender_v1 import MalformedRequest, TooDeepRequest
 
 T = TypeVar("T")
 
 Problem = Callable[[], str]
-"""Returns a sentence why the picture cannot be used; empty if it can."""
+"""Returns why the snapshot cannot be used; empty if it can."""
 
 
 def require_picture(problem: Problem, hosts: Sequence[str] = ()) -> None:
-    """Raise ``VerbFailure`` (``not_ready``) where a decision would be a guess."""
-    found = problem()
-    if found:
-        raise VerbFailure("not_ready", f"homeport: {found}", hosts)
+    """Raise ``VerbFailure`` (``not_ready``) if the snapshot cannot be used."""
+    reason = problem()
+    if reason:
+        raise VerbFailure("not_ready", f"homeport: {reason}", hosts)
 
 
 class Reader(Protocol):
-    """Reads past the watch what a decision needs at once, and puts it into the picture."""
+    """Reads objects that the watch has not delivered yet from the API server, and stores them in the snapshot."""
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
-        """No error if it is not there or nobody answers: the decision finds it missing.
+        """Read one object. A missing object, or an unreachable API server, is not an error: the decision handles the
+        absence.
 
-        Raises ``Unreadable`` for what is there and makes no sense.
+        Raises ``Unreadable`` if the object cannot be decoded.
         """
         ...
 
     async def fetch_pod(self, namespace: str, name: str) -> None:
-        """The same for a pod. Raises ``OSError`` if the API server cannot be asked."""
+        """Read one pod. Raises ``OSError`` if the API server cannot be reached."""
         ...
 
 
 class VerbContext(Struct, frozen=True):
-    """The means of a decision, made once by ``app.main``."""
+    """Dependencies of the verbs, created once per process.
+
+    ``problem`` returns why no decision is possible. ``due``: binds expected after filter. ``max_priority``: highest
+    score of prioritize. ``unserved``: counts requests of pods without a profile.
+    """
 
     cluster: Cluster
     profiles: Mapping[str, Framework]
@@ -63,28 +68,30 @@ class VerbContext(Struct, frozen=True):
     unserved: Unserved = field(default_factory=Unserved)
 
     def framework_for(self, pod: Pod) -> Framework | None:
-        """The profile of the pod's schedulerName, else that of all others; ``None`` where it is none of ours."""
-        found = self.profiles.get(pod.spec.scheduler_name)
-        return found if found is not None else self.profiles.get(ANY)
+        """Return the profile of the pod's schedulerName, else the profile for all other names; ``None`` without
+        either.
+        """
+        framework = self.profiles.get(pod.spec.scheduler_name)
+        return framework if framework is not None else self.profiles.get(ANY)
 
-    def asked_framework(self, verb: Verb, pod: Pod) -> Framework | None:
-        """The same for a request; that there is none is noted."""
-        found = self.framework_for(pod)
-        if found is None:
-            self.unserved.note(verb, pod)
-        return found
+    def framework_for_request(self, verb: Verb, pod: Pod) -> Framework | None:
+        """Like ``framework_for``, and count requests of pods without a profile."""
+        framework = self.framework_for(pod)
+        if framework is None:
+            self.unserved.record(verb, pod)
+        return framework
 
     async def look_up_missing(
         self, framework: Framework, pod: Pod, hosts: Sequence[str] = (), *, at_bind: bool = False
     ) -> None:
-        """Fetch what the plugins need of this pod's owners and the watch has not brought yet.
+        """Read objects that the plugins need for this pod and the watch has not delivered yet.
 
-        Owners are chained (pod, machine instance, machine), so each answer may name the next; it ends when a round
-        brings nothing new. Raises ``VerbFailure`` (``fault``), also for one that cannot be read.
+        Owners are chained (pod, machine instance, machine), so each answer can name the next one. The lookup ends when
+        a round names no new object. Raises ``VerbFailure`` (``fault``), also for an object that cannot be decoded.
         """
-        asked: set[tuple[Kind[Any], str, str]] = set()
-        while missing := [it for it in self._missing(framework, pod, hosts, at_bind) if it not in asked]:
-            asked.update(missing)
+        fetched: set[tuple[Kind[Any], str, str]] = set()
+        while missing := [it for it in self._missing(framework, pod, hosts, at_bind) if it not in fetched]:
+            fetched.update(missing)
             for kind, namespace, name in missing:
                 try:
                     await self.reader.fetch(kind, namespace, name)
@@ -100,50 +107,55 @@ class VerbContext(Struct, frozen=True):
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
 
 
-async def read_again(decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest, verb: str) -> T:
-    """What a request says that was refused for its depth; others get their turn meanwhile.
+async def decode_deep(
+    decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest, verb: str
+) -> T:
+    """Decode a request that ``decode`` refused for its nesting depth, in steps of the event loop.
 
-    Raises ``VerbFailure`` for one that is malformed.
+    Raises ``VerbFailure`` (``bad_request``) if it is malformed.
     """
     try:
-        return await without_depth(decode, body, refused)
+        return await decode_limited(decode, body, refused)
     except MalformedRequest as error:
         raise VerbFailure("bad_request", f"homeport: malformed {verb} request: {error}") from None
 
 
-async def without_depth(decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest) -> T:
-    """The same, but raises ``MalformedRequest``."""
-    if not isinstance(refused, TooDeep):
+async def decode_limited(decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest) -> T:
+    """Decode a request after cutting out deeply nested parts; raise ``refused`` if depth was not the reason.
+
+    Raises ``MalformedRequest``.
+    """
+    if not isinstance(refused, TooDeepRequest):
         raise refused
     return decode(await levelled_in_turns(bytes(body)))
 
 
-class Crowded(Exception):
-    """The pods ``uids``, whose binds are due, may take the room on a node that passes."""
+class PendingBindsConflict(Exception):
+    """Pods with a pending bind (``uids``) may take the resources of a node that passes."""
 
     def __init__(self, uids: frozenset[str]) -> None:
         super().__init__()
         self.uids = uids
 
 
-async def decided(binds: ExpectedBinds, pod: Pod, due: DuePods, decide: Callable[[DuePods], T]) -> T:
-    """Return what ``decide`` returns, given the pods that are due; if it raises ``Crowded``, once these are bound.
+async def decide_beside_pending(binds: ExpectedBinds, pod: Pod, due: DuePods, decide: Callable[[DuePods], T]) -> T:
+    """Return the result of ``decide`` for the pending pods ``due``.
 
-    So the pod that asked first gets the last place of a node (ADR 41). Nothing is awaited between the decision and the
-    caller.
+    If ``decide`` raises ``PendingBindsConflict``, wait for these binds and decide again. So the pod that was filtered
+    first gets the last place of a node (ADR 41). The decision and the caller run without an ``await`` between them.
     """
     try:
-        return await prepared(partial(decide, due))
-    except Crowded as found:
-        uids = found.uids
+        return await decide_prepared(partial(decide, due))
+    except PendingBindsConflict as conflict:
+        uids = conflict.uids
     await binds.wait(lambda _, other: other.uid in uids, pod)
-    return await prepared(partial(decide, ()))
+    return await decide_prepared(partial(decide, ()))
 
 
 def require_room(framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], due: DuePods) -> None:
-    """Check that the pod fits beside the due pods on every node that it passes. ``state``: of that search.
+    """Check that the pod fits beside the pending pods on every node that it passes. ``state``: state of that search.
 
-    Raises ``Crowded``, ``PluginError`` or ``Unprepared``.
+    Raises ``PendingBindsConflict``, ``PluginError`` or ``Unprepared``.
     """
     if due and passed and (uids := framework.search.crowded(state, pod, passed, due)):
-        raise Crowded(uids)
+        raise PendingBindsConflict(uids)

@@ -1,4 +1,4 @@
-"""A whole scheduling cycle for one pod, for schedulers that are not kube-scheduler: PreEnqueue to the chosen node."""
+"""Scheduling cycle of one pod, from PreEnqueue to the chosen node, for clients other than kube-scheduler."""
 
 from __future__ import annotations
 
@@ -25,26 +25,29 @@ from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.post_filters import step_of
 from app.runtime.scoring import Scores
-from app.verbs.candidates import asked_nodes, unreadable_nodes
-from app.verbs.context import VerbContext, decided, require_picture, require_room
+from app.verbs.candidates import requested_nodes, unreadable_nodes
+from app.verbs.context import VerbContext, decide_beside_pending, require_picture, require_room
 from app.verbs.outcome import VerbFailure
-from app.verbs.slices import in_slices, prepared
+from app.verbs.stepwise import decide_prepared, run_stepwise
 from app.verbs.unserved import printable
 
-_A_STEP: Final = 16
-"""Nodes judged at a time: some tenths of a millisecond, or some milliseconds for the most constraints."""
+_NODES_PER_STEP: Final = 16
+"""Nodes evaluated per step: some tenths of a millisecond, or some milliseconds with the most constraints."""
 
 _NO_SCORES = Scores((), {}, ScoreClasses((), {}), 0)
 
 
 class Cycle(Struct, frozen=True):
-    """What each extension point said. ``node`` is the best feasible one, by chance among equals; empty if none.
+    """Results of all extension points.
 
-    ``pre_enqueue`` is anything but Success for a pod that is kept out: then no other point was asked. ``post_filter``
-    is ``None`` where it was not asked: a node is feasible, there is none at all, or no plugin has that point.
-    ``nominated`` is what it wants of ``status.nominatedNodeName``: a node, ``""`` to clear it, ``None`` to leave it;
-    ``victims`` are the pods that would have to leave that node first. Nobody is evicted. ``profile`` and ``preset``: by
-    whose plugins.
+    ``node``: best feasible node, chosen at random among equals; empty without one. ``pre_enqueue``: if it is not
+    Success, the pod is gated and no other point ran.
+
+    ``post_filter`` is ``None`` if it did not run: a node is feasible, there are no nodes, or no plugin implements it.
+    ``nominated``: requested ``status.nominatedNodeName``; ``""`` clears it, ``None`` leaves it unchanged. ``victims``:
+    pods to evict from that node first; Homeport does not evict them.
+
+    ``profile`` and ``preset``: the profile that ran.
     """
 
     pre_filter: Status = SUCCESS
@@ -60,16 +63,16 @@ class Cycle(Struct, frozen=True):
 
 
 class _Unfinished(Struct, frozen=True):
-    """No node is feasible, and PostFilter is to be asked about it."""
+    """Cycle without a feasible node, before PostFilter."""
 
     so_far: Cycle
 
 
 class Explained(Struct, frozen=True):
-    """Status of every plugin for every node, and the facts behind it. ``feasible`` are the nodes that pass all of them.
+    """Status of every plugin for every node, and the facts behind it. ``feasible``: nodes that pass all plugins.
 
-    ``profile`` and ``preset``: those of the plugins. ``not_judged``: filters of kube-scheduler's default profile that
-    are not among the plugins: they can reject a feasible node.
+    ``profile`` and ``preset``: the profile that ran. ``not_judged``: filters of kube-scheduler's default profile that
+    the profile lacks; they can reject a feasible node.
     """
 
     pre_filter: Status
@@ -82,13 +85,13 @@ class Explained(Struct, frozen=True):
 
 
 class CycleVerb:
-    """Runs on the same picture and profiles as the extender's verbs, and holds its picks to be due at bind."""
+    """Runs cycles and explanations on the snapshot and profiles of the verbs. Its picks are expected at bind."""
 
     def __init__(self, context: VerbContext) -> None:
         self._context = context
 
     def known_pod(self, namespace: str, name: str) -> Pod:
-        """A pod of the picture. Raises ``VerbFailure``."""
+        """Return a pod of the snapshot. Raises ``VerbFailure``."""
         require_picture(self._context.problem)
         pod = self._context.cluster.pod(namespace, name)
         if pod is None:
@@ -96,15 +99,15 @@ class CycleVerb:
         return pod
 
     def next_of(self, pending: Sequence[tuple[Pod, float]]) -> Pod:
-        """Of waiting pods, each with the time since when, the one that QueueSort puts first; of equals the first.
+        """Return the pod that QueueSort puts first; the first of equals. ``pending``: pods with the time of queueing.
 
-        Raises ``VerbFailure``, also where they are of several profiles: each has an order of its own.
+        Raises ``VerbFailure``, also for pods of several profiles, because each profile has its own order.
         """
         require_picture(self._context.problem)
         frameworks = [self._framework(pod) for pod, _ in pending]
         framework = frameworks[0]
         if any(it is not framework for it in frameworks):
-            raise VerbFailure("bad_request", "pods: they are of several profiles")
+            raise VerbFailure("bad_request", "pods: they belong to several profiles")
         chosen, since = pending[0]
         try:
             for pod, queued_at in pending[1:]:
@@ -115,44 +118,44 @@ class CycleVerb:
         return chosen
 
     def decode_pod(self, raw: bytes) -> Pod:
-        """A pod that was sent, with all that the plugins read. Raises ``msgspec.DecodeError``."""
+        """Decode an inline pod with all parts that the plugins read. Raises ``msgspec.DecodeError``."""
         return self._context.cluster.core.decode_pod(raw)
 
     async def run(self, pod: Pod, names: Sequence[str] | None = None) -> Cycle:
-        """Judge ``names`` (all nodes if ``None``), score the feasible and choose. Raises ``VerbFailure``."""
+        """Filter ``names`` (all nodes if ``None``), score the feasible nodes and choose one. Raises ``VerbFailure``."""
         framework = await self._prepared(pod)
         try:
-            found = await self._run(framework, pod, names)
+            result = await self._run_points(framework, pod, names)
         except PluginError as fault:
             raise VerbFailure("fault", fault.status.message) from fault
-        return replace(found, profile=framework.scheduler_name, preset=framework.preset)
+        return replace(result, profile=framework.scheduler_name, preset=framework.preset)
 
-    async def _run(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
-        """Raises ``PluginError``."""
-        admitted = await prepared(partial(framework.pre_enqueue, pod))
+    async def _run_points(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
+        """Run the cycle after waiting for pending binds that matter. Raises ``PluginError``."""
+        admitted = await decide_prepared(partial(framework.pre_enqueue, pod))
         if not admitted.is_success:
             return Cycle(pre_enqueue=admitted)
         await self._context.due.wait(framework.filters.depends, pod)
         due = await self._context.due.wait(framework.scoring.score_depends_on, pod)
-        return await self._decided(framework, pod, names, due)
+        return await self._decide(framework, pod, names, due)
 
     async def explain(self, pod: Pod) -> Explained:
-        """Judge all nodes by every plugin and ask each what its answer rests on. Raises ``VerbFailure``.
+        """Evaluate all nodes with every plugin, and collect the plugins' explanations. Raises ``VerbFailure``.
 
-        Nodes are judged some at a time, each on the picture as it is then: nothing is decided by it. Nothing is told or
-        written either, whatever a plugin does.
+        Nodes are evaluated in steps, each on the current snapshot, because no decision follows. Events and writes of
+        plugins are suppressed.
         """
-        judged = _Judged()
+        explained = _ExplainedNodes()
         with question():
             framework = await self._prepared(pod)
             try:
-                plugins = await prepared(partial(self._explanations, framework, pod))
-                await in_slices(self._judging(framework, pod, judged))
+                plugins = await decide_prepared(partial(self._explain_plugins, framework, pod))
+                await run_stepwise(self._evaluate_all(framework, pod, explained))
             except PluginError as fault:
                 raise VerbFailure("fault", fault.status.message) from fault
-            plugins = await framework.explain_later(plugins, judged.feasible)
+            plugins = await framework.explain_later(plugins, explained.feasible)
         by = (framework.scheduler_name, framework.preset, framework.not_judged)
-        return Explained(judged.pre_filter, judged.nodes, judged.feasible, plugins, *by)
+        return Explained(explained.pre_filter, explained.nodes, explained.feasible, plugins, *by)
 
     async def _prepared(self, pod: Pod) -> Framework:
         require_picture(self._context.problem)
@@ -167,31 +170,36 @@ class CycleVerb:
             raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
         return framework
 
-    async def _decided(self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: DuePods) -> Cycle:
-        """Raises ``PluginError``."""
+    async def _decide(self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: DuePods) -> Cycle:
+        """Decide, and run PostFilter if no node is feasible. Raises ``PluginError``."""
         while True:
-            found = await decided(self._context.due, pod, due, partial(self._cycle, framework, pod, names))
-            if isinstance(found, Cycle):
-                if found.node:
-                    self._context.due.expect(pod, [found.node])
-                return found
+            result = await decide_beside_pending(
+                self._context.due, pod, due, partial(self._cycle, framework, pod, names)
+            )
+            if isinstance(result, Cycle):
+                if result.node:
+                    self._context.due.expect(pod, [result.node])
+                return result
             ended: list[Cycle] = []
             try:
-                await in_slices(self._post_filtering(framework, pod, found.so_far, ended))
+                await run_stepwise(self._post_filter_steps(framework, pod, result.so_far, ended))
             except Unprepared as missing:
-                await in_slices(missing.steps)  # what it has tried is lost: it begins anew
+                await run_stepwise(missing.steps)  # then PostFilter starts again
                 continue
             return ended[0]
 
-    def _post_filtering(self, framework: Framework, pod: Pod, so_far: Cycle, ended: list[Cycle]) -> Iterator[None]:
-        """PostFilter's steps, each on the picture as it is then. Raises ``PluginError`` or ``Unprepared``."""
+    def _post_filter_steps(self, framework: Framework, pod: Pod, so_far: Cycle, ended: list[Cycle]) -> Iterator[None]:
+        """Run PostFilter stepwise, each step on the current snapshot; append the result to ``ended``.
+
+        Raises ``PluginError`` or ``Unprepared``.
+        """
         steps: PostFilterSteps | None = None
         while True:
             with self._context.cluster.without(pod.uid, pod.key):
                 state = CycleState()
                 prepared = framework.filters.pre_filter(state, pod).status
                 if prepared.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE and prepared != so_far.pre_filter:
-                    ended.append(replace(so_far, post_filter=prepared))  # by now nothing would help
+                    ended.append(replace(so_far, post_filter=prepared))  # the pod is rejected on every node by now
                     return
                 if steps is None:
                     steps = framework.post_filters.post_filter(state, pod, so_far.statuses)
@@ -206,99 +214,104 @@ class CycleVerb:
     def _cycle(
         self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: DuePods = ()
     ) -> Cycle | _Unfinished:
-        """Raises ``PluginError``, ``Unprepared`` or ``Crowded``."""
+        """Run PreFilter, Filter and Score in one step. Raises ``PluginError``, ``Unprepared`` or
+        ``PendingBindsConflict``.
+        """
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
             names = list(cluster.nodes) if names is None else names
-            asked = asked_nodes(names, None, cluster.nodes, unreadable_nodes(cluster))
-            candidates = asked.candidates
+            requested = requested_nodes(names, None, cluster.nodes, unreadable_nodes(cluster))
+            candidates = requested.candidates
             state = CycleState()
-            found = framework.search.find_nodes_that_fit(pod, candidates, state)
-            require_room(framework, state, pod, found.passed, due)
-            rejected = found.rejected()
-            statuses = {name: rejected.get(name, SUCCESS) for name in candidates.names} | dict(asked.unknown)
-            feasible = candidates.among(found.passed)
+            search = framework.search.find_nodes_that_fit(pod, candidates, state)
+            require_room(framework, state, pod, search.passed, due)
+            rejected = search.rejected()
+            statuses = {name: rejected.get(name, SUCCESS) for name in candidates.names} | dict(requested.unknown)
+            feasible = candidates.among(search.passed)
             if not len(feasible):
-                so_far = Cycle(found.pre_filter, statuses)
+                so_far = Cycle(search.pre_filter, statuses)
                 return _Unfinished(so_far) if statuses else so_far
             scores = framework.scoring.score(CycleState(), pod, feasible)
         node = random.choice(scores.best)  # noqa: S311  # ties, no secret
-        return Cycle(found.pre_filter, statuses, scores, node)
+        return Cycle(search.pre_filter, statuses, scores, node)
 
-    def _explanations(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:
-        """Raises ``PluginError`` or ``Unprepared``."""
+    def _explain_plugins(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:
+        """Return the explanation of each plugin. Raises ``PluginError`` or ``Unprepared``."""
         with self._context.cluster.without(pod.uid, pod.key):
             return framework.explain(pod, Candidates.of(self._context.cluster.nodes))
 
-    def _judging(self, framework: Framework, pod: Pod, judged: _Judged) -> Iterator[None]:
-        """Some nodes at each step. Raises ``PluginError``."""
+    def _evaluate_all(self, framework: Framework, pod: Pod, explained: _ExplainedNodes) -> Iterator[None]:
+        """Evaluate some nodes per step, then the filters that run after all nodes. Raises ``PluginError``."""
         cluster = self._context.cluster
         names = iter(tuple(cluster.nodes))
-        some = list(islice(names, _A_STEP))
+        some = list(islice(names, _NODES_PER_STEP))
         while some:
             try:
                 with cluster.without(pod.uid, pod.key):
                     nodes = [cluster.nodes[name] for name in some if name in cluster.nodes]
-                    _judge(framework, pod, nodes, judged)
+                    _evaluate(framework, pod, nodes, explained)
             except Unprepared as missing:
                 yield from missing.steps
                 continue
-            if not judged.pre_filter.is_success:
+            if not explained.pre_filter.is_success:
                 return
-            some = list(islice(names, _A_STEP))
+            some = list(islice(names, _NODES_PER_STEP))
             yield
         while framework.filters.has_last_filters:
             try:
                 with cluster.without(pod.uid, pod.key):
-                    _judge_last(framework, pod, cluster.nodes, judged)
+                    _evaluate_last(framework, pod, cluster.nodes, explained)
             except Unprepared as missing:
                 yield from missing.steps
                 continue
             return
 
 
-class _Judged(Struct):
-    """Every plugin's word on the nodes so far."""
+class _ExplainedNodes(Struct):
+    """Status of each plugin for the nodes evaluated so far."""
 
     pre_filter: Status = SUCCESS
     nodes: dict[str, Mapping[str, Status]] = {}
     feasible: list[str] = []
 
 
-def _judge(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], judged: _Judged) -> None:
-    """Raises ``PluginError`` or ``Unprepared``."""
+def _evaluate(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], explained: _ExplainedNodes) -> None:
+    """Evaluate nodes and add the results to ``explained``. Raises ``PluginError`` or ``Unprepared``."""
     state = CycleState()
     prepared = framework.filters.pre_filter(state, pod)
-    judged.pre_filter = prepared.status
+    explained.pre_filter = prepared.status
     if not prepared.status.is_success:
-        judged.nodes, judged.feasible = {}, []
+        explained.nodes, explained.feasible = {}, []
         return
-    outside = prepared.outside(Candidates.of({it.name: it for it in nodes}))
-    for it in nodes:
-        if it.name in outside:
-            judged.nodes[it.name] = {"": outside[it.name]}
+    outside = prepared.outside(Candidates.of({node.name: node for node in nodes}))
+    for node in nodes:
+        if node.name in outside:
+            explained.nodes[node.name] = {"": outside[node.name]}
             continue
-        judged.nodes[it.name] = framework.filters.statuses(state, pod, it)
-        if framework.filters.filter_node(state, pod, it).is_success:
-            judged.feasible.append(it.name)
+        explained.nodes[node.name] = framework.filters.statuses(state, pod, node)
+        if framework.filters.filter_node(state, pod, node).is_success:
+            explained.feasible.append(node.name)
 
 
-def _judge_last(framework: Framework, pod: Pod, known: Mapping[str, NodeInfo], judged: _Judged) -> None:
-    """What follows from which nodes pass, as far as they are still there. Raises ``PluginError`` or ``Unprepared``."""
+def _evaluate_last(framework: Framework, pod: Pod, known: Mapping[str, NodeInfo], explained: _ExplainedNodes) -> None:
+    """Run the filters that depend on which nodes passed, for nodes that still exist.
+
+    Raises ``PluginError`` or ``Unprepared``.
+    """
     state = CycleState()
     if not framework.filters.pre_filter(state, pod).status.is_success:
-        return  # by now: what was said of the nodes is what was asked
-    nodes = Candidates([name for name in judged.nodes if name in known], known.__getitem__)
-    passed = [name for name in judged.feasible if name in known]
+        return  # PreFilter rejects the pod by now; the verdicts so far are kept
+    nodes = Candidates([name for name in explained.nodes if name in known], known.__getitem__)
+    passed = [name for name in explained.feasible if name in known]
     rejected = framework.filters.filter_last(state, pod, nodes, passed)
     for name, status in rejected.items():
-        judged.nodes[name] = {**judged.nodes[name], status.plugin: status}
-    judged.feasible = [name for name in passed if name not in rejected]
+        explained.nodes[name] = {**explained.nodes[name], status.plugin: status}
+    explained.feasible = [name for name in passed if name not in rejected]
 
 
-def _post_filtered(found: Cycle, answer: PostFilterAnswer) -> Cycle:
+def _post_filtered(cycle: Cycle, answer: PostFilterAnswer) -> Cycle:
     result, status = answer
-    asked = status if status.plugin else None
+    plugin_status = status if status.plugin else None
     if result is None:
-        return replace(found, post_filter=asked)
-    return replace(found, post_filter=asked, nominated=result.nominated_node_name, victims=result.victims)
+        return replace(cycle, post_filter=plugin_status)
+    return replace(cycle, post_filter=plugin_status, nominated=result.nominated_node_name, victims=result.victims)

@@ -1,4 +1,4 @@
-"""The filter verb: PreFilter and Filter over the nodes that were asked for."""
+"""The filter verb: PreFilter and Filter for the nodes of a request."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from app.memory.picks import Picks
 from app.memory.refusal_cache import RefusalCache
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.verbs.candidates import SentNode, read_sent, searched_nodes
-from app.verbs.context import VerbContext, decided, read_again, require_picture, require_room
-from app.verbs.filter_answer import AnswerForm, Judged
+from app.verbs.candidates import SentNode, nodes_to_search, read_sent
+from app.verbs.context import VerbContext, decide_beside_pending, decode_deep, require_picture, require_room
+from app.verbs.filter_answer import AnswerForm, FilterVerdict
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.wire.extender_answers import encode_passing
-from app.wire.extender_v1 import ExtenderArgs, MalformedRequest, SplitArgs, decode_args, split_args
+from app.wire.extender_v1 import MalformedRequest, NodesRequest, SplitArgs, decode_args, split_args
 
 Answered = Callable[[Pod, int, str, Outcome], None]
 """Callback: (pod, number of nodes asked about, name of the only one or empty, outcome)."""
 
 
 class FilterVerb:
-    """Refusals go into ``FailedAndUnresolvableNodes`` with constant reasons: anything else makes the scheduler loop.
+    """The filter verb. Refusals are returned in ``FailedAndUnresolvableNodes`` with constant reasons.
 
-    ``lean``: see ``AnswerForm``.
+    Otherwise kube-scheduler would retry such pods in a loop. ``lean``: see ``AnswerForm``.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class FilterVerb:
     ) -> None:
         self._context = context
         self._decode = partial(decode_args, core=context.cluster.core)
-        self._form_of_strangers = AnswerForm(lean)
+        self._form_without_profile = AnswerForm(lean)
         self._forms = {it: AnswerForm.of(it, lean=lean) for it in context.profiles.values()}
         self._refusals = refusals
         self._results = results
@@ -54,16 +54,16 @@ class FilterVerb:
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a filter request. Raises ``VerbFailure``."""
         request = split_args(body)
-        remembered = self._remembered(request)
-        if remembered is not None:
-            return remembered
+        refusal = self._cached_refusal(request)
+        if refusal is not None:
+            return refusal
         try:
             args = self._decode(body)
         except MalformedRequest as refused:
-            args = await read_again(self._decode, body, refused, "filter")
-        framework = self._context.asked_framework("filter", args.pod)
+            args = await decode_deep(self._decode, body, refused, "filter")
+        framework = self._context.framework_for_request("filter", args.pod)
         if framework is None:
-            return self._form_of_strangers.passes_all(args)
+            return self._form_without_profile.pass_all(args)
         require_picture(self._context.problem)
         try:
             return await self._decide(framework, args, request)
@@ -72,59 +72,61 @@ class FilterVerb:
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
 
-    def _remembered(self, request: SplitArgs | None) -> Answer | None:
-        """A refusal that nothing has changed since, unless a bind that matters to it is due."""
-        asked = None if request is None else self._refusals.find(request)
-        if asked is None:
+    def _cached_refusal(self, request: SplitArgs | None) -> Answer | None:
+        """Return a cached refusal that is still valid; ``None`` without one, or if a pending bind can affect it."""
+        cached = None if request is None else self._refusals.find(request)
+        if cached is None:
             return None
         require_picture(self._context.problem)
         try:
-            if self._context.due.expects(asked.framework.filters.depends, asked.pod):
+            if self._context.due.expects(cached.framework.filters.depends, cached.pod):
                 return None
-            refusal = self._refusals.answer(asked)
+            refusal = self._refusals.answer(cached)
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
         if refusal is None:
             return None
-        if self._forms[asked.framework].picks:
-            self._picks.asked(asked.pod.uid, self._context.cluster.generation)
-        self._answered(asked.pod, asked.request.size, asked.request.only, "no_fit")
+        if self._forms[cached.framework].picks:
+            self._picks.asked(cached.pod.uid, self._context.cluster.generation)
+        self._answered(cached.pod, cached.request.size, cached.request.only, "no_fit")
         return Answer(refusal, "no_fit")
 
-    async def _decide(self, framework: Framework, args: ExtenderArgs, request: SplitArgs | None) -> Answer:
-        """Gather what may take a moment; then, without an await, decide on the picture as it is."""
+    async def _decide(self, framework: Framework, args: NodesRequest, request: SplitArgs | None) -> Answer:
+        """Decode nodes, look up owners and wait for binds; then decide on the current snapshot without an ``await``."""
         cluster, binds, pod, form = self._context.cluster, self._context.due, args.pod, self._forms[framework]
         sent = None if args.names is not None else await read_sent(args.nodes or (), cluster.nodes, cluster.core)
         await self._context.look_up_missing(framework, pod)
         due = await binds.wait(_every_bind if form.picks else framework.filters.depends, pod)
         if form.picks:
             self._picks.asked(pod.uid, cluster.generation)
-        found = await decided(binds, pod, due, partial(self._judged, framework, form, pod, args.names, sent))
-        names = found.asked
-        only_passed = found.passed and (form.lean or not found.rejected)
+        verdict = await decide_beside_pending(
+            binds, pod, due, partial(self._evaluate, framework, form, pod, args.names, sent)
+        )
+        names = verdict.names
+        only_passed = verdict.passed and (form.lean or not verdict.rejected)
         if only_passed and request is not None and args.names is not None and request.are(args.names):
-            answer = self._kept_answer(form, request, pod, found.passed)
+            answer = self._cacheable_answer(form, request, pod, verdict.passed)
         else:
-            answer = form.answer(found)
-        if found.passed:
-            binds.expect(pod, found.passed)
+            answer = form.answer(verdict)
+        if verdict.passed:
+            binds.expect(pod, verdict.passed)
         if answer.outcome == "no_fit":
-            self._refusals.keep(request, framework, pod, names, found.rejected, lasts=found.lasts)
+            self._refusals.keep(request, framework, pod, names, verdict.rejected, lasts=verdict.lasts)
         self._answered(pod, len(names), names[0] if len(names) == 1 else "", answer.outcome)
         return answer
 
-    def _kept_answer(self, form: AnswerForm, request: SplitArgs, pod: Pod, passed: Sequence[str]) -> Answer:
-        """Answer with the names that pass and nothing else, cached for prioritize.
+    def _cacheable_answer(self, form: AnswerForm, request: SplitArgs, pod: Pod, passed: Sequence[str]) -> Answer:
+        """Return an answer with passing names only, and cache it for prioritize.
 
         The request's names contained no JSON escapes, so they can be copied into the answer unchanged.
         """
         chosen = form.chosen(passed, pod, request.before) if form.lean else passed
         names = '","'.join(chosen).encode()
-        if len(chosen) > 1:  # else kube-scheduler does not ask any more
+        if len(chosen) > 1:  # with one node kube-scheduler does not call prioritize
             self._results.keep(request.before, names, FilterResults(pod, chosen, self._context.cluster.node_set))
         return Answer(encode_passing(names), "feasible")
 
-    def _judged(
+    def _evaluate(
         self,
         framework: Framework,
         form: AnswerForm,
@@ -132,30 +134,30 @@ class FilterVerb:
         names: Sequence[str] | None,
         sent: Sequence[SentNode] | None,
         due: DuePods,
-    ) -> Judged:
-        """Return which nodes pass, which is mostly all that is read; reasons are worked out for the others alone.
+    ) -> FilterVerdict:
+        """Return the passing nodes, and the reasons of the others if the answer needs them.
 
-        Raises ``PluginError``, ``Unprepared`` or ``Crowded``.
+        Raises ``PluginError``, ``Unprepared`` or ``PendingBindsConflict``.
         """
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
-            asked = searched_nodes(names, sent, cluster)
+            requested = nodes_to_search(names, sent, cluster)
             state = CycleState()
-            found = framework.search.find_nodes_that_fit(pod, asked.candidates, state)
-            passed = found.passed
+            search = framework.search.find_nodes_that_fit(pod, requested.candidates, state)
+            passed = search.passed
             if due:
                 require_room(framework, state, pod, passed, due)
             if passed and form.picks:
-                passed = [self._picked(framework, pod, asked.candidates.among(passed))]
+                passed = [self._pick(framework, pod, requested.candidates.among(passed))]
             if (form.lean and passed) or (names is not None and len(passed) == len(names)):
-                return Judged(asked.names, passed, {}, asked.raw)
-            rejected = asked.with_unknown(passed, found.rejected())
-            if len(passed) + len(rejected) != len(asked.names):  # a name is repeated
-                passed = list(filterfalse(rejected.__contains__, asked.names))
-            return Judged(asked.names, passed, rejected, asked.raw, found.lasts)
+                return FilterVerdict(requested.names, passed, {}, requested.raw)
+            rejected = requested.with_unknown(passed, search.rejected())
+            if len(passed) + len(rejected) != len(requested.names):  # a name is repeated
+                passed = list(filterfalse(rejected.__contains__, requested.names))
+            return FilterVerdict(requested.names, passed, rejected, requested.raw, search.lasts)
 
-    def _picked(self, framework: Framework, pod: Pod, nodes: Candidates) -> str:
-        """Return the best of the nodes; a single one is no pick. Raises ``PluginError`` or ``Unprepared``."""
+    def _pick(self, framework: Framework, pod: Pod, nodes: Candidates) -> str:
+        """Return the best node, chosen at random among equals. Raises ``PluginError`` or ``Unprepared``."""
         if len(nodes.name_set) != len(nodes):
             nodes = nodes.among(list(dict.fromkeys(nodes.names)))
         if len(nodes) == 1:
@@ -165,5 +167,5 @@ class FilterVerb:
 
 
 def _every_bind(_pod: Pod, _other: Pod) -> bool:
-    """Where a pick is made, all of them matter: a pod takes room of its node."""
+    """Return true: if a node is picked, every pending bind matters, because each pod takes resources."""
     return True

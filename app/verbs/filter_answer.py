@@ -1,4 +1,6 @@
-"""Forms of a filter answer: full or lean, and of a lean one all nodes, a sample, or the best (``docs/wire.md``)."""
+"""Forms of a filter answer: full or lean; a lean one has all passing nodes, a sample, or the best
+(``docs/wire.md``).
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,22 @@ from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.verbs.outcome import Answer, Outcome
 from app.wire.extender_answers import LongBody, encode_filter, encode_filter_nodes
-from app.wire.extender_v1 import ExtenderArgs
+from app.wire.extender_v1 import NodesRequest
 
 T = TypeVar("T")
 
 _PREFERS: Final = b"preferredDuringSchedulingIgnoredDuringExecution"
-"""In a request: the pod has preferred terms, or an annotation that speaks of them."""
+"""Substring of a request whose pod has preferred affinity terms, or an annotation that mentions them."""
 
 
-class Judged(Struct, frozen=True):
-    """Verdicts on the nodes ``asked``. ``raw``: these nodes as they came, if the request has whole nodes.
+class FilterVerdict(Struct, frozen=True):
+    """Verdict on the nodes ``names``. ``raw``: the node objects as received, if the request has whole nodes.
 
-    ``rejected`` may be empty where the caller does not read it. ``lasts``: see ``Found``.
+    ``rejected`` can be empty if the caller does not read it. ``lasts``: no rejection depends on which other nodes
+    passed.
     """
 
-    asked: Sequence[str]
+    names: Sequence[str]
     passed: Sequence[str]
     rejected: Mapping[str, Status]
     raw: Mapping[str, Raw] | None = None
@@ -51,16 +54,16 @@ class AnswerForm(Struct, frozen=True):
 
     def order(self, items: Sequence[T]) -> Sequence[T]:
         """Return nodes in the order of the answer."""
-        return by_lot(items) if self.lean else items
+        return randomly_rotated(items) if self.lean else items
 
     def chosen(self, passed: Sequence[str], pod: Pod, request: bytes) -> Sequence[str]:
         """Return the nodes that a lean answer names, with the pod's nominated node; all for a pod that prefers some."""
         if self.most and len(passed) > self.most and _PREFERS not in request:
-            return some_by_lot(passed, self.most, pod.nominated_node_name)
-        return by_lot(passed)
+            return random_sample(passed, self.most, pod.nominated_node_name)
+        return randomly_rotated(passed)
 
-    def passes_all(self, args: ExtenderArgs) -> Answer:
-        """Return the answer for a pod of no profile here: all nodes pass."""
+    def pass_all(self, args: NodesRequest) -> Answer:
+        """Return the answer for a pod without a profile here: all nodes pass."""
         body: bytes | LongBody
         if args.names is not None:
             body = encode_filter({}, self.order(args.names))
@@ -68,38 +71,41 @@ class AnswerForm(Struct, frozen=True):
             body = encode_filter_nodes({}, self.order(args.nodes or ()))
         return Answer(body, "nothing_to_do")
 
-    def answer(self, found: Judged) -> Answer:
+    def answer(self, verdict: FilterVerdict) -> Answer:
         """Return the answer with all nodes that pass and, where the caller reads them, the refusals."""
-        passed, rejected = found.passed, found.rejected
-        outcome: Outcome = "feasible" if passed else ("no_fit" if found.asked else "nothing_to_do")
+        passed, rejected = verdict.passed, verdict.rejected
+        outcome: Outcome = "feasible" if passed else ("no_fit" if verdict.names else "nothing_to_do")
         if self.lean and passed:  # kube-scheduler reads refusals only if no node is left
-            passed, rejected = by_lot(passed), {}
+            passed, rejected = randomly_rotated(passed), {}
         messages = {key: status.message for key, status in distinct(rejected.values()).items()}
         failed = dict(zip(rejected, map(messages.__getitem__, map(id, rejected.values())), strict=True))
-        if found.raw is None:
+        if verdict.raw is None:
             return Answer(encode_filter(failed, passed), outcome)
-        return Answer(encode_filter_nodes(failed, [found.raw[name] for name in passed]), outcome)
+        return Answer(encode_filter_nodes(failed, [verdict.raw[name] for name in passed]), outcome)
 
 
-def by_lot(items: Sequence[T]) -> Sequence[T]:
-    """The same items from anywhere on, in either direction: enough for ties, and a hundredth of a shuffle's time."""
+def randomly_rotated(items: Sequence[T]) -> Sequence[T]:
+    """Return the items from a random start, in a random direction.
+
+    That breaks ties at random, in a hundredth of the time of a shuffle.
+    """
     if not items:
         return items
     start = int(random() * len(items))  # noqa: S311  # ties, no secret
     turned = [*items[start:], *items[:start]]
-    return turned[::-1] if random() < 0.5 else turned  # noqa: S311  # the same
+    return turned[::-1] if random() < 0.5 else turned  # noqa: S311  # ties, no secret
 
 
-def some_by_lot(names: Sequence[str], most: int, kept: str = "") -> Sequence[str]:
-    """``most`` of the names, of which there are more; each set of so many, in each order, is as likely as any other.
+def random_sample(names: Sequence[str], most: int, included: str = "") -> Sequence[str]:
+    """Return ``most`` of the names at random; there must be more. All sets and orders are equally likely.
 
-    If ``kept`` is one of them it is among those, in the place of any other.
+    If ``included`` is one of the names, it is in the sample, in place of a random other one.
     """
     pool, size = list(names), len(names)
     for place in range(most):
         other = place + int(random() * (size - place))  # noqa: S311  # ties, no secret
         pool[place], pool[other] = pool[other], pool[place]
     some = pool[:most]
-    if kept and kept in names and kept not in some:
-        some[int(random() * most)] = kept  # noqa: S311  # the same
+    if included and included in names and included not in some:
+        some[int(random() * most)] = included  # noqa: S311  # ties, no secret
     return some

@@ -1,4 +1,4 @@
-"""The one word every request ends in: log field, metric label and test expectation alike."""
+"""Outcome of a request, used as log field and metric label."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ Outcome = Literal[
     "no_leader",
     "forbidden",
 ]
-"""``feasible``, ``no_fit``: filter · ``scored``: prioritize · ``candidates``: preempt, some nodes are left, else
-``no_fit`` · ``nothing_to_do``: the pod is of no profile here, or nothing was asked · ``bound``, ``already_bound``,
-``bind_conflict`` (a constraint would break, or the pod changed), ``bind_failed`` (the API server would not): bind ·
-``fault``: a plugin failed · ``not_ready``: the picture is incomplete or too old · ``out_of_time`` ·
-``overloaded``: turned away, too many calls are under way · ``bad_request`` · ``forwarded``: answered by the replica
-that leads, which counts it by its outcome · ``no_leader``: no replica leads, or not yet, or it cannot be reached ·
-``forbidden``: the caller may not ask this.
+"""All outcomes.
+
+``feasible``, ``no_fit``: filter · ``scored``: prioritize · ``candidates``: preempt with remaining nodes, else
+``no_fit`` · ``nothing_to_do``: the pod has no profile here, or the request has no nodes · ``bound``, ``already_bound``,
+``bind_conflict`` (a constraint would be violated, or the pod changed), ``bind_failed`` (the API server refused): bind ·
+``fault``: a plugin failed · ``not_ready``: the snapshot is incomplete or too old · ``out_of_time`` · ``overloaded``:
+rejected, because too many calls are in flight · ``bad_request`` · ``forwarded``: answered by the leader, which counts
+its own outcome · ``no_leader``: there is no leader, or it cannot be reached · ``forbidden``: the caller lacks access.
 """
 
 
 class Answer(Struct, frozen=True):
-    """What a verb decided, in the words of the caller's protocol, and the outcome."""
+    """Encoded answer of a verb, and its outcome."""
 
     body: bytes | LongBody
     outcome: Outcome
 
 
 class VerbFailure(Exception):
-    """The verb could not decide. ``app.server.errors`` says what each caller is told.
+    """A verb could not decide. ``app.server.errors`` defines the answer for each caller.
 
-    ``hosts`` are the names that were asked for, where these could be read.
+    ``hosts``: node names of the request, if they could be decoded.
     """
 
     def __init__(self, outcome: Outcome, message: str, hosts: Sequence[str] = ()) -> None:

@@ -1,7 +1,7 @@
-"""The preempt verb: on which nodes an eviction would help under our filters too.
+"""The preempt verb: nodes on which the eviction of the given victims would make our filters pass.
 
-kube-scheduler has chosen the victims and evicts before it asks filter again. So a node stays only if our filters pass
-once its victims are gone; the victims themselves, their order and their PDB counts are left as they are.
+kube-scheduler has chosen the victims, and evicts them before it calls filter again. So a node stays in the answer only
+if our filters pass without its victims. Victims, their order and PDB counts are returned unchanged.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.candidates import unreadable_nodes
-from app.verbs.context import VerbContext, read_again, require_picture
+from app.verbs.context import VerbContext, decode_deep, require_picture
 from app.verbs.outcome import Answer, VerbFailure
-from app.verbs.slices import in_slices
-from app.wire.extender_answers import MetaVictims, encode_victims
+from app.verbs.stepwise import run_stepwise
+from app.wire.extender_answers import NodeVictims, encode_victims
 from app.wire.extender_v1 import MalformedRequest, PreemptionArgs, decode_preemption
 
-_A_STEP: Final = 16
-"""Candidates tried at a time: a quarter of a millisecond, or some milliseconds for the most constraints."""
+_CANDIDATES_PER_STEP: Final = 16
+"""Candidates evaluated per step: a quarter of a millisecond, or some milliseconds with the most constraints."""
 
 
 class PreemptVerb:
-    """Answers in meta form whatever form was asked, never with ``null`` and never with a node without victims."""
+    """The preempt verb. Answers have the meta form, never ``null``, and no node without victims."""
 
     def __init__(self, context: VerbContext) -> None:
         self._context = context
@@ -40,38 +40,38 @@ class PreemptVerb:
         try:
             args = self._decode(body)
         except MalformedRequest as refused:
-            args = await read_again(self._decode, body, refused, "preempt")
-        framework = self._context.asked_framework("preempt", args.pod)
+            args = await decode_deep(self._decode, body, refused, "preempt")
+        framework = self._context.framework_for_request("preempt", args.pod)
         if framework is None or not args.victims:
             return Answer(encode_victims(args.victims), "nothing_to_do")
         require_picture(self._context.problem)
         await self._context.look_up_missing(framework, args.pod)
-        kept: dict[str, MetaVictims] = {}
-        await in_slices(self._steps(framework, args, kept))
-        return Answer(encode_victims(kept), "candidates" if kept else "no_fit")
+        helped: dict[str, NodeVictims] = {}
+        await run_stepwise(self._steps(framework, args, helped))
+        return Answer(encode_victims(helped), "candidates" if helped else "no_fit")
 
-    def _steps(self, framework: Framework, args: PreemptionArgs, kept: dict[str, MetaVictims]) -> Iterator[None]:
-        """A few candidates at each step, on the picture as it is then: filter asks once more after the eviction.
+    def _steps(self, framework: Framework, args: PreemptionArgs, helped: dict[str, NodeVictims]) -> Iterator[None]:
+        """Evaluate some candidates per step, each on the current snapshot; filter checks again after the eviction.
 
         Raises ``VerbFailure``.
         """
         candidates = iter(args.victims.items())
-        some = list(islice(candidates, _A_STEP))
+        some = list(islice(candidates, _CANDIDATES_PER_STEP))
         while some:
             try:
-                kept.update(self._helpful(framework, args.pod, some))
+                helped.update(self._helpful(framework, args.pod, some))
             except Unprepared as missing:
                 yield from missing.steps
                 continue
             except PluginError as fault:
                 raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
-            some = list(islice(candidates, _A_STEP))
+            some = list(islice(candidates, _CANDIDATES_PER_STEP))
             yield
 
     def _helpful(
-        self, framework: Framework, pod: Pod, candidates: Iterable[tuple[str, MetaVictims]]
-    ) -> dict[str, MetaVictims]:
-        """Raises ``PluginError`` or ``Unprepared``."""
+        self, framework: Framework, pod: Pod, candidates: Iterable[tuple[str, NodeVictims]]
+    ) -> dict[str, NodeVictims]:
+        """Return the candidates on which the pod would fit. Raises ``PluginError`` or ``Unprepared``."""
         with self._context.cluster.without(pod.uid, pod.key):
             state = CycleState()
             prepared = framework.filters.pre_filter(state, pod)
@@ -88,8 +88,8 @@ class PreemptVerb:
             }
 
 
-def _fits_without(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo, victims: MetaVictims) -> bool:
-    """Whether our filters pass on ``node`` once its victims are gone. Victims we do not know count for nothing."""
+def _fits_without(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo, victims: NodeVictims) -> bool:
+    """Return true if our filters pass on ``node`` without its victims. Unknown victims free no resources."""
     uids = {it.uid for it in victims.pods}
     dry_run = state.clone()
     framework.filters.remove_pods(dry_run, pod, [it for uid, it in node.pods.items() if uid in uids], node)

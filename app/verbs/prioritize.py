@@ -1,4 +1,4 @@
-"""The prioritize verb: PreScore, Score, NormalizeScore and weights, on the wire's scale."""
+"""The prioritize verb: PreScore, Score, NormalizeScore and weights, on the scale of the extender protocol."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from app.memory.filter_results import FilterResultCache
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.scoring import Scores
-from app.verbs.candidates import SentNode, asked_nodes, read_nodes, unreadable_nodes
-from app.verbs.context import VerbContext, read_again, require_picture
+from app.verbs.candidates import SentNode, read_nodes, requested_nodes, unreadable_nodes
+from app.verbs.context import VerbContext, decode_deep, require_picture
 from app.verbs.outcome import Answer, VerbFailure
-from app.verbs.slices import prepared
+from app.verbs.stepwise import decide_prepared
 from app.wire.extender_answers import encode_classed, encode_priorities
 from app.wire.extender_v1 import MalformedRequest, decode_args, split_args
 
 
 def quantised(total: int, weight: int, max_priority: int) -> int:
-    """A sum of weighted scores (0..100 each) on the scale 0..``max_priority``.
+    """Return a sum of weighted scores (0..100 each) on the scale 0..``max_priority``.
 
-    The weighted mean, scaled and rounded half up: ``round(total / weight / 10)`` for the scale of 10. kube-scheduler
-    multiplies it by the extender's weight and by 10. Without any score it is 0 for every node.
+    This is the weighted mean, scaled and rounded half up: ``round(total / weight / 10)`` for a scale of 10.
+    kube-scheduler multiplies it by the extender's weight and by 10. Without scores it is 0 for every node.
     """
     if weight == 0:
         return 0
@@ -37,8 +37,8 @@ def quantised(total: int, weight: int, max_priority: int) -> int:
     return (2 * total * max_priority + whole) // (2 * whole)
 
 
-class _Asked(Struct, frozen=True):
-    """``node_set``: all ``hosts`` were nodes of the picture when it was this; -1: not known to be."""
+class _PrioritizeRequest(Struct, frozen=True):
+    """Decoded request. ``node_set``: version of the set of nodes in which all ``hosts`` existed; -1 if unknown."""
 
     pod: Pod
     hosts: Sequence[str]
@@ -47,10 +47,10 @@ class _Asked(Struct, frozen=True):
 
 
 class PrioritizeVerb:
-    """Scores every host that was asked for, with an integer: a host left out would get 0, an empty list all pods.
+    """The prioritize verb. Each requested host gets an integer score: kube-scheduler scores a missing host 0.
 
-    ``lean`` tells only what differs from the score that most hosts have (``docs/wire.md``). That needs the names in an
-    order drawn by lot, as the lean filter gives them.
+    ``lean``: return only scores that differ from the most frequent one (``docs/wire.md``). That needs names in random
+    order, as the lean filter returns them.
     """
 
     def __init__(self, context: VerbContext, results: FilterResultCache, *, lean: bool = False) -> None:
@@ -61,45 +61,51 @@ class PrioritizeVerb:
 
     async def __call__(self, body: bytes | memoryview) -> Answer:
         """Answer a prioritize request. Raises ``VerbFailure``."""
-        kept = self._results.take(split_args(body))
-        asked = await self._read(body) if kept is None else _Asked(kept.pod, kept.names, None, kept.node_set)
-        pod, hosts = asked.pod, asked.hosts
-        framework = self._context.asked_framework("prioritize", pod)
+        cached = self._results.take(split_args(body))
+        request = (
+            await self._read(body)
+            if cached is None
+            else _PrioritizeRequest(cached.pod, cached.names, None, cached.node_set)
+        )
+        pod, hosts = request.pod, request.hosts
+        framework = self._context.framework_for_request("prioritize", pod)
         if framework is None or not hosts:
             return Answer(encode_priorities({} if self._lean else dict.fromkeys(hosts, 0)), "nothing_to_do")
         require_picture(self._context.problem, hosts)
         await self._context.look_up_missing(framework, pod, hosts)
         try:
             await self._context.due.wait(framework.scoring.score_depends_on, pod)
-            scores = await prepared(partial(self._scored, framework, asked))
+            scores = await decide_prepared(partial(self._scored, framework, request))
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
         return Answer(self._encoded(hosts, scores), "scored")
 
-    async def _read(self, body: bytes | memoryview) -> _Asked:
+    async def _read(self, body: bytes | memoryview) -> _PrioritizeRequest:
         try:
             args = self._decode(body)
         except MalformedRequest as refused:
-            args = await read_again(self._decode, body, refused, "prioritize")
+            args = await decode_deep(self._decode, body, refused, "prioritize")
         try:
             sent = await read_nodes(args, self._context.cluster.nodes, self._context.cluster.core)
         except MalformedRequest as error:
             raise VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}") from None
-        return _Asked(args.pod, args.names if args.names is not None else [node.name for node in sent or ()], sent)
+        return _PrioritizeRequest(
+            args.pod, args.names if args.names is not None else [node.name for node in sent or ()], sent
+        )
 
-    def _scored(self, framework: Framework, asked: _Asked) -> Scores:
-        """Raises ``PluginError`` or ``Unprepared``."""
-        with self._context.cluster.without(asked.pod.uid, asked.pod.key):
-            return framework.scoring.score(CycleState(), asked.pod, self._candidates(asked))
+    def _scored(self, framework: Framework, request: _PrioritizeRequest) -> Scores:
+        """Score the nodes. Raises ``PluginError`` or ``Unprepared``."""
+        with self._context.cluster.without(request.pod.uid, request.pod.key):
+            return framework.scoring.score(CycleState(), request.pod, self._candidates(request))
 
-    def _candidates(self, asked: _Asked) -> Candidates:
+    def _candidates(self, request: _PrioritizeRequest) -> Candidates:
         cluster = self._context.cluster
-        if asked.node_set == cluster.node_set:
-            candidates = Candidates(asked.hosts, cluster.nodes.__getitem__)
-            if len(candidates.name_set) == len(asked.hosts):
+        if request.node_set == cluster.node_set:
+            candidates = Candidates(request.hosts, cluster.nodes.__getitem__)
+            if len(candidates.name_set) == len(request.hosts):
                 return candidates
-        names = None if asked.sent is not None else asked.hosts
-        return asked_nodes(names, asked.sent, cluster.nodes, unreadable_nodes(cluster), cluster.core).candidates
+        names = None if request.sent is not None else request.hosts
+        return requested_nodes(names, request.sent, cluster.nodes, unreadable_nodes(cluster), cluster.core).candidates
 
     def _encoded(self, hosts: Sequence[str], scores: Scores) -> bytes:
         weight, most = scores.weight, self._context.max_priority
@@ -107,23 +113,23 @@ class PrioritizeVerb:
         wire = ScoreClasses(
             scores.total.of, {key: quantised(it, weight, most) for key, it in scores.total.scores.items()}
         )
-        if len(hosts) != len(names):  # some are not known here, or named twice
-            found = {**dict.fromkeys(hosts, 0), **wire.by_name(names)}
-            names, wire = list(found), ScoreClasses(list(found), found)
-        return _differing(names, wire) if self._lean else encode_classed(names, wire.of, wire.scores)
+        if len(hosts) != len(names):  # some are unknown here, or repeated
+            by_name = {**dict.fromkeys(hosts, 0), **wire.by_name(names)}
+            names, wire = list(by_name), ScoreClasses(list(by_name), by_name)
+        return _encode_differences(names, wire) if self._lean else encode_classed(names, wire.of, wire.scores)
 
 
-def _differing(names: Sequence[str], found: ScoreClasses) -> bytes:
-    """The hosts whose score is not the commonest one, by how much it differs. A host left out counts as 0."""
-    sizes, scores, classes = found.sizes(), found.scores, found.of
+def _encode_differences(names: Sequence[str], classed: ScoreClasses) -> bytes:
+    """Encode the hosts whose score is not the most frequent one, with the difference. A missing host means 0."""
+    sizes, scores, classes = classed.sizes(), classed.scores, classed.of
     by_score: dict[int, int] = {}
     for key, size in sizes.items():
         by_score[scores[key]] = by_score.get(scores[key], 0) + size
     commonest = max(by_score, key=by_score.__getitem__)
-    told = {key: scores[key] - commonest for key in sizes if scores[key] != commonest}
-    if not told:
+    differences = {key: scores[key] - commonest for key in sizes if scores[key] != commonest}
+    if not differences:
         return encode_priorities({})
-    if isinstance(classes, SparseClasses) and classes.usual not in told:
-        return encode_priorities({name: told[key] for name, key in classes.others.items() if key in told})
-    chosen = list(map(told.__contains__, classes))
-    return encode_classed(list(compress(names, chosen)), list(compress(classes, chosen)), told)
+    if isinstance(classes, SparseClasses) and classes.usual not in differences:
+        return encode_priorities({name: differences[key] for name, key in classes.others.items() if key in differences})
+    chosen = list(map(differences.__contains__, classes))
+    return encode_classed(list(compress(names, chosen)), list(compress(classes, chosen)), differences)

@@ -1,4 +1,4 @@
-"""Binds that wait for others in flight to settle, and how they keep from waiting for one another."""
+"""Waits for binds in flight to settle, without deadlocks between waiting binds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from app.writes.batches import BindBatches
 from app.writes.bind_guard import NotBound
 
 UNSETTLED: Final = "other binds that this one depends on did not settle in time"
-ENTANGLED: Final = "this bind and others under way wait for one another"
+ENTANGLED: Final = "this bind and other binds in flight wait for each other"
 
 
 class Settlements:
-    """``count``: how many binds in flight have settled so far. ``batches``: what may hold one of them."""
+    """``count``: number of binds that have settled so far. ``batches``: may delay binds, unless a bind waits for
+    them.
+    """
 
     def __init__(self, assumed: AssumedPods, batches: BindBatches) -> None:
         self.count = 0
@@ -25,18 +27,18 @@ class Settlements:
         self._settled = asyncio.Event()
         assumed.on_settled(self._settle)
 
-    async def next(self, seconds: float) -> None:
-        """Until any bind in flight has settled. Raises ``NotBound`` if none does in so many seconds."""
+    async def wait_next(self, seconds: float) -> None:
+        """Wait until any bind in flight has settled. Raises ``NotBound`` after ``seconds``."""
         with self._batches.awaited():
             try:
                 await asyncio.wait_for(self._settled.wait(), seconds)
             except TimeoutError:
                 raise NotBound(unschedulable(UNSETTLED)) from None
 
-    async def next_after(self, count: int, uid: str, seconds: float) -> None:
-        """The same for a pod that is in flight itself, unless one has settled since there were ``count``.
+    async def wait_next_after(self, count: int, uid: str, seconds: float) -> None:
+        """Like ``wait_next``, for a pod that is in flight itself. Return at once if ``count`` has changed.
 
-        Who holds a place in the picture does not wait for others that wait themselves: nobody would ever move.
+        Raises ``NotBound`` if all other binds in flight wait too, because none of them could ever continue.
         """
         if self.count != count:
             return
@@ -44,12 +46,12 @@ class Settlements:
             raise NotBound(unschedulable(ENTANGLED))
         self._blocked.add(uid)
         try:
-            await self.next(seconds)
+            await self.wait_next(seconds)
         finally:
             self._blocked.discard(uid)
 
     def _settle(self) -> None:
         self.count += 1
-        self._blocked.clear()  # each looks again, though not at once
+        self._blocked.clear()  # each of them checks again soon
         self._settled.set()
         self._settled = asyncio.Event()

@@ -1,19 +1,18 @@
-"""One bind, from the check to the answer: it sends no Binding that could leave a hard constraint broken.
+"""Transaction of one bind, from the check to the answer: it sends no Binding that could violate a hard constraint.
 
-    1  re-check and assume in one step, without an await; if it holds only should some bind in flight succeed (or
-       fail), wait until that one is settled and decide anew
-    2  reserve, permit (which may make the pod wait), re-check, pre-bind, re-check
-    3  bind: the check is passed down, and asked again in the step that hands the POST to the network
-    4  seen bound: certain
-    5  any failure: undo in reverse, forget, and only then raise; a pod whose Binding has left and was not answered is
-       not forgotten: it keeps its place until its outcome is known (see ``app.writes.read_back``)
-
+    1  re-check and assume in one step, without an await; if the result depends on a bind in flight, wait until
+       that one is settled, and repeat
+    2  reserve, permit (the pod may wait), re-check, pre-bind, re-check
+    3  bind: the check is passed down, and repeated in the step that hands the POST to the network
+    4  bound: the pod is certain
+    5  on failure: undo in reverse order, forget the pod, then raise; a pod whose Binding was sent without an answer
+       keeps its place until its outcome is known (see ``app.writes.read_back``)
     Transaction ─> Framework.bind ─> the bind plugin ─> Binder ─> BindGuard ─> the step that sends
-         └──────────────── passes down its check ───────────────────────────────> asks it
+         └──────────────── passes down its check ───────────────────────────────> calls it
          <──────────────── a Status, or a PluginError ───────────────────────────┘
 
-A pod that waits at Permit may stay there for long, and may never be bound. So others hold whether it is bound or not,
-as with a bind in flight; but nobody waits for it: who holds only in one of the cases is held back.
+A pod at Permit may wait for long, and may never be bound. So other pods must fit whether it is bound or not, as with a
+bind in flight. But no bind waits for it: a bind that fits only in one of both cases is rejected.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
 from app.verbs.context import VerbContext
 from app.verbs.settlements import Settlements
-from app.verbs.slices import prepared
+from app.verbs.stepwise import decide_prepared
 from app.wire.extender_v1 import BindingArgs
 from app.writes.bind_guard import BindClearance, NotBound, NotYet, passed_down
 
 UNCLEAR: Final = "the outcome of the binding is unknown"
-RESERVED: Final = "no longer possible unless other pods that wait at Permit are bound, or are not"
+RESERVED: Final = "the result depends on pods still waiting at Permit"
 
 
 class Target:
-    """The pod and the node that a bind is about, as the picture has them. Both raise ``NotBound``."""
+    """Pod and node of a bind request, from the current snapshot. ``pod`` and ``node`` raise ``NotBound``."""
 
     def __init__(self, context: VerbContext, args: BindingArgs) -> None:
         self._cluster = context.cluster
@@ -52,7 +51,7 @@ class Target:
         self._args = args
 
     async def looked_up_pod(self) -> Pod:
-        """Return the pod, read from the API server if the cache lacks it or only assumes that it is bound."""
+        """Return the pod, read from the API server if the snapshot lacks it or only assumes that it is bound."""
         namespace, name = self._args.namespace, self._args.name
         known = self._cluster.pod(namespace, name)
         if known is None or known.uid != self._args.uid or self._cluster.assumed.get(known.uid) is not None:
@@ -72,7 +71,7 @@ class Target:
         return pod
 
     def node(self) -> NodeInfo:
-        """The API server would take any name."""
+        """Return the node. The API server would accept any name, so a missing node is an error here."""
         node = self._cluster.nodes.get(self._args.node)
         if node is None:
             raise NotBound(error(f'nodes "{self._args.node}" not found'))
@@ -80,7 +79,7 @@ class Target:
         return node
 
     def _require_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """What is known may be a form of before."""
+        """Raise ``NotBound`` if the newest version of an object could not be decoded: the snapshot has an older one."""
         if self._cluster.left_out:
             try:
                 self._cluster.left_out.require(kind, *key)
@@ -89,7 +88,7 @@ class Target:
 
 
 class Transaction:
-    """The bind of a pod of a profile here. ``deadline``: until when it waits for anything, on the clock."""
+    """Bind of a pod with a profile here. ``deadline``: end of all waits, on the clock."""
 
     def __init__(
         self,
@@ -109,60 +108,63 @@ class Transaction:
         self._settlements = settlements
         self._clock = clock
         self._deadline = deadline
-        self._holds_at = -1
-        self._settled_at = 0
-        self._passed: BindClearance | None = None
+        self._valid_generation = -1
+        self._settled_count = 0
+        self._clearance: BindClearance | None = None
 
     async def run(self) -> tuple[Pod, CycleState]:
-        """Bind the pod; returns it as it was decided on, and the state of that check.
+        """Bind the pod; return the pod that was checked, and the state of that check.
 
-        Raises ``NotBound`` and ``PluginError``; then everything is undone.
+        Raises ``NotBound`` and ``PluginError`` after everything has been undone.
         """
         pod, state = await self._assumed()
         try:
             await self._carry_out(pod, state)
         except BaseException:
             self._framework.binding.unreserve(state, pod, self._node_name)
-            give_up(self._cluster, pod, self._passed)
+            give_up(self._cluster, pod, self._clearance)
             raise
         self._cluster.accept(pod.uid)
         return pod, state
 
     async def _assumed(self) -> tuple[Pod, CycleState]:
-        """Everything is read anew after each wait; between the check that passes and the assumption there is none.
+        """Check and assume the pod without an ``await`` in between; after each wait everything is read again.
 
-        Of pods that wait at Permit it is assumed that they will be bound: this one may have to wait there itself, for
-        them or with them. It is checked once more when it has passed.
+        Pods waiting at Permit count as bound here, because this pod may have to wait there with them. It is checked
+        again after Permit.
         """
         while True:
-            pod, state = await prepared(self._pending)
+            pod, state = await decide_prepared(self._recheck_pending)
             if state is not None:
                 self._cluster.assume(pod, self._node_name)
                 self._due.arrived(pod.uid)
                 if not self._cluster.assumed.reserved():
-                    self._holds_at = self._cluster.generation
+                    self._valid_generation = self._cluster.generation
                 return pod, state
-            await self._settlements.next(self._seconds_left())
+            await self._settlements.wait_next(self._seconds_left())
 
-    def _pending(self) -> tuple[Pod, CycleState | None]:
-        """The pod as it is, and what ``_held`` says of it."""
+    def _recheck_pending(self) -> tuple[Pod, CycleState | None]:
+        """Return the pod, and the result of ``_recheck`` for the binds in flight. Raises ``NotBound`` if it is
+        bound.
+        """
         pod = self._target.pod()
         if pod.node_name:
-            raise NotBound(error("the pod was bound by somebody else"))
-        return pod, self._held(pod, self._cluster.assumed.in_flight())
+            raise NotBound(error("the pod was bound by another client"))
+        return pod, self._recheck(pod, self._cluster.assumed.in_flight())
 
-    def _held(self, pod: Pod, uncertain: Sequence[Pod]) -> CycleState | None:
-        """The state of a check that holds whatever becomes of those uncertain ones; ``None`` if that is not certain.
+    def _recheck(self, pod: Pod, uncertain: Sequence[Pod]) -> CycleState | None:
+        """Return the state of a check that passes whichever ``uncertain`` pods are bound; ``None`` if that is not
+        certain.
 
         Raises ``NotBound`` if the node is rejected, ``PluginError`` and ``Unprepared``.
         """
         state = CycleState()
         others = [it for it in uncertain if it.uid != pod.uid]
         with self._cluster.without(pod.uid, pod.key):
-            found = self._framework.at_bind.recheck(state, pod, self._target.node(), others)
-        if found.status.code is not Code.SUCCESS:
-            raise NotBound(unschedulable(f"no longer possible: {found.status.message}"))
-        return state if found.certain else None
+            recheck = self._framework.at_bind.recheck(state, pod, self._target.node(), others)
+        if recheck.status.code is not Code.SUCCESS:
+            raise NotBound(unschedulable(f"no longer possible: {recheck.status.message}"))
+        return state if recheck.certain else None
 
     async def _carry_out(self, pod: Pod, state: CycleState) -> None:
         framework, node_name = self._framework, self._node_name
@@ -172,67 +174,68 @@ class Transaction:
         await self._until_certain(pod)
         _require(await framework.binding.pre_bind(state, pod, node_name))
         await self._until_certain(pod)
-        with passed_down(pod, node_name, partial(self._check, pod), self._seconds_left) as self._passed:
+        with passed_down(pod, node_name, partial(self._check, pod), self._seconds_left) as self._clearance:
             status = await framework.binding.bind(state, pod, node_name)
-        require_bound(status, self._passed)
+        require_bound(status, self._clearance)
 
     async def _until_certain(self, pod: Pod) -> None:
-        if self._cluster.generation == self._holds_at:
+        """Wait until the check passes whichever binds in flight succeed. Raises ``NotBound`` and ``PluginError``."""
+        if self._cluster.generation == self._valid_generation:
             return
-        while not await prepared(partial(self._is_certain, pod)):
+        while not await decide_prepared(partial(self._is_certain, pod)):
             await self._until_others_settled(pod)
 
     def _check(self, pod: Pod) -> None:
-        """What is passed down, see ``passed_down``."""
+        """Pre-send check, passed down to the step that sends; see ``passed_down``."""
         try:
             certain = self._is_certain(pod)
-        except Unprepared:  # counts were given up since the last look
-            raise NotYet(partial(prepared, partial(self._is_certain, pod))) from None
+        except Unprepared:  # counts were evicted since the last check
+            raise NotYet(partial(decide_prepared, partial(self._is_certain, pod))) from None
         if not certain:
             raise NotYet(partial(self._until_others_settled, pod))
 
     def _is_certain(self, pod: Pod) -> bool:
-        """Whether it still holds whatever becomes of the others; ``False``: that depends on some in flight.
+        """Return true if the check passes whichever other binds succeed; ``False`` if it depends on some in flight.
 
         Raises ``NotBound``, ``PluginError`` and ``Unprepared``.
         """
-        if self._cluster.generation == self._holds_at:
+        if self._cluster.generation == self._valid_generation:
             return True
         reserved = self._cluster.assumed.reserved()
-        if self._held(pod, (*self._cluster.assumed.in_flight(), *reserved)) is not None:
-            self._holds_at = self._cluster.generation
+        if self._recheck(pod, (*self._cluster.assumed.in_flight(), *reserved)) is not None:
+            self._valid_generation = self._cluster.generation
             return True
-        if reserved and self._held(pod, reserved) is None:
+        if reserved and self._recheck(pod, reserved) is None:
             raise NotBound(unschedulable(RESERVED))
-        self._settled_at = self._settlements.count
+        self._settled_count = self._settlements.count
         return False
 
     async def _until_others_settled(self, pod: Pod) -> None:
-        """Until a bind that this one depends on may have settled. Raises ``NotBound``."""
-        await self._settlements.next_after(self._settled_at, pod.uid, self._seconds_left())
+        """Wait until a bind on which this one depends may have settled. Raises ``NotBound``."""
+        await self._settlements.wait_next_after(self._settled_count, pod.uid, self._seconds_left())
 
     def _seconds_left(self) -> float:
         return self._deadline - self._clock()
 
 
-def require_bound(status: Status, passed: BindClearance) -> None:
+def require_bound(status: Status, clearance: BindClearance) -> None:
     """Raise ``NotBound`` unless the bind plugin returned Success and no Binding is left whose outcome is unknown."""
-    if status.code is Code.SUCCESS and passed.unclear:
+    if status.code is Code.SUCCESS and clearance.unclear:
         raise NotBound(error(UNCLEAR))
     if status.code is not Code.SUCCESS:
         raise NotBound(status)
 
 
-def give_up(cluster: Cluster, pod: Pod, passed: BindClearance | None) -> None:
+def give_up(cluster: Cluster, pod: Pod, clearance: BindClearance | None) -> None:
     """End the assumption of a pod that is not bound, or mark it unclear if its Binding may still take effect."""
-    if passed is not None and passed.unclear:
+    if clearance is not None and clearance.unclear:
         cluster.doubt(pod.uid)
     else:
         cluster.forget(pod.uid)
 
 
 def _require(status: Status) -> None:
-    """Raises ``NotBound`` for anything but Success; an Error too is a word against this bind, not against us."""
+    """Raise ``NotBound`` unless the status is Success. An Error here concerns this bind, not the whole process."""
     if status.code is not Code.SUCCESS:
-        said = (status.plugin, status.message) if status.plugin else (status.message,)
-        raise NotBound(unschedulable(": ".join(said)))
+        parts = (status.plugin, status.message) if status.plugin else (status.message,)
+        raise NotBound(unschedulable(": ".join(parts)))

@@ -1,4 +1,4 @@
-"""Pods of no profile here: they pass unchecked, and somebody should know of it."""
+"""Counts and logs pods without a profile here, because they pass unchecked."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from app.verbs.outcome import Verb
 
 _LOG: Final = structlog.get_logger(__name__)
 
-REST: Final = "(others)"
+OTHER_NAMES: Final = "(others)"
 """Stands for all names beyond the first ``MOST_NAMES``."""
 
 MOST_NAMES: Final = 32
 LONGEST_NAME: Final = 63
 
 
-def _nothing(_verb: Verb, _name: str) -> None:
-    """Nobody counts."""
+def _ignore(_verb: Verb, _name: str) -> None:
+    """Default callback: does nothing."""
 
 
 class Unserved:
-    """Warns of each schedulerName once, and counts. ``count`` is told every request: verb and name.
+    """Logs each schedulerName once, and counts its requests. ``count`` is called with verb and name of each request.
 
-    Whoever makes a pod chooses that name: few are told apart, and none is told at length.
+    Any user can choose a schedulerName, so the number and the length of names are limited.
     """
 
-    def __init__(self, count: Callable[[Verb, str], None] = _nothing) -> None:
+    def __init__(self, count: Callable[[Verb, str], None] = _ignore) -> None:
         self._count = count
         self._requests: dict[str, int] = {}
 
@@ -38,19 +38,19 @@ class Unserved:
         """Requests so far, by schedulerName."""
         return self._requests
 
-    def note(self, verb: Verb, pod: Pod) -> None:
-        name = self._told_as(pod.spec.scheduler_name)
+    def record(self, verb: Verb, pod: Pod) -> None:
+        name = self._bounded_name(pod.spec.scheduler_name)
         if name not in self._requests:
             self._requests[name] = 0
             _LOG.warning("pods of this schedulerName have no profile here and are not checked", scheduler_name=name)
         self._requests[name] += 1
         self._count(verb, name)
 
-    def _told_as(self, scheduler_name: str) -> str:
+    def _bounded_name(self, scheduler_name: str) -> str:
         name = printable(scheduler_name)
-        return name if name in self._requests or len(self._requests) < MOST_NAMES else REST
+        return name if name in self._requests or len(self._requests) < MOST_NAMES else OTHER_NAMES
 
 
 def printable(scheduler_name: str) -> str:
-    """The name as it may be shown: as it is, where it is one that a person would choose."""
+    """Return a schedulerName in ASCII and shortened; usual names are unchanged."""
     return ascii(scheduler_name[:LONGEST_NAME])[1:-1][:LONGEST_NAME]

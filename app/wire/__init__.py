@@ -1,7 +1,6 @@
-"""The JSON of extender/v1: what kube-scheduler posts and what it reads back, field for field.
+"""The JSON of extender/v1, and of ``/api/v1/cycle`` and ``/api/v1/explain``, decoded and encoded with msgspec.
 
-Field names, null or absent, lists that may never be null: the promises of the protocol, decoded and encoded with
-msgspec.
+This package guarantees what Go clients expect: field names, absent and null fields, and lists that are never null.
 
-Not here: HTTP (``app.server``), what the fields lead to (``app.verbs``), Kubernetes' own objects (``app.kube``).
+Not here: HTTP (``app.server``), the meaning of requests (``app.verbs``), and objects of Kubernetes (``app.kube``).
 """

@@ -1,6 +1,6 @@
-"""The bodies of ``/api/v1/cycle`` and ``/api/v1/explain``: what they ask, and what they answer.
+"""Bodies of ``/api/v1/cycle`` and ``/api/v1/explain``.
 
-Answers are written without these models, which say their form for the schema: 5,000 nodes are too many to be checked.
+Answers are encoded without these models, which only describe them in the schema: validating 5,000 nodes takes too long.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pydantic.alias_generators import to_camel
 from app.kube.decoding import Decoder, TooDeep
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a body raises that is no JSON, or no JSON of this form."""
+"""Exceptions for a body that is not JSON, or has the wrong form."""
 
 MOST_PENDING: Final = 1000
-"""Maximum number of pods to choose the next one from. A scheduler with more sends those that came first."""
+"""Maximum number of pods to choose the next one from. A scheduler with more pods sends the oldest ones."""
 
 MOST_NAMES: Final = 20_000
 """Maximum number of node names in a cycle: Kubernetes supports clusters of 5,000 nodes."""
@@ -40,7 +40,7 @@ MOST_OBJECTS: Final = 100_000
 """Maximum number of objects in a body: a hundred for each of ``MOST_PENDING`` pods."""
 
 _LONG_BYTES: Final = 64 << 10
-"""Length beyond which a body is checked for what would hold up the event loop before it is validated."""
+"""Length in bytes beyond which a body is checked for excessive content before pydantic validates it."""
 
 
 class _Pending(Struct, forbid_unknown_fields=True, rename="camel"):
@@ -67,23 +67,23 @@ _EACH: Final[Decoder[list[dict[str, Raw]]]] = Decoder(list[dict[str, Raw]])
 
 
 def require_bounded(body: bytes) -> None:
-    """Raise ``msgspec.DecodeError`` for a long body whose validation would hold up the event loop.
+    """Raise ``msgspec.DecodeError`` for a long body whose validation would block the event loop.
 
-    Of such a body only the first mistake is reported: a list of a million wrong names is a million mistakes.
+    Only the first mistake of such a body is reported: a list of a million wrong names would be a million mistakes.
     """
     if len(body) <= _LONG_BYTES:
         return
     _require_at_most(MOST_OBJECTS, body.count(b"{"), "objects")
-    found = _BODY.at_once(body)
-    pending = _PENDING.at_once(found.pods) or []
-    _require_at_most(MOST_NAMES, len(found.nodes or ()), "names in nodes")
+    fields = _BODY.at_once(body)
+    pending = _PENDING.at_once(fields.pods) or []
+    _require_at_most(MOST_NAMES, len(fields.nodes or ()), "names in nodes")
     _require_at_most(MOST_PENDING, len(pending), "pods")
-    if not all(bytes(pod)[:1] in (b"", b"{") for pod in (found.pod, *(it.pod for it in pending))):
+    if not all(bytes(pod)[:1] in (b"", b"{") for pod in (fields.pod, *(it.pod for it in pending))):
         raise msgspec.ValidationError("a pod is not an object")
 
 
 def require_bounded_pod(raw: bytes) -> None:
-    """Raise ``msgspec.DecodeError`` for an inline pod whose decoding would hold up the event loop."""
+    """Raise ``msgspec.DecodeError`` for an inline pod whose decoding would block the event loop."""
     _require_at_most(MOST_VALUES, raw.count(b"{") + raw.count(b","), "objects and commas")
 
 
@@ -92,14 +92,14 @@ def _require_at_most(most: int, number: int, what: str) -> None:
         raise msgspec.ValidationError(f"at most {most} {what}, not {number}")
 
 
-class _Model(BaseModel):
+class _CamelModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
-class PodRequest(_Model):
-    """A pod of the cluster by name, or one in the body."""
+class PodRequest(_CamelModel):
+    """A pod of the cluster by name, or an inline pod."""
 
-    pod: dict[str, Any] | None = Field(default=None, description="A Pod as the Kubernetes API has it.")
+    pod: dict[str, Any] | None = Field(default=None, description="A Pod object of the Kubernetes API.")
     namespace: str = "default"
     name: str | None = Field(default=None, description="Name of a pod that Homeport knows, instead of pod.")
 
@@ -107,9 +107,9 @@ class PodRequest(_Model):
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
-        """The pod stays as it came: as a dict it would take as long to make as everything else together.
+        """Parse a body. The inline pod stays raw, because a dict of it would take as long as everything else together.
 
-        Raises ``msgspec.DecodeError`` for a body beyond the bounds, and pydantic's ``ValidationError``.
+        Raises ``msgspec.DecodeError`` for a body beyond the limits, and pydantic's ``ValidationError``.
         """
         require_bounded(body)
         try:
@@ -120,13 +120,14 @@ class PodRequest(_Model):
             parts = {}
         pod = bytes(parts.get("pod", b""))
         if not pod.startswith(b"{"):
-            return cls.model_validate_json(body)  # a name, or it says what is wrong
-        asked = cls.model_validate_json(msgspec.json.encode({**parts, "pod": {}}))
-        asked._raw = pod  # noqa: SLF001  # its own
-        return asked
+            return cls.model_validate_json(body)  # a pod by name, or an invalid body
+        request = cls.model_validate_json(msgspec.json.encode({**parts, "pod": {}}))
+        request._raw = pod  # noqa: SLF001  # its own attribute
+        return request
 
     @property
     def raw_pod(self) -> bytes:
+        """JSON of the inline pod; empty for a pod by name."""
         return self._raw
 
     @model_validator(mode="after")
@@ -137,26 +138,27 @@ class PodRequest(_Model):
 
 
 class ExplainRequest(PodRequest):
-    """What if it were looked for a node now, and by whom."""
+    """Pod to explain, optionally as pending or with another profile."""
 
-    pending: bool = Field(default=False, description="As if the pod had no node yet.")
-    scheduler_name: str | None = Field(default=None, description="By the profile of this name, not of the pod's own.")
+    pending: bool = Field(default=False, description="Explain the pod as if it had no node.")
+    scheduler_name: str | None = Field(default=None, description="Profile to use instead of the pod's own.")
 
 
 class PendingPod(PodRequest):
-    """A pod that waits for its turn."""
+    """A pod in the caller's queue."""
 
     queued_at: AwareDatetime | FiniteFloat = Field(
-        description="Since when: RFC 3339, or seconds on any clock that is the same for all."
+        description="Time of queueing: RFC 3339, or seconds on one clock for all pods."
     )
 
     @property
     def seconds(self) -> float:
+        """Time of queueing in seconds, on the caller's clock."""
         return self.queued_at.timestamp() if isinstance(self.queued_at, datetime) else self.queued_at
 
 
 class CycleRequest(PodRequest):
-    """Which pod, and among which nodes."""
+    """Pod to schedule, or pods to choose from, and the nodes to consider."""
 
     nodes: list[str] | None = Field(default=None, description="Names to choose among; all nodes if absent.")
     pods: Annotated[
@@ -168,7 +170,7 @@ class CycleRequest(PodRequest):
                 "minItems": 1,
                 "maxItems": MOST_PENDING,
                 "items": PendingPod.model_json_schema(),
-                "description": "Pods that wait, instead of pod or name: the cycle is run for the one that the "
+                "description": "Queued pods, instead of pod or name. The cycle runs for the pod that the "
                 "profile's queueSort puts first.",
             }
         ),
@@ -176,6 +178,7 @@ class CycleRequest(PodRequest):
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
+        """Parse a body like ``PodRequest.parse``; the pods of ``pods`` stay raw too."""
         require_bounded(body)
         try:
             parts: dict[str, Any] = {**_PARTS.at_once(body)}
@@ -186,10 +189,10 @@ class CycleRequest(PodRequest):
             return super().parse(body)
         raw = [bytes(it.get("pod", b"")) for it in each]
         parts["pods"] = [{**it, "pod": {}} if pod.startswith(b"{") else it for it, pod in zip(each, raw, strict=True)]
-        asked = cls.model_validate_json(msgspec.json.encode(parts))
-        for it, pod in zip(asked.pods or (), raw, strict=True):
-            it._raw = pod  # noqa: SLF001  # its own
-        return asked
+        request = cls.model_validate_json(msgspec.json.encode(parts))
+        for pending, pod in zip(request.pods or (), raw, strict=True):
+            pending._raw = pod  # noqa: SLF001  # its own attribute
+        return request
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -198,69 +201,65 @@ class CycleRequest(PodRequest):
         return self
 
 
-class PluginStatus(_Model):
-    """A status in kube-scheduler's words."""
+class PluginStatus(_CamelModel):
+    """A status in kube-scheduler's terms."""
 
     code: str = Field(description="Success, Unschedulable, UnschedulableAndUnresolvable, …")
-    plugin: str = Field(description="Who rejected; empty for Success.")
+    plugin: str = Field(description="Plugin that rejected; empty for Success.")
     reasons: list[str]
 
 
 class CycleVictims(BaseModel):
-    """Pods of one node, the most important first."""
+    """Pods to evict from one node, most important first."""
 
     pods: list[str] = Field(description="namespace/name")
-    numPDBViolations: int = Field(description="How many of them against a PodDisruptionBudget.")  # noqa: N815  # kube-scheduler's
+    numPDBViolations: int = Field(description="Evictions that violate a PodDisruptionBudget.")  # noqa: N815  # name in kube-scheduler
 
 
-class CycleResponse(_Model):
-    """One whole cycle."""
+class CycleResponse(_CamelModel):
+    """Result of one scheduling cycle."""
 
-    pod: str = Field(description="namespace/name of the pod that it was run for.")
-    profile: str = Field(description="schedulerName of the profile that answered; * for the one of all other names.")
+    pod: str = Field(description="namespace/name of the scheduled pod.")
+    profile: str = Field(description="schedulerName of the profile; * for the profile of all other names.")
     preset: Literal["delegated", "complete"] = Field(
-        description="What that profile starts from. delegated: a kube-scheduler judges all else, and nobody does here."
+        description="Base of the profile. delegated: other filters are left to kube-scheduler, and were not run."
     )
-    pre_enqueue: PluginStatus = Field(
-        description="Anything but Success: the pod is kept out, and nothing else was asked."
-    )
+    pre_enqueue: PluginStatus = Field(description="If it is not Success, the pod is gated and no other point ran.")
     pre_filter: PluginStatus
-    filter: dict[str, PluginStatus] = Field(description="By node.")
+    filter: dict[str, PluginStatus] = Field(description="Status by node.")
     scores: dict[str, dict[str, int]] = Field(description="By feasible node and plugin, 0..100, before weights.")
     totals: dict[str, int] = Field(description="Weighted sum by feasible node.")
     node: str | None = Field(description="The chosen node: bind the pod there with POST /bind.")
-    post_filter: PluginStatus | None = Field(description="Where no node is feasible: what a plugin could do.")
-    nominated_node: str | None = Field(
-        description="What postFilter wants of status.nominatedNodeName; empty: nothing there."
-    )
+    post_filter: PluginStatus | None = Field(description="Result of PostFilter, if no node is feasible.")
+    nominated_node: str | None = Field(description="Node that PostFilter nominates; empty to clear the nomination.")
     victims: CycleVictims | None = Field(
-        description="The pods that would have to leave the nominated node first. Homeport evicts nobody."
+        description="Pods to evict from the nominated node first. Homeport does not evict them."
     )
 
 
-class ExplanationTable(_Model):
-    """Facts in rows."""
+class ExplanationTable(_CamelModel):
+    """Facts as a table."""
 
     title: str
     columns: list[str]
     rows: list[list[str | int | bool]]
 
 
-class PluginExplanation(_Model):
-    """What one plugin's answer rests on."""
+class PluginExplanation(_CamelModel):
+    """Facts behind the answer of one plugin."""
 
     tables: list[ExplanationTable]
-    unblock: list[str] = Field(description="Each one change that would let the pod in somewhere.")
+    unblock: list[str] = Field(description="Changes, each of which would make a node feasible.")
 
 
-class ExplainResponse(_Model):
-    """Why a pod may or may not go where."""
+class ExplainResponse(_CamelModel):
+    """Explanation of which nodes a pod can use."""
 
     pod: str = Field(description="namespace/name")
     scheduler_name: str = Field(description="schedulerName of the pod, or the one that the request names.")
-    node_name: str = Field(description="The node that the pod is bound to, also with pending: true; empty: none.")
-    profile: str = Field(description="schedulerName of the profile that answered; * for the one of all other names.")
-    preset: Literal["delegated", "complete"] = Field(description="What that profile starts from.")
+    node_name: str = Field(description="Node that the pod is bound to, also with pending: true; empty without one.")
+    profile: str = Field(description="schedulerName of the profile; * for the profile of all other names.")
+    preset: Literal["delegated", "complete"] = Field(description="Base of the profile.")
     not_judged: list[str] = Field(
         description="Filters of kube-scheduler's default profile that this profile does not run: they can reject a "
         "node that is feasible here."

@@ -1,4 +1,4 @@
-"""Answers of extender/v1: PascalCase, and never without the list that was asked for."""
+"""Encoding of extender/v1 answers: PascalCase, and never without the list that the caller expects."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 
-class MetaPod(Struct, forbid_unknown_fields=True):
-    """A victim by its UID."""
+class VictimUid(Struct, forbid_unknown_fields=True):
+    """A victim by its UID; extender/v1 calls it MetaPod."""
 
     uid: str = field(name="UID", default="")
 
 
-class MetaVictims(Struct):
-    """The victims on one node, most important first. Never ``null``, never empty in an answer."""
+class NodeVictims(Struct):
+    """Victims on one node, most important first; extender/v1 calls it MetaVictims. Never ``null`` or empty in an
+    answer.
+    """
 
-    pods: list[MetaPod] = field(name="Pods", default_factory=list)
+    pods: list[VictimUid] = field(name="Pods", default_factory=list)
     num_pdb_violations: int = field(name="NumPDBViolations", default=0)
 
 
@@ -36,7 +38,7 @@ class _HostPriority(Struct, rename="pascal"):
 
 
 class _PreemptionResult(Struct, rename="pascal"):
-    node_name_to_meta_victims: Mapping[str, MetaVictims]
+    node_name_to_meta_victims: Mapping[str, NodeVictims]
 
 
 class _BindingResult(Struct, rename="pascal"):
@@ -50,13 +52,13 @@ _NEXT_HOST: Final = ',{"Host":"'
 
 
 class LongBody(Struct, frozen=True):
-    """A body too long to be put together at once: 60 MB of nodes would hold up everybody for 50 ms."""
+    """Answer too long to be joined in one step: 60 MB of nodes would block the event loop for 50 ms."""
 
     pieces: Sequence[bytes | Raw]
     length: int
 
     def chunks(self) -> Iterator[bytes]:
-        """The body in parts of about a megabyte."""
+        """Yield the body in chunks of about a megabyte."""
         part: list[bytes | Raw] = []
         size = 0
         for piece in self.pieces:
@@ -69,27 +71,27 @@ class LongBody(Struct, frozen=True):
 
 
 def encode_filter(failed: Mapping[str, str], names: Sequence[str]) -> bytes:
-    """A filter answer to a request that named nodes: those that pass, and why the others do not."""
+    """Encode a filter answer with node names: passing names, and the reason for each failed one."""
     return ENCODER.encode(_FilterResult(None, names, {}, failed, ""))
 
 
 def encode_passing(names: bytes) -> bytes:
-    """What ``encode_filter`` says where nothing is said of the others; ``names`` as ``SplitArgs`` has them."""
+    """Encode a filter answer with passing names only. ``names``: joined as in ``SplitArgs``, without JSON escapes."""
     return _PASSING_START + names + _PASSING_END
 
 
 def encode_refusal(name: bytes, message: str) -> bytes:
-    """One entry of ``encode_refusals``; ``name`` as ``SplitArgs.each`` gives it."""
+    """Encode one entry for ``encode_refusals``. ``name``: as returned by ``SplitArgs.each``."""
     return b'"' + name + b'":' + ENCODER.encode(message)
 
 
 def encode_refusals(entries: Iterable[bytes]) -> bytes:
-    """What ``encode_filter`` says where no node passes, from prepared entries."""
+    """Encode a filter answer in which no node passes, from entries of ``encode_refusal``."""
     return _REFUSED_START + b",".join(entries) + _REFUSED_END
 
 
 def encode_filter_nodes(failed: Mapping[str, str], nodes: Sequence[Raw]) -> bytes | LongBody:
-    """A filter answer to a request with whole nodes. They go back as the bytes they came as."""
+    """Encode a filter answer with whole nodes, which are returned byte for byte as received."""
     end = ENCODER.encode(_FilterResult(None, None, {}, failed, ""))[len(_NO_NODES) :]
     pieces: list[bytes | Raw] = [b'{"Nodes":{"metadata":{},"items":[']
     for index, node in enumerate(nodes):
@@ -106,19 +108,19 @@ _REFUSED_START, _REFUSED_END = encode_filter({"": ""}, ()).split(b'"":""')
 
 
 def encode_filter_error(message: str) -> bytes:
-    """A filter answer that fails the cycle with ``message`` on the pod."""
+    """Encode a filter answer that fails the scheduling cycle; kube-scheduler shows ``message`` on the pod."""
     return ENCODER.encode(_FilterResult(None, None, {}, {}, message))
 
 
 def encode_priorities(scores: Mapping[str, int]) -> bytes:
-    """A prioritize answer: an integer for every host."""
+    """Encode a prioritize answer: an integer score for each host."""
     return ENCODER.encode([_HostPriority(host, score) for host, score in scores.items()])
 
 
 def encode_classed(hosts: Sequence[str], classes: Sequence[Any], scores: Mapping[Any, int]) -> bytes:
-    """The same for hosts of which many score alike: each score is written once, then put between the names.
+    """Like ``encode_priorities``, for hosts of which many share a score: each score is formatted only once.
 
-    ``classes`` holds the class of each host, ``scores`` the score of each class.
+    ``classes``: class of each host. ``scores``: score of each class.
     """
     named = "".join(hosts)
     if not hosts or not named.isprintable() or '"' in named or "\\" in named:
@@ -130,11 +132,11 @@ def encode_classed(hosts: Sequence[str], classes: Sequence[Any], scores: Mapping
     return f'[{{"Host":"{"".join(parts)[: -len(_NEXT_HOST)]}]'.encode()
 
 
-def encode_victims(victims: Mapping[str, MetaVictims]) -> bytes:
-    """A preempt answer, always in meta form. A node without victims must not be in it."""
+def encode_victims(victims: Mapping[str, NodeVictims]) -> bytes:
+    """Encode a preempt answer in meta form. ``victims`` must not contain a node without victims."""
     return ENCODER.encode(_PreemptionResult(victims))
 
 
 def encode_binding(error: str = "") -> bytes:
-    """A bind answer; an empty ``error`` says that the pod was seen bound."""
+    """Encode a bind answer; an empty ``error`` reports success."""
     return ENCODER.encode(_BindingResult(error))

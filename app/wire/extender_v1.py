@@ -1,8 +1,8 @@
-"""The extender/v1 JSON of kube-scheduler: what a request says, and answers that it can read.
+"""Decoding of extender/v1 requests of kube-scheduler.
 
-Answers use PascalCase and are never without the list that was asked for. Requests are read as Go reads them: any case
-of a key, ``null`` for any list. The usual spelling is decoded directly; anything else takes a slower way that folds
-keys first. Source: ``staging/src/k8s.io/kube-scheduler/extender/v1`` of Kubernetes 1.36.
+Requests are read like in Go: keys in any case, and ``null`` for any list. The usual spelling is decoded directly; other
+spellings take a slower path that normalizes keys first. Source: ``staging/src/k8s.io/kube-scheduler/extender/v1`` of
+Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from app.kube.core_v1 import Pod
 from app.kube.decoding import Decoder
 from app.kube.names import is_label, is_subdomain, shown
 from app.kube.pod_decoding import PodObject
-from app.wire.extender_answers import MetaPod, MetaVictims
-from app.wire.folding import Int64, MetaVictimsObject, field_names, folded
+from app.wire.extender_answers import NodeVictims, VictimUid
+from app.wire.folding import Int64, NodeVictimsObject, field_names, folded
 
 T = TypeVar("T")
 P = TypeVar("P", bound=PodObject)
 
 
 class MalformedRequest(ValueError):
-    """The body is no request of this verb; says where and why."""
+    """The body is not a valid request of this verb; the message has place and reason."""
 
 
-class TooDeep(MalformedRequest):
-    """It can be read once ``levelled_in_turns`` has cut out what lies too deep."""
+class TooDeepRequest(MalformedRequest):
+    """The body is nested too deeply. It can be decoded after ``levelled_in_turns`` has cut out the deep parts."""
 
 
 class NodeListObject(Struct):
-    """A NodeList whose items stay as they came, to be sent back without loss."""
+    """NodeList whose items stay raw, so that they can be returned unchanged."""
 
     items: list[Raw] | None = None
 
 
-class _ExtenderArgs(Struct, Generic[P], rename="pascal", forbid_unknown_fields=True):
+class _NodesRequestObject(Struct, Generic[P], rename="pascal", forbid_unknown_fields=True):
     pod: P
     nodes: NodeListObject | None = None
     node_names: list[str] | None = None
 
 
-class ExtenderArgs(Struct, frozen=True):
-    """A filter or prioritize request. Exactly one of ``names`` and ``nodes`` is given."""
+class NodesRequest(Struct, frozen=True):
+    """A filter or prioritize request. Exactly one of ``names`` and ``nodes`` is set."""
 
     pod: Pod
     names: Sequence[str] | None
@@ -66,21 +66,21 @@ class _VictimsObject(Struct, forbid_unknown_fields=True):
     pods: list[_Victim] | None = field(name="Pods", default=None)
     num_pdb_violations: Int64 | None = field(name="NumPDBViolations", default=None)
 
-    def slim(self) -> MetaVictims:
-        return MetaVictims([MetaPod(pod.metadata.uid) for pod in self.pods or ()], self.num_pdb_violations or 0)
+    def slim(self) -> NodeVictims:
+        return NodeVictims([VictimUid(pod.metadata.uid) for pod in self.pods or ()], self.num_pdb_violations or 0)
 
 
 class _PreemptionArgs(Struct, Generic[P], rename="pascal", forbid_unknown_fields=True):
     pod: P
     node_name_to_victims: dict[str, _VictimsObject | None] | None = None
-    node_name_to_meta_victims: dict[str, MetaVictimsObject | None] | None = None
+    node_name_to_meta_victims: dict[str, NodeVictimsObject | None] | None = None
 
 
 class PreemptionArgs(Struct, frozen=True):
-    """A preempt request; both forms of victims read as the meta form. Nodes without victims are left out."""
+    """A preempt request, both forms converted to the meta form. Nodes without victims are omitted."""
 
     pod: Pod
-    victims: Mapping[str, MetaVictims]
+    victims: Mapping[str, NodeVictims]
 
 
 class _BindingArgs(Struct, rename="pascal", forbid_unknown_fields=True):
@@ -91,7 +91,7 @@ class _BindingArgs(Struct, rename="pascal", forbid_unknown_fields=True):
 
 
 class BindingArgs(Struct, frozen=True):
-    """A bind request: of the one pod with that UID."""
+    """A bind request for the pod with this UID."""
 
     namespace: str
     name: str
@@ -99,12 +99,12 @@ class BindingArgs(Struct, frozen=True):
     node: str
 
 
-_ARGS: Final[Mapping[type[PodObject], Decoder[_ExtenderArgs[Any]]]] = {
-    it: Decoder(_ExtenderArgs[it])  # type: ignore[valid-type]  # a class is known when this runs
+_ARGS: Final[Mapping[type[PodObject], Decoder[_NodesRequestObject[Any]]]] = {
+    it: Decoder(_NodesRequestObject[it])  # type: ignore[valid-type]  # known at run time
     for it in POD_OBJECTS
 }
 _PREEMPTION: Final[Mapping[type[PodObject], Decoder[_PreemptionArgs[Any]]]] = {
-    it: Decoder(_PreemptionArgs[it])  # type: ignore[valid-type]  # the same
+    it: Decoder(_PreemptionArgs[it])  # type: ignore[valid-type]  # known at run time
     for it in POD_OBJECTS
 }
 _BINDING: Final = Decoder[_BindingArgs](_BindingArgs)
@@ -114,71 +114,71 @@ _BETWEEN: Final = b'","'
 _END_OF_NAMES: Final = b'"]}'
 
 
-def decode_args(body: bytes | memoryview, core: CoreV1 = PLAIN) -> ExtenderArgs:
-    """Read a filter or prioritize request, and of the pod what ``core`` says.
+def decode_args(body: bytes | memoryview, core: CoreV1 = PLAIN) -> NodesRequest:
+    """Decode a filter or prioritize request. ``core`` selects the parts of the pod that are decoded.
 
-    Raises ``MalformedRequest``, of which one kind is ``TooDeep``.
+    Raises ``MalformedRequest``, or its subclass ``TooDeepRequest``.
     """
-    found = _decode(body, _ARGS[core.pod_object], _has_usual_spelling)
-    names, nodes = found.node_names, found.nodes
+    request = _decode(body, _ARGS[core.pod_object], _has_usual_spelling)
+    names, nodes = request.node_names, request.nodes
     if names is not None:
-        return ExtenderArgs(_slim(found.pod, core), names, None)
+        return NodesRequest(_slim(request.pod, core), names, None)
     if nodes is None:
         raise MalformedRequest("neither NodeNames nor Nodes is given")
-    return ExtenderArgs(_slim(found.pod, core), None, nodes.items or [])
+    return NodesRequest(_slim(request.pod, core), None, nodes.items or [])
 
 
 def decode_preemption(body: bytes | memoryview, core: CoreV1 = PLAIN) -> PreemptionArgs:
-    """Read a preempt request, and of the pod what ``core`` says.
+    """Decode a preempt request. ``core`` selects the parts of the pod that are decoded.
 
-    Raises ``MalformedRequest``, of which one kind is ``TooDeep``.
+    Raises ``MalformedRequest``, or its subclass ``TooDeepRequest``.
     """
-    found = _decode(body, _PREEMPTION[core.pod_object], _has_usual_spelling)
-    given: Mapping[str, Any] = found.node_name_to_meta_victims or found.node_name_to_victims or {}
-    victims = {name: it.slim() for name, it in given.items() if it is not None}
-    return PreemptionArgs(_slim(found.pod, core), {name: it for name, it in victims.items() if it.pods})
+    request = _decode(body, _PREEMPTION[core.pod_object], _has_usual_spelling)
+    victims_by_node: Mapping[str, Any] = request.node_name_to_meta_victims or request.node_name_to_victims or {}
+    victims = {name: it.slim() for name, it in victims_by_node.items() if it is not None}
+    return PreemptionArgs(_slim(request.pod, core), {name: it for name, it in victims.items() if it.pods})
 
 
 def decode_binding(body: bytes | memoryview) -> BindingArgs:
-    """Read a bind request. Raises ``MalformedRequest``, also for a name that the API server would not have taken."""
+    """Decode a bind request. Raises ``MalformedRequest``, also for a name that the API server would not accept."""
     try:
-        found = _decode(body, _BINDING, _names_a_pod)
-    except TooDeep:
-        found = _decode(decoding.levelled(bytes(body)), _BINDING, _names_a_pod)
+        request = _decode(body, _BINDING, _has_pod_name)
+    except TooDeepRequest:
+        request = _decode(decoding.levelled(bytes(body)), _BINDING, _has_pod_name)
     return BindingArgs(
-        namespace=_named("PodNamespace", found.pod_namespace, is_label),
-        name=_named("PodName", found.pod_name, is_subdomain),
-        uid=_given("PodUID", found.pod_uid),
-        node=_named("Node", found.node, is_subdomain),
+        namespace=_required_name("PodNamespace", request.pod_namespace, is_label),
+        name=_required_name("PodName", request.pod_name, is_subdomain),
+        uid=_required("PodUID", request.pod_uid),
+        node=_required_name("Node", request.node, is_subdomain),
     )
 
 
-def _names_a_pod(found: _BindingArgs) -> bool:
-    return found.pod_name is not None
+def _has_pod_name(request: _BindingArgs) -> bool:
+    return request.pod_name is not None
 
 
-def _named(field_name: str, value: str | None, is_name: Callable[[str], bool]) -> str:
-    name = _given(field_name, value)
+def _required_name(field_name: str, value: str | None, is_name: Callable[[str], bool]) -> str:
+    name = _required(field_name, value)
     if not is_name(name):
-        raise _no_name(field_name, name)
+        raise _invalid_name(field_name, name)
     return name
 
 
-def _no_name(field_name: str, name: str) -> MalformedRequest:
+def _invalid_name(field_name: str, name: str) -> MalformedRequest:
     return MalformedRequest(f"{field_name} is {shown(name)}, which cannot be a name")
 
 
-def _given(field_name: str, value: str | None) -> str:
+def _required(field_name: str, value: str | None) -> str:
     if not value:
         raise MalformedRequest(f"{field_name} is empty")
     return value
 
 
 class SplitArgs(Struct, frozen=True):
-    """A filter request in kube-scheduler's own spelling, cut in two and not decoded.
+    """A filter request in kube-scheduler's spelling, split at its node names and not decoded.
 
-    ``before`` is all that precedes the names. ``names`` are as JSON writes them, without escapes, less the first and
-    the last quote. A request whose ``before`` is that of one that was decoded differs from it in the names alone.
+    ``before``: all bytes before the names. ``names``: the joined names without JSON escapes, and without the first and
+    last quote. Two requests with equal ``before`` differ only in their names.
     """
 
     before: bytes
@@ -186,24 +186,24 @@ class SplitArgs(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """How many names there are: at least one."""
+        """Number of names: at least one."""
         return self.names.count(_BETWEEN) + 1
 
     @property
     def only(self) -> str:
-        """The name, if it is one; else empty."""
+        """The name, if there is only one; else empty."""
         return "" if _BETWEEN in self.names else self.names.decode()
 
     def each(self) -> list[bytes]:
         return self.names.split(_BETWEEN)
 
     def are(self, names: Sequence[str]) -> bool:
-        """Whether these are the names that were decoded, in that order: then nothing else follows the cut."""
+        """Return true if these are the decoded names, in order; then the request has no fields after them."""
         return '","'.join(names).encode() == self.names
 
 
 def split_args(body: bytes | memoryview) -> SplitArgs | None:
-    """Cut a request in two; ``None`` for one in any other spelling, or with whole nodes."""
+    """Split a request; return ``None`` for other spellings, and for whole nodes."""
     if not isinstance(body, bytes) or not body.endswith(_END_OF_NAMES):
         return None
     cut = body.rfind(_NAMES)
@@ -213,42 +213,44 @@ def split_args(body: bytes | memoryview) -> SplitArgs | None:
     return SplitArgs(body[:cut], body[start : -len(_END_OF_NAMES)])
 
 
-def _slim(found: PodObject, core: CoreV1) -> Pod:
+def _slim(pod_object: PodObject, core: CoreV1) -> Pod:
     try:
-        pod = core.slim_pod(found)
+        pod = core.slim_pod(pod_object)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"Pod: {error}") from None
     if not is_subdomain(pod.name):
-        raise _no_name("Pod.metadata.name", pod.name)
+        raise _invalid_name("Pod.metadata.name", pod.name)
     if not is_label(pod.namespace):
-        raise _no_name("Pod.metadata.namespace", pod.namespace)
+        raise _invalid_name("Pod.metadata.namespace", pod.namespace)
     return pod
 
 
 def _decode(body: bytes | memoryview, decoder: Decoder[T], is_usual: Callable[[T], bool]) -> T:
     try:
-        found = decoder.at_once(body)
-        if is_usual(found):
-            return found
+        request = decoder.at_once(body)
+        if is_usual(request):
+            return request
     except decoding.TooDeep as error:
-        raise TooDeep(str(error)) from None
+        raise TooDeepRequest(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        pass  # perhaps only the spelling of its keys: folded below, where a real error is raised
+        pass  # possibly only unusual keys, which are normalized below; other errors are raised there
     try:
-        return decoder.at_once(folded(body, _TOP[decoder]))
+        return decoder.at_once(folded(body, _FIELD_NAMES[decoder]))
     except (decoding.TooDeep, RecursionError):
-        raise TooDeep("nested too deeply") from None
+        raise TooDeepRequest("nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(str(error)) from None
 
 
-def _has_usual_spelling(found: Any) -> bool:
-    """kube-scheduler always sends a spec: without one, its key may be spelled otherwise."""
-    return found.pod.spec is not None and found.pod.metadata.name is not None
+def _has_usual_spelling(request: Any) -> bool:
+    """Return true if spec and name were decoded. kube-scheduler always sends both, so otherwise the keys differ in
+    case.
+    """
+    return request.pod.spec is not None and request.pod.metadata.name is not None
 
 
-_TOP: Final[Mapping[object, Mapping[str, str]]] = {
-    **dict.fromkeys(_ARGS.values(), field_names(_ExtenderArgs)),
+_FIELD_NAMES: Final[Mapping[object, Mapping[str, str]]] = {
+    **dict.fromkeys(_ARGS.values(), field_names(_NodesRequestObject)),
     **dict.fromkeys(_PREEMPTION.values(), field_names(_PreemptionArgs)),
     _BINDING: field_names(_BindingArgs),
 }

@@ -1,4 +1,4 @@
-"""Requests of extender/v1 with keys in another case than usual: Go takes any."""
+"""Normalization of extender/v1 requests whose keys have unusual case: Go accepts any."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from app.kube.decoding import Decoder
-from app.wire.extender_answers import ENCODER, MetaPod, MetaVictims
+from app.wire.extender_answers import ENCODER, NodeVictims, VictimUid
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class MetaVictimsObject(Struct, forbid_unknown_fields=True):
-    pods: list[MetaPod] | None = field(name="Pods", default=None)
+class NodeVictimsObject(Struct, forbid_unknown_fields=True):
+    pods: list[VictimUid] | None = field(name="Pods", default=None)
     num_pdb_violations: Int64 | None = field(name="NumPDBViolations", default=None)
 
-    def slim(self) -> MetaVictims:
-        return MetaVictims(self.pods or [], self.num_pdb_violations or 0)
+    def slim(self) -> NodeVictims:
+        return NodeVictims(self.pods or [], self.num_pdb_violations or 0)
 
 
 _OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
 _ANY: Final[Decoder[Any]] = Decoder(Any)
 
 _MOST_FOLDED: Final = 4 << 20
-"""Bytes that may be read key by key, which takes up to half a second. kube-scheduler's requests never are."""
+"""Maximum bytes that are normalized, in up to half a second. Requests of kube-scheduler need no normalization."""
 
 
 def field_names(kind: type[Struct]) -> dict[str, str]:
+    """Return the JSON names of a struct's fields, by lower case."""
     return {it.encode_name.lower(): it.encode_name for it in msgspec.structs.fields(kind)}
 
 
-_VICTIMS: Final = field_names(MetaVictimsObject)
+_VICTIMS: Final = field_names(NodeVictimsObject)
 _NESTED: Final = {
     name.lower(): name
     for names in (
@@ -69,11 +70,14 @@ _USER_KEYS: Final = frozenset(
 
 
 def folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
-    """The request with every key that we read in its usual case, unknown ones of the outer objects left out."""
-    found = _OUTER.at_once(body)
-    outer = {name: value for key, value in found.items() if (name := known.get(key.lower())) is not None}
+    """Return the request with all known keys in their usual case, without unknown outer keys.
+
+    Raises ``msgspec.DecodeError`` if it is too long or not JSON.
+    """
+    fields = _OUTER.at_once(body)
+    outer = {name: value for key, value in fields.items() if (name := known.get(key.lower())) is not None}
     if sum(memoryview(value).nbytes for value in outer.values()) > _MOST_FOLDED:
-        raise msgspec.ValidationError("neither spelled as usual nor short enough to be read otherwise")
+        raise msgspec.ValidationError("keys in unusual case, and too long to be normalized")
     return ENCODER.encode({name: _fold_top(name, _ANY.at_once(value)) for name, value in outer.items()})
 
 
@@ -88,20 +92,20 @@ def _fold_top(name: str, value: Any) -> Any:
     return value
 
 
-def _fold_victims(found: Any, fold: Callable[[Any], Any]) -> Any:
-    if not isinstance(found, dict):
-        return found
-    folded = {name: value for key, value in found.items() if (name := _VICTIMS.get(key.lower())) is not None}
+def _fold_victims(value: Any, fold: Callable[[Any], Any]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    folded = {name: value for key, value in value.items() if (name := _VICTIMS.get(key.lower())) is not None}
     pods = folded.get("Pods")
     if isinstance(pods, list):
         folded["Pods"] = [fold(pod) for pod in pods if pod is not None]
     return folded
 
 
-def _fold_meta_victim(found: Any) -> Any:
-    if not isinstance(found, dict):
-        return found
-    uids = [value or "" for key, value in found.items() if key.lower() == "uid"]
+def _fold_meta_victim(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    uids = [value or "" for key, value in value.items() if key.lower() == "uid"]
     return {"UID": uids[-1]} if uids else {}
 
 

@@ -66,24 +66,6 @@ async def test_a_node_whose_requests_overflow_scores_least_and_spoils_no_other(a
             "node(s) can't be judged: the pod's spec.volumes",
             id="1,900 volumes",
         ),
-        pytest.param(
-            {"containers": [container(ports=[{"hostPort": port, "containerPort": 1} for port in range(1, 3_000)])]},
-            "node(s) can't be judged: the pod's spec.containers.ports",
-            id="3,000 host ports",
-        ),
-        pytest.param(
-            {
-                "affinity": {
-                    "podAntiAffinity": {
-                        "requiredDuringSchedulingIgnoredDuringExecution": [
-                            {"topologyKey": f"k{place}", "labelSelector": {}} for place in range(1_900)
-                        ]
-                    }
-                }
-            },
-            "node(s) can't be judged: the pod's",
-            id="1,900 affinity terms",
-        ),
     ],
 )
 async def test_a_cycle_names_what_an_early_pre_filter_refused(api: Api, refused: JsonObject, reason: str) -> None:

@@ -18,7 +18,6 @@ from tests.api.small import (
     NODES,
     OURS,
     TOO_MANY,
-    UNKNOWN_NODE,
     VICTIMS,
     WEB,
     binding,
@@ -39,7 +38,6 @@ UNKNOWN = node_object("n9", zone="z9")
 OVERSIZED = node_object("n8", zone="z9", taints=[{"key": "x" * (64 << 10), "effect": "NoSchedule"}])
 UNREADABLE = "node(s) could not be read by Homeport"
 WHOLE_VICTIM = pod_object("batch", uid="uid-batch", node="n1")
-MOVED = [{**NODES[1], "metadata": {**NODES[1]["metadata"], "resourceVersion": "9"}, "status": {"phase": "x"}}]
 
 
 def sent_as(name: str, *, zone: str | None) -> JsonObject:
@@ -54,259 +52,117 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
 
 
 @pytest.mark.parametrize(
-    ("verb", "request_", "expected"),
+    ("verb", "request_", "answer", "outcome"),
     [
+        pytest.param("filter", by_name(), filtered(["n2", "n3"], REFUSED), "feasible", id="some nodes pass"),
         pytest.param(
-            "filter", by_name(), Reply(200, filtered(["n2", "n3"], REFUSED), "feasible"), id="filter, some nodes pass"
+            "filter", by_name(names=["n3", "n1", "n3"]), filtered(["n3", "n3"], REFUSED), "feasible", id="a name twice"
         ),
-        pytest.param(
-            "filter",
-            by_name(names=["n3", "n1", "n2"]),
-            Reply(200, filtered(["n3", "n2"], REFUSED), "feasible"),
-            id="filter, in the order asked",
-        ),
-        pytest.param(
-            "filter",
-            by_name(names=["n3", "n1", "n3"]),
-            Reply(200, filtered(["n3", "n3"], REFUSED), "feasible"),
-            id="filter, a name twice",
-        ),
-        pytest.param("filter", by_name(names=["n1"]), Reply(200, filtered([], REFUSED), "no_fit"), id="filter, none"),
-        pytest.param("filter", by_name(names=[]), Reply(200, filtered([]), "nothing_to_do"), id="filter, none asked"),
-        pytest.param(
-            "filter",
-            by_object(),
-            Reply(200, filtered(None, REFUSED, nodes=NODES[1:]), "feasible"),
-            id="filter by whole nodes",
-        ),
-        pytest.param(
-            "filter",
-            by_object(nodes=NODES[:1]),
-            Reply(200, filtered(None, REFUSED, nodes=[]), "no_fit"),
-            id="filter by whole nodes, none passes",
-        ),
-        pytest.param(
-            "filter",
-            by_object(nodes=[]),
-            Reply(200, filtered(None, nodes=[]), "nothing_to_do"),
-            id="filter by whole nodes, none asked",
-        ),
+        pytest.param("filter", by_name(names=["n1"]), filtered([], REFUSED), "no_fit", id="none"),
+        pytest.param("filter", by_object(), filtered(None, REFUSED, nodes=NODES[1:]), "feasible", id="by whole nodes"),
         pytest.param(
             "filter",
             {"Pod": NEW, "NodeNames": ["n2"], "Nodes": {"items": NODES}},
-            Reply(200, filtered(["n2"]), "feasible"),
-            id="filter by both forms: names win",
-        ),
-        pytest.param(
-            "filter",
-            by_object(nodes=MOVED),
-            Reply(200, filtered(None, nodes=MOVED), "feasible"),
-            id="filter by a whole node in another version: it is sent back as it came",
+            filtered(["n2"]),
+            "feasible",
+            id="by both forms: names win",
         ),
         pytest.param(
             "filter",
             by_object(nodes=[sent_as("n1", zone="z3"), sent_as("n2", zone="z1"), sent_as("n3", zone=None)]),
-            Reply(
-                200,
-                filtered(
-                    None,
-                    {"n2": TOO_MANY, "n3": f"{TOO_MANY} (missing required label)"},
-                    nodes=[sent_as("n1", zone="z3")],
-                ),
-                "feasible",
+            filtered(
+                None, {"n2": TOO_MANY, "n3": f"{TOO_MANY} (missing required label)"}, nodes=[sent_as("n1", zone="z3")]
             ),
-            id="filter by whole nodes whose labels differ from the picture's: what was sent counts",
+            "feasible",
+            id="by whole nodes whose labels differ from the picture's: what was sent counts",
         ),
         pytest.param(
-            "filter",
-            by_name(names=["n2", "n9"]),
-            Reply(200, filtered(["n2"], {"n9": UNKNOWN_NODE}), "feasible"),
-            id="filter, a node we do not know",
-        ),
-        pytest.param(
-            "filter",
-            by_object(nodes=[UNKNOWN]),
-            Reply(200, filtered(None, nodes=[UNKNOWN]), "feasible"),
-            id="filter, a whole node we do not know is judged by what was sent",
-        ),
-        pytest.param(
-            "filter",
-            by_object(nodes=[OVERSIZED, UNKNOWN]),
-            Reply(200, filtered(None, {"n8": UNREADABLE}, nodes=[UNKNOWN]), "feasible"),
-            id="filter, a whole node with more taints than are read",
-        ),
-        pytest.param(
-            "filter",
-            by_name(UNSEEN),
-            Reply(200, filtered(["n2", "n3"], REFUSED), "feasible"),
-            id="filter, a pod we do not know",
-        ),
-        pytest.param(
-            "filter",
-            by_name(FOREIGN, ["n1", "n9"]),
-            Reply(200, filtered(["n1", "n9"]), "nothing_to_do"),
-            id="filter, no profile: all pass",
+            "filter", by_name(FOREIGN, ["n1", "n9"]), filtered(["n1", "n9"]), "nothing_to_do", id="no profile: all pass"
         ),
         pytest.param(
             "filter",
             by_object(FOREIGN, NODES),
-            Reply(200, filtered(None, nodes=NODES), "nothing_to_do"),
-            id="filter by whole nodes, no profile: all pass",
+            filtered(None, nodes=NODES),
+            "nothing_to_do",
+            id="by whole nodes, no profile: all pass",
         ),
-        pytest.param(
-            "prioritize", by_name(SOFT), Reply(200, scored(n1=0, n2=20, n3=20), "scored"), id="prioritize by name"
-        ),
-        pytest.param(
-            "prioritize",
-            by_object(SOFT),
-            Reply(200, scored(n1=0, n2=20, n3=20), "scored"),
-            id="prioritize by whole nodes",
-        ),
+        pytest.param("prioritize", by_name(SOFT), scored(n1=0, n2=20, n3=20), "scored", id="by name"),
+        pytest.param("prioritize", by_object(SOFT), scored(n1=0, n2=20, n3=20), "scored", id="by whole nodes"),
         pytest.param(
             "prioritize",
             by_name(SOFT, ["n3", "n1", "n3"]),
-            Reply(200, scored(n3=20, n1=0), "scored"),
-            id="prioritize, a host twice is scored once",
+            scored(n3=20, n1=0),
+            "scored",
+            id="a host twice is scored once",
         ),
         pytest.param(
-            "prioritize",
-            by_name(SOFT, ["n9", "n1"]),
-            Reply(200, scored(n9=0, n1=20), "scored"),
-            id="prioritize, a node we do not know",
+            "prioritize", by_name(SOFT, ["n9", "n1"]), scored(n9=0, n1=20), "scored", id="a node we do not know"
         ),
         pytest.param(
             "prioritize",
             by_object(SOFT, [UNKNOWN, NODES[1]]),
-            Reply(200, scored(n9=20, n2=20), "scored"),
-            id="prioritize, a whole node we do not know is judged by what was sent",
+            scored(n9=20, n2=20),
+            "scored",
+            id="a whole node we do not know is judged by what was sent",
         ),
         pytest.param(
             "prioritize",
             by_object(SOFT, [OVERSIZED, NODES[1]]),
-            Reply(200, scored(n8=0, n2=20), "scored"),
-            id="prioritize, a whole node with more taints than are read",
+            scored(n8=0, n2=20),
+            "scored",
+            id="a whole node with more taints than are read",
         ),
+        pytest.param("prioritize", by_name(NEW), scored(n1=0, n2=0, n3=0), "scored", id="nothing to score by"),
+        pytest.param("prioritize", by_name(SOFT, []), [], "nothing_to_do", id="none asked"),
         pytest.param(
-            "prioritize",
-            by_name(NEW),
-            Reply(200, scored(n1=0, n2=0, n3=0), "scored"),
-            id="prioritize, nothing to score by",
-        ),
-        pytest.param("prioritize", by_name(SOFT, []), Reply(200, [], "nothing_to_do"), id="prioritize, none asked"),
-        pytest.param(
-            "prioritize", by_object(SOFT, []), Reply(200, [], "nothing_to_do"), id="prioritize, no whole nodes"
-        ),
-        pytest.param(
-            "prioritize",
-            by_name(FOREIGN, ["n9", "n1"]),
-            Reply(200, scored(n9=0, n1=0), "nothing_to_do"),
-            id="prioritize, no profile",
+            "prioritize", by_name(FOREIGN, ["n9", "n1"]), scored(n9=0, n1=0), "nothing_to_do", id="no profile"
         ),
         pytest.param(
             "preempt",
             eviction(n1=VICTIMS, n2=VICTIMS),
-            Reply(200, evicted(n2=VICTIMS), "candidates"),
-            id="preempt, a node that would still be refused is left out",
-        ),
-        pytest.param(
-            "preempt", eviction(n1=VICTIMS), Reply(200, evicted(), "no_fit"), id="preempt, no eviction would help"
-        ),
-        pytest.param(
-            "preempt",
-            eviction(n1={"Pods": [{"UID": "uid-default-web-1"}], "NumPDBViolations": 0}),
-            Reply(200, evicted(n1={"Pods": [{"UID": "uid-default-web-1"}], "NumPDBViolations": 0}), "candidates"),
-            id="preempt, a peer that goes makes room",
+            evicted(n2=VICTIMS),
+            "candidates",
+            id="a node that would still be refused is left out",
         ),
         pytest.param(
             "preempt",
             {"Pod": NEW, "NodeNameToVictims": {"n2": {"Pods": [WHOLE_VICTIM], "NumPDBViolations": 1}}},
-            Reply(200, evicted(n2=VICTIMS), "candidates"),
-            id="preempt by whole pods is answered in meta form",
+            evicted(n2=VICTIMS),
+            "candidates",
+            id="by whole pods is answered in meta form",
         ),
-        pytest.param(
-            "preempt",
-            eviction(n2={"Pods": [{"UID": "b"}, {"UID": "a"}], "NumPDBViolations": 0}),
-            Reply(200, evicted(n2={"Pods": [{"UID": "b"}, {"UID": "a"}], "NumPDBViolations": 0}), "candidates"),
-            id="preempt, victims we do not know count for nothing and stay in order",
-        ),
-        pytest.param(
-            "preempt",
-            eviction(n9=VICTIMS, n2=VICTIMS),
-            Reply(200, evicted(n2=VICTIMS), "candidates"),
-            id="preempt, a node we do not know is left out",
-        ),
-        pytest.param("preempt", eviction(), Reply(200, evicted(), "nothing_to_do"), id="preempt, none asked"),
         pytest.param(
             "preempt",
             eviction(n1=VICTIMS, n2={"Pods": None}, n3={"Pods": [], "NumPDBViolations": 0}),
-            Reply(200, evicted(), "no_fit"),
-            id="preempt, nodes without victims are left out",
+            evicted(),
+            "no_fit",
+            id="nodes without victims are left out",
         ),
         pytest.param(
             "preempt",
             eviction(FOREIGN, n1=VICTIMS, n9=VICTIMS),
-            Reply(200, evicted(n1=VICTIMS, n9=VICTIMS), "nothing_to_do"),
-            id="preempt, no profile: as it was sent",
+            evicted(n1=VICTIMS, n9=VICTIMS),
+            "nothing_to_do",
+            id="no profile: as it was sent",
         ),
-        pytest.param("bind", binding(), Reply(200, {"Error": ""}, "bound"), id="bind"),
-        pytest.param(
-            "bind",
-            {**binding(), "PodUID": ""},
-            Reply(200, {"Error": "homeport: malformed bind request: PodUID is empty"}, "bad_request"),
-            id="bind, any pod of that name",
-        ),
+        pytest.param("bind", binding(), {"Error": ""}, "bound", id="bind"),
         pytest.param(
             "bind",
             binding(node="n1"),
-            Reply(200, {"Error": f"homeport: no longer possible: {TOO_MANY}"}, "bind_conflict"),
-            id="bind, a hard constraint would break",
+            {"Error": f"homeport: no longer possible: {TOO_MANY}"},
+            "bind_conflict",
+            id="a hard constraint would break",
         ),
         pytest.param(
-            "bind",
-            binding(FOREIGN, "n1"),
-            Reply(200, {"Error": ""}, "bound"),
-            id="bind, no profile: really binds, without a re-check",
+            "bind", binding(FOREIGN, "n1"), {"Error": ""}, "bound", id="no profile: really binds, without a re-check"
         ),
         pytest.param(
-            "bind",
-            binding(FOREIGN, "n9"),
-            Reply(200, {"Error": 'homeport: nodes "n9" not found'}, "bind_failed"),
-            id="bind, no profile, a node we do not know",
-        ),
-        pytest.param(
-            "bind",
-            binding(node="n9"),
-            Reply(200, {"Error": 'homeport: nodes "n9" not found'}, "bind_failed"),
-            id="bind, a node we do not know",
-        ),
-        pytest.param(
-            "bind",
-            binding(UNSEEN),
-            Reply(200, {"Error": 'homeport: pods "web-unseen" not found'}, "bind_failed"),
-            id="bind, a pod that is not there",
-        ),
-        pytest.param(
-            "bind",
-            {**binding(), "PodUID": "other"},
-            Reply(200, {"Error": "homeport: the pod was replaced by another of the same name"}, "bind_failed"),
-            id="bind, another pod of that name",
-        ),
-        pytest.param(
-            "bind",
-            binding(pod_object("web-1"), "n1"),
-            Reply(200, {"Error": ""}, "already_bound"),
-            id="bind, already bound there",
-        ),
-        pytest.param(
-            "bind",
-            binding(pod_object("web-1"), "n2"),
-            Reply(200, {"Error": 'homeport: the pod is already bound to node "n1"'}, "bind_failed"),
-            id="bind, already bound elsewhere",
+            "bind", binding(pod_object("web-1"), "n1"), {"Error": ""}, "already_bound", id="already bound there"
         ),
     ],
 )
-async def test_every_answer(api: Api, verb: Verb, request_: JsonObject, expected: Reply) -> None:
-    assert expected == await api.post(verb, request_)
+async def test_every_answer(api: Api, verb: Verb, request_: JsonObject, answer: Any, outcome: str) -> None:
+    assert Reply(200, answer, outcome) == await api.post(verb, request_)
 
 
 async def test_a_bound_pod_counts_at_once(api: Api) -> None:

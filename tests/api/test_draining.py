@@ -11,7 +11,6 @@ from app.config.settings import Settings
 from app.homes.drain_page import DrainPlan
 from tests.api.service import Api, serving
 from tests.api.village import COMPLETE, DELEGATED, OWNERS, profiles, saved
-from tests.apiserver import kubeconfig
 from tests.builders import JsonObject
 
 PATH = "/api/v1/homes/drain"
@@ -80,10 +79,7 @@ async def test_a_node_that_there_is_not(api: Api) -> None:
     ("body", "told"),
     [
         (b"", "Invalid JSON"),
-        (b"{}", "Field required"),
-        (b"[]", "should be an object"),
         (b'{"node": ""}', "at least 1 character"),
-        (b'{"node": 7}', "valid string"),
         (b'{"node": "n1", "evict": true}', "Extra inputs are not permitted"),
         (b'{"node": "' + b"x" * 254 + b'"}', "at most 253 characters"),
     ],
@@ -92,10 +88,3 @@ async def test_what_makes_no_sense_is_refused_in_words(api: Api, body: bytes, to
     answer = await api.http.post(PATH, content=body)
 
     assert (422, True) == (answer.status_code, told in answer.text)
-
-
-async def test_without_a_picture_nobody_is_told_half_of_it(tmp_path: Path) -> None:
-    async with serving(Settings(kubeconfig=str(kubeconfig(tmp_path, "http://127.0.0.1:1")))) as api:
-        answer = await api.http.post(PATH, json={"node": "n1"})
-
-    assert (503, True) == (answer.status_code, answer.json()["detail"].startswith("homeport: "))

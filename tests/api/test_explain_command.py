@@ -163,9 +163,7 @@ def test_json_is_the_answer_of_the_endpoint(http: httpx.Client, capsys: pytest.C
     "arguments",
     [
         pytest.param(["pod/web-7d4b9c-new01", "-n", "shop"], id="as kubectl names it"),
-        pytest.param(["po/web-7d4b9c-new01", "-n", "shop"], id="in short"),
         pytest.param(["shop/web-7d4b9c-new01"], id="with its namespace"),
-        pytest.param(["shop/web-7d4b9c-new01", "-n", "shop"], id="with its namespace twice"),
     ],
 )
 def test_names_of_pods(http: httpx.Client, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:

@@ -8,14 +8,14 @@ from structlog.testing import capture_logs
 
 from app.config.profile import Profile
 from app.config.settings import Settings
-from app.kube.kinds import SERVICES, owner_kind
+from app.kube.kinds import SERVICES
 from app.main import Service
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.faulty import faulty, with_faulty
 from tests.api.service import Api, serving
 from tests.api.small import VICTIMS, by_name, eviction, saved
 from tests.api.virtual import settle
-from tests.builders import JsonObject, controller, encoded, make_service, pod_object
+from tests.builders import JsonObject, controller, make_service, pod_object
 from tests.fakes import Alpha, spec_of
 
 KUBEVIRT = "kubevirt.io/v1"
@@ -59,11 +59,6 @@ async def test_an_eviction_away_from_home_would_not_help(tmp_path: Path) -> None
         assert ["n3"] == await candidates(api, NEXT)
 
 
-async def test_an_eviction_for_a_pod_whose_owner_is_unknown_would_not_help(tmp_path: Path) -> None:
-    async with serving(Settings(cluster=saved(tmp_path, BOUND))) as api:
-        assert [] == await candidates(api, NEXT)
-
-
 async def test_a_plugin_whose_background_work_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     settings = Settings(cluster=saved(tmp_path, BOUND, *MACHINES), profiles=with_faulty())
     async with serving(settings, (faulty("run"), *SHIPPED)) as api:
@@ -72,25 +67,6 @@ async def test_a_plugin_whose_background_work_fails_does_not_stop_the_others(tmp
         assert ["n3"] == await home(api)
         faults = await api.samples("homeport_plugin_faults_total")
         assert {'{extension_point="Run",plugin="Faulty"}': 1} == {it: count for it, count in faults.items() if count}
-
-
-def test_a_home_that_somebody_moved_is_told_once(tmp_path: Path) -> None:
-    """However many profiles have the plugin; what the first list shows is no news."""
-    profiles = tuple(Profile(scheduler_name=name) for name in ("one", "other"))
-    settings = Settings(cluster=saved(tmp_path, *MACHINES), profiles=profiles)
-    kind = owner_kind(KUBEVIRT, "VirtualMachine")
-
-    with capture_logs() as said:
-        service = Service(settings, SHIPPED, DEFAULT_WEIGHTS, version="1")
-        for version, home in enumerate(("n1", "n2", "n2"), start=2):
-            given = {"resourceVersion": str(version), "annotations": {"homeport.dev/home": home}}
-            service.picture.others.upsert(kind, kind.decode(encoded(machine("VirtualMachine", **given))))
-
-    named = {"log_level": "info", "machine": "VirtualMachine default/db"}
-    assert [
-        {**named, "event": "home given", "node": "n1"},
-        {**named, "event": "home moved", "before": "n1", "node": "n2"},
-    ] == [line for line in said if "home" in line["event"]]
 
 
 def test_a_plugin_that_fails_on_a_change_spoils_nothing(tmp_path: Path) -> None:

@@ -101,12 +101,10 @@ async def test_each_home_is_listed_once_however_many_profiles_keep_it(api: Api) 
         pytest.param({"node": "n1"}, ["db/0", "db01", "mail01", "moved01"], id="on a node"),
         pytest.param({"podNode": "n1"}, ["db/0", "db/2", "mail01"], id="whose pod is on a node"),
         pytest.param({"podNode": "n1", "state": "none"}, ["free01"], id="whose pod has no home"),
-        pytest.param({"namespace": "default"}, ["db/0", "db/2", "db/10"], id="in a namespace"),
         pytest.param({"kind": "VirtualMachine", "name": "db01"}, ["db01"], id="of an owner"),
         pytest.param({"state": "gone"}, ["lost01", "odd01"], id="in a state"),
         pytest.param({"machine": "elsewhere"}, ["db/2", "moved01"], id="whose pod runs elsewhere"),
         pytest.param({"orphaned": "true"}, ["gone01", "lost01", "odd01"], id="without their node, or their owner"),
-        pytest.param({"state": "owner_gone"}, ["gone01"], id="without their owner"),
         pytest.param({"away": "true"}, ["db/2", "idle01"], id="whose node takes no pods"),
         pytest.param({"contradictory": "true"}, ["db/2", "moved01", "odd01"], id="that cannot be"),
         pytest.param(
@@ -114,7 +112,6 @@ async def test_each_home_is_listed_once_however_many_profiles_keep_it(api: Api) 
             ["db/0", "db01", "mail01"],
             id="all that is asked must be so",
         ),
-        pytest.param({"node": "n99"}, [], id="none"),
     ],
 )
 async def test_filters(api: Api, query: dict[str, str], expected: list[str]) -> None:
@@ -152,15 +149,11 @@ async def test_contradictions_are_told_in_words(api: Api) -> None:
     ("query", "told"),
     [
         ("limit=0", "greater than or equal to 1"),
-        ("limit=501", "less than or equal to 500"),
-        ("limit=many", "valid integer"),
         ("limit=1&limit=2", ""),
         ("orphan=true", "Extra inputs are not permitted"),
-        ("orphaned=perhaps", "valid boolean"),
         ("machine=asleep", "'at_home', 'elsewhere', 'waiting' or 'idle'"),
         (f"node={'x' * 254}", "at most 253 characters"),
         ("continue=%ff", "not what an earlier page gave"),
-        ("continue=AAAA", "not what an earlier page gave"),
         ("continue=WyJhIl0=", "not what an earlier page gave"),
         ("continue=%F0%9F%8F%A0", "not what an earlier page gave"),
         (f"continue={'A' * 5000}", "at most 4096 characters"),
@@ -251,12 +244,3 @@ async def test_more_homes_than_a_page_are_not_all_sorted_at_once_and_none_is_los
 
     assert [f"hut-{number:05}" for number in range(3000)] == [name for page in pages for name in names(page)]
     assert (2500, 0, "") == (pages[0]["remaining"], pages[-1]["remaining"], pages[-1]["continue"])
-
-
-async def test_of_two_profiles_the_one_that_judges_the_pod_has_the_word(tmp_path: Path) -> None:
-    both = (with_village(policy="hard", judged=False), with_village("other", policy="soft"))
-    settings = Settings(cluster=str(saved(tmp_path)), profiles=profiles(*both))
-    async with serving(settings, (*SHIPPED, VILLAGE), DEFAULT_WEIGHTS) as api:
-        found = await asked(api, kind="Hut")
-
-    assert ["soft"] == [it["policy"] for it in found["items"]]

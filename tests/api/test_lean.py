@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from tests.api.small import (
     FOREIGN,
     NAMES,
     NEW,
-    NODES,
     TOO_MANY,
     WEB,
     binding,
@@ -52,29 +50,8 @@ async def test_refusals_are_left_out_where_a_node_passes(api: Api) -> None:
     assert filtered(["n2", "n3"]) == {**answer, "NodeNames": sorted(answer["NodeNames"])}
 
 
-async def test_and_in_the_other_form(api: Api) -> None:
-    answer = await lean(api, "filter", by_object())
-
-    assert ({}, [NODES[1], NODES[2]]) == (
-        answer["FailedAndUnresolvableNodes"],
-        sorted(answer["Nodes"]["items"], key=lambda node: str(node["metadata"]["name"])),
-    )
-
-
 async def test_where_no_node_passes_every_refusal_is_told(api: Api) -> None:
     assert filtered([], dict.fromkeys(NAMES, MISSING)) == await lean(api, "filter", by_name(NOWHERE))
-
-
-@pytest.mark.parametrize("pod", [pytest.param(NEW, id="ours"), pytest.param(FOREIGN, id="of no profile here")])
-async def test_the_order_is_drawn_by_lot(api: Api, pod: JsonObject) -> None:
-    """Ties are broken by it: each of the names is first about equally often, and last too."""
-    orders = [tuple((await lean(api, "filter", by_name(pod)))["NodeNames"]) for _ in range(400)]
-
-    names = set(orders[0])
-    for place in (0, -1):
-        found = Counter(order[place] for order in orders)
-        assert names == found.keys()
-        assert min(found.values()) > 400 / len(names) / 2
 
 
 async def test_scores_are_told_where_they_differ_from_the_commonest(api: Api) -> None:

@@ -81,17 +81,6 @@ async def test_a_remembered_refusal_does_not_outlive_it(shop: Shop) -> None:
     assert asked["NodeNames"] == (await shop.ask("filter", asked))["NodeNames"]
 
 
-async def test_nobody_is_evicted_from_it(shop: Shop) -> None:
-    asked = example("preempt")
-    kept = (await shop.ask("preempt", asked))["NodeNameToMetaVictims"]
-    name = next(iter(kept))
-
-    shop.leave_out(NODES, "", name)
-
-    del kept[name]
-    assert kept == (await shop.ask("preempt", asked))["NodeNameToMetaVictims"]
-
-
 async def test_a_cycle_does_not_choose_it(shop: Shop) -> None:
     pod = shop.service.picture.pod("shop", "web-7d4b9c-new01")
     assert pod is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import warnings
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -21,11 +20,11 @@ from app.main import Service
 from app.server import protocol, tls
 from app.server.access import NO_CERTIFICATE, NOT_A_PEER, READS_CLOSED, WRONG_NAME
 from app.server.listener import Listener
-from app.server.web import server
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE, example
 from tests.certificates import Authority
 from tests.controlplane.processes import free_port
+from tests.listening import running
 
 READS: Final = ("/api/v1/status", "/api/v1/check", "/api/v1/homes", "/api/v1/waiting", "/openapi.json")
 PROBES: Final = ("/livez", "/readyz", "/metrics")
@@ -60,7 +59,7 @@ class Pki:
 @pytest.fixture
 def from_afar(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections come from another machine."""
-    monkeypatch.setattr(protocol, "is_near", lambda _: False)
+    monkeypatch.setattr(protocol, "is_local_client", lambda _: False)
 
 
 @pytest.fixture
@@ -73,15 +72,8 @@ async def listening(**settings: Any) -> AsyncIterator[Mapping[str, Listener]]:
     """The service of the sample cluster on free ports; its listeners by name."""
     service = Service(Settings(cluster=str(SAMPLE), port=0, **settings), SHIPPED, DEFAULT_WEIGHTS, version="1")
     web, listeners = service.listeners()
-    running = server(web, listeners)
-    task = asyncio.create_task(running._serve())
-    while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
-        await asyncio.sleep(0.001)
-    try:
+    async with running(web, listeners):
         yield {it.name: it for it in listeners}
-    finally:
-        running.should_exit = True
-        await asyncio.wait_for(task, 20)
 
 
 def client(listener: Listener, context: ssl.SSLContext | None = None) -> httpx.AsyncClient:
@@ -117,20 +109,6 @@ async def test_the_first_page_tells_what_a_listener_answers() -> None:
         async with client(found["verbs"]) as http:
             told = (await http.get("/")).json()
             assert ({}, "/bind") == (told["pages"], told["verbs"][0])
-
-
-@pytest.mark.usefixtures("from_afar")
-async def test_the_first_page_is_as_open_as_the_others(pki: Pki) -> None:
-    """From another machine it is for readers."""
-    away = {"operator_host": "0.0.0.0", "operator_port": 0, "reader_names": ("reader.example",)}
-    async with listening(**pki.settings, **away) as found:
-        async with client(found["operator"], pki.client()) as http:
-            assert (403, READS_CLOSED) == _detail(await http.get("/"))
-            assert 403 == (await http.head("/")).status_code
-        async with client(found["operator"], pki.client(pki.reader)) as http:
-            assert 200 == (await http.get("/")).status_code
-        async with client(found["verbs"], pki.client()) as http:
-            assert (403, NO_CERTIFICATE) == _detail(await http.get("/"))
 
 
 async def test_an_operator_listener_reads_and_never_acts() -> None:
@@ -253,7 +231,7 @@ async def test_verbs_on_loopback_and_the_hop_over_tls(pki: Pki) -> None:
 async def test_a_replica_speaks_to_nobody_who_took_its_address(pki: Pki) -> None:
     """The peer must have our name in a certificate of our authority, whatever else listens there by now."""
     certificate, key = map(str, pki.server)
-    certificates = tls.Certificates(tls.Files(certificate, key, str(pki.authority.file)))
+    certificates = tls.Certificates(tls.CertificateFiles(certificate, key, str(pki.authority.file)))
     peer = certificates.peer()
     for pair, reached in ((pki.server, True), (pki.scheduler, False), (pki.stranger, False)):
         theirs = {**pki.settings, "tls_cert_file": str(pair[0]), "tls_private_key_file": str(pair[1])}
@@ -269,7 +247,7 @@ async def test_a_replica_speaks_to_nobody_who_took_its_address(pki: Pki) -> None
 async def test_new_connections_get_new_certificates_and_old_ones_live(
     pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(tls, "CHECK_SECONDS", 0.01)
     async with listening(**pki.settings) as found, client(found["verbs"], pki.client(pki.scheduler)) as kept:
         before = await _serial(found["verbs"], pki)
         assert 200 == (await kept.get("/readyz")).status_code
@@ -289,17 +267,6 @@ async def _serial(listener: Listener, pki: Pki) -> str:
         return str(writer.get_extra_info("peercert")["serialNumber"])
     finally:
         writer.close()
-
-
-async def test_tls_below_1_2_is_refused(pki: Pki) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # it is what the test is about
-        context = pki.client(pki.scheduler)
-        context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    async with listening(**pki.settings) as found, client(found["verbs"], context) as http:
-        with pytest.raises(httpx.TransportError):
-            await http.get("/readyz")
 
 
 @pytest.mark.parametrize("over_tls", [pytest.param(False, id="plain"), pytest.param(True, id="TLS")])

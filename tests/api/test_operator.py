@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.settings import Settings
-from app.controllers import recount
 from tests.api.service import VERSION, Api, example, serving
 from tests.api.small import FOREIGN, OURS, TOO_MANY, binding, by_name, request, saved
 from tests.apiserver import kubeconfig
@@ -160,18 +158,6 @@ async def test_status_tells_what_is_asked_at_bind_alone(tmp_path: Path) -> None:
     assert "filter" not in profile["points"]
 
 
-async def test_status_tells_how_few_names_are_answered(tmp_path: Path) -> None:
-    asked = (
-        {"schedulerName": "many", "atMost": 120},
-        {"schedulerName": "one", "preset": "complete", "pick": True},
-    )
-    profiles = tuple(map(Profile.model_validate, asked))
-    async with serving(Settings(cluster=saved(tmp_path), profiles=profiles)) as api:
-        found = (await api.get("/api/v1/status"))["profiles"]
-
-    assert [(120, False), (0, True)] == [(it["at_most"], it["pick"]) for it in found]
-
-
 async def test_status_tells_how_the_kept_counts_are_used(api: Api) -> None:
     for _ in range(3):
         await api.post("filter", example("filter-spread"))
@@ -185,20 +171,6 @@ async def test_feeds_are_listed_in_the_same_order_at_every_start(api: Api) -> No
     feeds = list((await api.get("/api/v1/status"))["feeds"])
 
     assert ["v1 Node", "v1 Pod", *sorted(feeds[2:])] == feeds
-
-
-@pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
-async def test_the_pages_are_documented(api: Api, path: str) -> None:
-    assert 200 == (await api.http.get(path)).status_code
-
-
-async def test_the_openapi_document_lists_the_pages_and_the_verbs(api: Api) -> None:
-    paths = (await api.get("/openapi.json"))["paths"].keys()
-
-    assert {"/livez", "/readyz", "/metrics", "/api/v1/status", "/api/v1/check", "/api/v1/homes"} <= paths
-    assert {
-        f"{prefix}/{verb}" for prefix in ("", "/lean") for verb in ("filter", "prioritize", "preempt", "bind")
-    } <= paths
 
 
 async def test_metrics_count_every_request_by_verb_and_outcome(api: Api) -> None:
@@ -220,16 +192,6 @@ async def test_metrics_show_the_picture(api: Api) -> None:
     assert {f'{{kind="{kind}"}}': count for kind, count in OBJECTS.items()}.items() <= counted.items()
     assert {1.0} == set((await api.samples("homeport_feed_synced")).values())
     assert {"": 0} == await api.samples("homeport_assumed_pods")
-
-
-async def test_metrics_time_every_request(api: Api) -> None:
-    await api.post("filter", example("filter-spread"))
-
-    assert {'{verb="filter"}': 1} == {
-        labels: count
-        for labels, count in (await api.samples("homeport_request_duration_seconds_count")).items()
-        if count
-    }
 
 
 async def test_requests_of_no_profile_are_told(tmp_path: Path) -> None:
@@ -275,13 +237,6 @@ class TestCountedForAScrape:
         assert {'{plugin="PodTopologySpread",profile="*"}': 1} == waiting
         assert {} == placed
 
-    async def test_a_pod_that_would_fit_somewhere_is_refused_no_more(self) -> None:
-        async with serving() as api:
-            await api.post("filter", {**example("filter-spread"), "NodeNames": ["node-a1"]})
-            await api.post("filter", example("filter-spread"))
-
-            assert {} == await api.samples("homeport_unschedulable_pods")
-
     async def test_homes_by_state(self) -> None:
         async with serving() as api:
             before = await api.samples("homeport_homes")
@@ -297,24 +252,6 @@ class TestCountedForAScrape:
             await api.post("filter", example("filter-spread"))
 
             assert {'{topology_key="topology.kubernetes.io/zone"}': 2} == await api.samples("homeport_topology_skew")
-
-    async def test_checks_by_result(self) -> None:
-        async with serving() as api:
-            before = await api.samples("homeport_picture_checks_total")
-            await api.get("/api/v1/check")
-
-            assert {'{result="consistent"}': 0, '{result="different"}': 0} == before
-            assert 1 == (await api.samples("homeport_picture_checks_total"))['{result="consistent"}']
-
-    async def test_the_picture_is_checked_again_and_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(recount, "BETWEEN_SECONDS", 0.01)
-        async with serving() as api:
-            checks = await api.samples("homeport_picture_checks_total")
-            while checks['{result="consistent"}'] < 2:
-                await asyncio.sleep(0.01)  # the page is what tells
-                checks = await api.samples("homeport_picture_checks_total")
-
-            assert 0 == checks['{result="different"}']
 
     async def test_it_is_ready_and_has_no_lease(self) -> None:
         async with serving() as api:

@@ -6,34 +6,9 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
-import pytest
-
 from app.config.settings import Settings
 from app.server.admission import OUT_OF_TIME
-from app.verbs.outcome import Verb
 from tests.api.service import NODES, SAMPLE, example, serving
-
-
-@pytest.mark.parametrize(
-    ("verb", "status", "answer"),
-    [
-        pytest.param("filter", 200, OUT_OF_TIME, id="filter"),
-        pytest.param("prioritize", 500, None, id="prioritize: the names have not come"),
-        pytest.param("preempt", 500, None, id="preempt"),
-        pytest.param("bind", 200, OUT_OF_TIME, id="bind"),
-    ],
-)
-async def test_a_body_that_stops_coming_is_answered_all_the_same(verb: Verb, status: int, answer: str | None) -> None:
-    async def slow() -> AsyncIterator[bytes]:
-        yield b'{"Pod":'
-        await asyncio.Event().wait()
-
-    async with serving(Settings(cluster=str(SAMPLE), http_timeout=0.5)) as api:
-        response = await api.http.post(f"/{verb}", content=slow())
-        counted = api.outcomes(verb)
-
-    assert (status, {"out_of_time": 1}) == (response.status_code, counted)
-    assert answer == (response.json()["Error"] if response.content else None)
 
 
 async def test_a_bind_may_take_long_and_its_body_may_not() -> None:

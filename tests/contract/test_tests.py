@@ -65,7 +65,7 @@ ELSEWHERE: Final = {
     "tests/unit/app/homes/test_draining.py": [f"app/homes/{name}.py" for name in ("lodging", "placing")],
     "tests/unit/app/analysis/test_evaluate.py": ["app/commands/evaluate.py", "app/analysis/verdict.py"],
     "tests/unit/app/verbs/test_filter.py": ["app/verbs/filter_answer.py", "app/verbs/outcome.py"],
-    "tests/unit/app/verbs/test_slices.py": ["app/cache/pins.py"],
+    "tests/unit/app/verbs/test_stepwise.py": ["app/cache/pins.py"],
     "tests/unit/app/writes/test_events.py": ["app/framework/events.py", "app/writes/event_queue.py"],
     "tests/unit/plugins/in_tree/inter_pod_affinity/test_filtering.py": ["plugins/in_tree/inter_pod_affinity/plugin.py"],
     "tests/unit/plugins/in_tree/pod_topology_spread/test_defaults.py": ["app/framework/default_selectors.py"],

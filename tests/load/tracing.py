@@ -13,7 +13,7 @@ import time
 from multiprocessing.connection import Connection
 from typing import Final
 
-from app.server.incoming import Endpoint, Whole
+from app.server.incoming import CompleteRequest, Endpoint
 from app.server.routes import LEAN, verb_endpoints
 from app.telemetry import otlp
 from app.telemetry.otlp import OtlpTracing
@@ -36,7 +36,7 @@ async def _turn(endpoint: Endpoint, body: bytes) -> float:
     """Seconds of CPU time per call."""
     began = time.process_time()
     for _ in range(CALLS):
-        status, _answer = await endpoint.answer(Whole((), body, None))
+        status, _answer = await endpoint.answer(CompleteRequest((), body, None))
         assert status == 200
     return (time.process_time() - began) / CALLS
 

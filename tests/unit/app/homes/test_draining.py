@@ -636,7 +636,7 @@ class TestBounds:
         events = iter(
             [lambda: None, lambda: world.cluster.delete_node("n2"), lambda: world.cluster.delete_pod(("default", "b"))]
         )
-        monkeypatch.setattr(placing, "turn", _doing(events))
+        monkeypatch.setattr(placing, "yield_to_loop", _doing(events))
 
         plan = await planned(world, home("a"), home("b"))
 

@@ -20,7 +20,7 @@ from app.replicas.issuing import (
     issue,
     new_authority,
 )
-from app.server.tls import Certificates, InMemory
+from app.server.tls import Certificates, InMemoryCertificates
 
 NOW: Final = 1_800_000_000.0
 HOUR: Final = 3600.0
@@ -98,7 +98,7 @@ class TestTls:
     def served(self, authority: Pair, *names: str) -> Certificates:
         leaf = issue(authority, "homeport", names, seconds=HOUR, now=time.time())
         contents = (leaf.certificates, leaf.key, authority.certificates)
-        return Certificates(InMemory(lambda: leaf, lambda: contents), replicas=True)
+        return Certificates(InMemoryCertificates(lambda: leaf, lambda: contents), replicas=True)
 
     def test_replicas_know_each_other_by_a_name(self) -> None:
         found = self.served(new_authority(time.time()), "homeport.ns.svc", "homeport.ns.svc.cluster.local")

@@ -12,8 +12,8 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from app.server.admission import OUT_OF_TIME, OVERLOADED, READ_WHEN_LATE, Admission, Lane
-from app.server.incoming import ARRIVED, Streamed
+from app.server.admission import OUT_OF_TIME, OVERLOADED, READ_WHEN_LATE, Admission
+from app.server.incoming import ARRIVED, StreamedRequest
 from app.server.routes import VerbCall, verb_endpoints
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Answer, Verb
@@ -92,7 +92,7 @@ class Door:
         scope: dict[str, Any] = {"type": "http", "method": "POST", "path": f"/{verb}", "headers": []}
         if arrived is not None:
             scope[ARRIVED] = arrived
-        asked = Streamed(Request(scope, body or Body(b"n1 n2")))
+        asked = StreamedRequest(Request(scope, body or Body(b"n1 n2")))
         status, content = await self._endpoints[f"/{verb}"].answer(asked)
         assert isinstance(content, bytes)
         return status, json.loads(content) if content else None
@@ -243,39 +243,3 @@ async def test_a_burst_is_decided_one_in_a_round() -> None:
 
     assert [(200, "decided")] * 100 == replies
     assert 100 == len(set(seen))
-
-
-@virtual_time
-async def test_who_gave_up_waiting_holds_up_nobody() -> None:
-    lane, order = Lane(), []
-
-    async def take(name: str) -> None:
-        await lane.turn()
-        order.append(name)
-
-    tasks = [asyncio.create_task(take(name)) for name in "abcd"]
-    await asyncio.sleep(0)
-    tasks[2].cancel()
-    await asyncio.wait(tasks)
-    await take("e")
-
-    assert list("abde") == order
-
-
-@virtual_time
-async def test_a_flood_is_answered_and_then_everything_is_as_before() -> None:
-    """Each decision takes a tenth of a second here: some 47 are in time."""
-
-    async def work() -> None:
-        async with lock:
-            await asyncio.sleep(0.1)
-
-    lock = asyncio.Lock()
-    door, began = Door(work, most=100), now()
-    replies = await asyncio.gather(*(door.post("filter") for _ in range(300)))
-    words = [answer if status == 200 and isinstance(answer, str) else answer["Error"] for status, answer in replies]
-
-    assert (47, 53, 200) == tuple(words.count(it) for it in ("decided", OUT_OF_TIME, OVERLOADED))
-    assert began + LIMIT == pytest.approx(now())
-    assert (200, "decided") == await door.post("filter")
-    assert began + LIMIT + 0.1 == pytest.approx(now())

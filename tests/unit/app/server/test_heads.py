@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.server.heads import KnownHead, known_head, line_of
+from app.server.heads import KnownHead, known_head
 
 HEAD = b"POST /filter HTTP/1.1\r\nHost: a\r\nContent-Length: %b\r\nX-B: c\r\n\r\n"
 REQUEST = HEAD % b"3" + b"abc"
@@ -109,12 +109,3 @@ def test_a_length_in_another_spelling_is_for_the_parser(length: bytes) -> None:
 def test_these_are_not_kept(request_: bytes) -> None:
     assert 1 == Parsed(request_).messages
     assert known(request_) is None
-
-
-@pytest.mark.parametrize(
-    ("data", "line"),
-    [(REQUEST, b"POST /filter HTTP/1.1"), (b"", b""), (b"GET / HTTP/1.1\r\n", b"")],
-    ids=["a request", "nothing", "another method"],
-)
-def test_the_request_line(data: bytes, line: bytes) -> None:
-    assert line == line_of(data)

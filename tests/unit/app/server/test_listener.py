@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from app.server.incoming import Incoming
-from app.server.listener import Connection
-from app.server.web import create_web, server
+from app.server.incoming import VerbRequest
+from app.server.listener import AcceptedConnection
+from app.server.web import create_web
 from app.telemetry import background
-from tests.listening import on_loopback
+from tests.listening import on_loopback, running
 
 
-class Greeter(Connection):
+class Greeter(AcceptedConnection):
     """Sends a byte and closes."""
 
     def connection_made(self, transport: Any) -> None:
@@ -75,7 +75,7 @@ class Held:
         self.open = asyncio.Event()
         self.asked = asyncio.Event()
 
-    async def answer(self, request: Incoming) -> tuple[int, bytes]:
+    async def answer(self, request: VerbRequest) -> tuple[int, bytes]:
         self.asked.set()
         await self.open.wait()
         return 200, b"{}"
@@ -109,7 +109,7 @@ class Served:
         self.listener = on_loopback(
             web, most=MOST, turned_away=lambda _, cause: self.turned_away.append(cause), gives_way=True
         )
-        self.running = server(web, [self.listener])
+        self.web = web
         self.lines: list[Line] = []
 
     async def connect(self, first: bytes) -> Line:
@@ -123,17 +123,13 @@ class Served:
 @asynccontextmanager
 async def giving_way() -> AsyncIterator[Served]:
     served = Served()
-    task = asyncio.create_task(served.running._serve())
-    while not served.running.started:  # noqa: ASYNC110  # uvicorn tells nobody
-        await asyncio.sleep(0.001)
-    try:
-        yield served
-    finally:
-        served.held.open.set()
-        for line in served.lines:
-            line.writer.close()
-        served.running.should_exit = True
-        await asyncio.wait_for(task, 20)
+    async with running(served.web, [served.listener]):
+        try:
+            yield served
+        finally:
+            served.held.open.set()
+            for line in served.lines:
+                line.writer.close()
 
 
 @pytest.mark.parametrize(
@@ -177,7 +173,7 @@ async def test_a_connection_that_ended_needs_no_garbage_collection(first: bytes)
 
 def connections() -> int:
     """How many the server has, those included that ended and wait for a collection."""
-    return sum(isinstance(it, Connection) for it in gc.get_objects())
+    return sum(isinstance(it, AcceptedConnection) for it in gc.get_objects())
 
 
 async def test_the_longest_idle_gives_way_and_no_request_that_is_worked_on() -> None:

@@ -9,20 +9,18 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-import httpx
 import pytest
 import uvicorn
-from fastapi import FastAPI
 from starlette.requests import ClientDisconnect
 
 from app.server import deadlines, pages, protocol
 from app.server.access import WRONG_NAME, ListenerAccess
-from app.server.incoming import Incoming, Whole
+from app.server.incoming import CompleteRequest, VerbRequest
 from app.server.listener import Listener
 from app.server.protocol import GRACE_SECONDS, MOST_BYTES, MOST_HEAD_BYTES, MOST_HEADERS, MOST_PIPELINED, HttpProtocol
-from app.server.web import create_web, server
+from app.server.web import create_web
 from app.wire.extender_answers import LongBody
-from tests.listening import on_loopback
+from tests.listening import on_loopback, running
 
 ROOM = 1 << 26
 KNOWN = False
@@ -40,8 +38,8 @@ class Echo:
         self.open.set()
         self.left = 0
 
-    async def answer(self, request: Incoming) -> tuple[int, bytes | LongBody]:
-        self.ways.append("short" if isinstance(request, Whole) else "asgi")
+    async def answer(self, request: VerbRequest) -> tuple[int, bytes | LongBody]:
+        self.ways.append("short" if isinstance(request, CompleteRequest) else "asgi")
         try:
             return await self._told(request)
         except ClientDisconnect:
@@ -51,7 +49,7 @@ class Echo:
     def forbidden(self, message: str) -> tuple[int, bytes]:
         return 200, message.encode()
 
-    async def _told(self, request: Incoming) -> tuple[int, bytes | LongBody]:
+    async def _told(self, request: VerbRequest) -> tuple[int, bytes | LongBody]:
         assert request.arrived is not None
         self.arrived.append(request.arrived)
         self.headers.append(request.header("x-asked"))
@@ -133,29 +131,19 @@ async def _make_known(served: Served) -> None:
 @asynccontextmanager
 async def serving(most: int = 100) -> AsyncIterator[Served]:
     echo = Echo()
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-
-    web = create_web((), lifespan, version="test", direct={"/lean/filter": echo})
+    web = create_web((), None, version="test", direct={"/lean/filter": echo})
     turned_away: list[str] = []
     listener = on_loopback(web, most=most, turned_away=lambda _, cause: turned_away.append(cause))
-    running = server(web, [listener])
-    task = asyncio.create_task(running._serve())
-    while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
-        await asyncio.sleep(0.001)
-    served = Served(echo, running, listener, turned_away)
-    if KNOWN:
-        await _make_known(served)
-    try:
-        yield served
-    finally:
-        echo.open.set()
-        for line in served.lines:
-            line.writer.close()
-        running.should_exit = True
-        await asyncio.wait_for(task, 10)
+    async with running(web, [listener]) as found:
+        served = Served(echo, found, listener, turned_away)
+        if KNOWN:
+            await _make_known(served)
+        try:
+            yield served
+        finally:
+            echo.open.set()
+            for line in served.lines:
+                line.writer.close()
 
 
 async def test_what_is_there_as_a_whole_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,25 +164,12 @@ async def test_what_is_there_as_a_whole_goes_the_short_way(monkeypatch: pytest.M
         assert ["1"] * 3 == served.echo.headers
 
 
-async def test_the_rest_of_a_body_is_waited_for() -> None:
-    async with serving() as served:
-        line = await served.connect()
-        whole = post(b"abcdef")
-        line.send(whole[:-3])
-        await line.writer.drain()
-        await asyncio.sleep(GRACE_SECONDS / 10)
-        line.send(whole[-3:])
-
-        assert b"abcdef" == (await line.answer())[1]
-
-
 async def test_a_rest_that_is_late_is_read_as_it_comes() -> None:
     async with serving() as served:
         line = await served.connect()
         whole = post(b"abcdef")
         line.send(whole[:-3])
-        while not served.echo.ways:  # noqa: ASYNC110  # it tells nobody
-            await asyncio.sleep(0.001)
+        await until(lambda: served.echo.ways)
         line.send(whole[-3:])
         assert b"abcdef" == (await line.answer())[1]
 
@@ -286,15 +261,6 @@ async def test_the_connection_is_closed_after_the_answer(request_: bytes) -> Non
         assert ["short"] == served.echo.ways
 
 
-async def test_another_method_is_none_of_the_endpoints_business() -> None:
-    async with serving() as served, httpx.AsyncClient(trust_env=False) as http:
-        url = f"http://127.0.0.1:{served.port}/lean/filter"
-
-        assert 405 == (await http.get(url)).status_code
-        assert 405 == (await http.put(url, content=b"x")).status_code
-        assert [] == served.echo.ways
-
-
 async def test_an_answer_in_parts_is_whole() -> None:
     async with serving() as served:
         line = await served.connect()
@@ -328,9 +294,7 @@ async def test_nothing_is_kept_of_what_was_answered() -> None:
         line.send(post(b"z" * 900_000))
         assert 900_000 == len((await line.answer())[1])
 
-        (kept,) = served.running.server_state.connections
-        assert isinstance(kept, HttpProtocol)
-        assert [] == kept._gathered
+        assert [] == connection_of(served)._gathered
 
 
 async def test_what_turns_out_to_be_no_http_reaches_no_endpoint() -> None:
@@ -380,9 +344,6 @@ class TestBounds:
             pytest.param(b"POST /" + b"x" * MOST_HEAD_BYTES, id="a request line without end"),
             pytest.param(b"POST /filter HTTP/1.1\r\nX: " + b"y" * MOST_HEAD_BYTES, id="a header without end"),
             pytest.param(b"POST /filter HTTP/1.1\r\n" + b"x: y\r\n" * (MOST_HEAD_BYTES // 4), id="headers without end"),
-            pytest.param(
-                b"POST /filter HTTP/1.1\r\n" + b"x: y\r\n" * (MOST_HEAD_BYTES // 4) + b"\r\n", id="a whole, long head"
-            ),
             pytest.param(b"POST /filter HTTP/1.1\r\n" + b"x: y\r\n" * (MOST_HEADERS + 2), id="many small headers"),
             pytest.param(
                 post(b"", "Transfer-Encoding: chunked", version="1.1").replace(b"Content-Length: 0\r\n", b"")
@@ -421,23 +382,13 @@ class TestBounds:
                 line = await served.connect()
                 chunked = post(b"", "Transfer-Encoding: chunked", header).replace(b"Content-Length: 0\r\n", b"")
                 line.send(chunked + b"0\r\nX: ")
-                for _ in range(40):
+                for _ in range(8):
                     line.send(b"y" * 10_000)
-                    await asyncio.sleep(0.001)
+                    await asyncio.sleep(0)
                 told = await asyncio.wait_for(line.reader.read(), 10)
 
                 assert told.startswith(b"HTTP/1.1 431 ")
             assert ["head_too_long"] * 2 == served.turned_away
-
-    async def test_what_begins_behind_a_long_request_is_no_long_head(self) -> None:
-        async with serving() as served:
-            line = await served.connect()
-            line.send(post(b"z" * 100_000), post(b"{}")[:9])
-            assert 100_000 == len((await line.answer())[1])
-            line.send(post(b"{}")[9:])
-
-            assert b"{}" == (await line.answer())[1]
-            assert [] == served.turned_away
 
     @pytest.mark.parametrize(
         "behind",
@@ -462,14 +413,12 @@ class TestBounds:
             line = await served.connect()
             line.send(post(b"{}"))
             await line.answer()
-            (kept,) = served.running.server_state.connections
-            assert isinstance(kept, HttpProtocol)
+            kept = connection_of(served)
             timer = kept.timeout_keep_alive_task
             plug = line.writer.get_extra_info("socket")
             plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             line.writer.transport.abort()
-            while served.running.server_state.connections:  # noqa: ASYNC110  # uvicorn tells nobody
-                await asyncio.sleep(0.001)
+            await until(lambda: not served.running.server_state.connections)
 
             assert timer is not None
             assert timer.cancelled()
@@ -481,7 +430,6 @@ class TestBounds:
         [
             pytest.param(b"", [], id="nothing"),
             pytest.param(b"PO", ["head_too_slow"], id="half a request line"),
-            pytest.param(b"POST /lean/filter HTTP/1.1\r\nHost: loc", ["head_too_slow"], id="half its headers"),
             pytest.param(post(b"{}") + b"POST /le", ["head_too_slow"], id="a request, and half of one"),
         ],
     )
@@ -543,13 +491,11 @@ class TestBounds:
         async with serving() as served:
             line = await served.connect()
             line.reader._transport.pause_reading()  # type: ignore[attr-defined]
-            (kept,) = served.running.server_state.connections
-            assert isinstance(kept, HttpProtocol)
+            kept = connection_of(served)
             kept.transport.set_write_buffer_limits(high=1 << 30)
             line.send(post(b"x" * 900_000) * 20, post(b"x", "Connection: close"))
 
-            while served.running.server_state.connections:  # noqa: ASYNC110  # uvicorn tells nobody
-                await asyncio.sleep(0.01)
+            await until(lambda: not served.running.server_state.connections)
             assert ["answer_not_fetched"] == served.turned_away
 
     async def test_connections_beyond_the_limit_are_closed_and_others_live(self) -> None:
@@ -582,7 +528,6 @@ class TestBounds:
         [
             pytest.param(bytes.fromhex("16030100a5010000a10303"), "tls_on_a_plain_port", id="TLS"),
             pytest.param(b"\x00\x01nonsense\r\n\r\n", "no_http", id="nonsense"),
-            pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "no_http", id="HTTP/2 without asking"),
         ],
     )
     async def test_what_is_no_http_is_told_in_the_log_and_reaches_nobody(self, sent: bytes, cause: str) -> None:
@@ -593,16 +538,6 @@ class TestBounds:
 
             assert [cause] == served.turned_away
             assert [] == served.echo.ways
-
-    async def test_strangers_do_not_fill_the_log(self, capsys: pytest.CaptureFixture[str]) -> None:
-        async with serving() as served:
-            for _ in range(20):
-                line = await served.connect()
-                line.send(b"\x00\r\n")
-                await asyncio.wait_for(line.reader.read(), 10)
-
-            assert 20 == len(served.turned_away)
-            assert 1 == capsys.readouterr().out.count("connection or request rejected")
 
 
 class TestForbidden:
@@ -624,18 +559,6 @@ class TestForbidden:
             assert await line.ends()
             assert ([], ["forbidden"]) == (served.echo.ways, served.turned_away)
 
-    async def test_a_page_is_forbidden(self) -> None:
-        async with serving() as served:
-            line = await served.connect()
-            line.send(b"GET /x HTTP/1.1\r\nHost: evil.example\r\n\r\n")
-            head, body = await line.answer()
-
-            assert head.startswith("HTTP/1.1 403 ")
-            assert (
-                b'{"detail": "homeport: a listener on loopback accepts only a loopback name or address as Host"}'
-                == body
-            )
-
     async def test_who_asks_first_whether_to_send_is_told_not_to(self) -> None:
         async with serving() as served:
             line = await served.connect()
@@ -651,8 +574,7 @@ class TestForbidden:
             whole = post(b"x" * 5_000_000, "Origin: http://evil.example")
             line.send(whole[:-3])
             await line.writer.drain()
-            (kept,) = served.running.server_state.connections
-            assert isinstance(kept, HttpProtocol)
+            kept = connection_of(served)
             assert [] == kept._gathered
             line.send(whole[-3:])
 
@@ -687,7 +609,8 @@ class TestKnownHeads:
             assert ["short"] * 6 == served.echo.ways
             assert ["1"] * 6 == served.echo.headers
 
-    async def test_the_rest_of_a_body_is_added(self, read: list[bytes]) -> None:
+    async def test_the_rest_of_a_body_is_added(self, read: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(protocol, "GRACE_SECONDS", 60.0)
         async with serving() as served:
             line = await served.connect()
             line.send(post(b"x"))
@@ -702,41 +625,6 @@ class TestKnownHeads:
             assert b"abcdef" * 1000 == (await line.answer())[1]
             assert ["short", "short"] == served.echo.ways
             assert [] == read
-
-    @pytest.mark.parametrize(
-        "head",
-        [
-            pytest.param(b"Content-Length:  3", id="other spaces"),
-            pytest.param(b"Content-Length: +3", id="a sign"),
-            pytest.param(b"Content-Length: 0x3", id="other digits"),
-            pytest.param(b"Content-Length: 3\r\nContent-Length: 3", id="two lengths"),
-            pytest.param(b"Content-Length: 3\r\nTransfer-Encoding: chunked", id="chunks and a length"),
-            pytest.param(b"Content-Length: ", id="no length"),
-            pytest.param(b"Content-Length: 33333333", id="more digits than any body has"),
-        ],
-    )
-    async def test_a_head_that_differs_in_more_than_its_length_is_taken_apart(
-        self, head: bytes, read: list[bytes]
-    ) -> None:
-        async with serving() as served:
-            line = await served.connect()
-            line.send(post(b"known"))
-            await line.answer()
-            read.clear()
-            line.send(b"POST /lean/filter HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\nabc")
-            await until(lambda: read)
-
-    async def test_heads_that_say_more_of_their_bodies_are_not_kept(self) -> None:
-        async with serving() as served:
-            before = dict(served.listener.heads)
-            line = await served.connect()
-            chunks = post(b"").replace(b"Content-Length: 0", b"Transfer-Encoding: chunked") + b"3\r\nabc\r\n0\r\n\r\n"
-            traced = post(b"abc", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-            for request_ in (chunks, post(b"abc", f"X-Long: {'x' * 2000}"), b"\r\n" + post(b"abc", "X-A: b"), traced):
-                line.send(request_)
-                assert b"abc" == (await line.answer())[1]
-
-            assert before == served.listener.heads
 
     async def test_a_body_is_no_head(self) -> None:
         """Of a request that came in pieces, the second of which looks like a request."""
@@ -777,18 +665,6 @@ class TestKnownHeads:
             assert WRONG_NAME.encode() == (await line.answer())[1]
             assert await line.ends()
 
-    @pytest.mark.parametrize("close", ["Connection: close", "Proxy-Connection: close"])
-    async def test_who_wants_the_connection_closed_is_taken_at_his_word_each_time(self, close: str) -> None:
-        async with serving() as served:
-            for _ in range(2):
-                line = await served.connect()
-                line.send(post(b"abc", close))
-                head, answer = await line.answer()
-
-                assert b"abc" == answer
-                assert "connection: close\r\n" in head
-                assert await line.ends()
-
     async def test_more_than_the_body_is_another_request(self, read: list[bytes]) -> None:
         async with serving() as served:
             line = await served.connect()
@@ -824,24 +700,6 @@ class TestKnownHeads:
 
             assert [100.0, 200.0] == served.echo.arrived[-2:]
             assert "asgi" == served.echo.ways[1]
-
-    async def test_what_has_begun_is_finished_at_the_end(self) -> None:
-        async with serving() as served:
-            line, gone = await served.connect(), await served.connect()
-            for each in (line, gone):
-                each.send(post(b"known"))
-                await each.answer()
-                each.send(post(b"halfway")[:-3])
-            connections = served.running.server_state.connections
-            await until(lambda: all(isinstance(it, HttpProtocol) and it._begun for it in connections))
-            gone.writer.close()
-            await until(lambda: len(connections) == 1)
-            served.running.should_exit = True
-            await until(lambda: "asgi" in served.echo.ways)
-            line.send(post(b"halfway")[-3:])
-
-            assert b"halfway" == (await line.answer())[1]
-            assert await line.ends()
 
 
 def connection_of(served: Served) -> HttpProtocol:

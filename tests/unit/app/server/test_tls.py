@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.server.tls import CertificateError, Certificates, Files, names_in
+from app.server.tls import CertificateError, CertificateFiles, Certificates, names_in
 from tests.certificates import Authority, badly_named
 
 
 def certificates(authority: Authority, pair: tuple[Path, Path], *, asks: bool = True) -> Certificates:
-    return Certificates(Files(str(pair[0]), str(pair[1]), str(authority.file) if asks else None))
+    return Certificates(CertificateFiles(str(pair[0]), str(pair[1]), str(authority.file) if asks else None))
 
 
 def test_callers_are_asked_for_a_certificate_where_there_is_an_authority(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ class TestChanges:
     async def test_with_replicas_only_if_it_is_one_of_theirs(self, tmp_path: Path) -> None:
         authority = Authority(tmp_path)
         pair = authority.issue("server", "homeport")
-        found = Certificates(Files(str(pair[0]), str(pair[1]), str(authority.file)), replicas=True)
+        found = Certificates(CertificateFiles(str(pair[0]), str(pair[1]), str(authority.file)), replicas=True)
         peer = found.peer()
         Authority(tmp_path)
 

@@ -8,15 +8,16 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 import pytest
+import uvicorn
 from fastapi import APIRouter, FastAPI, Request
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from app.server.bodies import parsed
-from app.server.incoming import Incoming
+from app.server.incoming import VerbRequest
 from app.server.pages import Application, PageQueues
-from app.server.web import create_web, server
-from tests.listening import on_loopback
+from app.server.web import create_web
+from tests.listening import on_loopback, running
 
 
 async def test_it_serves_until_it_has_left() -> None:
@@ -27,20 +28,20 @@ async def test_it_serves_until_it_has_left() -> None:
         await left.wait()
 
     listener = on_loopback(web)
-    running = server(web, [listener], leave)
-    serving = asyncio.create_task(running._serve())
-    url = f"http://127.0.0.1:{listener.port}/nothing"
-    while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
-        await asyncio.sleep(0.001)
-    running.handle_exit(signal.SIGTERM, None)
-    await leaving.wait()
-    async with httpx.AsyncClient(trust_env=False) as http:
-        assert 404 == (await http.get(url)).status_code
-    assert not running.should_exit
+    async with running(web, [listener], leave) as served, httpx.AsyncClient(trust_env=False) as http:
+        served.handle_exit(signal.SIGTERM, None)
+        await leaving.wait()
+        assert 404 == (await http.get(f"http://127.0.0.1:{listener.port}/nothing")).status_code
+        assert not served.should_exit
 
-    left.set()
-    await serving
-    assert running.should_exit
+        left.set()
+        await until_ended(served)
+
+
+async def until_ended(served: uvicorn.Server) -> None:
+    async with asyncio.timeout(10):
+        while not served.should_exit:  # noqa: ASYNC110  # uvicorn tells nobody
+            await asyncio.sleep(0.001)
 
 
 CLOSED = "unable to perform operation on <TCPTransport closed=True reading=False 0x1>; the handler is closed"
@@ -79,13 +80,10 @@ async def test_an_answer_to_a_connection_that_has_closed_is_dropped(path: str, m
 async def test_the_end_is_told(leave: Callable[[], Awaitable[None]] | None) -> None:
     """The signal, and at the end how long it took and what was left."""
     web = FastAPI()
-    running = server(web, [on_loopback(web)], leave)
     with capture_logs() as logs:
-        serving = asyncio.create_task(running._serve())
-        while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
-            await asyncio.sleep(0.001)
-        running.handle_exit(signal.SIGTERM, None)
-        await serving
+        async with running(web, [on_loopback(web)], leave) as served:
+            served.handle_exit(signal.SIGTERM, None)
+            await until_ended(served)
 
     ending, ended = logs
     assert {"log_level": "info", "event": "ending", "signal": "SIGTERM"} == ending
@@ -98,19 +96,15 @@ async def test_a_second_signal_does_not_wait() -> None:
         await asyncio.Event().wait()
 
     web = FastAPI()
-    running = server(web, [on_loopback(web)], leave)
-    serving = asyncio.create_task(running._serve())
-    while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
-        await asyncio.sleep(0.001)
-    running.handle_exit(signal.SIGTERM, None)
-    running.handle_exit(signal.SIGTERM, None)
-
-    await serving
-    assert running.should_exit
+    async with running(web, [on_loopback(web)], leave) as served:
+        for _ in range(2):
+            served.handle_exit(signal.SIGTERM, None)
+        await until_ended(served)
+        assert served.should_exit
 
 
 class Endpoint:
-    async def answer(self, request: Incoming) -> tuple[int, bytes]:
+    async def answer(self, request: VerbRequest) -> tuple[int, bytes]:
         return 200, b"{}"
 
     def forbidden(self, message: str) -> tuple[int, bytes]:
@@ -171,22 +165,16 @@ async def test_half_bodies_write_one_line(capsys: pytest.CaptureFixture[str], ca
     turned_away: list[str] = []
     web = create_web([router], None, version="test", direct={"/filter": Endpoint()})
     listener = on_loopback(web, turned_away=lambda _, cause: turned_away.append(cause))
-    running = server(web, [listener])
-    serving = asyncio.create_task(running._serve())
-    while not running.started:  # noqa: ASYNC110  # uvicorn tells nobody
-        await asyncio.sleep(0.001)
-    paths = ("/filter", "/api/v1/cycle", "/api/v1/explain")
-    for path in paths * 5:
-        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
-        writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf".encode())
-        await writer.drain()
-        while not running.server_state.connections:  # noqa: ASYNC110  # uvicorn tells nobody
-            await asyncio.sleep(0.001)
-        writer.close()
-        while running.server_state.connections:  # noqa: ASYNC110  # uvicorn tells nobody
-            await asyncio.sleep(0.001)
-    running.should_exit = True
-    await serving
+    async with running(web, [listener]) as served:
+        for path in ("/filter", "/api/v1/cycle", "/api/v1/explain") * 5:
+            _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            writer.write(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf".encode())
+            await writer.drain()
+            while not served.server_state.connections:  # noqa: ASYNC110  # uvicorn tells nobody
+                await asyncio.sleep(0.001)
+            writer.close()
+            while served.server_state.connections:  # noqa: ASYNC110  # uvicorn tells nobody
+                await asyncio.sleep(0.001)
 
     assert (1, []) == (capsys.readouterr().out.count("connection or request rejected"), caplog.records)
     assert ["body_cut_off"] * 15 == turned_away

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,30 +16,24 @@ from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
-from app.framework.parts import extras_of
 from app.framework.points import FilterPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
-from app.framework.spec import PluginArgs, PluginSpec
+from app.framework.spec import PluginSpec
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
-from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Pod
-from app.kube.kinds import NODES, PODS, REPLICA_SETS, Kind, owner_kind
+from app.kube.kinds import NODES, PODS, Kind, owner_kind
 from app.kube.meta_v1 import ObjectKey
 from app.verbs.outcome import VerbFailure
 from app.verbs.settlements import ENTANGLED, UNSETTLED
 from app.writes.bind_guard import BindGuard
 from plugins import DEFAULT_WEIGHTS
-from plugins.sticky_node import SPEC as STICKY_NODE
 from tests.api.virtual import now, settle, virtual_time
-from tests.builders import controller, encoded, make_pod, node_object, pod_object, workload_object
-from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, SPREAD, WEB, Bench, Result, web, zones
+from tests.builders import controller, make_pod
+from tests.fakes import NoArgs
+from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, WEB, Bench, Result, web, zones
 from tests.unit.app.writes.leadership import Leadership
 
-OUT_OF_TIME: Result = ("out_of_time", "homeport: the bind has not settled in time")
+OUT_OF_TIME: Result = ("out_of_time", "homeport: the bind did not finish in time")
 IN_VAIN: Result = ("bind_conflict", f"homeport: {UNSETTLED}")
-
-
-class NoArgs(PluginArgs):
-    """Takes no arguments."""
 
 
 class Gate(ReservePlugin, PreBindPlugin, PostBindPlugin):
@@ -105,16 +100,6 @@ class TestOnePod:
         bench.binder.answer("web-1")
         assert await call == BOUND
         assert ({}, ["web-1"]) == (bench.assumed, bench.on("n1"))
-
-    @virtual_time
-    async def test_the_pod_is_posted_as_it_was_decided_on(self) -> None:
-        pod = make_pod("web-1", resource_version="7")
-        bench = Bench(*zones(), pod)
-
-        await bench.bind("web-1", "n1")
-
-        (posted,) = bench.binder.posted
-        assert (pod, "n1", {}) == (posted.pod, posted.node, posted.annotations)
 
     @virtual_time
     async def test_calls_for_the_same_pod_and_node_join(self) -> None:
@@ -199,7 +184,7 @@ class TestOnePod:
 
         second = await bench.start("web-1", "n2")
 
-        assert await second == ("out_of_time", "homeport: an earlier bind of this pod has not settled in time")
+        assert await second == ("out_of_time", "homeport: an earlier bind of this pod did not finish in time")
 
     @pytest.mark.parametrize(
         ("pods", "name", "uid", "expected"),
@@ -246,20 +231,6 @@ class TestOnePod:
         assert await bench.bind("web-1", "n9") == ("bind_failed", 'homeport: nodes "n9" not found')
         assert [] == bench.binder.posted
 
-    @virtual_time
-    async def test_no_bind_without_a_picture(self) -> None:
-        bench = Bench(*zones(), web("web-1"))
-        bench.problem = "nothing is known"
-
-        assert await bench.bind("web-1", "n1") == ("not_ready", "homeport: nothing is known")
-
-    @virtual_time
-    async def test_a_malformed_request(self) -> None:
-        with pytest.raises(VerbFailure, match="malformed bind request") as failed:
-            await Bench().verb(b"{")
-
-        assert failed.value.outcome == "bad_request"
-
 
 class TestYoungPods:
     """A pod can arrive at bind before the watch has shown it."""
@@ -278,16 +249,6 @@ class TestYoungPods:
         bench.reader.pods["default", "web-1"] = web("web-1")
 
         assert await bench.bind("web-1", "n1") == BOUND
-
-    @virtual_time
-    async def test_a_pod_that_was_replaced_meanwhile_is_not_bound(self) -> None:
-        bench = Bench(*zones(), web("web-1"))
-        bench.reader.pods["default", "web-1"] = make_pod("web-1", uid="new")
-
-        assert await bench.bind("web-1", "n1", uid="old") == (
-            "bind_failed",
-            "homeport: the pod was replaced by another of the same name",
-        )
 
     @virtual_time
     async def test_an_api_server_that_cannot_be_asked(self) -> None:
@@ -314,18 +275,10 @@ class TestInFlight:
         return bench, await bench.start("a", "n3")
 
     @virtual_time
-    async def test_b_waits_for_a(self) -> None:
-        bench, _ = await self.a_under_way()
-
-        await bench.start("b", "n1")
-
-        assert [("a", "n3")] == bench.binder.under_way
-        assert {"a": "n3"} == bench.assumed
-
-    @virtual_time
-    async def test_a_fails_and_b_is_refused(self) -> None:
+    async def test_b_waits_for_a_and_is_refused_if_it_fails(self) -> None:
         bench, a = await self.a_under_way()
         b = await bench.start("b", "n1")
+        assert ([("a", "n3")], {"a": "n3"}) == (bench.binder.under_way, bench.assumed)
 
         bench.binder.answer("a", error("refused"))
 
@@ -371,53 +324,35 @@ class TestInFlight:
         assert [BOUND if status.is_success else ("bind_failed", "homeport: no"), BOUND] == [await a, await b]
 
     @virtual_time
-    async def test_a_bind_that_is_confirmed_by_the_watch_before_its_answer_is_certain(self) -> None:
+    async def test_a_bind_is_certain_once_the_watch_confirms_it(self) -> None:
         bench, a = await self.a_under_way()
-        bench.show_bound("a", "n3")
-
         b = await bench.start("b", "n1")
+
+        bench.show_bound("a", "n3")
+        await settle()
 
         assert [("a", "n3"), ("b", "n1")] == bench.binder.under_way
         for name in "ab":
             bench.binder.answer(name)
         assert [BOUND, BOUND] == [await a, await b]
 
+    @pytest.mark.parametrize(
+        ("change", "expected"),
+        [
+            pytest.param(lambda it: it.cluster.delete_pod(("default", "b")), 'pods "b" not found', id="pod deleted"),
+            pytest.param(lambda it: it.show_bound("b", "n2"), "the pod was bound by another client", id="pod bound"),
+            pytest.param(lambda it: it.cluster.delete_node("n1"), 'nodes "n1" not found', id="node deleted"),
+        ],
+    )
     @virtual_time
-    async def test_a_pod_that_is_deleted_while_it_waits_is_not_bound(self) -> None:
+    async def test_everything_is_read_anew_after_a_wait(self, change: Callable[[Bench], None], expected: str) -> None:
         bench, _ = await self.a_under_way()
         b = await bench.start("b", "n1")
 
-        bench.cluster.delete_pod(("default", "b"))
+        change(bench)
         bench.binder.answer("a")
 
-        assert await b == ("bind_failed", 'homeport: pods "b" not found')
-
-    @virtual_time
-    async def test_a_pod_that_somebody_else_binds_while_it_waits(self) -> None:
-        bench, _ = await self.a_under_way()
-        b = await bench.start("b", "n1")
-
-        bench.show_bound("b", "n2")
-        bench.binder.answer("a")
-
-        assert await b == ("bind_failed", "homeport: the pod was bound by somebody else")
-
-    @virtual_time
-    async def test_a_node_that_goes_while_a_pod_waits(self) -> None:
-        bench, _ = await self.a_under_way()
-        b = await bench.start("b", "n1")
-
-        bench.cluster.delete_node("n1")
-        bench.binder.answer("a")
-
-        assert await b == ("bind_failed", 'homeport: nodes "n1" not found')
-
-    @virtual_time
-    async def test_pods_of_other_workloads_do_not_wait(self) -> None:
-        bench, _ = await self.a_under_way()
-        bench.show(make_pod("other", labels={"app": "other"}))
-
-        assert await bench.bind("other", "n1") == BOUND
+        assert await b == ("bind_failed", f"homeport: {expected}")
 
 
 class TestUndo:
@@ -445,23 +380,23 @@ class TestUndo:
         assert ["reserve web-1 n1", "pre_bind web-1 n1", "unreserve web-1 n1"] == gate.calls
         assert ({}, []) == (bench.assumed, bench.on("n1"))
 
+    @pytest.mark.parametrize(
+        ("point", "status", "expected", "calls"),
+        [
+            ("reserves", unschedulable("full"), "full", ["reserve", "unreserve"]),
+            ("pre_binds", error("disk"), "disk", ["reserve", "pre_bind", "unreserve"]),
+        ],
+    )
     @virtual_time
-    async def test_a_failed_reservation_is_undone(self) -> None:
+    async def test_a_plugin_that_fails_is_undone(
+        self, point: str, status: Status, expected: str, calls: list[str]
+    ) -> None:
         bench, gate = gated(*zones(), web("web-1"))
-        gate.reserves = unschedulable("full")
-
-        assert await bench.bind("web-1", "n1") == ("bind_conflict", "homeport: Gate: full")
-        assert ["reserve web-1 n1", "unreserve web-1 n1"] == gate.calls
-        assert ({}, [], []) == (bench.assumed, bench.on("n1"), bench.binder.posted)
-
-    @virtual_time
-    async def test_a_failed_pre_bind_is_undone(self) -> None:
-        bench, gate = gated(*zones(), web("web-1"))
-        gate.pre_binds = error("disk")
+        setattr(gate, point, status)
         gate.open.set()
 
-        assert await bench.bind("web-1", "n1") == ("bind_conflict", "homeport: Gate: disk")
-        assert ["reserve web-1 n1", "pre_bind web-1 n1", "unreserve web-1 n1"] == gate.calls
+        assert await bench.bind("web-1", "n1") == ("bind_conflict", f"homeport: Gate: {expected}")
+        assert [f"{it} web-1 n1" for it in calls] == gate.calls
         assert ({}, [], []) == (bench.assumed, bench.on("n1"), bench.binder.posted)
 
     @virtual_time
@@ -489,75 +424,67 @@ class TestUndo:
         assert await bench.bind("web-1", "n1") == ("bind_failed", said)
         assert ({}, []) == (bench.assumed, bench.binder.posted)
 
+
+@pytest.mark.parametrize("held", ["in pre-bind", "before it is sent"])
+class TestLaterChecks:
+    """The snapshot changes while ``pre_bind`` waits, or while the Binding waits for a connection."""
+
+    @staticmethod
+    async def held_bind(held: str, name: str, *objects: Any) -> tuple[Bench, Gate, asyncio.Task[Result]]:
+        bench, gate = gated(*zones(), web(name), *objects)
+        if held == "before it is sent":
+            gate.open.set()
+            bench.binder.connected.clear()
+        return bench, gate, await bench.start(name, "n1")
+
+    @staticmethod
+    async def release(bench: Bench, gate: Gate) -> None:
+        gate.open.set()
+        bench.binder.connected.set()
+        await settle()
+
     @virtual_time
-    async def test_after_a_failure_the_pod_can_be_bound_elsewhere(self) -> None:
-        bench = Bench(*zones(), web("web-1"))
-
-        assert await bench.bind("web-1", "n1", error("no")) == ("bind_failed", "homeport: no")
-        assert await bench.bind("web-1", "n2") == BOUND
-
-
-class TestSecondCheck:
-    """The picture moves on while a plugin's ``pre_bind`` waits."""
-
-    @virtual_time
-    async def test_a_peer_that_was_bound_meanwhile_refuses_the_bind(self) -> None:
-        bench, gate = gated(*zones(), web("web-1"))
-        call = await bench.start("web-1", "n1")
+    async def test_a_peer_that_was_bound_meanwhile_refuses_the_bind(self, held: str) -> None:
+        bench, gate, call = await self.held_bind(held, "web-1")
 
         bench.show(web("web-2", "n1"))
-        gate.open.set()
+        await self.release(bench, gate)
 
         assert await call == REFUSED
-        assert [] == bench.binder.posted
+        assert ([], {}) == (bench.binder.posted, bench.assumed)
         assert ["reserve web-1 n1", "pre_bind web-1 n1", "unreserve web-1 n1"] == gate.calls
-
-    @virtual_time
-    async def test_a_peer_that_was_bound_elsewhere_does_not(self) -> None:
-        bench, gate = gated(*zones(), web("web-1"))
-        call = await bench.start("web-1", "n1")
-
-        bench.show(web("web-2", "n2"))
-        gate.open.set()
-        await settle()
-        bench.binder.answer("web-1")
-
-        assert await call == BOUND
 
     @pytest.mark.parametrize(
         ("status", "expected"),
-        [pytest.param(SUCCESS, BOUND, id="succeeds"), pytest.param(error("no"), REFUSED, id="fails")],
+        [
+            pytest.param(SUCCESS, BOUND, id="succeeds"),
+            pytest.param(error("no"), REFUSED, id="fails"),
+            pytest.param(None, IN_VAIN, id="never settles"),
+        ],
     )
     @virtual_time
-    async def test_it_waits_for_a_bind_that_it_came_to_depend_on(self, status: Status, expected: Result) -> None:
+    async def test_it_waits_for_a_bind_that_it_came_to_depend_on(
+        self, held: str, status: Status | None, expected: Result
+    ) -> None:
         """The third zone lost its pod meanwhile, and another is on its way there."""
         pods = [web(f"web-{number}", f"n{number}") for number in (1, 2, 3)]
         foreign = make_pod("a", labels=WEB, scheduler="volcano")
-        bench, gate = gated(*zones(), *pods, web("b"), foreign)
-        call = await bench.start("b", "n1")
+        bench, gate, call = await self.held_bind(held, "b", *pods, foreign)
         bench.cluster.delete_pod(("default", "web-3"))
         await bench.start("a", "n3")
 
-        gate.open.set()
-        await settle()
+        await self.release(bench, gate)
         assert [("a", "n3")] == bench.binder.under_way
-        bench.binder.answer("a", status)
-        await settle()
-        if status.is_success:
+        if status is not None:
+            bench.binder.answer("a", status)
+            await settle()
+        if expected == BOUND:
             bench.binder.answer("b")
 
         assert expected == await call
 
-    @virtual_time
-    async def test_a_node_that_is_gone_meanwhile(self) -> None:
-        bench, gate = gated(*zones(), web("web-1"))
-        call = await bench.start("web-1", "n1")
 
-        bench.cluster.delete_node("n1")
-        gate.open.set()
-
-        assert await call == ("bind_failed", 'homeport: nodes "n1" not found')
-
+class TestSecondCheck:
     @virtual_time
     async def test_what_pre_bind_adds_travels_with_the_binding(self) -> None:
         bench, gate = gated(*zones(), web("web-1"))
@@ -570,66 +497,6 @@ class TestSecondCheck:
 
 class TestLastWord:
     """The picture moves on while the Binding waits for a connection."""
-
-    @virtual_time
-    async def test_what_is_no_longer_possible_does_not_leave(self) -> None:
-        bench = Bench(*zones(), web("web-1"))
-        bench.binder.connected.clear()
-        call = await bench.start("web-1", "n1")
-
-        bench.show(web("web-2", "n1"))
-        bench.binder.connected.set()
-
-        assert await call == REFUSED
-        assert ([], {}) == (bench.binder.posted, bench.assumed)
-
-    @virtual_time
-    async def test_a_node_that_is_gone(self) -> None:
-        bench = Bench(*zones(), web("web-1"))
-        bench.binder.connected.clear()
-        call = await bench.start("web-1", "n1")
-
-        bench.cluster.delete_node("n1")
-        bench.binder.connected.set()
-
-        assert await call == ("bind_failed", 'homeport: nodes "n1" not found')
-
-    @pytest.mark.parametrize(
-        ("status", "expected"),
-        [pytest.param(SUCCESS, BOUND, id="succeeds"), pytest.param(error("no"), REFUSED, id="fails")],
-    )
-    @virtual_time
-    async def test_it_waits_for_a_bind_that_it_came_to_depend_on(self, status: Status, expected: Result) -> None:
-        pods = [web(f"web-{number}", f"n{number}") for number in (1, 2, 3)]
-        foreign = make_pod("a", labels=WEB, scheduler="volcano")
-        bench = Bench(*zones(), *pods, web("b"), foreign)
-        bench.binder.connected.clear()
-        call = await bench.start("b", "n1")
-        bench.cluster.delete_pod(("default", "web-3"))
-        await bench.start("a", "n3")
-
-        bench.binder.connected.set()
-        await settle()
-        assert [("a", "n3")] == bench.binder.under_way
-        bench.binder.answer("a", status)
-        await settle()
-        if status.is_success:
-            bench.binder.answer("b")
-
-        assert expected == await call
-
-    @virtual_time
-    async def test_one_that_never_settles_does_not_hold_it_for_ever(self) -> None:
-        pods = [web(f"web-{number}", f"n{number}") for number in (1, 2, 3)]
-        bench = Bench(*zones(), *pods, web("b"), make_pod("a", labels=WEB, scheduler="volcano"))
-        bench.binder.connected.clear()
-        call = await bench.start("b", "n1")
-        bench.cluster.delete_pod(("default", "web-3"))
-        await bench.start("a", "n3")
-        bench.binder.connected.set()
-
-        assert await call == IN_VAIN
-        assert {"a": "n3"} == bench.assumed
 
     @virtual_time
     async def test_two_that_wait_for_one_another(self) -> None:
@@ -677,13 +544,6 @@ class TestTakeOver:
         leadership = Leadership(opens=opens)
         leadership.names.append("default-scheduler")
         return Bench(*zones(), web("web-1"), bind_guard=BindGuard(leadership)), leadership
-
-    @virtual_time
-    async def test_where_all_is_well_nobody_waits(self) -> None:
-        bench, leadership = self.bench(0.0)
-
-        assert BOUND == await bench.bind("web-1", "n1")
-        assert [] == leadership.admissions
 
     @virtual_time
     async def test_it_waits_for_the_take_over(self) -> None:
@@ -758,16 +618,6 @@ class TestPostBind:
         assert "post_bind web-1 n1" == gate.calls[-1]
         assert started + 100 == now()
 
-    @virtual_time
-    async def test_it_does_not_run_after_a_failure(self) -> None:
-        bench, gate = gated(*zones(), web("web-1"))
-        gate.open.set()
-
-        await bench.bind("web-1", "n1", error("no"))
-        await bench.verb.drain()
-
-        assert "unreserve web-1 n1" == gate.calls[-1]
-
 
 class TestUncertainPlugins:
     """A filter that depends on pods and cannot say how: its binds go one after the other."""
@@ -788,55 +638,6 @@ class TestUncertainPlugins:
             bench.binder.answer(name)
 
         assert [BOUND] * 3 == [await call for call in calls]
-
-    @virtual_time
-    async def test_the_second_to_the_same_node_is_refused(self) -> None:
-        bench = self.bench()
-        first = await bench.start("a", "n1")
-        second = await bench.start("b", "n1")
-
-        bench.binder.answer("a")
-
-        assert await first == BOUND
-        assert await second == ("bind_conflict", "homeport: no longer possible: taken")
-
-    @virtual_time
-    async def test_one_that_never_settles_does_not_hold_the_others_for_ever(self) -> None:
-        bench = self.bench()
-        await bench.start("a", "n1")
-
-        assert await (await bench.start("b", "n2")) == IN_VAIN
-        await settle()
-        assert await bench.bind("c", "n2") == IN_VAIN
-        bench.binder.answer("a")
-        await settle()
-        assert await bench.bind("b", "n2") == BOUND
-
-
-class TestHomes:
-    """The home of a machine is made by its first bind, and the transaction keeps to it."""
-
-    @virtual_time
-    async def test_a_home_that_appears_while_the_pod_waits_is_kept_to(self) -> None:
-        owner = workload_object("ReplicaSet", "vm")
-        core = core_v1(extras_of(STICKY_NODE.parts or ()))
-        found = pod_object("b", labels=WEB, spread=SPREAD, owner=controller("ReplicaSet", "vm"))
-        machine = core.decode_pod(encoded(found))
-        nodes = [core.decode_node(encoded(node_object(f"n{it}", zone=f"z{it}"))) for it in (1, 2, 3)]
-        args = {"owners": [{"apiVersion": "apps/v1", "kind": "ReplicaSet"}]}
-        profile = {"pluginConfig": [{"name": "StickyNode", "args": args}]}
-        bench = Bench(*nodes, web("web-1", "n1"), web("web-2", "n2"), web("a"), machine, profile=profile)
-        owner["metadata"]["uid"] = "uid-vm"
-        bench.cluster.others.upsert(REPLICA_SETS, REPLICA_SETS.decode(encoded(owner)))
-        a = await bench.start("a", "n3")
-        b = await bench.start("b", "n1")
-        owner["metadata"] |= {"annotations": {"homeport.dev/home": "n2"}, "resourceVersion": "2"}
-        bench.cluster.others.upsert(REPLICA_SETS, REPLICA_SETS.decode(encoded(owner)))
-
-        bench.binder.answer("a")
-
-        assert await a == BOUND
-        assert await b == ("bind_conflict", "homeport: no longer possible: node(s) were not the pod's home")
 
 
 @virtual_time

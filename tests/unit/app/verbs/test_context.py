@@ -8,10 +8,9 @@ import pytest
 
 from app.kube.core_v1 import Pod
 from app.verbs.context import VerbContext
-from app.verbs.outcome import VerbFailure
 from tests.api.virtual import virtual_time
 from tests.builders import JsonObject, controller, make_pod
-from tests.unit.app.verbs.bench import Bench, web, zones
+from tests.unit.app.verbs.bench import Bench, zones
 
 KUBEVIRT = "kubevirt.io/v1"
 LAUNCHER = make_pod(
@@ -33,7 +32,6 @@ MACHINE = machine("VirtualMachine")
 @pytest.mark.parametrize(
     ("pod", "served", "asked"),
     [
-        pytest.param(web("web-1"), [], [], id="nothing is needed"),
         pytest.param(
             LAUNCHER,
             [INSTANCE, MACHINE],
@@ -70,19 +68,3 @@ async def test_a_bind_looks_up_too() -> None:
     assert await bench.bind("launcher", "n1") == ("bound", "")
     (posted,) = bench.binder.posted
     assert {"homeport.dev/home": "n1"} == posted.annotations
-
-
-@virtual_time
-async def test_a_pod_whose_owner_cannot_be_read_is_not_bound() -> None:
-    bench = Bench(*zones(), LAUNCHER)
-
-    assert await bench.bind("launcher", "n1") == (
-        "bind_conflict",
-        "homeport: no longer possible: node(s) can't be judged before the pod's owner is known",
-    )
-
-
-def test_a_failure_carries_its_outcome_its_words_and_the_hosts_that_were_asked() -> None:
-    failure = VerbFailure("fault", "why", ("n1",))
-
-    assert ("fault", "why", ("n1",), "why") == (failure.outcome, failure.message, failure.hosts, str(failure))

@@ -67,13 +67,6 @@ class Small(FromSpec, FilterPlugin):
         return NO
 
 
-class Gate(FromSpec, PreEnqueuePlugin):
-    """Keeps out the pods of a label."""
-
-    def pre_enqueue(self, pod: Pod) -> Status:
-        return unresolvable("gated") if "gated" in pod.labels else SUCCESS
-
-
 class Prepares(FromSpec, PreEnqueuePlugin):
     """Has to make something first, in some steps, and says no once it is there."""
 
@@ -90,11 +83,6 @@ class Prepares(FromSpec, PreEnqueuePlugin):
             yield
 
 
-class Broken(FromSpec, PreEnqueuePlugin):
-    def pre_enqueue(self, pod: Pod) -> Status:
-        raise ZeroDivisionError("a screw is loose")
-
-
 class Helps(FromSpec, PostFilterPlugin):
     """Names what it was told, and the first of the nodes."""
 
@@ -102,12 +90,6 @@ class Helps(FromSpec, PostFilterPlugin):
         yield from ()
         told = [f"{name}: {status.message}" for name, status in rejected.items()]
         return PostFilterResult("n1"), unschedulable(*told, f"prepared {state.read(SEEN).count} time")
-
-
-class Clears(FromSpec, PostFilterPlugin):
-    def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
-        yield from ()
-        return PostFilterResult(""), SUCCESS
 
 
 class Fails(FromSpec, PostFilterPlugin):
@@ -189,27 +171,10 @@ class TestTheNextOne:
 
 
 class TestPreEnqueue:
-    async def test_of_a_gated_pod_nothing_else_is_asked(self) -> None:
-        kept_out = unresolvable("gated").by("Gate")
-        expected = ANSWERED(pre_enqueue=kept_out)
-
-        assert expected == await verb(Gate, Helps).run(make_pod("web-1", labels={"gated": ""}))
-
-    async def test_any_other_goes_on(self) -> None:
-        found = await verb(Gate).run(POD)
-
-        assert (SUCCESS, "n3") == (found.pre_enqueue, found.node)
-
     async def test_what_it_rests_on_is_made_first(self) -> None:
         expected = ANSWERED(pre_enqueue=unresolvable("made in 3 steps").by("Prepares"))
 
         assert expected == await verb(Prepares).run(POD)
-
-    async def test_a_fault_names_the_plugin(self) -> None:
-        with pytest.raises(VerbFailure, match="Broken") as failed:
-            await verb(Broken).run(POD)
-
-        assert "fault" == failed.value.outcome
 
 
 class TestSteps:
@@ -284,11 +249,6 @@ class TestPostFilter:
 
         assert unschedulable("made 1").by("NeedsMore") == found.post_filter
 
-    async def test_a_nomination_may_be_taken_back(self) -> None:
-        found = await verb(Clears).run(POD, ["n1"])
-
-        assert (SUCCESS.by("Clears"), "") == (found.post_filter, found.nominated)
-
     @pytest.mark.parametrize(
         ("plugins", "names"),
         [
@@ -301,9 +261,3 @@ class TestPostFilter:
         found = await verb(*plugins).run(POD, names)
 
         assert (None, None) == (found.post_filter, found.nominated)
-
-    async def test_a_fault_names_the_plugin(self) -> None:
-        with pytest.raises(VerbFailure, match="a screw is loose") as failed:
-            await verb(Fails).run(POD, ["n1"])
-
-        assert "fault" == failed.value.outcome

@@ -27,7 +27,7 @@ def in_flight(names: str, batches: BindBatches | None = None) -> tuple[AssumedPo
 
 
 async def waiting(settlements: Settlements, name: str, seconds: float = 60.0) -> asyncio.Task[None]:
-    task = asyncio.create_task(settlements.next_after(settlements.count, UIDS[name], seconds))
+    task = asyncio.create_task(settlements.wait_next_after(settlements.count, UIDS[name], seconds))
     await settle()
     return task
 
@@ -52,7 +52,7 @@ async def test_not_for_ever() -> None:
     started = now()
 
     with pytest.raises(NotBound) as found:
-        await settlements.next(3.0)
+        await settlements.wait_next(3.0)
 
     assert (unschedulable(UNSETTLED), 3.0) == (found.value.status, now() - started)
 
@@ -63,7 +63,7 @@ async def test_one_that_has_settled_since_is_not_waited_for() -> None:
     seen, started = settlements.count, now()
     assumed.accept(UIDS["b"])
 
-    await settlements.next_after(seen, UIDS["a"], 60.0)
+    await settlements.wait_next_after(seen, UIDS["a"], 60.0)
 
     assert 0.0 == now() - started
 
@@ -74,7 +74,7 @@ async def test_the_last_that_would_close_a_circle_gives_up() -> None:
     first, second = await waiting(settlements, "a"), await waiting(settlements, "b")
 
     with pytest.raises(NotBound) as found:
-        await settlements.next_after(settlements.count, UIDS["c"], 60.0)
+        await settlements.wait_next_after(settlements.count, UIDS["c"], 60.0)
 
     assert (unschedulable(ENTANGLED), False, False) == (found.value.status, first.done(), second.done())
     for task in (first, second):
@@ -101,7 +101,7 @@ async def test_a_pod_at_permit_is_not_in_the_circle() -> None:
     assumed.reserve(UIDS["b"])
 
     with pytest.raises(NotBound) as found:
-        await settlements.next_after(settlements.count, UIDS["a"], 60.0)
+        await settlements.wait_next_after(settlements.count, UIDS["a"], 60.0)
 
     assert unschedulable(ENTANGLED) == found.value.status
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -11,11 +11,11 @@ import pytest
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
-from app.framework.points import BindPlugin, FilterPlugin, PermitPlugin, PreFilterPlugin
+from app.framework.points import BindPlugin, FilterPlugin, PreFilterPlugin
 from app.framework.spec import Needs, PluginSpec, Reads
 from app.framework.status import SUCCESS, Code, Status, error, unschedulable
 from app.kube.core_v1 import Pod
-from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SERVICES, STORAGE_CLASSES, Kind
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, SERVICES, STORAGE_CLASSES, Kind
 from app.verbs.bind import UNCONFIRMED
 from app.verbs.transaction import UNCLEAR
 from plugins import DEFAULT_WEIGHTS
@@ -29,10 +29,9 @@ from tests.builders import (
     make_pod,
     mounting,
     pod_object,
-    volume_object,
 )
 from tests.fakes import Counted, NoArgs
-from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, TOO_MANY, Bench, Result, web, zones
+from tests.unit.app.verbs.bench import BOUND, REFUSED, TOO_MANY, Bench, Result, web, zones
 
 MOST: Final[StateKey[Counted]] = StateKey("most")
 NO_ROOM: Final = "no room"
@@ -86,7 +85,7 @@ class BindsAnother(Binds):
 class GivesUp(Binds):
     """Waits a second for the outcome of its Binding, and then says ``says``. Its task goes on."""
 
-    says = error("took too long")
+    says = SUCCESS
 
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         self.task = asyncio.create_task(self.by_binder(pod, node_name))
@@ -141,16 +140,6 @@ class Room(PreFilterPlugin, FilterPlugin):
         return SUCCESS if len(node.pods) < state.read(MOST).count else unschedulable(NO_ROOM)
 
 
-class Waits(PermitPlugin):
-    """Makes the pod web-1 wait."""
-
-    def __init__(self, args: NoArgs, handle: Handle) -> None:
-        self.waiting = handle.waiting
-
-    def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
-        return (Status(Code.WAIT), 60.0) if pod.name == "web-1" else (SUCCESS, 0.0)
-
-
 def bench_with(plugin: type[Any], *objects: Any) -> tuple[Bench, Any]:
     """A bench whose profile has this plugin, before DefaultBinder if it binds."""
     spec: PluginSpec[Any] = PluginSpec(plugin.__name__, NoArgs, plugin)
@@ -174,29 +163,6 @@ class TestBindPlugins:
             plugin.seen,
             [it.annotations for it in bench.binder.posted],
         )
-
-    @virtual_time
-    async def test_it_is_held_to_the_check_and_told_what_it_says(self) -> None:
-        bench, plugin = bench_with(Binds)
-        bench.binder.connected.clear()
-        call = await bench.start("web-1", "n1")
-
-        bench.show(web("web-3", "n1"))
-        bench.binder.connected.set()
-
-        assert REFUSED == await call
-        assert ([unschedulable(f"no longer possible: {TOO_MANY}")], []) == (plugin.seen, bench.binder.posted)
-
-    @virtual_time
-    async def test_also_in_a_task_of_its_own(self) -> None:
-        bench, _ = bench_with(InATask)
-        bench.binder.connected.clear()
-        first = await bench.start("web-1", "n1")
-        bench.show(web("web-3", "n1"))
-        bench.binder.connected.set()
-
-        assert REFUSED == await first
-        assert BOUND == await bench.bind("web-1", "n2")
 
     @virtual_time
     async def test_what_one_attempt_was_told_does_not_stand_against_the_next(self) -> None:
@@ -232,16 +198,19 @@ class TestBindPlugins:
         assert error('no bind of pod "default/web-2" is in flight here') == plugin.seen[0]
         assert ["web-1"] == [it.pod.name for it in bench.binder.posted]
 
+    @pytest.mark.parametrize("plugin", [Binds, InATask, Skips])
     @virtual_time
-    async def test_after_one_that_skips_the_next_is_held_to_it_as_well(self) -> None:
-        bench, _ = bench_with(Skips)
+    async def test_every_bind_is_held_to_the_check(self, plugin: type[Binds]) -> None:
+        """In a task of its own too, and by the next plugin where one skips."""
+        bench, made = bench_with(plugin)
         bench.binder.connected.clear()
         call = await bench.start("web-1", "n1")
 
         bench.show(web("web-3", "n1"))
         bench.binder.connected.set()
 
-        assert REFUSED == await call
+        assert (REFUSED, []) == (await call, bench.binder.posted)
+        assert plugin is Skips or [unschedulable(f"no longer possible: {TOO_MANY}")] == made.seen
 
 
 class TestUnclearOutcome:
@@ -252,38 +221,28 @@ class TestUnclearOutcome:
         """The pods on n1, and those of which nobody knows whether they are bound."""
         return bench.on("n1"), [it.name for it in bench.cluster.assumed.unconfirmed()]
 
+    @pytest.mark.parametrize(
+        ("says", "message"), [pytest.param(error("no"), "no", id="error"), pytest.param(SUCCESS, UNCLEAR, id="success")]
+    )
     @virtual_time
-    async def test_a_plugin_that_gives_its_binding_up_on_the_way(self) -> None:
-        bench, _ = bench_with(GivesUp)
+    async def test_a_plugin_that_gives_its_binding_up_on_the_way(self, says: Status, message: str) -> None:
+        bench, plugin = bench_with(GivesUp)
+        plugin.says = says
 
-        assert ("bind_failed", "homeport: took too long") == await (await bench.start("web-1", "n1"))
+        assert ("bind_failed", f"homeport: {message}") == await (await bench.start("web-1", "n1"))
         assert (["web-1"], ["web-1"]) == self.seen(bench)
         assert {"web-1": "n1"} == bench.assumed, "others hold whether it is bound or not"
         bench.binder.answer("web-1")
 
+    @pytest.mark.parametrize("sent", [True, False])
     @virtual_time
-    async def test_a_plugin_that_says_success_of_a_binding_without_an_outcome(self) -> None:
-        bench, plugin = bench_with(GivesUp)
-        plugin.says = SUCCESS
-
-        assert ("bind_failed", f"homeport: {UNCLEAR}") == await (await bench.start("web-1", "n1"))
-        assert (["web-1"], ["web-1"]) == self.seen(bench)
-        bench.binder.answer("web-1")
-
-    @virtual_time
-    async def test_a_plugin_that_fails_on_the_way(self) -> None:
+    async def test_a_plugin_that_fails_before_or_after_its_binding_leaves(self, sent: bool) -> None:
         bench, _ = bench_with(Trips)
+        if not sent:
+            bench.binder.connected.clear()
 
         outcome, _ = await (await bench.start("web-1", "n1"))
-        assert ("fault", (["web-1"], ["web-1"])) == (outcome, self.seen(bench))
-
-    @virtual_time
-    async def test_a_plugin_that_fails_before_its_binding_leaves(self) -> None:
-        bench, _ = bench_with(Trips)
-        bench.binder.connected.clear()
-
-        outcome, _ = await (await bench.start("web-1", "n1"))
-        assert ("fault", ([], [])) == (outcome, self.seen(bench))
+        assert ("fault", (["web-1"], ["web-1"]) if sent else ([], [])) == (outcome, self.seen(bench))
 
     @virtual_time
     async def test_the_pod_is_not_bound_anew_before_it_is_settled(self) -> None:
@@ -342,14 +301,13 @@ class TestUnclearOutcome:
         assert REFUSED == await call
 
 
-def rechecking(*names: str, reads: Reads = Reads.PODS_ON_NODE, also: Sequence[str] = ()) -> Bench:
+def rechecking(name: str) -> Bench:
     """A bench of three nodes and three pods that nothing keeps apart but what is asked at bind alone."""
-    specs: list[PluginSpec[Any]] = [
-        PluginSpec("Room", NoArgs, Room, reads=reads, needs=lambda _: Needs(kinds=(SERVICES,))),
-        PluginSpec("Waits", NoArgs, Waits),
-    ]
-    profile = {"bindRecheck": list(names), "plugins": {"multiPoint": {"enabled": [{"name": it} for it in also]}}}
-    return Bench(*zones(), *(make_pod(f"web-{it}") for it in (1, 2, 3)), specs=specs, profile=profile)
+    spec: PluginSpec[Any] = PluginSpec(
+        "Room", NoArgs, Room, reads=Reads.PODS_ON_NODE, needs=lambda _: Needs(kinds=(SERVICES,))
+    )
+    pods = (make_pod(f"web-{it}") for it in (1, 2, 3))
+    return Bench(*zones(), *pods, specs=[spec], profile={"bindRecheck": [name]})
 
 
 class TestBindRecheck:
@@ -385,35 +343,6 @@ class TestBindRecheck:
         assert BOUND == await first
 
     @virtual_time
-    async def test_of_a_plugin_that_reads_the_cluster_and_says_no_more_everybody_waits(self) -> None:
-        bench = rechecking("Room", reads=Reads.CLUSTER)
-        first = await bench.start("web-1", "n1")
-        second = await bench.start("web-2", "n2")
-        assert [("web-1", "n1")] == bench.binder.under_way
-
-        bench.binder.answer("web-1")
-        await settle()
-        bench.binder.answer("web-2")
-        assert (BOUND, BOUND) == (await first, await second)
-
-    @virtual_time
-    async def test_one_that_says_what_it_depends_on_waits_for_that_alone(self) -> None:
-        """Spreading that only bind asks: the third zone has room once the other two have theirs, and not before."""
-        profile = {
-            "bindRecheck": ["PodTopologySpread"],
-            "plugins": {"multiPoint": {"disabled": [{"name": "PodTopologySpread"}]}},
-        }
-        bench = Bench(*zones(), web("web-0", "n1"), *(web(f"web-{it}") for it in (1, 2, 3)), profile=profile)
-        first, second, third = [await bench.start(f"web-{it}", f"n{it % 3 + 1}") for it in (1, 2, 3)]
-        assert [("web-1", "n2"), ("web-2", "n3")] == bench.binder.under_way
-
-        bench.binder.answer("web-1")
-        bench.binder.answer("web-2")
-        await settle()
-        bench.binder.answer("web-3")
-        assert (BOUND, BOUND, BOUND) == (await first, await second, await third)
-
-    @virtual_time
     async def test_a_node_that_is_cordoned_on_the_way(self) -> None:
         """Nothing else has changed: the last look before the Binding leaves is no shortcut."""
         bench = rechecking("NodeUnschedulable")
@@ -425,19 +354,6 @@ class TestBindRecheck:
 
         expected = ("bind_conflict", "homeport: no longer possible: node(s) were unschedulable")
         assert (expected, []) == (await call, bench.binder.posted)
-
-    @virtual_time
-    async def test_a_pod_that_waits_at_permit_keeps_its_place(self) -> None:
-        bench = rechecking("Room", also=["Waits"])
-        first = await bench.start("web-1", "n1")
-        assert [] == bench.binder.under_way
-
-        assert REFUSED_ROOM == await bench.bind("web-2", "n1")
-        assert BOUND == await bench.bind("web-3", "n2")
-        (waiting,) = bench.framework.plugins["Waits"].waiting.all()
-        waiting.reject("Waits", "no longer")
-        await first
-        assert BOUND == await bench.bind("web-2", "n1")
 
     @virtual_time
     async def test_a_pod_nominated_to_the_node_keeps_it_from_those_of_lower_priority(self) -> None:
@@ -460,23 +376,6 @@ class TestVolumes:
 
     def show(self, bench: Bench, kind: Kind[Any], found: JsonObject) -> None:
         bench.cluster.others.upsert(kind, kind.decode(encoded(found)))
-
-    def bound(self, bench: Bench) -> None:
-        self.show(bench, PERSISTENT_VOLUMES, volume_object(class_name="later", claim="data"))
-        claim = claim_object(class_name="later", volume="pv-1", node="n1", resourceVersion="2")
-        self.show(bench, PERSISTENT_VOLUME_CLAIMS, claim)
-
-    @virtual_time
-    async def test_a_bind_waits_for_a_claim(self) -> None:
-        bench = self.bench()
-        task = await bench.start("web-1", "n1")
-        await asyncio.sleep(LIMIT / 2)
-        before = bench.binder.under_way
-        self.bound(bench)
-        await asyncio.sleep(1)
-        bench.binder.answer("web-1")
-
-        assert ([], BOUND) == (before, await task)
 
     @virtual_time
     async def test_out_of_time_it_is_refused_and_nothing_was_sent(self) -> None:

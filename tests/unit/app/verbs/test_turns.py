@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from app.verbs.slices import Turns
+from app.verbs.stepwise import LoopQueue
 from tests.api.virtual import settle, virtual_time
 
 
@@ -12,7 +12,7 @@ class Line:
     """Tasks that take a turn each, and write down when they had it, in rounds of the loop."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = LoopQueue()
         self.round = 0
         self.had: list[tuple[str, int]] = []
 
@@ -20,7 +20,7 @@ class Line:
         return asyncio.create_task(self._take(name))
 
     async def _take(self, name: str) -> None:
-        await self.turns.turn()
+        await self.turns.wait()
         self.had.append((name, self.round))
 
     async def rounds(self, count: int) -> None:
@@ -31,8 +31,8 @@ class Line:
 
 @virtual_time
 async def test_who_is_alone_goes_on_at_once() -> None:
-    turns = Turns()
-    call = turns.turn()
+    turns = LoopQueue()
+    call = turns.wait()
     try:
         call.send(None)
     except StopIteration:

@@ -10,10 +10,10 @@ import pytest
 
 from app.cache import counters
 from app.cache.cluster import Cluster
-from app.framework.counts import Unprepared, all_prepared
+from app.framework.counts import all_prepared
 from app.kube.selectors import DOES_NOT_EXIST, Requirement, Selector, of_labels
-from app.verbs import slices
-from app.verbs.slices import in_slices, prepared
+from app.verbs import stepwise
+from app.verbs.stepwise import decide_prepared, run_stepwise
 from tests.builders import ZONE, make_node, make_pod
 
 WEB = of_labels({"app": "web"})
@@ -37,10 +37,10 @@ def fill(cluster: Cluster) -> None:
 
 
 async def test_the_answer_is_that_of_a_picture_that_moved_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(stepwise, "STEP_SECONDS", 0.0)
     cluster = wide()
 
-    asked = asyncio.create_task(prepared(lambda: smallest(cluster)))
+    asked = asyncio.create_task(decide_prepared(lambda: smallest(cluster)))
     await asyncio.sleep(0)
     fill(cluster)
 
@@ -48,11 +48,11 @@ async def test_the_answer_is_that_of_a_picture_that_moved_on_meanwhile(monkeypat
 
 
 async def test_a_call_that_ran_out_of_time_is_gone_on_with_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(stepwise, "STEP_SECONDS", 0.0)
     cluster = wide()
     turns = []
     for given_up in (True, False):
-        asked = asyncio.create_task(prepared(lambda: smallest(cluster)))
+        asked = asyncio.create_task(decide_prepared(lambda: smallest(cluster)))
         taken = 0
         while not asked.done() and not (given_up and taken == 10):
             await asyncio.sleep(0)
@@ -61,7 +61,7 @@ async def test_a_call_that_ran_out_of_time_is_gone_on_with_by_the_next(monkeypat
         turns.append(taken)
 
     cold = wide()
-    asked = asyncio.create_task(prepared(lambda: smallest(cold)))
+    asked = asyncio.create_task(decide_prepared(lambda: smallest(cold)))
     from_the_start = 0
     while not asked.done():
         await asyncio.sleep(0)
@@ -73,21 +73,11 @@ async def test_a_call_that_ran_out_of_time_is_gone_on_with_by_the_next(monkeypat
 
 async def test_what_is_there_is_answered_at_once() -> None:
     cluster = wide()
-    await prepared(lambda: smallest(cluster))
-    asked = prepared(lambda: smallest(cluster))
+    await decide_prepared(lambda: smallest(cluster))
+    asked = decide_prepared(lambda: smallest(cluster))
 
     with pytest.raises(StopIteration):
         asked.send(None)
-
-
-def test_each_step_is_short() -> None:
-    """So many nodes at a time, and no more."""
-    cluster = wide()
-    with pytest.raises(Unprepared) as missing:
-        smallest(cluster)
-
-    assert len(list(missing.value.steps)) >= NODES // 400
-    assert 0 == smallest(cluster)
 
 
 async def test_a_pod_that_asks_for_more_than_is_kept_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +100,7 @@ async def test_a_pod_that_asks_for_more_than_is_kept_is_decided(monkeypatch: pyt
 
     async with asyncio.timeout(10):
         answers = await asyncio.gather(
-            prepared(partial(counted, selectors)), prepared(partial(counted, selectors[::-1]))
+            decide_prepared(partial(counted, selectors)), decide_prepared(partial(counted, selectors[::-1]))
         )
 
     assert [[20] * 16, [20] * 16] == list(answers)
@@ -120,7 +110,7 @@ async def test_a_pod_that_asks_for_more_than_is_kept_is_decided(monkeypatch: pyt
 
 async def test_only_one_slice_runs_in_a_round_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever gives up meanwhile holds up nobody."""
-    monkeypatch.setattr(slices, "SLICE_SECONDS", -1.0)
+    monkeypatch.setattr(stepwise, "STEP_SECONDS", -1.0)
     in_this_round = most = 0
 
     def steps() -> Iterator[None]:
@@ -130,7 +120,7 @@ async def test_only_one_slice_runs_in_a_round_of_the_loop(monkeypatch: pytest.Mo
             most = max(most, in_this_round)
             yield
 
-    tasks = [asyncio.create_task(in_slices(steps())) for _ in range(20)]
+    tasks = [asyncio.create_task(run_stepwise(steps())) for _ in range(20)]
     rounds = 0
     while not all(it.done() for it in tasks):
         in_this_round = 0
