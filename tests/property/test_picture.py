@@ -394,7 +394,9 @@ class Picture(RuleBasedStateMachine):
             ports = {port["hostPort"] for it in containers for port in it.get("ports", ())}
             assert ports == {it.port for it in info.ports}
         for namespace in ("default", "shop"):
-            on_nodes = [pod for name in self.nodes for pod in self._on(name) if pod["metadata"]["namespace"] == namespace]
+            on_nodes = [
+                pod for name in self.nodes for pod in self._on(name) if pod["metadata"]["namespace"] == namespace
+            ]
             volumes = [str(volume) for pod in on_nodes for volume in pod["spec"].get("volumes", ())]
             assert [sum(f"'claimName': '{it}'" in volume for volume in volumes) for it in CLAIMS] == [
                 self.cluster.uses_of_claim(namespace, it) for it in CLAIMS

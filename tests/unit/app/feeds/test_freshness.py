@@ -12,8 +12,8 @@ import pytest
 from app.feeds.freshness import QUIET_SECONDS
 from app.feeds.reflector import Reflector
 from tests.api.virtual import now, virtual_time
-from tests.apiserver import ApiServer, Network, Resource, client_of
-from tests.unit.app.feeds.test_reflector import THINGS, Sink, Thing, decode, key_of
+from tests.apiserver import ApiServer, Network, Resource
+from tests.unit.app.feeds.test_reflector import Sink, Thing, following
 
 READY_AGAIN_SECONDS = 5.0
 SHORTEST_AGE = 5.0
@@ -67,27 +67,17 @@ class World:
 @asynccontextmanager
 async def world(max_age: float = 4 * QUIET_SECONDS) -> AsyncIterator[World]:
     api, sink = Things(), Sink()
-    async with client_of(api) as client:
-        reflector = Reflector(
-            client,
-            THINGS,
-            decode=decode,
-            key_of=key_of,
-            sink=sink,
-            quiet=min(QUIET_SECONDS, max_age / 4),
-            clock=now,
-            rng=lambda: 1.0,
-        )
-        tasks = [asyncio.create_task(it) for it in (reflector.run(), reflector.keep_fresh())]
+    quiet = min(QUIET_SECONDS, max_age / 4)
+    async with following(api, sink, quiet=quiet, clock=now, rng=lambda: 1.0) as reflector:
+        asking = asyncio.create_task(reflector.keep_fresh())
         found = World(api, sink, reflector)
         try:
             await found.until_fresh(1)
             yield found
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            assert all(task.cancelled() for task in tasks)
+            asking.cancel()
+            await asyncio.wait([asking])
+            assert asking.cancelled()
 
 
 async def oldest(found: World, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> float:
@@ -251,16 +241,10 @@ async def test_a_list_that_hangs_is_asked_for_again_with_more_patience(times: in
     def listed() -> httpx.Response:
         return httpx.Response(200, json={"metadata": {"resourceVersion": "7"}, "items": []})
 
-    async with client_of(hangs(times, listed)) as client:
-        synced = asyncio.Event()
-        began = now()
-        reflector = Reflector(
-            client, THINGS, decode=decode, key_of=key_of, sink=Sink(), clock=now, on_synced=synced.set
-        )
-        task = asyncio.create_task(reflector.run())
+    synced = asyncio.Event()
+    began = now()
+    async with following(hangs(times, listed), Sink(), clock=now, on_synced=synced.set):
         await synced.wait()
         took = now() - began
-        task.cancel()
-        await asyncio.wait([task])
 
     assert seconds <= took <= seconds + 0.5

@@ -400,9 +400,9 @@ async def test_the_sink_comes_to_hold_what_the_cluster_holds(
     script: list[Answer], told: str, asked: str, counts: tuple[int, int, int, int]
 ) -> None:
     bench = Bench(*script)
-    found = await bench.run()
+    async with bench.running() as found:
+        counted = (found.events, found.relists, found.restarts, found.undecodable)
 
-    counted = (found.events, found.relists, found.restarts, found.undecodable)
     assert (told, asked, counts) == (" ".join(bench.sink.told), ", ".join(bench.api.asked), counted)
     assert (True, "watching", "") == (found.synced, found.state, found.cause)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from app.cache.cluster import Cluster
-from app.feeds.sinks import NodeSink, ObjectSink, PodSink, sink_for
+from app.feeds.sinks import PodSink, sink_for
 from app.kube.kinds import NODES, PODS, SERVICES, Kind
 from app.kube.selectors import EVERYTHING
 from tests.builders import make_node, make_pod, make_service
@@ -27,19 +27,6 @@ def picture() -> Cluster:
         cluster.assume(make_pod(name), "n1")
     cluster.accept("uid-default-accepted")
     return cluster
-
-
-@pytest.mark.parametrize(
-    ("kind", "sink"),
-    [
-        pytest.param(PODS, PodSink, id="pods"),
-        pytest.param(NODES, NodeSink, id="nodes"),
-        pytest.param(SERVICES, ObjectSink, id="any other kind"),
-        pytest.param(Kind("v1", "Pod", PODS.decode), PodSink, id="a kind is known by its name"),
-    ],
-)
-def test_each_kind_has_a_sink(kind: Kind[object], sink: type) -> None:  # type: ignore[type-var]
-    assert sink is type(sink_for(Cluster(), kind))
 
 
 @pytest.mark.parametrize(
@@ -64,31 +51,27 @@ def test_what_a_fresh_list_has_to_confirm(kind: Kind[object], keys: list[tuple[s
         pytest.param(SERVICES, ("default", "web"), "uid-default-web", id="another object"),
     ],
 )
-class TestDelete:
-    def test_it_is_gone(self, kind: Kind[object], key: tuple[str, str], uid: str) -> None:  # type: ignore[type-var]
-        for given in (uid, ""):
-            cluster = picture()
-            before = cluster.count_of(kind)
+@pytest.mark.parametrize(
+    ("named", "given", "gone"),
+    [("that", "that", 1), ("that", "", 1), ("that", "another", 0), ("other", "that", 0), ("other", "", 0)],
+    ids=["by UID", "by name", "another of the name stays", "one that is not there", "nor by name"],
+)
+def test_an_object_is_deleted(
+    kind: Kind[object],  # type: ignore[type-var]
+    key: tuple[str, str],
+    uid: str,
+    named: str,
+    given: str,
+    gone: int,
+) -> None:
+    cluster = picture()
+    before = cluster.count_of(kind)
 
-            sink_for(cluster, kind).delete(key, given)
+    sink_for(cluster, kind).delete(
+        key if named == "that" else (key[0], "other"), {"that": uid, "": ""}.get(given, f"{uid}-earlier")
+    )
 
-            assert before - 1 == cluster.count_of(kind)
-
-    def test_another_of_the_same_name_stays(self, kind: Kind[object], key: tuple[str, str], uid: str) -> None:  # type: ignore[type-var]
-        cluster = picture()
-        before = cluster.count_of(kind)
-
-        sink_for(cluster, kind).delete(key, f"{uid}-earlier")
-
-        assert before == cluster.count_of(kind)
-
-    def test_what_is_not_there_is_no_error(self, kind: Kind[object], key: tuple[str, str], uid: str) -> None:  # type: ignore[type-var]
-        cluster = picture()
-
-        for given in (uid, ""):
-            sink_for(cluster, kind).delete((key[0], "other"), given)
-
-        assert [] == cluster.check()
+    assert (before - gone, []) == (cluster.count_of(kind), cluster.check())
 
 
 class TestAPodThatAListLacks:
