@@ -19,7 +19,7 @@ from app.cache.cluster import Cluster
 from app.cache.counters import at_once
 from app.config.profile import Profile
 from app.feeds.saved import in_memory_handle
-from app.feeds.sinks import sink_for
+from app.feeds.stores import store_for
 from app.framework.cycle_state import CycleState
 from app.framework.handle import DEFAULT_RELEASE
 from app.framework.node_info import Candidates
@@ -193,13 +193,13 @@ def _name_of(line: bytes) -> str:
 def _picture(case: _Case, case_profile: _CaseProfile) -> Cluster:
     """Build a cluster of the objects whose kinds are read, in any order."""
     cluster = Cluster(case_profile.core)
-    sinks = {kind: sink_for(cluster, kind) for kind in case_profile.kinds.values()}
+    stores = {kind: store_for(cluster, kind) for kind in case_profile.kinds.values()}
     for index, raw in enumerate(case.objects or ()):
         try:
             meta = _TYPE.decode(raw)
             kind = case_profile.kinds.get((meta.api_version, meta.kind))
             if kind is not None:
-                sinks[kind].upsert(_identified(cluster.decoder(kind)(raw)))
+                stores[kind].upsert(_identified(cluster.decoder(kind)(raw)))
         except _UNREADABLE as error:
             raise BadCase(f"objects[{index}]: {error}") from None
     return cluster

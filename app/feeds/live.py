@@ -17,7 +17,7 @@ from app.feeds.feed import FeedState
 from app.feeds.freshness import QUIET_SECONDS
 from app.feeds.outage import Outage
 from app.feeds.reflector import Reflector
-from app.feeds.sinks import sink_for
+from app.feeds.stores import store_for
 from app.framework.objects import Unreadable
 from app.kube.api_errors import ApiError, ApiUnavailable
 from app.kube.api_requests import PODS as PODS_RESOURCE
@@ -118,7 +118,7 @@ class LiveFeed:
             (kind.api_version, kind.kind),
             decode=self._cluster.decoder(kind),
             key_of=_key_of,
-            sink=sink_for(self._cluster, kind),
+            store=store_for(self._cluster, kind),
             metadata_only=kind.metadata_only,
             field_selector=_NOT_FINISHED if kind == PODS else "",
             quiet=min(QUIET_SECONDS, self._max_age / _ASKS_BEFORE_TOO_OLD),

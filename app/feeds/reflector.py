@@ -14,7 +14,7 @@ A list is applied as a difference: upserts in slices that let others run, deleti
 lacks what the cluster has. One object that cannot be read, or not be taken in, is left out, counted and named, until it
 is gone or can be read; the rest goes on.
 
-Not here: what an object means, what to do about a kind that stays away, and whether a quiet watch is a dead one. Sinks,
+Not here: what an object means, what to do about a kind that stays away, and whether a quiet watch is a dead one. Stores,
 readiness and ``app.feeds.freshness`` know.
 """
 
@@ -37,7 +37,7 @@ from app.feeds.collecting import bulk_load
 from app.feeds.documents import EVENTS, IDENTIFIED, Event, ListMeta, key_in, read_page
 from app.feeds.freshness import QUIET_SECONDS, SHORT_WATCH_SECONDS, Freshness, asked_for
 from app.feeds.pacing import MOST_FRUITLESS_PAGES, MOST_OBJECTS, Pace, PageSize
-from app.feeds.sinks import Sink
+from app.feeds.stores import Store
 from app.framework.background import longer
 from app.kube.api_errors import AnswerTooLong, ApiError, ApiSilent, ApiUnavailable, KubeError
 from app.kube.api_requests import Resource
@@ -92,7 +92,7 @@ class ListGivenUp(KubeError):
 
 
 class Reflector(Generic[T]):
-    """Fills ``sink`` with one kind. Run as a task of its own; the attributes are for others to read.
+    """Fills ``store`` with one kind. Run as a task of its own; the attributes are for others to read.
 
     ``synced``: a first list is fully applied, or the kind is not served, which is as good as an empty one.
     ``last_contact``: when the API server was last heard of: an event, a bookmark, a list, a probe it came up to. After
@@ -111,7 +111,7 @@ class Reflector(Generic[T]):
         *,
         decode: Callable[[bytes | Raw], T],
         key_of: Callable[[T], ObjectKey],
-        sink: Sink[T],
+        store: Store[T],
         metadata_only: bool = False,
         field_selector: str = "",
         quiet: float = QUIET_SECONDS,
@@ -138,7 +138,7 @@ class Reflector(Generic[T]):
         self._client = client
         self._decode = decode
         self._key_of = key_of
-        self._sink = sink
+        self._store = store
         self._metadata_only = metadata_only
         self._field_selector = field_selector
         self._on_synced = on_synced
@@ -215,7 +215,7 @@ class Reflector(Generic[T]):
     def start_over(self) -> None:
         """etcd was restored from a backup: a watch from a version yet to come stays silent, without any error."""
         self._log.error("versions went back, listing anew")
-        self._sink.newest_wins = False
+        self._store.newest_wins = False
         self._list_next()
 
     def reopen(self, *, broken_off: bool) -> None:
@@ -261,11 +261,11 @@ class Reflector(Generic[T]):
         with nullcontext() if self.synced else self._loading():
             began = self._clock()
             unconfirmed: set[ObjectKey] = set()
-            await self._in_slices(self._sink.keys(), unconfirmed.add)
+            await self._in_slices(self._store.keys(), unconfirmed.add)
             unconfirmed |= self.left_out
             version = await self._apply_pages(resource, unconfirmed)
             await self._delete(unconfirmed)
-        self._sink.newest_wins = True
+        self._store.newest_wins = True
         self._fresh.listed(version, began)
         self._become_synced()
 
@@ -322,7 +322,7 @@ class Reflector(Generic[T]):
 
     def _taken_in(self) -> int:
         """Number of objects, with those that are left out."""
-        return self._sink.count() + len(self.left_out)
+        return self._store.count() + len(self.left_out)
 
     def _given_up(self, cause: str) -> ListGivenUp:
         self._pace.give_up()
@@ -334,10 +334,10 @@ class Reflector(Generic[T]):
             await self._sleep(delay)
 
     async def _delete(self, unconfirmed: set[ObjectKey]) -> None:
-        """Delete what was there before the list and not in it. The sink is asked again: it may have moved on."""
+        """Delete what was there before the list and not in it. The store is asked again: it may have moved on."""
 
         def forget(key: ObjectKey) -> None:
-            if self._sink.has(key) or key in self.left_out:
+            if self._store.has(key) or key in self.left_out:
                 self._forget(key, "")
 
         await self._in_slices(unconfirmed, forget)
@@ -440,7 +440,7 @@ class Reflector(Generic[T]):
         """Returns the key, also of an object that cannot be read: it exists, and what is known of it stays."""
         try:
             found = self._decode(raw)
-            self._sink.upsert(found)
+            self._store.upsert(found)
         except Exception as error:  # noqa: BLE001  # whatever one object does: it must not end the watch of all
             return self._skip(key_in(raw), error)
         key = self._key_of(found)
@@ -451,7 +451,7 @@ class Reflector(Generic[T]):
     def _forget(self, key: ObjectKey, uid: str) -> None:
         self._take_back(key)
         try:
-            self._sink.delete(key, uid)
+            self._store.delete(key, uid)
         except Exception as error:  # noqa: BLE001  # as above
             self._skip(key, error)
 
@@ -461,13 +461,13 @@ class Reflector(Generic[T]):
             self.left_out.add(key)
             self._log.error("object left out", object="/".join(filter(None, key)), cause=_told(error))
             if key[1]:
-                self._sink.leave_out(key, str(error))
+                self._store.leave_out(key, str(error))
         return key
 
     def _take_back(self, key: ObjectKey) -> None:
         if key in self.left_out:
             self.left_out.discard(key)
-            self._sink.take_back(key)
+            self._store.take_back(key)
             self._log.info("object no longer left out", object="/".join(filter(None, key)))
 
     def _well(self) -> None:
@@ -482,7 +482,7 @@ class Reflector(Generic[T]):
     async def _do_without(self, error: NotServed) -> float:
         """As good as an empty list: what was there went with its definition."""
         self._fresh.version = ""
-        await self._in_slices(chain(tuple(self.left_out), self._sink.keys()), lambda key: self._forget(key, ""))
+        await self._in_slices(chain(tuple(self.left_out), self._store.keys()), lambda key: self._forget(key, ""))
         self._fresh.absent(self._asked_at)
         wait = self._stay_away("not_served", error)
         self._become_synced()

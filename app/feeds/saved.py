@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
-from app.feeds.sinks import sink_for
+from app.feeds.stores import store_for
 from app.framework.handle import Handle, WaitingPods
 from app.framework.objects import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error
@@ -63,7 +63,7 @@ def load_objects(
         kind = wanted.get((str(found.get("apiVersion")), str(found.get("kind"))))
         if kind is not None:
             decoded = _decode(kind, cluster.decoder(kind), found, f"{source}: object {index}")
-            sink_for(cluster, kind).upsert(decoded)
+            store_for(cluster, kind).upsert(decoded)
             taken += 1
     return taken
 

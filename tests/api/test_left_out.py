@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from app.config.settings import Settings
-from app.feeds.sinks import sink_for
+from app.feeds.stores import store_for
 from app.kube.kinds import NODES, SERVICES, Kind
 from app.kube.meta_v1 import ObjectKey
 from app.main import Service
@@ -27,10 +27,10 @@ class Shop:
         self.service = Service(Settings(cluster=str(SAMPLE), due_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="1")
 
     def leave_out(self, kind: Kind[Any], *key: str) -> None:
-        sink_for(self.service.picture, kind).leave_out((key[0], key[1]), "odd")
+        store_for(self.service.picture, kind).leave_out((key[0], key[1]), "odd")
 
     def take_back(self, kind: Kind[Any], key: ObjectKey) -> None:
-        sink_for(self.service.picture, kind).take_back(key)
+        store_for(self.service.picture, kind).take_back(key)
 
     async def ask(self, verb: Verb, asked: Any) -> Any:
         answer = await self.service._callers[""][verb](json.dumps(asked, separators=(",", ":")).encode())

@@ -17,7 +17,7 @@ from tests.api.virtual import now, virtual_time
 from tests.apiserver import ApiServer, Resource
 from tests.unit.app.feeds.test_reflector import (
     Open,
-    Sink,
+    Store,
     _words,
     bookmark,
     discovered,
@@ -131,7 +131,7 @@ async def test_lies_are_requested_ever_more_rarely(
     """At most 5 in a second, and one a minute after some minutes; a list that is too long takes three."""
     monkeypatch.setattr(pacing, "MOST_PAGE_BYTES", 2 << 20)
     api = Liar(on_list, on_watch)
-    async with following(api, Sink(), KIND, clock=now):
+    async with following(api, Store(), KIND, clock=now):
         await asyncio.sleep(1200)
 
     last = [at for at in api.at if at > now() - 600]
@@ -164,12 +164,12 @@ async def test_a_list_takes_every_object_in_pages_that_fit(
     sizes: list[int], limits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reflector, "FIRST_PAGE_BYTES", 2 << 20)
-    api, sink = served(*sizes), Sink()
-    async with following(api, sink, KIND, clock=now):
+    api, store = served(*sizes), Store()
+    async with following(api, store, KIND, clock=now):
         await asyncio.sleep(5)
 
     assert limits == [int(it.url.params["limit"]) for it in api.requests if it.url.params.get("limit")]
-    assert len(sizes) == sink.count()
+    assert len(sizes) == store.count()
 
 
 @virtual_time
@@ -182,25 +182,25 @@ async def test_a_list_of_too_many_objects_is_given_up_and_leaves_room_for_an_hon
     def page() -> httpx.Response:
         return ten() if honest else listed(10, *(f"t{next(fresh)}" for _ in range(15)), more="x")
 
-    sink = Sink()
+    store = Store()
     liar = Liar(page, lambda: httpx.Response(200, stream=Open()))
-    async with following(liar, sink, KIND, clock=now) as found:
+    async with following(liar, store, KIND, clock=now) as found:
         counts = []
         for _ in range(10):
             await asyncio.sleep(30)
-            counts.append(sink.count())
+            counts.append(store.count())
         seen = found.state, found.cause
         honest = True
         await asyncio.sleep(65)
 
     assert (max(counts) <= 35, seen) == (True, ("retrying", "list given up: more than 20 objects"))
-    assert ({"a"}, True) == (sink.names, found.synced)
+    assert ({"a"}, True) == (store.names, found.synced)
 
 
 @virtual_time
 async def test_news_are_requested_five_times_a_second_at_most() -> None:
     api = Liar(ten, lambda: watched(event("ADDED", f"t{next(fresh)}", next(fresh))))
-    async with following(api, Sink(), KIND, clock=now):
+    async with following(api, Store(), KIND, clock=now):
         await asyncio.sleep(60)
 
     assert 100 < len(api.at) <= 300
@@ -218,7 +218,7 @@ async def test_a_quiet_kind_is_not_slowed_by_its_own_short_watches(quiet: float)
         return answer
 
     ages = []
-    async with following(slow, Sink(), KIND, quiet=quiet, clock=now) as found:
+    async with following(slow, Store(), KIND, quiet=quiet, clock=now) as found:
         asking = asyncio.create_task(found.keep_fresh())
         for _ in range(300):
             await asyncio.sleep(1)

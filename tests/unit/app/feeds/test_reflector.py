@@ -45,7 +45,7 @@ def key_of(found: Thing) -> ObjectKey:
     return ("ns", found.metadata.name)
 
 
-class Sink:
+class Store:
     """Keeps what it is told, in words."""
 
     def __init__(self, *names: str) -> None:
@@ -198,11 +198,11 @@ class Time:
 
 @asynccontextmanager
 async def following(
-    server: Any, sink: Sink, resource: Resource | tuple[str, str] = THINGS, **options: Any
+    server: Any, store: Store, resource: Resource | tuple[str, str] = THINGS, **options: Any
 ) -> AsyncIterator[Reflector[Thing]]:
     """A running reflector."""
     async with client_of(server) as client:
-        found = Reflector(client, resource, decode=decode, key_of=key_of, sink=sink, **options)
+        found = Reflector(client, resource, decode=decode, key_of=key_of, store=store, **options)
         task = asyncio.create_task(found.run())
         try:
             yield found
@@ -217,7 +217,7 @@ class Bench:
 
     def __init__(self, *answers: Answer) -> None:
         self.api = Api(*answers)
-        self.sink = Sink()
+        self.store = Store()
         self.time = Time()
         self.reflector: Reflector[Thing]
 
@@ -242,7 +242,7 @@ class Bench:
     ) -> AsyncIterator[Reflector[Thing]]:
         """Yield the reflector when it has come to the end of the script."""
         options = {"clock": self.time, "sleep": self.time.sleep, "rng": lambda: 1.0, **options}
-        async with following(self.api, self.sink, resource, **options) as found:
+        async with following(self.api, self.store, resource, **options) as found:
             self.reflector = found
             async with asyncio.timeout(30):
                 await self.api.last.opened.wait()
@@ -403,7 +403,7 @@ async def test_the_sink_comes_to_hold_what_the_cluster_holds(
     async with bench.running() as found:
         counted = (found.events, found.relists, found.restarts, found.undecodable)
 
-    assert (told, asked, counts) == (" ".join(bench.sink.told), ", ".join(bench.api.asked), counted)
+    assert (told, asked, counts) == (" ".join(bench.store.told), ", ".join(bench.api.asked), counted)
     assert (True, "watching", "") == (found.synced, found.state, found.cause)
 
 
@@ -477,7 +477,7 @@ async def test_a_kind_that_is_not_served_is_as_good_as_an_empty_one() -> None:
 
     assert [10.0, 10.0] == bench.time.slept
     assert ["discover", "discover", "discover", "list", "watch 10"] == bench.api.asked
-    assert (["+a"], "watching", THINGS) == (bench.sink.told, found.state, found.resource)
+    assert (["+a"], "watching", THINGS) == (bench.store.told, found.state, found.resource)
     assert ["not_served", "the API server does not serve example.org/v1 Thing", True] == seen
 
 
@@ -486,7 +486,7 @@ async def test_a_kind_whose_definition_goes_takes_its_objects_along() -> None:
     await bench.run()
 
     assert ["list", "watch 10", "discover", "discover", "list", "watch 20"] == bench.api.asked
-    assert ["+a", "-a", "+b"] == bench.sink.told
+    assert ["+a", "-a", "+b"] == bench.store.told
 
 
 async def test_a_list_that_is_missing_for_a_moment_takes_nothing_along() -> None:
@@ -494,7 +494,7 @@ async def test_a_list_that_is_missing_for_a_moment_takes_nothing_along() -> None
     bench = Bench(listed(10, "a"), refused(404), discovered("Thing"), listed(20, "a"))
     await bench.run()
 
-    assert ["+a", "+a"] == bench.sink.told
+    assert ["+a", "+a"] == bench.store.told
 
 
 @pytest.mark.parametrize(
@@ -544,10 +544,10 @@ async def test_a_long_list_lets_others_run() -> None:
 
     async def other() -> None:
         while True:
-            turns.append(len(bench.sink.told))
+            turns.append(len(bench.store.told))
             await asyncio.sleep(0)
 
-    bench.sink.on_upsert = lambda: bench.time.pass_by(0.001)
+    bench.store.on_upsert = lambda: bench.time.pass_by(0.001)
     task = asyncio.create_task(other())
     await bench.run()
     task.cancel()
@@ -566,10 +566,10 @@ async def test_a_long_list_lets_others_run() -> None:
 async def test_what_changes_during_a_list_is_not_deleted_by_it(change: Callable[[set[str]], None], told: str) -> None:
     """It is newer than that list; the watch tells if it is gone."""
     bench = Bench(listed(10, "old"), GONE, listed(20, "a"))
-    bench.sink.on_upsert = lambda: change(bench.sink.names) if bench.sink.told[-1] == "+a" else None
+    bench.store.on_upsert = lambda: change(bench.store.names) if bench.store.told[-1] == "+a" else None
     await bench.run()
 
-    assert told == " ".join(bench.sink.told)
+    assert told == " ".join(bench.store.told)
 
 
 async def test_an_undecodable_object_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -582,7 +582,7 @@ async def test_an_undecodable_object_is_named_once(capsys: pytest.CaptureFixture
 async def test_contact_and_freshness() -> None:
     """A list vouches for the moment it was asked for, an event only for being heard."""
     bench = Bench(listed(10, "a"))
-    bench.sink.on_upsert = lambda: bench.time.pass_by(4)
+    bench.store.on_upsert = lambda: bench.time.pass_by(4)
     async with bench.running() as found:
         assert (1004.0, 1000.0) == (found.last_contact, found.fresh_as_of)
         bench.time.now += 6
@@ -657,17 +657,17 @@ async def test_versions_that_go_back_start_everything_over() -> None:
         bench.api.answers += [listed(5, "a"), listed(6, "a")]
         bench.api.last.opened.clear()
         believed: list[bool] = []
-        bench.sink.on_upsert = lambda: believed.append(bench.sink.newest_wins)
+        bench.store.on_upsert = lambda: believed.append(bench.store.newest_wins)
         assert not await found.probe()
         await bench.api.last.opened.wait()
 
     assert ["list", "watch 10", "list", "list", "watch 6"] == bench.api.asked
-    assert (["+a", "+b", "+a", "-b"], 1) == (bench.sink.told, found.relists)
-    assert ([False], True) == (believed, bench.sink.newest_wins)
+    assert (["+a", "+b", "+a", "-b"], 1) == (bench.store.told, found.relists)
+    assert ([False], True) == (believed, bench.store.newest_wins)
 
 
 def test_nothing_is_known_before_the_first_list() -> None:
-    found = Reflector(client_of(Api()), THINGS, decode=decode, key_of=key_of, sink=Sink())
+    found = Reflector(client_of(Api()), THINGS, decode=decode, key_of=key_of, store=Store())
 
     assert ("starting", False, -inf, -inf) == (found.state, found.synced, found.last_contact, found.fresh_as_of)
     assert not asyncio.run(found.probe())
@@ -703,7 +703,7 @@ class TestDepth:
         bench = Bench(listing, watched(*(deep(it, levels) + b"\n" for it in told)))
         found = await bench.run()
 
-        assert (["+a1", "+b2", "+b3", "-bu"], ["list", "watch 10", "watch 13"]) == (bench.sink.told, bench.api.asked)
+        assert (["+a1", "+b2", "+b3", "-bu"], ["list", "watch 10", "watch 13"]) == (bench.store.told, bench.api.asked)
         assert (0, set(), 3) == (found.undecodable, found.left_out, found.events)
 
     async def test_a_probe_and_an_error_are_read(self, levels: int) -> None:
@@ -735,17 +735,17 @@ class TestOneObject:
             return THING.decode(raw)
 
         def upsert() -> None:
-            if bench.sink.told[-1] == "+bad":
+            if bench.store.told[-1] == "+bad":
                 raise fault
 
         if where == "decode":
             monkeypatch.setitem(globals(), "decode", faulty)
         else:
-            bench.sink.on_upsert = upsert
+            bench.store.on_upsert = upsert
         found = await bench.run()
 
-        assert ["+a", "+b", "+c"] == [it for it in bench.sink.told if it != "+bad"]
-        assert ({("ns", "bad")}, 2, {"bad": str(fault)}) == (found.left_out, found.undecodable, bench.sink.left_out)
+        assert ["+a", "+b", "+c"] == [it for it in bench.store.told if it != "+bad"]
+        assert ({("ns", "bad")}, 2, {"bad": str(fault)}) == (found.left_out, found.undecodable, bench.store.left_out)
 
     @pytest.mark.parametrize(
         "then",
@@ -760,11 +760,11 @@ class TestOneObject:
     async def test_it_is_taken_back(self, then: list[Answer]) -> None:
         bench = Bench(listed(10, items=[thing("b", spec="?"), thing("a")]), *then)
         seen: list[dict[str, str]] = []
-        bench.sink.on_upsert = lambda: seen.append(dict(bench.sink.left_out))
+        bench.store.on_upsert = lambda: seen.append(dict(bench.store.left_out))
         found = await bench.run()
 
         assert {"b": "Expected `int`, got `str` - at `$.spec`"} == seen[0]
-        assert ({}, set()) == (bench.sink.left_out, found.left_out)
+        assert ({}, set()) == (bench.store.left_out, found.left_out)
 
     @pytest.mark.parametrize(
         ("metadata", "key"),
@@ -775,4 +775,8 @@ class TestOneObject:
         bench = Bench(listed(10, "a"), watched({"type": "MODIFIED", "object": {"metadata": metadata}}))
         found = await bench.run()
 
-        assert (["+a"], {key}, [key[1]] if key[1] else []) == (bench.sink.told, found.left_out, [*bench.sink.left_out])
+        assert (["+a"], {key}, [key[1]] if key[1] else []) == (
+            bench.store.told,
+            found.left_out,
+            [*bench.store.left_out],
+        )

@@ -1,4 +1,4 @@
-"""Where the objects of one kind go: one small sink per kind, the same for a live watch and a saved cluster."""
+"""Where the objects of one kind go: one small store per kind, the same for a live watch and a saved cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.kube.meta_v1 import ObjectKey
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class Sink(Protocol[T_contra]):
+class Store(Protocol[T_contra]):
     """Takes in what is seen of one kind. Synchronous: the picture is never half changed."""
 
     newest_wins: bool
@@ -44,8 +44,8 @@ class Sink(Protocol[T_contra]):
         ...
 
 
-class _Sink:
-    """What the sinks have in common."""
+class _CacheStore:
+    """What the stores have in common."""
 
     def __init__(self, cluster: Cluster, kind: Kind[Any]) -> None:
         self._cluster = cluster
@@ -62,7 +62,7 @@ class _Sink:
         self._cluster.take_back(self._kind, key)
 
 
-class PodSink(_Sink):
+class PodStore(_CacheStore):
     """Pods. A list that lacks a pod says that it is gone, with its bind in flight too: it will not come back.
 
     That is a word about pods that were there when the list began. One of the same name that was made since, and read
@@ -99,7 +99,7 @@ class PodSink(_Sink):
         return self._cluster.pod(*key) is not None
 
 
-class NodeSink(_Sink):
+class NodeStore(_CacheStore):
     """Nodes."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -120,7 +120,7 @@ class NodeSink(_Sink):
         return key[1] in self._cluster.nodes
 
 
-class ObjectSink(_Sink):
+class OtherStore(_CacheStore):
     """Any other kind."""
 
     def __init__(self, cluster: Cluster, kind: Kind[Any]) -> None:
@@ -140,8 +140,8 @@ class ObjectSink(_Sink):
         return self._objects.get(self._kind, *key) is not None
 
 
-def sink_for(cluster: Cluster, kind: Kind[Any]) -> Sink[Any]:
-    """The sink of a kind."""
+def store_for(cluster: Cluster, kind: Kind[Any]) -> Store[Any]:
+    """The store of a kind."""
     if kind == PODS:
-        return PodSink(cluster)
-    return NodeSink(cluster) if kind == NODES else ObjectSink(cluster, kind)
+        return PodStore(cluster)
+    return NodeStore(cluster) if kind == NODES else OtherStore(cluster, kind)

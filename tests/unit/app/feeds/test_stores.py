@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from app.cache.cluster import Cluster
-from app.feeds.sinks import PodSink, sink_for
+from app.feeds.stores import PodStore, store_for
 from app.kube.kinds import NODES, PODS, SERVICES, Kind
 from app.kube.selectors import EVERYTHING
 from tests.builders import make_node, make_pod, make_service
@@ -21,7 +21,7 @@ def picture() -> Cluster:
         (PODS, make_pod("web-1", node="n1")),
         (SERVICES, make_service("web")),
     ):
-        sink_for(cluster, kind).upsert(found)
+        store_for(cluster, kind).upsert(found)
     for name in ("flying", "accepted"):
         cluster.upsert_pod(make_pod(name))
         cluster.assume(make_pod(name), "n1")
@@ -40,7 +40,7 @@ def picture() -> Cluster:
     ],
 )
 def test_what_a_fresh_list_has_to_confirm(kind: Kind[object], keys: list[tuple[str, str]]) -> None:  # type: ignore[type-var]
-    assert keys == sorted(sink_for(picture(), kind).keys())
+    assert keys == sorted(store_for(picture(), kind).keys())
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_an_object_is_deleted(
     cluster = picture()
     before = cluster.count_of(kind)
 
-    sink_for(cluster, kind).delete(
+    store_for(cluster, kind).delete(
         key if named == "that" else (key[0], "other"), {"that": uid, "": ""}.get(given, f"{uid}-earlier")
     )
 
@@ -77,12 +77,12 @@ def test_an_object_is_deleted(
 class TestAPodThatAListLacks:
     """It was deleted while nobody watched. That its bind is in flight does not bring it back: UIDs never do."""
 
-    def lacking(self) -> tuple[Cluster, PodSink]:
+    def lacking(self) -> tuple[Cluster, PodStore]:
         """A list has begun that will lack the pod whose bind is in flight."""
         cluster = picture()
-        sink = PodSink(cluster)
-        assert ("default", "flying") in list(sink.keys())
-        return cluster, sink
+        store = PodStore(cluster)
+        assert ("default", "flying") in list(store.keys())
+        return cluster, store
 
     @pytest.mark.parametrize(
         "settles",
@@ -94,11 +94,11 @@ class TestAPodThatAListLacks:
     )
     @pytest.mark.parametrize("first", ["the list", "the bind"])
     def test_it_is_gone_whenever_its_bind_settles(self, first: str, settles: Callable[[Cluster], None]) -> None:
-        cluster, sink = self.lacking()
+        cluster, store = self.lacking()
         if first == "the bind":
             settles(cluster)
 
-        sink.delete(("default", "flying"), "")
+        store.delete(("default", "flying"), "")
 
         if first == "the list":
             settles(cluster)
@@ -106,25 +106,25 @@ class TestAPodThatAListLacks:
         assert {"n1": 2} == dict(cluster.counts.pods_by_node("default", EVERYTHING))
 
     def test_whoever_waits_for_its_bind_is_told(self) -> None:
-        cluster, sink = self.lacking()
+        cluster, store = self.lacking()
         told: list[bool] = []
         cluster.assumed.on_settled(lambda: told.append(True))
 
-        sink.delete(("default", "flying"), "")
+        store.delete(("default", "flying"), "")
 
         assert ([True], ()) == (told, cluster.assumed.in_flight())
 
     @pytest.mark.parametrize("state", ["waits", "in flight", "accepted"])
     def test_one_of_its_name_that_was_made_since_is_another(self, state: str) -> None:
         """Read past the watch while the list was taken; the watch will tell of it."""
-        cluster, sink = self.lacking()
+        cluster, store = self.lacking()
         cluster.upsert_read_pod(make_pod("flying", uid="another"))
         if state != "waits":
             cluster.assume(make_pod("flying", uid="another"), "n1")
         if state == "accepted":
             cluster.accept("another")
 
-        sink.delete(("default", "flying"), "")
+        store.delete(("default", "flying"), "")
 
         known = cluster.pod("default", "flying")
         assert known is not None
