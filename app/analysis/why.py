@@ -90,7 +90,7 @@ class Whys:
         if not self._holds(core):
             return await self._ask(lambda reader: self._read(reader, core, name))
         try:
-            self._cluster.left_out.require(NODES, "", name)
+            self._cluster.unreadable.require(NODES, "", name)
         except Unreadable:
             return None
         return self._cluster.nodes.get(name)

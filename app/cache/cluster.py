@@ -20,10 +20,10 @@ from app.cache.changes import NodeChanges
 from app.cache.claims import ClaimUses, PodsByClaim, claim_keys
 from app.cache.counters import Counters
 from app.cache.expiries import Expiries
-from app.cache.left_out import LeftOut
 from app.cache.objects import Gone, ObjectStore
 from app.cache.overlay import Groups, Overlay, is_counted, nomination_of
 from app.cache.terms import Terms
+from app.cache.unreadable import UnreadableObjects
 from app.framework.counts import NO_POD_TERMS, PodTerms
 from app.framework.node_info import NodeInfo
 from app.kube.core_decoding import PLAIN, CoreV1
@@ -62,7 +62,7 @@ class Cluster:
         self._derived = self._declared()
         self._indexes: tuple[Index, ...] = self._derived if self._terms is None else (*self._derived, self._terms)
         self.others = ObjectStore()
-        self.left_out = LeftOut()
+        self.unreadable = UnreadableObjects()
         self._pods: dict[str, dict[str, Pod]] = {}
         self._strays: dict[str, dict[str, Pod]] = {}
         self._nominated: dict[str, dict[str, Pod]] = {}
@@ -187,7 +187,7 @@ class Cluster:
         return name in self._nodes
 
     def misses_node(self, name: str) -> bool:
-        return name not in self._nodes and ("", name) not in self.left_out.of(NODES)
+        return name not in self._nodes and ("", name) not in self.unreadable.of(NODES)
 
     def decoder(self, kind: Kind[Object]) -> Callable[[bytes | Raw], Object]:
         """How objects of a kind are decoded for this picture."""
@@ -213,8 +213,8 @@ class Cluster:
         return self._nominated if self._overlay is None else self._overlay.nominated(self._nominated)
 
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
-        if self.left_out:
-            self.left_out.require(kind, namespace, name)
+        if self.unreadable:
+            self.unreadable.require(kind, namespace, name)
         return self.others.get(kind, namespace, name)
 
     def every(self, kind: Kind[Object]) -> Iterator[Object]:
@@ -228,8 +228,8 @@ class Cluster:
         return None if keys is None else [(key, self.others.get(kind, *key)) for key in keys]
 
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
-        if self.left_out:
-            self.left_out.require_all(kind, namespace)
+        if self.unreadable:
+            self.unreadable.require_all(kind, namespace)
         return self.others.in_namespace(kind, namespace)
 
     def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
@@ -239,14 +239,14 @@ class Cluster:
         """Moves whenever an object of the kind does, in whatever namespace."""
         return self.others.kind_version(kind)
 
-    def leave_out(self, kind: Kind[Any], key: ObjectKey, cause: str) -> None:
+    def mark_unreadable(self, kind: Kind[Any], key: ObjectKey, cause: str) -> None:
         """An object exists in a form that cannot be read. What was known of it before still counts."""
-        self.left_out.add(kind, key, cause)
+        self.unreadable.add(kind, key, cause)
         self._touch(kind, key)
 
-    def take_back(self, kind: Kind[Any], key: ObjectKey) -> None:
+    def mark_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
         """It is gone, or can be read again."""
-        self.left_out.discard(kind, key)
+        self.unreadable.discard(kind, key)
         self._touch(kind, key)
 
     def _touch(self, kind: Kind[Any], key: ObjectKey) -> None:

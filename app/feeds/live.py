@@ -277,7 +277,7 @@ class LiveFeed:
                 relists=it.relists,
                 undecodable=it.undecodable,
                 cause=it.cause,
-                left_out=tuple("/".join(filter(None, key)) for key in sorted(it.left_out)),
+                left_out=tuple("/".join(filter(None, key)) for key in sorted(it.unreadable)),
             )
             for kind, it in self._reflectors.items()
         }

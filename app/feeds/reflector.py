@@ -158,7 +158,7 @@ class Reflector(Generic[T]):
         self._asked_at = inf
         self.is_short = self._broken_off = False
         self._patience = _PATIENCE
-        self.left_out: set[ObjectKey] = set()
+        self.unreadable: set[ObjectKey] = set()
         self._log = _LOG.bind(kind=f"{self._wanted[0]} {self._wanted[1]}")
 
     @property
@@ -262,7 +262,7 @@ class Reflector(Generic[T]):
             began = self._clock()
             unconfirmed: set[ObjectKey] = set()
             await self._in_slices(self._store.keys(), unconfirmed.add)
-            unconfirmed |= self.left_out
+            unconfirmed |= self.unreadable
             version = await self._apply_pages(resource, unconfirmed)
             await self._delete(unconfirmed)
         self._store.newest_wins = True
@@ -322,7 +322,7 @@ class Reflector(Generic[T]):
 
     def _taken_in(self) -> int:
         """Number of objects, with those that are left out."""
-        return self._store.count() + len(self.left_out)
+        return self._store.count() + len(self.unreadable)
 
     def _given_up(self, cause: str) -> ListGivenUp:
         self._pace.give_up()
@@ -337,7 +337,7 @@ class Reflector(Generic[T]):
         """Delete what was there before the list and not in it. The store is asked again: it may have moved on."""
 
         def forget(key: ObjectKey) -> None:
-            if self._store.has(key) or key in self.left_out:
+            if self._store.has(key) or key in self.unreadable:
                 self._forget(key, "")
 
         await self._in_slices(unconfirmed, forget)
@@ -444,12 +444,12 @@ class Reflector(Generic[T]):
         except Exception as error:  # noqa: BLE001  # whatever one object does: it must not end the watch of all
             return self._skip(key_in(raw), error)
         key = self._key_of(found)
-        if self.left_out:
-            self._take_back(key)
+        if self.unreadable:
+            self._mark_readable(key)
         return key
 
     def _forget(self, key: ObjectKey, uid: str) -> None:
-        self._take_back(key)
+        self._mark_readable(key)
         try:
             self._store.delete(key, uid)
         except Exception as error:  # noqa: BLE001  # as above
@@ -457,17 +457,17 @@ class Reflector(Generic[T]):
 
     def _skip(self, key: ObjectKey, error: Exception) -> ObjectKey:
         self.undecodable += 1
-        if key not in self.left_out:
-            self.left_out.add(key)
+        if key not in self.unreadable:
+            self.unreadable.add(key)
             self._log.error("object left out", object="/".join(filter(None, key)), cause=_told(error))
             if key[1]:
-                self._store.leave_out(key, str(error))
+                self._store.mark_unreadable(key, str(error))
         return key
 
-    def _take_back(self, key: ObjectKey) -> None:
-        if key in self.left_out:
-            self.left_out.discard(key)
-            self._store.take_back(key)
+    def _mark_readable(self, key: ObjectKey) -> None:
+        if key in self.unreadable:
+            self.unreadable.discard(key)
+            self._store.mark_readable(key)
             self._log.info("object no longer left out", object="/".join(filter(None, key)))
 
     def _well(self) -> None:
@@ -482,7 +482,7 @@ class Reflector(Generic[T]):
     async def _do_without(self, error: NotServed) -> float:
         """As good as an empty list: what was there went with its definition."""
         self._fresh.version = ""
-        await self._in_slices(chain(tuple(self.left_out), self._store.keys()), lambda key: self._forget(key, ""))
+        await self._in_slices(chain(tuple(self.unreadable), self._store.keys()), lambda key: self._forget(key, ""))
         self._fresh.absent(self._asked_at)
         wait = self._stay_away("not_served", error)
         self._become_synced()

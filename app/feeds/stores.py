@@ -35,11 +35,11 @@ class Store(Protocol[T_contra]):
         """Return the number of objects."""
         ...
 
-    def leave_out(self, key: ObjectKey, cause: str) -> None:
+    def mark_unreadable(self, key: ObjectKey, cause: str) -> None:
         """An object exists in a form that cannot be read."""
         ...
 
-    def take_back(self, key: ObjectKey) -> None:
+    def mark_readable(self, key: ObjectKey) -> None:
         """One that was left out is gone, or can be read again."""
         ...
 
@@ -55,11 +55,11 @@ class _CacheStore:
     def count(self) -> int:
         return self._cluster.count_of(self._kind)
 
-    def leave_out(self, key: ObjectKey, cause: str) -> None:
-        self._cluster.leave_out(self._kind, key, cause)
+    def mark_unreadable(self, key: ObjectKey, cause: str) -> None:
+        self._cluster.mark_unreadable(self._kind, key, cause)
 
-    def take_back(self, key: ObjectKey) -> None:
-        self._cluster.take_back(self._kind, key)
+    def mark_readable(self, key: ObjectKey) -> None:
+        self._cluster.mark_readable(self._kind, key)
 
 
 class PodStore(_CacheStore):

@@ -154,7 +154,7 @@ def searched_nodes(names: Sequence[str] | None, sent: Sequence[SentNode] | None,
 
 def unreadable_nodes(cluster: Cluster) -> Collection[str]:
     """Nodes of which there is a newer form than the picture could take in: nothing may go there."""
-    return cluster.left_out.names(NODES) if cluster.left_out else ()
+    return cluster.unreadable.names(NODES) if cluster.unreadable else ()
 
 
 def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> Asked:

@@ -81,9 +81,9 @@ class Target:
 
     def _require_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
         """What is known may be a form of before."""
-        if self._cluster.left_out:
+        if self._cluster.unreadable:
             try:
-                self._cluster.left_out.require(kind, *key)
+                self._cluster.unreadable.require(kind, *key)
             except Unreadable as cause:
                 raise NotBound(error(str(cause))) from None
 

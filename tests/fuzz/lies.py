@@ -314,10 +314,10 @@ class _CacheStore:
     def count(self) -> int:
         return len(self.held)
 
-    def leave_out(self, key: tuple[str, str], cause: str) -> None:
+    def mark_unreadable(self, key: tuple[str, str], cause: str) -> None:
         return
 
-    def take_back(self, key: tuple[str, str]) -> None:
+    def mark_readable(self, key: tuple[str, str]) -> None:
         return
 
 

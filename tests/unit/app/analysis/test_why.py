@@ -93,7 +93,7 @@ async def test_of_a_picture_that_keeps_all_nothing_is_read() -> None:
     assert () == (await why(pod_of(cluster, pod_object("db", node="n1", containers=ASKS)), "n1")).reasons
     assert ("Insufficient cpu",) == (await why(pod_of(cluster, pod_object("other", containers=ASKS)), "n1")).reasons
     assert nothing == await why(pod_of(cluster), "n2")
-    cluster.leave_out(NODES, ("", "n1"), "nonsense")
+    cluster.mark_unreadable(NODES, ("", "n1"), "nonsense")
     assert nothing == await why(pod_of(cluster), "n1")
     assert [] == api.read
 

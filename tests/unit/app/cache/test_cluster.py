@@ -141,14 +141,14 @@ N1 = partial(make_node, "n1", zone="zone-n1")
         pytest.param(lambda it: it.upsert_node(N1(taints=[taint("x")])), True, True, id="taints"),
         pytest.param(lambda it: it.upsert_node(N1(unschedulable=True)), True, True, id="cordon"),
         pytest.param(lambda it: it.upsert_node(N1(uid="anew")), True, True, id="made anew"),
-        pytest.param(lambda it: it.leave_out(NODES, ("", "n1"), "a label"), True, True, id="it cannot be read"),
-        pytest.param(lambda it: it.take_back(NODES, ("", "n1")), True, True, id="it can be read again"),
+        pytest.param(lambda it: it.mark_unreadable(NODES, ("", "n1"), "a label"), True, True, id="it cannot be read"),
+        pytest.param(lambda it: it.mark_readable(NODES, ("", "n1")), True, True, id="it can be read again"),
         pytest.param(lambda it: it.upsert_node(N1(resource_version="2")), True, False, id="a heartbeat"),
         pytest.param(lambda it: it.delete_node("n9"), False, False, id="an unknown node goes"),
         pytest.param(lambda it: it.upsert_pod(make_pod("web-2", node="n1")), True, False, id="a pod comes"),
         pytest.param(lambda it: it.delete_pod(KEY), True, False, id="a pod goes"),
         pytest.param(lambda it: it.assume(make_pod("web-2"), "n1"), True, False, id="a pod is assumed"),
-        pytest.param(lambda it: it.leave_out(SERVICES, ("shop", "web"), "why"), True, False, id="another kind"),
+        pytest.param(lambda it: it.mark_unreadable(SERVICES, ("shop", "web"), "why"), True, False, id="another kind"),
     ],
 )
 def test_what_moves_the_generations(change: Callable[[Cluster], None], moves: bool, moves_nodes: bool) -> None:
@@ -205,17 +205,17 @@ class TestByController:
 class TestLeftOut:
     def test_a_node_that_cannot_be_read_is_not_missed(self) -> None:
         cluster = picture(nodes="n1")
-        cluster.leave_out(NODES, ("", "n2"), "odd")
+        cluster.mark_unreadable(NODES, ("", "n2"), "odd")
 
         assert [False, False, True] == [cluster.misses_node(name) for name in ("n1", "n2", "n3")]
 
-        cluster.take_back(NODES, ("", "n2"))
+        cluster.mark_readable(NODES, ("", "n2"))
         assert cluster.misses_node("n2")
 
     def test_what_cannot_be_read_is_told_where_it_is_asked_for(self) -> None:
         cluster = Cluster()
         cluster.others.upsert(SERVICES, make_service("web", WEB))
-        cluster.leave_out(SERVICES, ("default", "web"), "odd")
+        cluster.mark_unreadable(SERVICES, ("default", "web"), "odd")
 
         with pytest.raises(Unreadable, match=r"^Service default/web cannot be read: odd$"):
             cluster.get(SERVICES, "default", "web")
@@ -229,14 +229,14 @@ class TestLeftOut:
         seen = set()
         changes: list[Callable[[], object]] = [
             lambda: None,
-            lambda: cluster.leave_out(kind, KEY, "odd"),
-            lambda: cluster.take_back(kind, KEY),
+            lambda: cluster.mark_unreadable(kind, KEY, "odd"),
+            lambda: cluster.mark_readable(kind, KEY),
         ]
         for change in changes:
             change()
             seen.add((cluster.generation, cluster.version(kind, "default"), cluster.node_set if kind == NODES else 0))
 
-        assert (3, False) == (len(seen), bool(cluster.left_out))
+        assert (3, False) == (len(seen), bool(cluster.unreadable))
         assert len({generation for generation, _, _ in seen}) == 3
 
 

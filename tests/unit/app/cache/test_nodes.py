@@ -31,7 +31,7 @@ def test_one_that_cannot_be_read_is_listed_as_it_was_and_not_given_by_name() -> 
     for name in ("n1", "n2"):
         cluster.upsert_node(make_node(name))
     nodes = Nodes(cluster)
-    cluster.leave_out(NODES, ("", "n1"), "too long")
+    cluster.mark_unreadable(NODES, ("", "n1"), "too long")
 
     assert (["n1", "n2"], cluster.nodes["n2"], None) == (
         [info.name for info in nodes.list()],

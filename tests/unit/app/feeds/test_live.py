@@ -428,5 +428,5 @@ async def test_what_is_left_out_is_told(world: World) -> None:
     await asyncio.wait_for(world.feed.complete(), 5)
 
     assert (("default/odd",), 1) == (world.feed.states()["v1 Pod"].left_out, world.feed.states()["v1 Pod"].objects)
-    assert [("default", "odd")] == list(world.cluster.left_out.of(PODS))
+    assert [("default", "odd")] == list(world.cluster.unreadable.of(PODS))
     assert "" == world.feed.problem()

@@ -52,7 +52,7 @@ class Store:
         self.told: list[str] = []
         self.names = set(names)
         self.newest_wins = True
-        self.left_out: dict[str, str] = {}
+        self.unreadable: dict[str, str] = {}
         self.on_upsert: Callable[[], None] = lambda: None
 
     def upsert(self, obj: Thing) -> None:
@@ -73,11 +73,11 @@ class Store:
     def count(self) -> int:
         return len(self.names)
 
-    def leave_out(self, key: ObjectKey, cause: str) -> None:
-        self.left_out[key[1]] = cause
+    def mark_unreadable(self, key: ObjectKey, cause: str) -> None:
+        self.unreadable[key[1]] = cause
 
-    def take_back(self, key: ObjectKey) -> None:
-        self.left_out.pop(key[1], None)
+    def mark_readable(self, key: ObjectKey) -> None:
+        self.unreadable.pop(key[1], None)
 
 
 class Stream(httpx.AsyncByteStream):
@@ -704,7 +704,7 @@ class TestDepth:
         found = await bench.run()
 
         assert (["+a1", "+b2", "+b3", "-bu"], ["list", "watch 10", "watch 13"]) == (bench.store.told, bench.api.asked)
-        assert (0, set(), 3) == (found.undecodable, found.left_out, found.events)
+        assert (0, set(), 3) == (found.undecodable, found.unreadable, found.events)
 
     async def test_a_probe_and_an_error_are_read(self, levels: int) -> None:
         gone = failure(410)
@@ -745,7 +745,11 @@ class TestOneObject:
         found = await bench.run()
 
         assert ["+a", "+b", "+c"] == [it for it in bench.store.told if it != "+bad"]
-        assert ({("ns", "bad")}, 2, {"bad": str(fault)}) == (found.left_out, found.undecodable, bench.store.left_out)
+        assert ({("ns", "bad")}, 2, {"bad": str(fault)}) == (
+            found.unreadable,
+            found.undecodable,
+            bench.store.unreadable,
+        )
 
     @pytest.mark.parametrize(
         "then",
@@ -760,11 +764,11 @@ class TestOneObject:
     async def test_it_is_taken_back(self, then: list[Answer]) -> None:
         bench = Bench(listed(10, items=[thing("b", spec="?"), thing("a")]), *then)
         seen: list[dict[str, str]] = []
-        bench.store.on_upsert = lambda: seen.append(dict(bench.store.left_out))
+        bench.store.on_upsert = lambda: seen.append(dict(bench.store.unreadable))
         found = await bench.run()
 
         assert {"b": "Expected `int`, got `str` - at `$.spec`"} == seen[0]
-        assert ({}, set()) == (bench.store.left_out, found.left_out)
+        assert ({}, set()) == (bench.store.unreadable, found.unreadable)
 
     @pytest.mark.parametrize(
         ("metadata", "key"),
@@ -777,6 +781,6 @@ class TestOneObject:
 
         assert (["+a"], {key}, [key[1]] if key[1] else []) == (
             bench.store.told,
-            found.left_out,
-            [*bench.store.left_out],
+            found.unreadable,
+            [*bench.store.unreadable],
         )

@@ -462,7 +462,7 @@ class TestRules:
         odd = pod("odd", priority=9)
         odd["spec"]["volumes"] = claim
         world = complete(node("n1", 64), node("n2", 64), pod("db"), odd)
-        world.cluster.leave_out(PERSISTENT_VOLUME_CLAIMS, ("default", "odd"), "too large")
+        world.cluster.mark_unreadable(PERSISTENT_VOLUME_CLAIMS, ("default", "odd"), "too large")
 
         plan = await planned(world, home("odd", policy=policy), home("db"))
 
@@ -474,7 +474,7 @@ class TestRules:
         machines = databases("n1", member("db-0", node="n1"))
         machines.add(DATABASE, "odd")
         machines.cluster.upsert_pod(member("odd-0", "odd", node="n1"))
-        machines.cluster.leave_out(DATABASE, ("default", "odd"), "too large")
+        machines.cluster.mark_unreadable(DATABASE, ("default", "odd"), "too large")
 
         plan = await shared(machines).plan("n1")
 

@@ -909,11 +909,11 @@ class TestLeftOut:
     @virtual_time
     async def test_bind_names_it(self, kind: Kind[Any], key: ObjectKey, said: str) -> None:
         bench = Bench(*zones(), web("web-1"))
-        store_for(bench.cluster, kind).leave_out(key, "odd")
+        store_for(bench.cluster, kind).mark_unreadable(key, "odd")
 
         assert await bench.bind("web-1", "n1") == ("bind_failed", f"homeport: {said}")
 
-        store_for(bench.cluster, kind).take_back(key)
+        store_for(bench.cluster, kind).mark_readable(key)
         assert await bench.bind("web-1", "n1") == BOUND
 
     @virtual_time
@@ -921,7 +921,7 @@ class TestLeftOut:
         bench = Bench(
             *zones(), make_pod("vm-1", owner=controller("VirtualMachineInstance", "db", api_version="kubevirt.io/v1"))
         )
-        store_for(bench.cluster, MACHINES).leave_out(("default", "db"), "odd")
+        store_for(bench.cluster, MACHINES).mark_unreadable(("default", "db"), "odd")
 
         outcome, said = await bench.bind("vm-1", "n1")
 

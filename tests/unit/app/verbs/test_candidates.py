@@ -194,7 +194,7 @@ class TestHosts:
 
 def test_unreadable_are_the_nodes_that_are_left_out(cluster: Cluster) -> None:
     before = set(unreadable_nodes(cluster))
-    store_for(cluster, PODS).leave_out(("default", "odd"), "odd")
-    store_for(cluster, NODES).leave_out(("", "n2"), "odd")
+    store_for(cluster, PODS).mark_unreadable(("default", "odd"), "odd")
+    store_for(cluster, NODES).mark_unreadable(("", "n2"), "odd")
 
     assert (set(), {"n2"}) == (before, set(unreadable_nodes(cluster)))

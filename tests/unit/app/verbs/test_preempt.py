@@ -133,7 +133,7 @@ async def test_however_many_candidates_each_is_tried() -> None:
 
 async def test_a_node_that_is_left_out_is_no_candidate() -> None:
     found = Preempt()
-    store_for(found.world.cluster, NODE_KIND).leave_out(("", "n2"), "odd")
+    store_for(found.world.cluster, NODE_KIND).mark_unreadable(("", "n2"), "odd")
 
     assert (evicted(n3=VICTIMS), "candidates") == await found.ask(eviction(n2=VICTIMS, n3=VICTIMS))
 

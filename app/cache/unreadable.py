@@ -10,7 +10,7 @@ from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 
 
-class LeftOut(dict[Kind[Any], dict[ObjectKey, str]]):
+class UnreadableObjects(dict[Kind[Any], dict[ObjectKey, str]]):
     """By kind and key, with the cause; it is mostly empty, which is asked on every way in."""
 
     __slots__ = ()
