@@ -35,7 +35,7 @@ from app.controllers.supervisor import Supervisor
 from app.feeds.collecting import short_collections
 from app.feeds.feed import Feed, SavedFeed
 from app.feeds.live import LiveFeed
-from app.feeds.one_node import OneNodeReader
+from app.feeds.uncached_reader import ApiUncachedReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.handle import Handle, ProfileContext, Timing
 from app.framework.points import Plugin
@@ -178,7 +178,7 @@ class Service:
         self._guard = Guard(self._metrics)
         self._waiting = WaitingPods(self._cluster.assumed, lambda: "" if self._leadership.leads else _NO_LONGER_LEADS)
         self._nominations = CountedNominations(self._cluster)
-        self._whys = Whys(self._cluster, None if live is None else OneNodeReader(live.client), monotonic)
+        self._whys = Whys(self._cluster, None if live is None else ApiUncachedReader(live.client), monotonic)
         self._frameworks = self._build(resolved, registry)
         self._tell_changes(resolved)
 

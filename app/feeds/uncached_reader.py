@@ -33,7 +33,7 @@ _STEP: Final = 16
 _NOT_FOUND: Final = 404
 
 
-class OneNodeReader:
+class ApiUncachedReader:
     """Asks the API server. Needs no right beyond those that the picture is read with."""
 
     def __init__(self, client: KubeClient) -> None:
