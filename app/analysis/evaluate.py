@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from app.analysis.verdict import Verdict, judged, preempted
 from app.cache.cluster import Cluster
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.config.profile import Profile
 from app.feeds.saved import in_memory_handle
 from app.feeds.stores import store_for
@@ -53,7 +53,7 @@ class _Case(Struct):
     preempt: _Preempt | None = None
 
 
-class _Name(Struct):
+class _CaseName(Struct):
     name: str = ""
 
 
@@ -63,7 +63,7 @@ class _TypeMeta(Struct, rename="camel"):
 
 
 _CASE: Final = Decoder[_Case](_Case)
-_NAME: Final = Decoder[_Name](_Name)
+_CASE_NAME: Final = Decoder[_CaseName](_CaseName)
 _TYPE: Final = Decoder[_TypeMeta](_TypeMeta)
 _CONFIG: Final[Decoder[Any]] = Decoder(Any)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
@@ -116,7 +116,10 @@ class Evaluator:
             raise BadCase(f"config: {'; '.join(error.mistakes)}") from None
         pod = _pod("pod", case.pod, cluster.core)
         with cluster.without(pod.uid, pod.key):
-            return {"name": case.name, **at_once(lambda: _verdict(framework, pod, Candidates.of(cluster.nodes), case))}
+            return {
+                "name": case.name,
+                **run_prepared(lambda: _verdict(framework, pod, Candidates.of(cluster.nodes), case)),
+            }
 
     def _profile(self, config: bytes) -> _CaseProfile:
         resolved = self._profiles.get(config)
@@ -185,7 +188,7 @@ def _decoded(line: bytes) -> _Case:
 
 def _name_of(line: bytes) -> str:
     try:
-        return _NAME.decode(line).name
+        return _CASE_NAME.decode(line).name
     except _UNREADABLE:
         return ""
 

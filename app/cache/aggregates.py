@@ -19,7 +19,7 @@ _IMAGES_DIFFER: Final = "nodes by image differ from a recount"
 _SIZES_DIFFER: Final = "the nodes by which images have their size differ from a recount"
 
 
-class Index(Protocol):
+class PodIndex(Protocol):
     """Something derived from the pods on nodes, kept up to date by the picture, which tells it of every change.
 
     Of a pod it reads namespace and spec: a pod that stays on its node with the same spec is not told of.
@@ -34,7 +34,7 @@ class Index(Protocol):
         ...
 
 
-class Derived(Index, Protocol):
+class CheckedIndex(PodIndex, Protocol):
     """An index that can be held against the node infos."""
 
     def differences(self) -> Iterator[str]:
@@ -45,7 +45,7 @@ class Derived(Index, Protocol):
         ...
 
 
-class _Recount:
+class _ImageRecount:
     """Nodes by image counted anew, while nodes come and go."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class _Recount:
 
 
 class Aggregates:
-    """An ``Index``: keeps the totals of the node infos of a picture, and how many nodes have an image.
+    """An ``PodIndex``: keeps the totals of the node infos of a picture, and how many nodes have an image.
 
     Of an image whose size was asked for it remembers the first node that has it, in the order of the nodes.
     """
@@ -77,7 +77,7 @@ class Aggregates:
         self._extras = extras
         self._by_image: dict[str, int] = {}
         self._first_with: dict[str, str] = {}
-        self._recounts: list[_Recount] = []
+        self._recounts: list[_ImageRecount] = []
 
     def nodes_with_image(self, name: str) -> int:
         """How many nodes have an image. Raises ``NotDecoded`` where no plugin declares ``Part.IMAGES``."""
@@ -142,7 +142,7 @@ class Aggregates:
 
         Between steps everything may change.
         """
-        recount = _Recount()
+        recount = _ImageRecount()
         self._recounts.append(recount)
         try:
             for name in tuple(self._nodes):

@@ -12,7 +12,7 @@ MOST: Final = 1 << 17
 
 
 class NodeChanges:
-    """Implements ``runtime.Changes``."""
+    """Implements ``runtime.CountOverlay``."""
 
     __slots__ = ("_at", "_forgotten", "now")
 

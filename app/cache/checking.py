@@ -13,7 +13,7 @@ from app.cache.cluster import Cluster
 SLICE_SECONDS: Final = 0.002
 
 
-async def check_in_turns(cluster: Cluster, *more: Iterable[str], clock: Callable[[], float] = monotonic) -> list[str]:
+async def check_in_steps(cluster: Cluster, *more: Iterable[str], clock: Callable[[], float] = monotonic) -> list[str]:
     """``Cluster.check``, and ``more`` of its kind, that lets others run every 2 ms.
 
     A difference it tells is one, whatever changed meanwhile.

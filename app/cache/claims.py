@@ -19,7 +19,7 @@ _BETWEEN: Final = "/"
 
 
 class ClaimUses:
-    """An ``Index``: kept where a plugin declares volumes. Pods on nodes that the picture lacks count nowhere."""
+    """An ``PodIndex``: kept where a plugin declares volumes. Pods on nodes that the picture lacks count nowhere."""
 
     def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
         self._nodes = nodes

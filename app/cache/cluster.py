@@ -14,13 +14,13 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Raw
 from msgspec.structs import replace
 
-from app.cache.aggregates import KEPT, Aggregates, Derived, Index
+from app.cache.aggregates import KEPT, Aggregates, CheckedIndex, PodIndex
 from app.cache.assumed import AssumedPods
 from app.cache.changes import NodeChanges
 from app.cache.claims import ClaimUses, PodsByClaim, claim_keys
 from app.cache.counters import Counters
 from app.cache.expiries import Expiries
-from app.cache.objects import Gone, ObjectStore
+from app.cache.objects import DeletedUids, ObjectStore
 from app.cache.overlay import Groups, Overlay, is_counted, nomination_of
 from app.cache.terms import Terms
 from app.cache.unreadable import UnreadableObjects
@@ -39,7 +39,7 @@ _CONTROLLERS_DIFFER: Final = "pods of controllers differ from the pods"
 _BY_CLAIM_DIFFER: Final = "pods by claim differ from the pods"
 
 
-class Recounted(Protocol):
+class RunningRecount(Protocol):
     """A recount under way, to be told of every pod once, and of every change."""
 
     def see(self, pod: Pod) -> None: ...
@@ -60,7 +60,7 @@ class Cluster:
         self._terms = Terms(self._nodes) if Extra.POD_AFFINITY in core.extras else None
         self._claims = ClaimUses(self._nodes)
         self._derived = self._declared()
-        self._indexes: tuple[Index, ...] = self._derived if self._terms is None else (*self._derived, self._terms)
+        self._indexes: tuple[PodIndex, ...] = self._derived if self._terms is None else (*self._derived, self._terms)
         self.others = ObjectStore()
         self.unreadable = UnreadableObjects()
         self._pods: dict[str, dict[str, Pod]] = {}
@@ -71,19 +71,19 @@ class Cluster:
         self._controllers: dict[str, Groups] = {}
         self._by_claim: PodsByClaim | None = None
         self._claiming: Groups | None = None
-        self._gone = Gone()
+        self._gone = DeletedUids()
         self._on_placed: list[Callable[[str], None]] = []
-        self._recounts: list[Recounted] = []
+        self._recounts: list[RunningRecount] = []
         self._changes = 0
         self._node_changes = 0
         self.node_changes = NodeChanges()
         self.expiries = Expiries(self.node_changes)
         self.pod_changes = NodeChanges()
 
-    def _declared(self) -> tuple[Derived, ...]:
+    def _declared(self) -> tuple[CheckedIndex, ...]:
         """What is kept since somebody declares what it is made of."""
         extras = self.core.extras
-        found: tuple[Derived, ...] = (self.aggregates,) if extras & KEPT else ()
+        found: tuple[CheckedIndex, ...] = (self.aggregates,) if extras & KEPT else ()
         return (*found, self._claims) if Extra.VOLUMES in extras else found
 
     @property
@@ -97,7 +97,7 @@ class Cluster:
         return NO_POD_TERMS if self._terms is None else self._terms
 
     @property
-    def kept_nodes(self) -> Mapping[str, NodeInfo]:
+    def cached_nodes(self) -> Mapping[str, NodeInfo]:
         """The node infos that are kept, whatever is laid over them: what is remembered rests on these."""
         return self._nodes
 
@@ -522,7 +522,7 @@ class Cluster:
             _discard(self._strays, pod.node_name, pod.uid)
 
     def check(self) -> list[str]:
-        """Recount everything derived; returns what differs, in words."""
+        """PodRecount everything derived; returns what differs, in words."""
         return list(dict.fromkeys(filter(None, self.checking())))
 
     def checking(self) -> Generator[str, None, None]:
@@ -554,7 +554,7 @@ class Cluster:
             for it in recounts:
                 self._recounts.remove(it)
 
-    def _seen_anew(self, recounts: Iterable[Recounted], key: ObjectKey) -> str:
+    def _seen_anew(self, recounts: Iterable[RunningRecount], key: ObjectKey) -> str:
         pod = self.pod(*key)
         if pod is None:
             return ""

@@ -27,20 +27,20 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from app.cache.bounded import Bounded
-from app.cache.domains import Domains, DomainsKey, joined
-from app.cache.recount import Recount
+from app.cache.domains import Domains, DomainsKey, join_domains
+from app.cache.recount import PodRecount
 from app.cache.selections import (
     EVERYWHERE,
     Group,
-    Labelled,
-    Made,
+    LabelledPod,
     Scope,
     Selection,
     SelectionKey,
-    advance,
+    SteppedEntry,
     covers,
     found_under,
     pairs_of,
+    run_next_step,
 )
 from app.cache.topologies import Eligibility, EligibilityKey, Topology, TopologyKey
 from app.framework.counts import ALL_NODES, DomainCounts, Inclusion, Unprepared, all_prepared
@@ -84,10 +84,10 @@ _OVER: Final = object()
 
 K = TypeVar("K")
 Answer = TypeVar("Answer")
-Entry = TypeVar("Entry", bound=Made)
+Entry = TypeVar("Entry", bound=SteppedEntry)
 
 
-def at_once(ask: Callable[[], Answer]) -> Answer:
+def run_prepared(ask: Callable[[], Answer]) -> Answer:
     """The answer, whatever it takes: for who holds up nobody."""
     while True:
         try:
@@ -97,7 +97,7 @@ def at_once(ask: Callable[[], Answer]) -> Answer:
                 pass
 
 
-class Changes(Protocol):
+class CountOverlay(Protocol):
     """What is laid over the counts while a picture is read without some pods, or with others."""
 
     def pods_by_node(self, namespace: Scope, selector: Selector, kept: Mapping[str, int]) -> Mapping[str, int]: ...
@@ -111,7 +111,7 @@ class Counters:
     """
 
     def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
-        self.overlay: Changes | None = None
+        self.overlay: CountOverlay | None = None
         self._nodes = nodes
         self._groups: dict[str, dict[LabelSet, Group]] = {}
         self._by_pair: dict[tuple[str, ...], dict[Selection, None]] = {}
@@ -164,7 +164,7 @@ class Counters:
             return found
         if len(selection.nodes) > _PIECE:
             raise Unprepared(self._join_own(selection, topology_key))
-        return joined(selection, topology)
+        return join_domains(selection, topology)
 
     def _join_own(self, selection: Selection, topology_key: str) -> Iterator[None]:
         """In one piece, as ``_join``."""
@@ -172,7 +172,7 @@ class Counters:
         topology = self._topologies.get((topology_key, frozenset((topology_key,)), ALL_NODES))
         known = any(it.topology is topology for it in selection.domains)
         if topology.rest is None and selection.kept and not known:
-            joined(selection, topology)
+            join_domains(selection, topology)
             yield
 
     def leave(self, selection: Selection) -> None:
@@ -200,7 +200,7 @@ class Counters:
     def _finish(self, made: Entry, level: Bounded[K, Entry], key: K) -> Iterator[None]:
         """Make the rest of an entry; several may do so in turns. One that is given up meanwhile has none."""
         while made.rest is not None:
-            advance(made)
+            run_next_step(made)
             yield
         if level.holds(key, made):
             level.put(key, made)
@@ -220,7 +220,7 @@ class Counters:
     def _plain(self, topology_key: str) -> Topology:
         return self._topology((topology_key, frozenset((topology_key,)), ALL_NODES))
 
-    def pod(self, pod: Labelled, node: str, delta: int) -> None:
+    def pod(self, pod: LabelledPod, node: str, delta: int) -> None:
         """A counted pod came to (1) or left (-1) ``node``, which the picture need not know."""
         self._moves += 1
         if self._moves >= _WEIGH_EVERY:
@@ -228,7 +228,7 @@ class Counters:
         for selection in self._grouped(pod, node, delta):
             selection.add(node, delta)
 
-    def relabelled(self, old: Labelled, new: Labelled, node: str) -> None:
+    def relabelled(self, old: LabelledPod, new: LabelledPod, node: str) -> None:
         """A counted pod on ``node`` has other labels now. Nothing moves where both are selected."""
         before, after = self._grouped(old, node, -1), self._grouped(new, node, 1)
         if before.keys() == after.keys():
@@ -240,7 +240,7 @@ class Counters:
             if selection not in before:
                 selection.add(node, 1)
 
-    def _grouped(self, pod: Labelled, node: str, delta: int) -> dict[Selection, None]:
+    def _grouped(self, pod: LabelledPod, node: str, delta: int) -> dict[Selection, None]:
         """Count the pod in its group; returns what selects the group."""
         groups = self._groups.setdefault(pod.namespace, {})
         group = groups.get(pod.labels)
@@ -352,7 +352,7 @@ class Counters:
         for pair in self._pairs_of(selection):
             self._by_pair.setdefault(pair, {})[selection] = None
         selection.rest = self._count(selection)
-        advance(selection)
+        run_next_step(selection)
         return selection
 
     def _count(self, selection: Selection) -> Iterator[None]:
@@ -405,7 +405,7 @@ class Counters:
         topology = eligibility.topologies[topology_key] = Topology(topology_key, eligibility)
         self._index(eligibility, (topology_key,))
         topology.rest = self._place(topology)
-        advance(topology)
+        run_next_step(topology)
         return topology
 
     def _index(self, eligibility: Eligibility, labels: Iterable[str]) -> None:
@@ -468,7 +468,7 @@ class Counters:
 
     def _counted_by(self, selection: Selection, topology: Topology) -> Domains:
         """Its domains of that topology, which need not be known to the level yet. It has to keep few others."""
-        found = joined(selection, topology)
+        found = join_domains(selection, topology)
         if len(selection.domains) > _MOST_OF_A_SELECTION:
             next((it for it in tuple(selection.domains) if self._domains.give_up(it.key())), None)
         return found
@@ -508,15 +508,15 @@ class Counters:
                 topology_key = domains.topology.key
                 found[topology_key] = max(found.get(topology_key, 0), domains.skew())
 
-    def recount(self, *, terminating: bool = False) -> Recount:
+    def recount(self, *, terminating: bool = False) -> PodRecount:
         """A recount to be told of every pod, for ``differences``. What is asked for later is no part of it.
 
         ``terminating``: whether this is told of such pods, too.
         """
         whole = (key for key, selection in self._selections.items() if selection.rest is None)
-        return Recount(whole, terminating=terminating)
+        return PodRecount(whole, terminating=terminating)
 
-    def differences(self, recount: Recount) -> Iterator[str]:
+    def differences(self, recount: PodRecount) -> Iterator[str]:
         """What differs from a recount that has all pods, in words; empty for each step in which nothing does.
 
         Between steps everything may change, the recount with it. What is still being made is no part of it.
@@ -540,14 +540,14 @@ class Counters:
                 yield from domains.differences(counted)
             yield ""
 
-    def _groups_of(self, recount: Recount) -> Iterator[tuple[str, LabelSet]]:
+    def _groups_of(self, recount: PodRecount) -> Iterator[tuple[str, LabelSet]]:
         yield from tuple(recount.groups)
         for namespace in tuple(self._groups):
             for labels in tuple(self._groups.get(namespace, {})):
                 if (namespace, labels) not in recount.groups:
                     yield namespace, labels
 
-    def _selection_differences(self, key: SelectionKey, selection: Selection, recount: Recount) -> Iterator[str]:
+    def _selection_differences(self, key: SelectionKey, selection: Selection, recount: PodRecount) -> Iterator[str]:
         """One that is half made, since it was given up and asked for anew, is no part of it."""
         counted = recount.selections.get(key) if selection.rest is None else None
         wrong = counted is not None and self._selections.holds(key, selection) and counted != selection.nodes

@@ -146,7 +146,7 @@ class Domains:
         yield from (f"{name} by {where} differ from a recount" for name, right in parts.items() if not right)
 
 
-def joined(selection: Selection, topology: Topology) -> Domains:
+def join_domains(selection: Selection, topology: Topology) -> Domains:
     domains = Domains(selection, topology)
     selection.domains[domains] = None
     topology.users[domains] = None

@@ -1,11 +1,11 @@
-"""Which pods ask what of one sort of newcomer: ``Carriers`` have the same terms, a ``Match`` counts what they ask."""
+"""Which pods ask what of one sort of newcomer: ``TermGroup`` have the same terms, a ``TermMatch`` counts what they ask."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from app.cache.recount import Recount
+from app.cache.recount import PodRecount
 from app.cache.selections import EVERYWHERE, Selection, pairs_of
 from app.kube.core_v1 import Pod
 from app.kube.pod_affinity import Newcomer, PodAffinity, PodAffinityTerm
@@ -17,13 +17,13 @@ _CARRIERS_BYTES: Final = 400
 _ENTRY_BYTES: Final = 1000
 _COUNT_BYTES: Final = 150
 
-CarriersKey = tuple[str, PodAffinity]
+TermGroupKey = tuple[str, PodAffinity]
 
 MatchKey = tuple[Newcomer, int | None]
 """A newcomer, and what a required affinity term weighs; ``None`` for who refuses it."""
 
 
-class Carriers:
+class TermGroup:
     """The pods of one namespace that have the same terms. ``number``: of several, the later came later.
 
     ``told``: how many counts of its matches change with one of its pods.
@@ -31,12 +31,12 @@ class Carriers:
 
     __slots__ = ("affinity", "key", "matches", "nodes", "number", "told")
 
-    def __init__(self, key: CarriersKey, number: int) -> None:
+    def __init__(self, key: TermGroupKey, number: int) -> None:
         self.key = key
         self.number = number
         self.affinity = key[1].within(key[0])
         self.nodes: dict[str, int] = {}
-        self.matches: dict[Match, Mapping[str, int]] = {}
+        self.matches: dict[TermMatch, Mapping[str, int]] = {}
         self.told = 0
 
     @property
@@ -62,7 +62,7 @@ class Carriers:
         return found
 
 
-class Match:
+class TermMatch:
     """What carriers ask of one sort of newcomer, by topology key: how many of their pods, or what these weigh.
 
     ``carriers``: each with what one of its pods counts. ``seen``: the number of the last that was looked at; -1 for
@@ -74,7 +74,7 @@ class Match:
     def __init__(self, newcomer: Newcomer, hard_weight: int | None) -> None:
         self.newcomer = newcomer
         self.hard_weight = hard_weight
-        self.carriers: dict[Carriers, Mapping[str, int]] = {}
+        self.carriers: dict[TermGroup, Mapping[str, int]] = {}
         self.selections: dict[str, Selection] = {}
         self.seen = -1
         self.rest: Iterator[None] | None = None
@@ -101,7 +101,7 @@ class Match:
                 found[key] = found.get(key, 0) + weighted.weight
         return found
 
-    def take(self, carriers: Carriers) -> None:
+    def take(self, carriers: TermGroup) -> None:
         """Count carriers, from now on too, if they ask anything of the newcomer."""
         if carriers in self.carriers:
             return
@@ -140,11 +140,11 @@ class Match:
 
 
 class TermsRecount:
-    """Pods and what they ask counted anew. Changes while it is made are told to it."""
+    """Pods and what they ask counted anew. CountOverlay while it is made are told to it."""
 
-    def __init__(self, peers: Recount) -> None:
+    def __init__(self, peers: PodRecount) -> None:
         self.peers = peers
-        self.carriers: dict[CarriersKey, dict[str, int]] = {}
+        self.carriers: dict[TermGroupKey, dict[str, int]] = {}
         self._seen: set[str] = set()
 
     def see(self, pod: Pod) -> None:

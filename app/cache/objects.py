@@ -23,7 +23,7 @@ _MOST_NOTED: Final = 1 << 17
 """Objects of a kind whose changes are listed: what there is, and some that is gone."""
 
 
-class Gone:
+class DeletedUids:
     """UIDs of what was deleted lately. A read past the watch may answer with something the watch has shown deleted."""
 
     __slots__ = ("_uids",)
@@ -68,7 +68,7 @@ class ObjectStore:
         self._versions: dict[tuple[Kind[Any], str], int] = {}
         self._emptied: dict[Kind[Any], int] = {}
         self._latest: dict[Kind[Any], int] = {}
-        self._gone = Gone()
+        self._gone = DeletedUids()
         self._listeners: dict[Kind[Any], list[Listener]] = {}
         self._journals: dict[Kind[Any], _Journal] = {}
         self.changes = 0

@@ -117,7 +117,7 @@ class OverlaidDomains:
 
 
 class CountedMoves:
-    """What some pods that left or came change of kept counts. Implements ``counters.Changes``.
+    """What some pods that left or came change of kept counts. Implements ``counters.CountOverlay``.
 
     ``is_counted`` says which pods these counts include.
     """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.cache.selections import EVERYWHERE, Placed, Scope, SelectionKey, covers
+from app.cache.selections import EVERYWHERE, PlacedPod, Scope, SelectionKey, covers
 from app.kube.labels import LabelSet
 from app.kube.selectors import Selector
 
 
-class Recount:
-    """Pods counted anew, as plainly as can be. Changes while it is made are told to it, so that it ends up exact.
+class PodRecount:
+    """Pods counted anew, as plainly as can be. CountOverlay while it is made are told to it, so that it ends up exact.
 
     ``groups`` are counts by node of each namespace and label set, ``selections`` those of the selections given.
     """
@@ -27,13 +27,13 @@ class Recount:
         self._rows: dict[tuple[str, LabelSet], list[dict[str, int]]] = {}
         self._seen: set[str] = set()
 
-    def see(self, pod: Placed) -> None:
+    def see(self, pod: PlacedPod) -> None:
         """A pod as it is now. Once is enough: what happens to it later is told."""
         if pod.uid not in self._seen:
             self._seen.add(pod.uid)
             self._add(pod, 1)
 
-    def moved(self, old: Placed | None, new: Placed | None) -> None:
+    def moved(self, old: PlacedPod | None, new: PlacedPod | None) -> None:
         """A pod changed from one form to another, came (``old`` is None) or went (``new`` is None)."""
         for pod, delta in ((old, -1), (new, 1)):
             if pod is not None and (delta > 0 or pod.uid in self._seen):
@@ -41,7 +41,7 @@ class Recount:
             if pod is not None:
                 self._seen.add(pod.uid)
 
-    def _add(self, pod: Placed, delta: int) -> None:
+    def _add(self, pod: PlacedPod, delta: int) -> None:
         if not pod.node_name or (pod.terminating and not self._terminating):
             return
         for row in self._rows_of((pod.namespace, pod.labels)):

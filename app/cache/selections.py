@@ -32,7 +32,7 @@ def covers(scope: Scope, namespace: str) -> bool:
     return namespace in scope if isinstance(scope, frozenset) else scope in (namespace, EVERYWHERE)
 
 
-class Labelled(Protocol):
+class LabelledPod(Protocol):
     """What is counted by its labels: a pod."""
 
     @property
@@ -41,7 +41,7 @@ class Labelled(Protocol):
     def labels(self) -> LabelSet: ...
 
 
-class Placed(Labelled, Protocol):
+class PlacedPod(LabelledPod, Protocol):
     """The same with all that a recount asks of it."""
 
     @property
@@ -52,7 +52,7 @@ class Placed(Labelled, Protocol):
     def terminating(self) -> bool: ...
 
 
-class Made(Protocol):
+class SteppedEntry(Protocol):
     """An entry that is made in pieces. ``rest`` makes one more at each step; ``None``: it is whole, or given up."""
 
     rest: Iterator[None] | None
@@ -139,7 +139,7 @@ def found_under(namespace: str, labels: Mapping[str, str]) -> Iterator[tuple[str
             yield (scope, key, value)
 
 
-def advance(made: Made) -> None:
+def run_next_step(made: SteppedEntry) -> None:
     """Make one piece more."""
     if made.rest is not None:
         try:

@@ -3,9 +3,9 @@
 Two tables, both fed by every pod that comes to a node or leaves it, terminating ones included:
 
     Counters     (namespace, label set) -> node -> pods      what the newcomer's own terms are answered from
-    Carriers     (namespace, terms)     -> node -> pods      the pods of one namespace that have the same terms
+    TermGroup     (namespace, terms)     -> node -> pods      the pods of one namespace that have the same terms
 
-A ``Match`` is what all carriers together ask of one sort of newcomer (its namespace, that one's labels, its labels):
+A ``TermMatch`` is what all carriers together ask of one sort of newcomer (its namespace, that one's labels, its labels):
 for each topology key the pods, or their weights, by node and by domain. It is made when it is first asked for, of the
 carriers that an index finds by namespace and label, in pieces where there are many (``Unprepared``), and kept up to
 date from then on: a pod that comes costs a look at each match of its carriers, carriers that come are looked at when
@@ -21,9 +21,9 @@ from typing import Final
 from app.cache.bounded import Bounded
 from app.cache.counters import Counters
 from app.cache.domains import Domains
-from app.cache.matches import Carriers, CarriersKey, Match, MatchKey, TermsRecount
+from app.cache.matches import MatchKey, TermGroup, TermGroupKey, TermMatch, TermsRecount
 from app.cache.overlay import CountedMoves, Overlay, is_placed, overlaid
-from app.cache.selections import EVERYWHERE, Scope, Selection, advance, found_under
+from app.cache.selections import EVERYWHERE, Scope, Selection, found_under, run_next_step
 from app.framework.counts import DomainCounts, Unprepared, all_prepared
 from app.framework.node_info import NodeInfo
 from app.framework.resources import add
@@ -46,7 +46,7 @@ than that those that were made first are given up.
 """
 
 _CAUGHT_UP: Final = 512
-"""Carriers that came since are looked at one by one; of more, those that the index finds."""
+"""TermGroup that came since are looked at one by one; of more, those that the index finds."""
 
 
 class Terms:
@@ -54,10 +54,10 @@ class Terms:
 
     def __init__(self, nodes: Mapping[str, NodeInfo], *, most_match_bytes: int = _MOST_MATCH_BYTES) -> None:
         self._counts = Counters(nodes)
-        self._carriers: dict[CarriersKey, Carriers] = {}
-        self._by_pair: dict[tuple[str, ...], dict[Carriers, None]] = {}
+        self._carriers: dict[TermGroupKey, TermGroup] = {}
+        self._by_pair: dict[tuple[str, ...], dict[TermGroup, None]] = {}
         self._last = 0
-        self._matches = Bounded[MatchKey, Match](lambda: most_match_bytes, self._new_match, self._drop_match)
+        self._matches = Bounded[MatchKey, TermMatch](lambda: most_match_bytes, self._new_match, self._drop_match)
         self._nothing = Selection(EVERYWHERE, EVERYTHING)
         self._keys: dict[str, int] = {}
         """How many nodes have a label of this key."""
@@ -96,7 +96,7 @@ class Terms:
                 found[key] = _changed(kept, moves) if moves else kept.counts
         return found
 
-    def _domains(self, match: Match, moved: Collection[str]) -> dict[str, Domains]:
+    def _domains(self, match: TermMatch, moved: Collection[str]) -> dict[str, Domains]:
         """By topology key, those that no pod that is there asks anything over included if they are of ``moved``.
 
         Without those that no node has: they keep nobody out, and whoever writes terms can invent any number.
@@ -109,7 +109,7 @@ class Terms:
             all_prepared(partial(self._counts.domains_of, it, key) for key, it in selections.items())
             raise
 
-    def _moved(self, match: Match) -> Mapping[str, list[tuple[str, int, int]]]:
+    def _moved(self, match: TermMatch) -> Mapping[str, list[tuple[str, int, int]]]:
         """By topology key, what an overlay changes: node, pods, and what these count."""
         found: dict[str, list[tuple[str, int, int]]] = {}
         for pod, delta in self._laid.moved() if self._laid is not None else ():
@@ -121,33 +121,33 @@ class Terms:
 
     # What is kept of who asks what.
 
-    def _match(self, newcomer: Newcomer, hard_weight: int | None) -> Match:
+    def _match(self, newcomer: Newcomer, hard_weight: int | None) -> TermMatch:
         """A whole one. Raises ``Unprepared``."""
         key = (newcomer, hard_weight)
         found = self._matches.get(key)
         if found.rest is None and found.seen != self._last:
             found.rest = self._look(found)
-            advance(found)
+            run_next_step(found)
             self._matches.put(key, found)
         if found.rest is not None:
             raise Unprepared(self._finish(found, key))
         return found
 
-    def _new_match(self, key: MatchKey) -> Match:
-        match = Match(*key)
+    def _new_match(self, key: MatchKey) -> TermMatch:
+        match = TermMatch(*key)
         match.rest = self._look(match)
-        advance(match)
+        run_next_step(match)
         return match
 
-    def _finish(self, match: Match, key: MatchKey) -> Iterator[None]:
+    def _finish(self, match: TermMatch, key: MatchKey) -> Iterator[None]:
         """Make the rest of a match; several may do so in turns. One that is given up meanwhile has none."""
         while match.rest is not None:
-            advance(match)
+            run_next_step(match)
             yield
         if self._matches.holds(key, match):
             self._matches.put(key, match)
 
-    def _look(self, match: Match) -> Iterator[None]:
+    def _look(self, match: TermMatch) -> Iterator[None]:
         """Look at the carriers that came since, piece by piece, and at those that come meanwhile."""
         looked_at = 0
         while match.seen != self._last:
@@ -162,7 +162,7 @@ class Terms:
                     yield
             match.seen = last
 
-    def _thin_out(self, carriers: Carriers, newest: Match) -> None:
+    def _thin_out(self, carriers: TermGroup, newest: TermMatch) -> None:
         """Give up matches of carriers that have too many. Not the newest, and none that is pinned."""
         if carriers.told > _MOST_TOLD:
             for it in tuple(carriers.matches):
@@ -171,24 +171,24 @@ class Terms:
                 if it is not newest:
                     self._matches.give_up((it.newcomer, it.hard_weight))
 
-    def _since(self, match: Match) -> Collection[Carriers]:
+    def _since(self, match: TermMatch) -> Collection[TermGroup]:
         """The carriers whose terms may mean the newcomer, of those that came since the match was looked at."""
         if match.seen < 0 or self._last - match.seen > _CAUGHT_UP:
             return [it for it in self._candidates(match.newcomer) if it.number > match.seen]
-        found: list[Carriers] = []
+        found: list[TermGroup] = []
         for carriers in reversed(self._carriers.values()):
             if carriers.number <= match.seen:
                 break
             found.append(carriers)
         return found
 
-    def _candidates(self, newcomer: Newcomer) -> Collection[Carriers]:
-        found: dict[Carriers, None] = {}
+    def _candidates(self, newcomer: Newcomer) -> Collection[TermGroup]:
+        found: dict[TermGroup, None] = {}
         for pair in found_under(newcomer.namespace, newcomer.labels):
             found.update(self._by_pair.get(pair, {}))
         return found
 
-    def _drop_match(self, match: Match) -> None:
+    def _drop_match(self, match: TermMatch) -> None:
         match.leave()
         for selection in match.selections.values():
             self._counts.leave(selection)
@@ -206,7 +206,7 @@ class Terms:
             self._moves = 0
             self._matches.weigh(_ROUND)
 
-    def _carry(self, key: CarriersKey, node: str, delta: int) -> None:
+    def _carry(self, key: TermGroupKey, node: str, delta: int) -> None:
         carriers = self._carriers.get(key)
         if carriers is None:
             carriers = self._new_carriers(key)
@@ -224,14 +224,14 @@ class Terms:
         """A pod that stays on ``node`` has other labels now, and the same spec."""
         self._counts.relabelled(old, new, node)
 
-    def _new_carriers(self, key: CarriersKey) -> Carriers:
+    def _new_carriers(self, key: TermGroupKey) -> TermGroup:
         self._last += 1
-        carriers = self._carriers[key] = Carriers(key, self._last)
+        carriers = self._carriers[key] = TermGroup(key, self._last)
         for pair in carriers.pairs():
             self._by_pair.setdefault(pair, {})[carriers] = None
         return carriers
 
-    def _drop_carriers(self, carriers: Carriers) -> None:
+    def _drop_carriers(self, carriers: TermGroup) -> None:
         del self._carriers[carriers.key]
         for pair in carriers.pairs():
             del self._by_pair[pair][carriers]
@@ -270,7 +270,7 @@ class Terms:
             if match.rest is None and self._matches.holds(match_key, match):
                 yield from self._match_differences(match)
 
-    def _match_differences(self, match: Match) -> Iterator[str]:
+    def _match_differences(self, match: TermMatch) -> Iterator[str]:
         """In one step: all of it has to be as it is at one time."""
         counted: dict[str, dict[str, int]] = {key: {} for key in match.selections}
         candidates = [it for it in self._candidates(match.newcomer) if it.number <= match.seen]

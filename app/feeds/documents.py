@@ -40,19 +40,19 @@ class Identified(Struct):
     metadata: Meta
 
 
-class _Name(Struct):
+class _NameMeta(Struct):
     namespace: str | None = None
     name: str | None = None
 
 
-class _Named(Struct):
-    metadata: _Name
+class _NamedObject(Struct):
+    metadata: _NameMeta
 
 
 _PAGES: Final = Decoder[Page](Page)
 EVENTS: Final = Decoder[Event](Event)
 IDENTIFIED: Final = Decoder[Identified](Identified)
-_NAMED: Final = Decoder[_Named](_Named)
+_NAMED: Final = Decoder[_NamedObject](_NamedObject)
 
 
 async def read_page(raw: bytes) -> Page:

@@ -30,7 +30,7 @@ class DumpError(Exception):
     """The cluster could not be read; says which kind and why."""
 
 
-class Dumped(Struct, frozen=True):
+class DumpSummary(Struct, frozen=True):
     """Number of objects by kind, and the kinds that the API server does not serve."""
 
     objects: Mapping[Kind[Any], int]
@@ -39,7 +39,7 @@ class Dumped(Struct, frozen=True):
 
 async def dump(
     kubeconfig: str | None, kinds: Iterable[Kind[Any]], node_annotations: Collection[str], file: IO[bytes]
-) -> Dumped:
+) -> DumpSummary:
     """Write a List of all objects of ``kinds``, pods and nodes.
 
     Raises ``DumpError``, ``CredentialsError`` and ``OSError``.
@@ -50,7 +50,7 @@ async def dump(
 
 async def dump_from(
     client: KubeClient, kinds: Iterable[Kind[Any]], node_annotations: Collection[str], file: IO[bytes]
-) -> Dumped:
+) -> DumpSummary:
     """Write as ``dump`` does, by a client that is there. Raises ``DumpError`` and ``OSError``."""
     objects: dict[Kind[Any], int] = {}
     not_served: list[Kind[Any]] = []
@@ -70,7 +70,7 @@ async def dump_from(
         except KubeError as error:
             raise DumpError(f"{kind!r}: the API server ({client.server}) does not answer: {error}") from error
     file.write(b"\n]}\n")
-    return Dumped(objects, tuple(not_served))
+    return DumpSummary(objects, tuple(not_served))
 
 
 async def _write(

@@ -11,7 +11,7 @@ import structlog
 from msgspec import Struct
 
 from app.cache.cluster import Cluster
-from app.feeds.saved import MemoryBinder, MemoryNominator, MemoryWriter, NothingToRead, load_saved
+from app.feeds.saved import MemoryBinder, MemoryNominator, MemoryWriter, NullReader, load_saved
 from app.framework.activation import activate_nobody
 from app.kube.kinds import NODES, PODS, Kind
 from app.writes.bind_guard import BindGuard
@@ -67,7 +67,7 @@ class Feed(Protocol):
         ...
 
 
-class SavedFeed(NothingToRead):
+class SavedFeed(NullReader):
     """A cluster from a file. Complete from the start, and never too old."""
 
     def __init__(self, path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> None:

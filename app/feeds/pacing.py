@@ -62,7 +62,7 @@ class PageSize:
         return True
 
 
-class Pace:
+class RequestThrottle:
     """Delay before each paced request: a list that begins, a watch that is opened, a page without a new object.
 
     At most ``_A_SECOND`` leave in a second. Fruitless ones are delayed further, up to one a minute; a new version of

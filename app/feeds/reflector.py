@@ -36,7 +36,7 @@ from msgspec import Raw
 from app.feeds.collecting import bulk_load
 from app.feeds.documents import EVENTS, IDENTIFIED, Event, ListMeta, key_in, read_page
 from app.feeds.freshness import QUIET_SECONDS, SHORT_WATCH_SECONDS, Freshness, asked_for
-from app.feeds.pacing import MOST_FRUITLESS_PAGES, MOST_OBJECTS, Pace, PageSize
+from app.feeds.pacing import MOST_FRUITLESS_PAGES, MOST_OBJECTS, PageSize, RequestThrottle
 from app.feeds.stores import Store
 from app.framework.background import longer
 from app.kube.api_errors import AnswerTooLong, ApiError, ApiSilent, ApiUnavailable, KubeError
@@ -83,7 +83,7 @@ _TOO_LARGE: Final = "Too large resource version"
 T = TypeVar("T")
 
 
-class NotServed(KubeError):
+class KindNotServed(KubeError):
     """The API server knows no such kind."""
 
 
@@ -150,7 +150,7 @@ class Reflector(Generic[T]):
         self._rng = rng
         self._fresh = Freshness(self, quiet=quiet, clock=clock, sleep=sleep, on_failure=on_failure, on_answer=on_answer)
         self._pause = 0.0
-        self._pace = Pace(clock)
+        self._pace = RequestThrottle(clock)
         self._watching: asyncio.Timeout | None = None
         self._opened = asyncio.Event()
         self._anew = self._reopening = False
@@ -180,7 +180,7 @@ class Reflector(Generic[T]):
             try:
                 await self._follow()
                 wait = 0.0 if self._reopening else self._back_off()
-            except NotServed as error:
+            except KindNotServed as error:
                 wait = await self._do_without(error)
             except KubeError as error:
                 self._broken_off = True
@@ -249,7 +249,7 @@ class Reflector(Generic[T]):
             self.resource = await self._client.resolve(*self._wanted, timeout=min(self._patience, REQUEST_SECONDS))
             self._is_resolved = self.resource is not None
         if self.resource is None:
-            raise NotServed(f"the API server does not serve {self._wanted[0]} {self._wanted[1]}")
+            raise KindNotServed(f"the API server does not serve {self._wanted[0]} {self._wanted[1]}")
         while self._anew or not self._fresh.version:
             self._anew = False
             await self._list(self.resource)
@@ -479,7 +479,7 @@ class Reflector(Generic[T]):
             self.synced = True
             self._on_synced()
 
-    async def _do_without(self, error: NotServed) -> float:
+    async def _do_without(self, error: KindNotServed) -> float:
         """As good as an empty list: what was there went with its definition."""
         self._fresh.version = ""
         await self._in_slices(chain(tuple(self.unreadable), self._store.keys()), lambda key: self._forget(key, ""))

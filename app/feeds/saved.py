@@ -215,7 +215,7 @@ class MemoryWriter:
         self._objects.delete(kind, found.key, found.uid)
 
 
-class NothingToRead:
+class NullReader:
     """The reader of a saved cluster: all there is, is in the picture."""
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:

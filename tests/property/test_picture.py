@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from app.cache import counters
 from app.cache.cluster import Cluster
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.counts import Inclusion, Unprepared
 from app.framework.resources import Totals
 from app.kube.core_decoding import core_v1
@@ -95,8 +95,8 @@ def expected_answers(nodes: Iterable[JsonObject], pods: Iterable[JsonObject], as
 def answers(cluster: Cluster, asked: Question) -> dict[str, Any]:
     counts, selector = cluster.counts, selector_of(asked.selector)
     question = (asked.namespace, selector, asked.key, asked.required, inclusion_of(asked))
-    found = at_once(partial(counts.domains, *question))
-    values = at_once(partial(counts.values, asked.key))
+    found = run_prepared(partial(counts.domains, *question))
+    values = run_prepared(partial(counts.values, asked.key))
     assert {value: [name for name in values if values[name] != value] for value in values.values()} == {
         value: counts.outside(asked.key, [value], list(values)) for value in values.values()
     }
@@ -106,7 +106,7 @@ def answers(cluster: Cluster, asked: Question) -> dict[str, Any]:
         "minimum": found.minimum(),
         "above": [set(found.above(limit)) for limit in range(3)],
         "domain": {name: found.domain_of(name) for name in cluster.nodes},
-        "by node": dict(at_once(partial(counts.pods_by_node, asked.namespace, selector))),
+        "by node": dict(run_prepared(partial(counts.pods_by_node, asked.namespace, selector))),
         "values": dict(values),
     }
 

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
 from app.framework.node_info import Candidates, NodeInfo
@@ -192,8 +192,8 @@ class LastWords(RefusalCache):
         world, _ = self.asked_of
         asked = world.pod(pod)
         with self.cluster.without(asked.uid, asked.key):
-            passed, rejected = at_once(lambda: searched(world, asked, names))
-            fresh = at_once(lambda: afresh(world, asked, names))
+            passed, rejected = run_prepared(lambda: searched(world, asked, names))
+            fresh = run_prepared(lambda: afresh(world, asked, names))
         assert fresh == (passed, rejected)
 
 

@@ -55,8 +55,8 @@ def test_a_size_that_was_asked_for_follows_the_nodes(
         picture.upsert_node(it)
     assert {"a": (1, 2), "b": (3, 1)} == states(picture, "a", "b", "c")
 
-    for it in changes:
-        picture.delete_node(it) if isinstance(it, str) else picture.upsert_node(it)
+    for change in changes:
+        picture.delete_node(change) if isinstance(change, str) else picture.upsert_node(change)
 
     assert expected == states(picture, "a", "b", "c")
 

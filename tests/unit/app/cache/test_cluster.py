@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from app.cache.checking import check_in_turns
+from app.cache.checking import check_in_steps
 from app.cache.cluster import Cluster
 from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
@@ -283,7 +283,7 @@ class TestCheckInSteps:
                 await asyncio.sleep(0)
 
         task = asyncio.create_task(other())
-        assert [] == await check_in_turns(cluster, clock=clock)
+        assert [] == await check_in_steps(cluster, clock=clock)
         task.cancel()
 
         assert turns >= len(list(cluster.checking())) - 1

@@ -11,7 +11,7 @@ import pytest
 from app.cache import counters, topologies
 from app.cache.bounded import Bounded
 from app.cache.cluster import Cluster
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.cache.pins import PINS
 from app.framework.counts import ALL_NODES, DomainCounts, Inclusion, Unprepared
 from app.kube.core_v1 import Node, Pod
@@ -272,8 +272,8 @@ class TestGroupsThatManyMaySelect:
         found = three_zones()
         for number in range(20):
             unlike = selector([requirement(f"k{number}", DOES_NOT_EXIST)])
-            at_once(partial(found.counts.domains, "default", unlike, ZONE, frozenset({ZONE})))
-        at_once(lambda: by_zone(found))
+            run_prepared(partial(found.counts.domains, "default", unlike, ZONE, frozenset({ZONE})))
+        run_prepared(lambda: by_zone(found))
         return found
 
     def test_the_event_compares_it_with_none(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +287,7 @@ class TestGroupsThatManyMaySelect:
         monkeypatch.setattr(Selector, "matches", counted)
         cluster.upsert_pod(web("4", "n-c", never="seen"))
         before = len(compared)
-        at_once(lambda: by_zone(cluster))
+        run_prepared(lambda: by_zone(cluster))
 
         assert (0, 21) == (before, len(compared))
 
@@ -324,7 +324,7 @@ class TestGroupsThatManyMaySelect:
     def test_selections_asked_for_meanwhile_count_it_once(self, cluster: Cluster) -> None:
         cluster.upsert_pod(web("4", "n-c", never="seen"))
 
-        everybody = at_once(lambda: cluster.counts.pods_by_node("default", EVERYTHING))
+        everybody = run_prepared(lambda: cluster.counts.pods_by_node("default", EVERYTHING))
         assert {"n-a": 2, "n-b": 1, "n-c": 1} == everybody
         assert [] == cluster.check()
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.cache import objects
-from app.cache.objects import Gone, ObjectStore
+from app.cache.objects import DeletedUids, ObjectStore
 from app.kube.apps_v1 import Workload
 from app.kube.kinds import REPLICA_SETS, SERVICES, STATEFUL_SETS
 from tests.builders import make_service, make_workload
@@ -82,7 +82,7 @@ def test_what_was_read_past_the_watch_does_not_bring_back_what_is_gone(uid: str,
 
 
 def test_what_is_gone_is_remembered_for_a_while() -> None:
-    gone = Gone()
+    gone = DeletedUids()
     for number in range(10_000):
         gone.add(f"uid-{number}")
 

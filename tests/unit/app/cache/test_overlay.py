@@ -6,7 +6,7 @@ import pytest
 
 from app.cache import counters
 from app.cache.cluster import Cluster
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.cache.overlay import Overlaid
 from app.framework.counts import ALL_NODES, DomainCounts, Unprepared
 from app.kube.core_v1 import Pod
@@ -109,7 +109,7 @@ def test_what_is_not_counted_yet_is_counted_without_it(monkeypatch: pytest.Monke
     for _ in missing.value.steps:
         pass
 
-    assert {"a": 2, "b": 2} == at_once(lambda: counts(cluster))
+    assert {"a": 2, "b": 2} == run_prepared(lambda: counts(cluster))
     with cluster.overlay(without=[web("1"), web("4")]):
         assert {"a": 1, "b": 1} == counts(cluster)
     assert [] == cluster.check()

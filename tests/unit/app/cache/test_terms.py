@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.cache import terms
 from app.cache.cluster import Cluster
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.cache.terms import Terms
 from app.framework.counts import DomainCounts, Unprepared
 from app.kube.core_decoding import core_v1
@@ -65,12 +65,12 @@ def shown(found: DomainCounts) -> dict[str, int]:
 
 
 def refusing(cluster: Cluster, asked: Newcomer) -> dict[str, dict[str, int]]:
-    found = at_once(lambda: cluster.terms.refusing(asked))
+    found = run_prepared(lambda: cluster.terms.refusing(asked))
     return {key: shown(it) for key, it in found.items() if not it.is_empty()}
 
 
 def weights(cluster: Cluster, asked: Newcomer, hard_weight: int = 1) -> dict[str, Mapping[str, int]]:
-    return {key: dict(it) for key, it in at_once(lambda: cluster.terms.weights(asked, hard_weight)).items()}
+    return {key: dict(it) for key, it in run_prepared(lambda: cluster.terms.weights(asked, hard_weight)).items()}
 
 
 class TestPeers:
@@ -147,7 +147,7 @@ class TestRefusing:
 
     def test_a_stamp_moves_with_the_domains_and_not_with_how_many(self, cluster: Cluster) -> None:
         def stamp() -> int:
-            return at_once(lambda: cluster.terms.refusing(newcomer()))[ZONE].stamp(0)
+            return run_prepared(lambda: cluster.terms.refusing(newcomer()))[ZONE].stamp(0)
 
         cluster.upsert_pod(pod("1", affinity=keeps_off(term())))
         before = stamp()
@@ -196,7 +196,7 @@ class TestWeights:
 class TestBounds:
     def test_who_is_asked_for_last_stays(self, cluster: Cluster) -> None:
         """Others are made anew when they are asked for."""
-        found = Terms(cluster.kept_nodes, most_match_bytes=5000)
+        found = Terms(cluster.cached_nodes, most_match_bytes=5000)
         for number in range(50):
             found.pod(pod(f"{number}", affinity=keeps_off(term(app=f"a{number}"))), "n-a", 1)
         for _ in range(2):
@@ -212,7 +212,7 @@ class TestBounds:
 
     def test_many_carriers_are_looked_at_in_pieces(self, monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
         monkeypatch.setattr(terms, "_PIECE", 8)
-        found = Terms(cluster.kept_nodes)
+        found = Terms(cluster.cached_nodes)
         everybody = {"topologyKey": ZONE, "labelSelector": {}, "namespaceSelector": {}}
         for number in range(40):
             found.pod(pod(f"{number}", affinity=keeps_off(everybody, term(app=f"a{number}"))), "n-a", 1)
@@ -223,7 +223,7 @@ class TestBounds:
         next(steps)
         found.pod(pod("late", "n-b", affinity=keeps_off(everybody)), "n-b", 1)
         assert 5 < sum(1 for _ in steps)
-        assert {"a": 40, "b": 1} == shown(at_once(lambda: found.refusing(newcomer()))[ZONE])
+        assert {"a": 40, "b": 1} == shown(run_prepared(lambda: found.refusing(newcomer()))[ZONE])
 
     def test_of_newcomers_that_the_same_carriers_mean_the_first_are_given_up(
         self, monkeypatch: pytest.MonkeyPatch, cluster: Cluster
@@ -249,7 +249,7 @@ class TestBounds:
         everybody = [{"topologyKey": f"k{it}", "labelSelector": {}, "namespaceSelector": {}} for it in range(30)]
         cluster.upsert_pod(pod("1", affinity=keeps_off(*everybody)))
         before = refusing(cluster, newcomer())
-        known = cluster.kept_nodes["n-a"].node
+        known = cluster.cached_nodes["n-a"].node
         cluster.upsert_node(replace(known, resource_version="9", labels=label_set({**known.labels, "k3": "x"})))
         after = refusing(cluster, newcomer())
         cluster.upsert_node(replace(known, resource_version="10"))
@@ -258,7 +258,7 @@ class TestBounds:
 
     def test_terms_that_name_others_cost_a_newcomer_nothing(self, cluster: Cluster) -> None:
         """However many there are: they are found by namespace and label."""
-        found = Terms(cluster.kept_nodes)
+        found = Terms(cluster.cached_nodes)
         for number in range(5000):
             of_others = term(app=f"a{number}", namespaces=[f"team-{number % 7}"])
             found.pod(pod(f"{number}", namespace="hostile", affinity=keeps_off(of_others)), "n-a", 1)

@@ -12,7 +12,7 @@ import pytest
 
 from app.feeds import pacing, reflector
 from app.feeds.freshness import QUIET_SECONDS
-from app.feeds.pacing import Pace, PageSize
+from app.feeds.pacing import PageSize, RequestThrottle
 from tests.api.virtual import now, virtual_time
 from tests.apiserver import ApiServer, Resource
 from tests.unit.app.feeds.test_reflector import (
@@ -62,7 +62,7 @@ class TestPace:
     def delays(self, times: int, fruitful: Sequence[int] = ()) -> list[float]:
         """The delay before each of so many requests that leave as early as they may."""
         at = [1000.0]
-        pace = Pace(lambda: at[0])
+        pace = RequestThrottle(lambda: at[0])
         found = []
         for number in range(times):
             if number in fruitful:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.feeds.saved import NothingToRead
+from app.feeds.saved import NullReader
 from app.feeds.stores import store_for
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import NodeInfo
@@ -70,7 +70,7 @@ class Preempt:
         framework = self.world.framework
         due = ExpectedBinds(self.world.clock, wait_seconds=0, observe=lambda _: None)
         profiles = {framework.scheduler_name: framework}
-        self.verb = PreemptVerb(VerbContext(self.world.cluster, profiles, NothingToRead(), lambda: self.problem, due))
+        self.verb = PreemptVerb(VerbContext(self.world.cluster, profiles, NullReader(), lambda: self.problem, due))
 
     async def ask(self, request: JsonObject) -> tuple[Any, str]:
         answer = await self.verb(encoded(request))
