@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Raw
 from msgspec.structs import replace
 
-from app.cache.aggregates import KEPT, Aggregates, CheckedIndex, PodIndex
+from app.cache.aggregates import AGGREGATED, Aggregates, CheckedIndex, PodIndex
 from app.cache.assumed import AssumedPods
 from app.cache.changes import NodeChanges
 from app.cache.claims import ClaimUses, PodsByClaim, claim_keys
@@ -83,7 +83,7 @@ class Cluster:
     def _declared(self) -> tuple[CheckedIndex, ...]:
         """What is kept since somebody declares what it is made of."""
         extras = self.core.extras
-        found: tuple[CheckedIndex, ...] = (self.aggregates,) if extras & KEPT else ()
+        found: tuple[CheckedIndex, ...] = (self.aggregates,) if extras & AGGREGATED else ()
         return (*found, self._claims) if Extra.VOLUMES in extras else found
 
     @property
@@ -177,7 +177,7 @@ class Cluster:
             raise NotDecoded(Extra.VOLUMES)
         if self._claiming is None:
             by_claim = self._by_claim = PodsByClaim(self.pods())
-            self._claiming = Groups(lambda: self._claiming_now(by_claim.kept))
+            self._claiming = Groups(lambda: self._claiming_now(by_claim.pods))
         return self._claiming
 
     def _claiming_now(self, kept: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
@@ -543,7 +543,7 @@ class Cluster:
             for kind, controllers in self._controlled.items():
                 for uid in tuple(controllers):
                     yield self._of_another(kind, uid)
-            for key in tuple(self._by_claim.kept) if self._by_claim is not None else ():
+            for key in tuple(self._by_claim.pods) if self._by_claim is not None else ():
                 yield self._of_another_claim(key)
             yield from self.counts.differences(recount)
             for index in self._derived:
@@ -578,7 +578,7 @@ class Cluster:
         return "" if right else _CONTROLLERS_DIFFER
 
     def _of_another_claim(self, key: str) -> str:
-        pods = self._by_claim.kept.get(key, {}).values() if self._by_claim is not None else ()
+        pods = self._by_claim.pods.get(key, {}).values() if self._by_claim is not None else ()
         return "" if all(self.pod(*it.key) == it and key in claim_keys(it) for it in pods) else _BY_CLAIM_DIFFER
 
     def _on_node(self, name: str) -> Mapping[str, Pod]:

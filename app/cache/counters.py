@@ -171,13 +171,13 @@ class Counters:
         yield
         topology = self._topologies.get((topology_key, frozenset((topology_key,)), ALL_NODES))
         known = any(it.topology is topology for it in selection.domains)
-        if topology.rest is None and selection.kept and not known:
+        if topology.rest is None and selection.is_cached and not known:
             join_domains(selection, topology)
             yield
 
     def leave(self, selection: Selection) -> None:
         """A selection that is kept elsewhere is given up there."""
-        selection.kept = False
+        selection.is_cached = False
         for domains in selection.domains:
             del domains.topology.users[domains]
         selection.domains.clear()
@@ -336,7 +336,7 @@ class Counters:
         """Give up selections of a group that has too many. Not the newest, and none that is pinned."""
         if len(group.selections) > _MOST_OF_A_GROUP:
             for it in tuple(group.selections):
-                if it is not newest and self._selections.give_up((it.namespace, it.selector)):
+                if it is not newest and self._selections.evict((it.namespace, it.selector)):
                     return
 
     def _drop_group(self, namespace: str, groups: dict[LabelSet, Group], group: Group) -> None:
@@ -429,7 +429,7 @@ class Counters:
     def _drop_topology(self, topology: Topology) -> None:
         topology.rest = None
         eligibility = topology.eligibility
-        eligibility.left_by(topology)
+        eligibility.remove(topology)
         if not eligibility.topologies:
             del self._eligibilities[eligibility.required, eligibility.inclusion]
             self._by_taints.pop(eligibility, None)
@@ -470,7 +470,7 @@ class Counters:
         """Its domains of that topology, which need not be known to the level yet. It has to keep few others."""
         found = join_domains(selection, topology)
         if len(selection.domains) > _MOST_OF_A_SELECTION:
-            next((it for it in tuple(selection.domains) if self._domains.give_up(it.key())), None)
+            next((it for it in tuple(selection.domains) if self._domains.evict(it.key())), None)
         return found
 
     def _join(self, key: DomainsKey, selection: Selection, topology: Topology) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The nodes of a picture, as plugins ask for them."""
+"""Nodes of the cluster cache, as plugins read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recount counts, from pods alone, to compare with what is kept."""
+"""Recount of all pods by selector and node, to verify the incrementally updated counts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from app.kube.selectors import Selector
 
 
 class PodRecount:
-    """Pods counted anew, as plainly as can be. CountOverlay while it is made are told to it, so that it ends up exact.
+    """Recount that stays exact while pods change: ``see`` adds each pod once, ``moved`` every change meanwhile.
 
-    ``groups`` are counts by node of each namespace and label set, ``selections`` those of the selections given.
+    ``groups``: pods by node for each (namespace, label set). ``selections``: pods by node for each given selection.
     """
 
     def __init__(self, selections: Iterable[SelectionKey], *, terminating: bool = False) -> None:
-        """``terminating``: whether such pods are counted, too."""
+        """``terminating``: also count terminating pods."""
         self._terminating = terminating
         self.groups: dict[tuple[str, LabelSet], dict[str, int]] = {}
         self.selections: dict[SelectionKey, dict[str, int]] = {key: {} for key in selections}
@@ -28,13 +28,13 @@ class PodRecount:
         self._seen: set[str] = set()
 
     def see(self, pod: PlacedPod) -> None:
-        """A pod as it is now. Once is enough: what happens to it later is told."""
+        """Count the current version of a pod. Later calls for the same pod have no effect."""
         if pod.uid not in self._seen:
             self._seen.add(pod.uid)
             self._add(pod, 1)
 
     def moved(self, old: PlacedPod | None, new: PlacedPod | None) -> None:
-        """A pod changed from one form to another, came (``old`` is None) or went (``new`` is None)."""
+        """Apply a change of a pod. ``old`` is ``None`` if it was added, ``new`` is ``None`` if it was deleted."""
         for pod, delta in ((old, -1), (new, 1)):
             if pod is not None and (delta > 0 or pod.uid in self._seen):
                 self._add(pod, delta)
@@ -52,7 +52,7 @@ class PodRecount:
                 del row[pod.node_name]
 
     def _rows_of(self, group: tuple[str, LabelSet]) -> list[dict[str, int]]:
-        """Where pods of a group are counted; each label set is asked against each selector once."""
+        """Return the rows that count pods of a group. Each label set is compared with each selector only once."""
         rows = self._rows.get(group)
         if rows is None:
             namespace, labels = group

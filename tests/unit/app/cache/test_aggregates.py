@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.cache.aggregates import KEPT
+from app.cache.aggregates import AGGREGATED
 from app.cache.cluster import Cluster
 from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Node
@@ -16,8 +16,8 @@ CORE = core_v1(list(Extra))
 def test_where_nothing_is_to_be_added_up_nothing_is_kept(extra: Extra) -> None:
     picture = Cluster(core_v1([extra]))
 
-    assert (extra in KEPT) == (picture.aggregates in picture._derived)
-    assert KEPT == {Extra.RESOURCES, Extra.PORTS, Extra.IMAGES, Extra.VOLUMES}
+    assert (extra in AGGREGATED) == (picture.aggregates in picture._derived)
+    assert AGGREGATED == {Extra.RESOURCES, Extra.PORTS, Extra.IMAGES, Extra.VOLUMES}
 
 
 def sized(name: str, **images: int) -> Node:

@@ -118,7 +118,7 @@ class TestPodsByClaim:
         picture.by_claim()
         assert picture._by_claim is not None
         forms = {"one": one, "gone": gone}
-        picture._by_claim.kept = {
+        picture._by_claim.pods = {
             f"default/{claim}": {forms[it].uid: forms[it] for it in names} for claim, names in wrong.items()
         }
 

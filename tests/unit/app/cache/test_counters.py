@@ -159,7 +159,7 @@ class TestBounded:
         bounded.forget("b")
         bounded.forget("never seen")
 
-        assert (False, False) == (bounded.give_up("a"), bounded.give_up("unknown"))
+        assert (False, False) == (bounded.evict("a"), bounded.evict("unknown"))
         assert ([], ["a", "c"], 2) == (evicted, list(bounded), bounded.bytes)
 
     def test_a_part_is_weighed_at_a_time_and_what_has_grown_goes(self) -> None:
@@ -172,7 +172,7 @@ class TestBounded:
 
         bounded.weigh(4)
         once = Weighing.weighed
-        assert bounded.give_up("7")
+        assert bounded.evict("7")
         for _ in range(3):
             bounded.weigh(4)
         assert (True, 2) == (once < 100, min(it.times for it in bounded))

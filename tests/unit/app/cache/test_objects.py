@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from app.cache import objects
+from app.cache import changes
 from app.cache.objects import DeletedUids, ObjectStore
 from app.kube.apps_v1 import Workload
 from app.kube.kinds import REPLICA_SETS, SERVICES, STATEFUL_SETS
@@ -162,7 +162,7 @@ def test_what_changed_since_is_told_once_the_earliest_first() -> None:
 
 
 def test_what_is_listed_no_more_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "_MOST_NOTED", 2)
+    monkeypatch.setattr(changes, "MOST", 2)
     store = ObjectStore()
     store.changed(SERVICES, 0)
     versions = []
