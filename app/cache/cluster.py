@@ -21,7 +21,7 @@ from app.cache.claims import ClaimUses, PodsByClaim, claim_keys
 from app.cache.counters import Counters
 from app.cache.expiries import Expiries
 from app.cache.objects import DeletedUids, ObjectStore
-from app.cache.overlay import Groups, Overlay, is_counted, nomination_of
+from app.cache.overlay import LiveGroups, Overlay, is_counted, nomination_of
 from app.cache.terms import Terms
 from app.cache.unreadable import UnreadableObjects
 from app.framework.counts import NO_POD_TERMS, PodTerms
@@ -68,9 +68,9 @@ class Cluster:
         self._nominated: dict[str, dict[str, Pod]] = {}
         self._annotated: dict[str, Pod] = {}
         self._controlled: dict[str, dict[str, dict[str, Pod]]] = {}
-        self._controllers: dict[str, Groups] = {}
+        self._controllers: dict[str, LiveGroups] = {}
         self._by_claim: PodsByClaim | None = None
-        self._claiming: Groups | None = None
+        self._claiming: LiveGroups | None = None
         self._gone = DeletedUids()
         self._on_placed: list[Callable[[str], None]] = []
         self._recounts: list[RunningRecount] = []
@@ -154,7 +154,7 @@ class Cluster:
         name = kind.kind
         if name not in self._controlled:
             self._controlled[name] = self._controlled_by(name)
-            self._controllers[name] = Groups(lambda: self._controlled_now(name))
+            self._controllers[name] = LiveGroups(lambda: self._controlled_now(name))
         return self._controllers[name]
 
     def _controlled_now(self, kind: str) -> Mapping[str, Mapping[str, Pod]]:
@@ -177,7 +177,7 @@ class Cluster:
             raise NotDecoded(Extra.VOLUMES)
         if self._claiming is None:
             by_claim = self._by_claim = PodsByClaim(self.pods())
-            self._claiming = Groups(lambda: self._claiming_now(by_claim.pods))
+            self._claiming = LiveGroups(lambda: self._claiming_now(by_claim.pods))
         return self._claiming
 
     def _claiming_now(self, kept: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
