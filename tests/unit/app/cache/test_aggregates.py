@@ -87,3 +87,16 @@ def test_a_check_finds_what_is_wrong() -> None:
         "nodes by image differ from a recount",
         "the nodes by which images have their size differ from a recount",
     ] == picture.check()
+
+
+def test_a_check_is_right_while_nodes_go() -> None:
+    picture = Cluster(CORE)
+    for it in (sized("n1", a=1), sized("n2", a=2)):
+        picture.upsert_node(it)
+    check = picture.aggregates.differences()
+    told = [next(check)]
+
+    picture.delete_node("n2")
+
+    assert {""} == {*told, *check}
+    assert [] == picture.aggregates._recounts

@@ -101,11 +101,13 @@ def test_a_domain_without_pods_exists_and_counts_are_kept_whatever_moves() -> No
     found = by_zone(cluster)
     seen = [(counts_of(found), found.size(), found.minimum(), found.count("unknown"))]
 
+    cluster.upsert_pod(make_pod("4", node="n-c"))
     cluster.upsert_pod(web("4", "n-c"))
+    cluster.upsert_pod(make_pod("1", node="n-a"))
     cluster.upsert_node(make_node("n-a", zone="d"))
     seen.append((counts_of(found), found.size(), found.minimum(), found.count("unknown")))
 
-    assert [({"a": 2, "b": 1, "c": 0}, 3, 0, 0), ({"b": 1, "c": 1, "d": 2}, 3, 1, 0)] == seen
+    assert [({"a": 2, "b": 1, "c": 0}, 3, 0, 0), ({"b": 1, "c": 1, "d": 1}, 3, 1, 0)] == seen
     assert found is by_zone(cluster)
 
 

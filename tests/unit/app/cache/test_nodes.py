@@ -33,6 +33,7 @@ def test_one_that_cannot_be_read_is_listed_as_it_was_and_not_given_by_name() -> 
     nodes = Nodes(cluster)
     cluster.mark_unreadable(NODES, ("", "n1"), "too long")
 
+    assert cluster.node_generation == nodes.generation
     assert (["n1", "n2"], cluster.nodes["n2"], None) == (
         [info.name for info in nodes.list()],
         nodes.get("n2"),
