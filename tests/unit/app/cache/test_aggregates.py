@@ -16,7 +16,7 @@ CORE = core_v1(list(Extra))
 def test_where_nothing_is_to_be_added_up_nothing_is_kept(extra: Extra) -> None:
     picture = Cluster(core_v1([extra]))
 
-    assert (extra in AGGREGATED) == (picture.aggregates in picture._derived)
+    assert (extra in AGGREGATED) == (picture.aggregates in picture._checked)
     assert AGGREGATED == {Extra.RESOURCES, Extra.PORTS, Extra.IMAGES, Extra.VOLUMES}
 
 
