@@ -534,7 +534,7 @@ class Cluster:
             _discard(self._strays, pod.node_name, pod.uid)
 
     def check(self) -> list[str]:
-        """PodRecount everything derived; returns what differs, in words."""
+        """Recount all derived data; return a sentence for each difference."""
         return list(dict.fromkeys(filter(None, self.checking())))
 
     def checking(self) -> Generator[str, None, None]:

@@ -1,4 +1,4 @@
-"""Where the objects of one kind go: one small store per kind, the same for a live watch and a saved cluster."""
+"""Stores: the part of the snapshot that one reflector, or the loader of a saved cluster, fills."""
 
 from __future__ import annotations
 
@@ -14,38 +14,43 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Store(Protocol[T_contra]):
-    """Takes in what is seen of one kind. Synchronous: the picture is never half changed."""
+    """Objects of one kind in the snapshot. All methods are synchronous, so no change is visible in part."""
 
     newest_wins: bool
-    """Whether a form that is older than the one known is left out; not while a list is taken of a restored cluster."""
+    """Ignore versions that are older than the known one. False during the first list of a restored cluster."""
 
     def upsert(self, obj: T_contra) -> None: ...
 
     def delete(self, key: ObjectKey, uid: str) -> None:
-        """Forget an object; with a ``uid`` only if it is still that one."""
+        """Remove an object. With ``uid``, remove it only if its UID matches."""
         ...
 
     def keys(self) -> Iterator[ObjectKey]:
-        """What a fresh list has to confirm, or it is gone. The picture may change while it is read."""
+        """Yield the keys of all objects, which a new list must contain or they are deleted.
+
+        The snapshot can change meanwhile.
+        """
         ...
 
-    def has(self, key: ObjectKey) -> bool: ...
+    def has(self, key: ObjectKey) -> bool:
+        """Return true if the object is in the snapshot."""
+        ...
 
     def count(self) -> int:
         """Return the number of objects."""
         ...
 
     def mark_unreadable(self, key: ObjectKey, cause: str) -> None:
-        """An object exists in a form that cannot be read."""
+        """Record that an object exists but cannot be decoded."""
         ...
 
     def mark_readable(self, key: ObjectKey) -> None:
-        """One that was left out is gone, or can be read again."""
+        """Record that an unreadable object was deleted, or can be decoded again."""
         ...
 
 
 class _CacheStore:
-    """What the stores have in common."""
+    """Common base of the stores."""
 
     def __init__(self, cluster: Cluster, kind: Kind[Any]) -> None:
         self._cluster = cluster
@@ -63,10 +68,10 @@ class _CacheStore:
 
 
 class PodStore(_CacheStore):
-    """Pods. A list that lacks a pod says that it is gone, with its bind in flight too: it will not come back.
+    """Store of pods. A pod that a list lacks was deleted, even if its bind is in flight.
 
-    That is a word about pods that were there when the list began. One of the same name that was made since, and read
-    past the watch, is none of them, and may be bound by the time the list is through.
+    That is true only for pods that existed when the list began. A pod of the same name can have been created since, and
+    read without the watch. It can even be bound before the list ends, so ``delete`` by key keeps such a pod.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -77,11 +82,11 @@ class PodStore(_CacheStore):
         self._cluster.upsert_pod(obj, newest_wins=self.newest_wins)
 
     def delete(self, key: ObjectKey, uid: str) -> None:
-        if uid or not self._came_since(key):
+        if uid or not self._is_newer_than_list(key):
             self._cluster.delete_pod(key, uid)
 
-    def _came_since(self, key: ObjectKey) -> bool:
-        """Whether a pod was made since the keys were read. Only what waits is read past the watch, and then bound."""
+    def _is_newer_than_list(self, key: ObjectKey) -> bool:
+        """Return true if the pod was added since ``keys``. Only pending pods are read without the watch."""
         known = self._cluster.pod(*key)
         return known is not None and self._may_be_bound(known) and known.uid not in self._unbound
 
@@ -100,7 +105,7 @@ class PodStore(_CacheStore):
 
 
 class NodeStore(_CacheStore):
-    """Nodes."""
+    """Store of nodes."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, NODES)
@@ -121,7 +126,7 @@ class NodeStore(_CacheStore):
 
 
 class OtherStore(_CacheStore):
-    """Any other kind."""
+    """Store of a kind other than pods and nodes."""
 
     def __init__(self, cluster: Cluster, kind: Kind[Any]) -> None:
         super().__init__(cluster, kind)
@@ -141,7 +146,7 @@ class OtherStore(_CacheStore):
 
 
 def store_for(cluster: Cluster, kind: Kind[Any]) -> Store[Any]:
-    """The store of a kind."""
+    """Return a store for a kind."""
     if kind == PODS:
         return PodStore(cluster)
     return NodeStore(cluster) if kind == NODES else OtherStore(cluster, kind)
