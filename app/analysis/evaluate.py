@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from app.analysis.verdict import Verdict, judged, preempted
+from app.analysis.verdict import Verdict, evaluate_pod, evaluate_preemption
 from app.cache.cluster import Cluster
 from app.cache.counters import run_prepared
 from app.config.profile import Profile
@@ -102,14 +102,14 @@ class Evaluator:
     def evaluate(self, line: bytes) -> bytes:
         """Return the verdict on one case, without a newline. Never raises: a bad case gives an ``error``."""
         try:
-            verdict = self._judge(_decoded(line))
+            verdict = self._evaluate(_decoded(line))
         except (BadCase, PluginError) as error:
             verdict = {"name": _name_of(line), "error": str(error)}
         return _ENCODER.encode(verdict)
 
-    def _judge(self, case: _Case) -> Verdict:
+    def _evaluate(self, case: _Case) -> Verdict:
         case_profile = self._profile(bytes(case.config))
-        cluster = _picture(case, case_profile)
+        cluster = _snapshot_of(case, case_profile)
         try:
             framework = framework_in_memory(case_profile.profile, cluster, self._guard)
         except ProfileErrors as error:
@@ -167,14 +167,14 @@ def framework_in_memory(profile: ResolvedProfile, cluster: Cluster, guard: Guard
 def _verdict(framework: Framework, pod: Pod, nodes: Candidates, case: _Case) -> Verdict:
     """Evaluate one case. Raises ``BadCase``, ``PluginError`` or ``Unprepared``."""
     state = CycleState()
-    verdict = judged(framework, pod, nodes, state)
+    verdict = evaluate_pod(framework, pod, nodes, state)
     if case.preempt is None:
         return verdict
     unknown = [name for name in case.preempt.nodes if name not in nodes.name_set]
     if unknown:
         raise BadCase(f"preempt.nodes: no such node: {unknown[0]}")
     try:
-        return {**verdict, **preempted(framework, pod, nodes, case.preempt.nodes, state, verdict)}
+        return {**verdict, **evaluate_preemption(framework, pod, nodes, case.preempt.nodes, state, verdict)}
     except NoPreemption as error:
         raise BadCase(f"preempt: {error}") from None
 
@@ -193,7 +193,7 @@ def _name_of(line: bytes) -> str:
         return ""
 
 
-def _picture(case: _Case, case_profile: _CaseProfile) -> Cluster:
+def _snapshot_of(case: _Case, case_profile: _CaseProfile) -> Cluster:
     """Build a cluster of the objects whose kinds are read, in any order."""
     cluster = Cluster(case_profile.core)
     stores = {kind: store_for(cluster, kind) for kind in case_profile.kinds.values()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from app.analysis.verdict import judged, shown, status_on
+from app.analysis.verdict import evaluate_pod, status_as_json, status_on
 from app.feeds.stores import Store, store_for
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
@@ -93,7 +93,7 @@ class _Replay:
 
     def judge(self, asked: Json) -> Json:
         pod = self._pod(asked["pod"])
-        found = judged(self.world.framework, pod, Candidates.of(self.world.cluster.nodes))
+        found = evaluate_pod(self.world.framework, pod, Candidates.of(self.world.cluster.nodes))
         if asked["dryRun"] is not None:
             found["dryRun"] = self._dry_run(pod, asked["dryRun"]) if found["preFilter"]["code"] == "Success" else []
         return found
@@ -112,7 +112,7 @@ class _Replay:
             else:
                 gone.discard(found[step["add"]].uid)
                 framework.filters.add_pods(state, pod, [found[step["add"]]], node.without_pods(gone))
-            said.append(shown(status_on(framework, state.clone(), pod, node.without_pods(gone))))
+            said.append(status_as_json(status_on(framework, state.clone(), pod, node.without_pods(gone))))
         return said
 
     def _pod(self, found: Json) -> Pod:

@@ -290,7 +290,7 @@ class TestEndless:
         machines.cluster.others.upsert(HOMES, decode_home(encoded({"metadata": metadata, "spec": spec})))
         changed, taken = list[Mapping[str, Any]](), machines.writer.change
 
-        async def change(kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        async def change(kind: Kind[AnnotatedObject], obj: AnnotatedObject, spec: Mapping[str, Any]) -> None:
             changed.append(spec)
             await taken(kind, found, spec)
 
