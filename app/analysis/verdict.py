@@ -21,7 +21,7 @@ _CODES: Final = {code.word: code for code in Code}
 NO_NODES: Final = unresolvable("no nodes available to schedule pods")
 
 Verdict: TypeAlias = dict[str, Any]
-"""JSON object."""
+"""JSON object in the format of ``docs/evaluate.md``."""
 
 
 def evaluate_pod(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> Verdict:
@@ -95,7 +95,7 @@ def _victims_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInf
 
 
 def victims_as_json(victims: Victims) -> dict[str, Any]:
-    """Format victims."""
+    """Return victims as a JSON object."""
     return {"pods": [str(it) for it in victims.pods], "numPDBViolations": victims.pdb_violations}
 
 
@@ -142,7 +142,7 @@ def _verdict_of(pre_filter: Status, filtered: Mapping[str, Any] | None = None) -
 
 
 def status_as_json(status: Status | None) -> dict[str, Any]:
-    """Format a status; ``None`` means Success."""
+    """Return a status as a JSON object; ``None`` means Success."""
     if status is None or status.is_success:
         return {"code": "Success", "plugin": "", "reasons": []}
     return {"code": status.code.word, "plugin": status.plugin, "reasons": list(status.reasons)}

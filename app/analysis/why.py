@@ -30,7 +30,7 @@ LONGEST_SECONDS: Final = 5.0
 """Time limit of one request, including the wait for earlier requests."""
 
 MOST_WAITING: Final = 8
-"""Maximum number of waiting requests. Further requests return unknown at once."""
+"""Maximum number of waiting requests. Further requests return an unknown verdict at once."""
 
 PAUSE_SECONDS: Final = 0.1
 """Delay between two reads of nodes: a read with all pods of a node costs Homeport and the API server milliseconds."""
@@ -144,7 +144,7 @@ class InTreeVerdicts:
         return await self._in_tree_verdicts.pod(self._filters.core, pod)
 
     async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:
-        """Judge a pod that ``whole`` returned."""
+        """Return the verdict on a pod that ``whole`` returned, for one node."""
         node = await self._in_tree_verdicts.node(self._filters.core, node_name)
         if node is None:
             return self._filters.nothing

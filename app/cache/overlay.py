@@ -46,7 +46,7 @@ class Overlaid(Mapping[str, V]):
         return row
 
     def __contains__(self, key: object) -> bool:
-        row = self._rows.get(key, _NOT_REPLACED)  # type: ignore[call-overload]  # whatever is asked for
+        row = self._rows.get(key, _NOT_REPLACED)  # type: ignore[call-overload]  # any object can be looked up
         return key in self._table if row is _NOT_REPLACED else row is not None
 
     def __iter__(self) -> Iterator[str]:

@@ -45,7 +45,7 @@ class Watch(Protocol):
     is_short: bool
 
     async def opened(self) -> None:
-        """Wait until it is open."""
+        """Wait until the watch is open."""
         ...
 
     async def newest_version(self) -> int | None:

@@ -11,16 +11,16 @@ from math import inf
 from typing import Final
 
 MOST_OBJECTS: Final = 1_000_000
-"""Maximum number of objects of one kind. A list that exceeds it is given up: Kubernetes supports 150,000 pods."""
+"""Maximum number of objects of one kind. A longer list is aborted. Kubernetes supports 150,000 pods."""
 
 MOST_FRUITLESS_PAGES: Final = 10
-"""Maximum number of pages in a row without a new object. A list that exceeds it is given up."""
+"""Maximum number of consecutive pages without a new object. A list with more is aborted."""
 
 MOST_PAGE_BYTES: Final = 64 << 20
-"""Maximum size of a page of one object, as of a line of a watch. The largest object is some 9 MB of JSON."""
+"""Maximum size of a page with one object, equal to that of a watch event. The largest objects have 9 MB of JSON."""
 
 _FIRST_LIMIT: Final = 50
-"""Objects on the first page of a list, before their size is known."""
+"""Number of objects on the first page of a list, when their size is unknown."""
 
 _MOST_LIMIT: Final = 2000
 """Maximum number of objects on a page."""
@@ -93,10 +93,10 @@ class RequestThrottle:
         self._fruitless += 1
 
     def fruitful(self) -> None:
-        """End the back-off: the API server sent something new, or kept a watch open."""
+        """End the back-off, because the API server sent a new version or kept a watch open."""
         self._fruitless = 0
 
     def give_up(self) -> None:
-        """Begin the longest delay."""
+        """Begin the longest back-off, because a list was aborted."""
         self.sent(self._clock())
         self._fruitless = max(self._fruitless, _FREE + 16)

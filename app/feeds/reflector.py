@@ -466,7 +466,7 @@ class Reflector(Generic[T]):
         self._mark_readable(key)
         try:
             self._store.delete(key, uid)
-        except Exception as error:  # noqa: BLE001  # as above
+        except Exception as error:  # noqa: BLE001  # a fault with one object must not end the watch of all
             self._skip(key, error)
 
     def _skip(self, key: ObjectKey, error: Exception) -> ObjectKey:

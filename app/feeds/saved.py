@@ -95,7 +95,7 @@ def _documents(text: bytes, source: str) -> Iterable[Any]:
         if text.lstrip().startswith(b"{"):
             with suppress(msgspec.DecodeError):  # several JSON documents are read as YAML
                 return [_JSON.decode(text)]
-        return list(yaml.load_all(text, Loader=_LOADER))  # a safe loader, by its C name
+        return list(yaml.load_all(text, Loader=_LOADER))  # a safe loader: the C implementation of SafeLoader
     except (yaml.YAMLError, UnicodeDecodeError) as cause:
         raise SavedClusterError(f"{source}: is neither YAML nor JSON: {cause}") from None
     except RecursionError:

@@ -292,7 +292,7 @@ class TestEndless:
 
         async def change(kind: Kind[AnnotatedObject], obj: AnnotatedObject, spec: Mapping[str, Any]) -> None:
             changed.append(spec)
-            await taken(kind, found, spec)
+            await taken(kind, obj, spec)
 
         machines.writer.change = change  # type: ignore[method-assign]
         await machines.repair()
