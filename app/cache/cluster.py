@@ -68,7 +68,7 @@ class Cluster:
         self.others = ObjectStore()
         self.unreadable = UnreadableObjects()
         self._pods: dict[str, dict[str, Pod]] = {}
-        self._strays: dict[str, dict[str, Pod]] = {}
+        self._hidden_pods: dict[str, dict[str, Pod]] = {}
         self._nominated: dict[str, dict[str, Pod]] = {}
         self._annotated: dict[str, Pod] = {}
         self._controlled: dict[str, dict[str, dict[str, Pod]]] = {}
@@ -283,7 +283,7 @@ class Cluster:
         info = self._nodes.get(node.name)
         if info is None:
             self._node_changes += 1
-            self._nodes[node.name] = NodeInfo(node, self._strays.pop(node.name, None))
+            self._nodes[node.name] = NodeInfo(node, self._hidden_pods.pop(node.name, None))
             self.counts.node(node.name, None, node)
             self._index_node(node.name, None, node)
             self.node_changes.note(node.name)
@@ -308,7 +308,7 @@ class Cluster:
         self._changes += 1
         self._node_changes += 1
         if info.pods:
-            self._strays[name] = info.pods
+            self._hidden_pods[name] = info.pods
         self.counts.node(name, info.node, None)
         self._index_node(name, info.node, None)
         self.node_changes.note(name)
@@ -413,7 +413,7 @@ class Cluster:
             return self._overlay.moves[key][1]
         return self.pod(*key)
 
-    def has_part(self, uid: str, key: ObjectKey) -> bool:
+    def is_placed_or_nominated(self, uid: str, key: ObjectKey) -> bool:
         """Return true if the pod is placed or nominated, so that the snapshot differs ``without`` it."""
         known = self._seen(key)
         return known is not None and uid in ("", known.uid) and bool(known.node_name or known.nominated_node_name)
@@ -425,10 +425,10 @@ class Cluster:
 
     def without(self, uid: str, key: ObjectKey) -> AbstractContextManager[None]:
         """Omit one pod during a synchronous evaluation, because a pod is not its own peer."""
-        if not self.has_part(uid, key):
+        if not self.is_placed_or_nominated(uid, key):
             return _NO_OVERLAY
         moves = {} if self._overlay is None else self._overlay.moves
-        return self._through(Overlay({**moves, key: (self.pod(*key), None)}))
+        return self._with_overlay(Overlay({**moves, key: (self.pod(*key), None)}))
 
     def overlay(self, *, without: Iterable[Pod] = (), with_: Iterable[Pod] = ()) -> AbstractContextManager[None]:
         """Omit some pods and add others during a synchronous evaluation.
@@ -444,21 +444,21 @@ class Cluster:
                 moves[pod.key] = (self.pod(*pod.key), None)
         for pod in with_:
             moves[pod.key] = (self.pod(*pod.key), None if pod.finished else pod)
-        return self._through(Overlay(moves))
+        return self._with_overlay(Overlay(moves))
 
     @contextmanager
-    def _through(self, overlay: Overlay) -> Iterator[None]:
+    def _with_overlay(self, overlay: Overlay) -> Iterator[None]:
         before = self._overlay
-        self._lay(overlay)
+        self._set_overlay(overlay)
         try:
             yield
         finally:
-            self._lay(before)
+            self._set_overlay(before)
 
-    def _lay(self, overlay: Overlay | None) -> None:
+    def _set_overlay(self, overlay: Overlay | None) -> None:
         self._overlay = self.counts.overlay = overlay
         if self._terms is not None:
-            self._terms.lay(overlay)
+            self._terms.set_overlay(overlay)
 
     def _move(self, old: Pod | None, new: Pod | None) -> None:
         """Update node infos, nominations, counts and indexes from the old to the new version of a pod."""
@@ -524,14 +524,14 @@ class Cluster:
 
     def _pods_on(self, node_name: str) -> dict[str, Pod]:
         info = self._nodes.get(node_name)
-        return info.pods if info is not None else self._strays.setdefault(node_name, {})
+        return info.pods if info is not None else self._hidden_pods.setdefault(node_name, {})
 
     def _remove_from_node(self, pod: Pod) -> None:
         info = self._nodes.get(pod.node_name)
         if info is not None:
             info.pods.pop(pod.uid, None)
         else:
-            _discard(self._strays, pod.node_name, pod.uid)
+            _discard(self._hidden_pods, pod.node_name, pod.uid)
 
     def check(self) -> list[str]:
         """Recount all derived data; return a sentence for each difference."""
@@ -550,7 +550,7 @@ class Cluster:
         try:
             for pod in self.pods():
                 yield self._check_pod(recounts, pod.key)
-            for name in (*self._nodes, *self._strays):
+            for name in (*self._nodes, *self._hidden_pods):
                 yield self._check_node(name)
             for kind, controllers in self._controlled.items():
                 for uid in tuple(controllers):
@@ -595,7 +595,7 @@ class Cluster:
 
     def _on_node(self, name: str) -> Mapping[str, Pod]:
         info = self._nodes.get(name)
-        return self._strays.get(name, {}) if info is None else info.pods
+        return self._hidden_pods.get(name, {}) if info is None else info.pods
 
 
 def _if_counted(pod: Pod | None) -> Pod | None:

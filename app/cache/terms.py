@@ -67,12 +67,12 @@ class Terms:
         for info in nodes.values():
             add(dict.fromkeys(info.node.labels, 1), self._keys)
         self._moves = 0
-        self._laid: CountedMoves | None = None
+        self._overlay: CountedMoves | None = None
 
-    def lay(self, overlay: Overlay | None) -> None:
+    def set_overlay(self, overlay: Overlay | None) -> None:
         """Apply an overlay to all results from now on; ``None`` removes it."""
-        self._laid = None if overlay is None else CountedMoves(overlay.moves, is_placed)
-        self._counts.overlay = self._laid
+        self._overlay = None if overlay is None else CountedMoves(overlay.moves, is_placed)
+        self._counts.overlay = self._overlay
 
     # Queries.
 
@@ -115,7 +115,7 @@ class Terms:
     def _moved(self, match: TermMatch) -> Mapping[str, list[tuple[str, int, int]]]:
         """Return the changes by the overlay, for each topology key: (node, change of pods, change of weight)."""
         moves: dict[str, list[tuple[str, int, int]]] = {}
-        for pod, delta in self._laid.moved() if self._laid is not None else ():
+        for pod, delta in self._overlay.moved() if self._overlay is not None else ():
             affinity = pod.spec.pod_affinity
             if affinity is not NO_TERMS:
                 for key, weight in match.weights_of(affinity.within(pod.namespace)).items():

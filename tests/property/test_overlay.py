@@ -22,7 +22,7 @@ from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from tests import strategies
 from tests.builders import controller, encoded, make_pod
 from tests.property.naive import Question
-from tests.property.test_picture import inclusion_of, questions, selector_of
+from tests.property.test_snapshot import inclusion_of, questions, selector_of
 from tests.strategies import NODES, rarely
 
 pytestmark = pytest.mark.timeout(600)
@@ -240,7 +240,7 @@ def test_one_pod_is_left_out_by_its_name(data: st.DataObject) -> None:
     expected = answers(given_.moved(((pod,), ())).built(), asked, {})
     cluster = given_.built()
     placed = bool(pod.node_name or pod.nominated_node_name or pod.key in given_.assumed)
-    assert placed == cluster.has_part(pod.uid, pod.key)
+    assert placed == cluster.is_placed_or_nominated(pod.uid, pod.key)
 
     with cluster.without(pod.uid, pod.key):
         found = answers(cluster, asked, {})

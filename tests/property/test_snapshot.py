@@ -140,7 +140,7 @@ class Assumption:
         self.reserved = False
 
 
-class Picture(RuleBasedStateMachine):
+class Snapshot(RuleBasedStateMachine):
     """Drives a picture and, beside it, plain tables of what the API server would have."""
 
     limits: ClassVar[list[dict[str, int]]] = [{}]
@@ -451,7 +451,7 @@ class Picture(RuleBasedStateMachine):
         assert everything(rebuilt) == everything(self.cluster)
 
 
-class CrowdedPicture(Picture):
+class CrowdedSnapshot(Snapshot):
     """The same with room for two or three of a thing: counts are given up and made anew all the time."""
 
     limits: ClassVar[list[dict[str, int]]] = [
@@ -467,7 +467,7 @@ class CrowdedPicture(Picture):
     ]
 
 
-class PiecemealPicture(Picture):
+class PiecemealSnapshot(Snapshot):
     """The same with counts that are made node by node and group by group, while events go on."""
 
     limits: ClassVar[list[dict[str, int]]] = [
@@ -500,12 +500,12 @@ class PiecemealPicture(Picture):
         self.patch.undo()
 
 
-TestPicture = Picture.TestCase
-TestPicture.settings = SETTINGS
-TestCrowdedPicture = CrowdedPicture.TestCase
-TestCrowdedPicture.settings = SETTINGS
-TestPiecemealPicture = PiecemealPicture.TestCase
-TestPiecemealPicture.settings = SETTINGS
+TestSnapshot = Snapshot.TestCase
+TestSnapshot.settings = SETTINGS
+TestCrowdedSnapshot = CrowdedSnapshot.TestCase
+TestCrowdedSnapshot.settings = SETTINGS
+TestPiecemealSnapshot = PiecemealSnapshot.TestCase
+TestPiecemealSnapshot.settings = SETTINGS
 
 
 def test_the_oracle_sees_what_counts() -> None:
