@@ -8,6 +8,11 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from app.cache.pins import PINS
 
+ENTRY_BYTES: Final = 1000
+NODE_BYTES: Final = 50
+COUNT_BYTES: Final = 150
+"""Estimated bytes of an entry without content, of a node name in a table, and of a count in a table."""
+
 _AT_LEAST: Final = 8
 """Minimum number of entries that one call of ``weigh`` weighs again."""
 
@@ -99,7 +104,7 @@ class Bounded(Generic[K, V]):
         return True
 
     def weigh(self, part: int = 1) -> None:
-        """Weigh about a ``part``-th of the entries again, a different share each time, then evict the excess."""
+        """Weigh 1/``part`` of the entries again, a different share each time, then evict the excess."""
         if not self._unweighed:
             self._unweighed = list(self._entries)
         for _ in range(min(len(self._unweighed), _AT_LEAST + len(self._entries) // part)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from app.cache.counters import Counters
 from app.cache.expiries import Expiries
 from app.cache.objects import DeletedUids, ObjectStore
 from app.cache.overlay import LiveGroups, Overlay, is_counted, nomination_of
+from app.cache.recount import PodRecount
 from app.cache.terms import Terms
 from app.cache.unreadable import UnreadableObjects
 from app.framework.counts import NO_POD_TERMS, PodTerms
@@ -37,13 +38,6 @@ _NO_OVERLAY: Final = nullcontext()
 _ON_NODES_DIFFER: Final = "pods on nodes differ from the pods"
 _CONTROLLERS_DIFFER: Final = "pods of controllers differ from the pods"
 _BY_CLAIM_DIFFER: Final = "pods by claim differ from the pods"
-
-
-class RunningRecount(Protocol):
-    """Recount in progress. ``see`` is called once for every pod, ``moved`` for every change."""
-
-    def see(self, pod: Pod) -> None: ...
-    def moved(self, old: Pod | None, new: Pod | None) -> None: ...
 
 
 class Cluster:
@@ -77,7 +71,7 @@ class Cluster:
         self._claiming: LiveGroups | None = None
         self._deleted = DeletedUids()
         self._on_placed: list[Callable[[str], None]] = []
-        self._recounts: list[RunningRecount] = []
+        self._recounts: list[PodRecount] = []
         self._changes = 0
         self._node_changes = 0
         self.node_changes = NodeChanges()
@@ -543,7 +537,7 @@ class Cluster:
         The snapshot can change between the steps. The recount follows these changes, and each step compares current
         values only, so every reported difference is real.
         """
-        recount = self.counts.recount()
+        recount = PodRecount(self.counts.complete_selections())
         of_terms = None if self._terms is None else self._terms.recount()
         recounts = [it for it in (recount, of_terms) if it is not None]
         self._recounts += recounts
@@ -566,7 +560,7 @@ class Cluster:
             for finished in recounts:
                 self._recounts.remove(finished)
 
-    def _check_pod(self, recounts: Iterable[RunningRecount], key: ObjectKey) -> str:
+    def _check_pod(self, recounts: Iterable[PodRecount], key: ObjectKey) -> str:
         pod = self.pod(*key)
         if pod is None:
             return ""

@@ -27,13 +27,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from app.cache.bounded import Bounded
+from app.cache.bounded import COUNT_BYTES, NODE_BYTES, Bounded
 from app.cache.domains import Domains, DomainsKey, join_domains
 from app.cache.recount import PodRecount
 from app.cache.selections import (
     EVERYWHERE,
     Group,
-    LabelledPod,
     Scope,
     Selection,
     SelectionKey,
@@ -46,7 +45,7 @@ from app.cache.selections import (
 from app.cache.topologies import Eligibility, EligibilityKey, Topology, TopologyKey
 from app.framework.counts import ALL_NODES, DomainCounts, Inclusion, Unprepared, all_prepared
 from app.framework.node_info import NodeInfo
-from app.kube.core_v1 import Node
+from app.kube.core_v1 import Node, Pod
 from app.kube.labels import LabelSet
 from app.kube.selectors import Selector
 
@@ -80,9 +79,6 @@ label set, and one ``Domains`` for each topology key. A single pod needs fewer t
 
 _AT_AN_EVENT: Final = 1024
 """Maximum number of requirements that are compared with a new label set in its event; more are compared later."""
-
-_NODE_BYTES: Final = 50
-_COUNT_BYTES: Final = 150
 
 _OVER: Final = object()
 
@@ -124,13 +120,13 @@ class Counters:
         self._by_label: dict[str, dict[Eligibility, None]] = {}
         self._by_taints: dict[Eligibility, None] = {}
         self._selections = Bounded[SelectionKey, Selection](
-            self._limit(_MOST_SELECTION_BYTES, _COUNT_BYTES), self._new_selection, self._drop_selection
+            self._limit(_MOST_SELECTION_BYTES, COUNT_BYTES), self._new_selection, self._drop_selection
         )
         self._topologies = Bounded[TopologyKey, Topology](
-            self._limit(_MOST_TOPOLOGY_BYTES, _NODE_BYTES), self._new_topology, self._drop_topology
+            self._limit(_MOST_TOPOLOGY_BYTES, NODE_BYTES), self._new_topology, self._drop_topology
         )
         self._domains = Bounded[DomainsKey, Domains](
-            self._limit(_MOST_DOMAINS_BYTES, _COUNT_BYTES), self._new_domains, self._drop_domains
+            self._limit(_MOST_DOMAINS_BYTES, COUNT_BYTES), self._new_domains, self._drop_domains
         )
         self._moves = 0
 
@@ -224,7 +220,7 @@ class Counters:
     def _plain(self, topology_key: str) -> Topology:
         return self._topology((topology_key, frozenset((topology_key,)), ALL_NODES))
 
-    def pod(self, pod: LabelledPod, node: str, delta: int) -> None:
+    def pod(self, pod: Pod, node: str, delta: int) -> None:
         """Add (``delta`` 1) or remove (-1) a counted pod on ``node``, which may be unknown."""
         self._moves += 1
         if self._moves >= _WEIGH_EVERY:
@@ -232,7 +228,7 @@ class Counters:
         for selection in self._grouped(pod, node, delta):
             selection.add(node, delta)
 
-    def relabelled(self, old: LabelledPod, new: LabelledPod, node: str) -> None:
+    def relabelled(self, old: Pod, new: Pod, node: str) -> None:
         """Apply new labels of a counted pod on ``node``. Selections that match both label sets do not change."""
         before, after = self._grouped(old, node, -1), self._grouped(new, node, 1)
         if before.keys() == after.keys():
@@ -244,7 +240,7 @@ class Counters:
             if selection not in before:
                 selection.add(node, 1)
 
-    def _grouped(self, pod: LabelledPod, node: str, delta: int) -> dict[Selection, None]:
+    def _grouped(self, pod: Pod, node: str, delta: int) -> dict[Selection, None]:
         """Count the pod in its group; return the selections that match the group."""
         groups = self._groups.setdefault(pod.namespace, {})
         group = groups.get(pod.labels)
@@ -285,14 +281,14 @@ class Counters:
         """Create a group. It joins its selections at once, or before the next query if there are many to compare."""
         group = Group(labels)
         joining = self._join_group(namespace, group)
-        if not self._is_compared_soon(namespace, labels):
+        if not self._is_cheap_to_compare(namespace, labels):
             self._unjoined[group] = joining
         else:
             for _ in joining:
                 pass
         return group
 
-    def _is_compared_soon(self, namespace: str, labels: LabelSet) -> bool:
+    def _is_cheap_to_compare(self, namespace: str, labels: LabelSet) -> bool:
         """Return true if few enough requirements have to be compared with the labels."""
         left = _AT_AN_EVENT
         for pair in found_under(namespace, labels):
@@ -314,7 +310,7 @@ class Counters:
                 if self._selects(selection, namespace, group) and selection in self._by_pair.get(pair, ()):
                     looked_at += len(group.nodes) * (1 + len(selection.domains))
                     selection.join_late(group)
-                    self._thin_out(group, selection)
+                    self._evict_oldest(group, selection)
                 if looked_at >= _PIECE:
                     looked_at = 0
                     yield
@@ -338,7 +334,7 @@ class Counters:
         if self._unjoined:
             raise Unprepared(self._joining())
 
-    def _thin_out(self, group: Group, newest: Selection) -> None:
+    def _evict_oldest(self, group: Group, newest: Selection) -> None:
         """Evict the oldest selection of a group that has too many, except ``newest`` and pinned ones."""
         if len(group.selections) > _MOST_OF_A_GROUP:
             for selection in tuple(group.selections):
@@ -371,7 +367,7 @@ class Counters:
             for labels, group in tuple(groups.items()):
                 if groups.get(labels) is group and matches(labels) and selection not in group.selections:
                     selection.join(group)
-                    self._thin_out(group, selection)
+                    self._evict_oldest(group, selection)
                     looked_at += len(group.nodes)
                 looked_at += group_cost
                 if looked_at >= _PIECE:
@@ -518,18 +514,15 @@ class Counters:
                 topology_key = domains.topology.key
                 largest[topology_key] = max(largest.get(topology_key, 0), domains.skew())
 
-    def recount(self, *, terminating: bool = False) -> PodRecount:
-        """Return an empty recount for ``differences``; the caller adds every pod to it.
-
-        Selections that are created later are not recounted. ``terminating``: also count terminating pods.
-        """
-        whole = (key for key, selection in self._selections.items() if selection.rest is None)
-        return PodRecount(whole, terminating=terminating)
+    def complete_selections(self) -> Iterator[SelectionKey]:
+        """Yield the keys of the complete selections, for a recount."""
+        return (key for key, selection in self._selections.items() if selection.rest is None)
 
     def differences(self, recount: PodRecount) -> Iterator[str]:
         """Compare with a recount of all pods in steps; each step yields a sentence on a difference, or ``""``.
 
-        The cluster and the recount can change between the steps. Incomplete entries are not compared.
+        The cluster and the recount can change between the steps. Incomplete entries are not compared, nor are
+        selections that the recount does not include.
         """
         for namespace, labels in self._groups_of(recount):
             group = self._groups.get(namespace, {}).get(labels)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from app.cache.bounded import COUNT_BYTES, ENTRY_BYTES
 from app.cache.selections import Scope, Selection
 from app.cache.topologies import Topology, new_stamp
 from app.framework.counts import Inclusion
 from app.kube.selectors import Selector
-
-_ENTRY_BYTES: Final = 1000
-_COUNT_BYTES: Final = 150
 
 _MAX_LIMITS: Final = 4
 """Maximum number of limits with a stamp in one ``Domains``, because each costs every event a comparison."""
@@ -35,7 +33,7 @@ class Domains:
         self.counts, self.by_count = self._counted(selection.nodes)
 
     def _counted(self, nodes: Mapping[str, int]) -> tuple[dict[str, int], dict[int, set[str]]]:
-        """Return ``nodes`` added up by domain, and the domains by their sum. Domains with sum 0 are left out."""
+        """Return ``nodes`` added up by domain, and the domains by their sum. Domains with sum 0 are omitted."""
         counts: dict[str, int] = {}
         by_count: dict[int, set[str]] = {}
         domain = self.topology.domain
@@ -56,7 +54,7 @@ class Domains:
 
     def weight(self) -> int:
         """Return the estimated bytes."""
-        return _ENTRY_BYTES + _COUNT_BYTES * len(self.counts)
+        return ENTRY_BYTES + COUNT_BYTES * len(self.counts)
 
     def add(self, value: str, delta: int) -> None:
         counts, by_count = self.counts, self.by_count

@@ -5,20 +5,18 @@ A ``TermMatch`` counts the pods whose terms match one kind of incoming pod.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from app.cache.bounded import COUNT_BYTES, ENTRY_BYTES
 from app.cache.recount import PodRecount
-from app.cache.selections import EVERYWHERE, Selection, pairs_of
+from app.cache.selections import EVERYWHERE, Selection, SelectionKey, pairs_of
 from app.kube.core_v1 import Pod
 from app.kube.pod_affinity import Newcomer, PodAffinity, PodAffinityTerm
 from app.kube.selectors import EVERYTHING
 
 _GROUP_BYTES: Final = 400
 """Estimated bytes of a match for each group that it counts."""
-
-_ENTRY_BYTES: Final = 1000
-_COUNT_BYTES: Final = 150
 
 TermGroupKey = tuple[str, PodAffinity]
 """Namespace, affinity as written in the pods."""
@@ -88,8 +86,8 @@ class TermMatch:
     def weight(self) -> int:
         """Return the estimated bytes."""
         counts = sum(len(it.nodes) + sum(len(by.counts) for by in it.domains) for it in self.selections.values())
-        sizes = _ENTRY_BYTES * (1 + len(self.selections)) + _GROUP_BYTES * len(self.groups)
-        return sizes + _COUNT_BYTES * counts
+        sizes = ENTRY_BYTES * (1 + len(self.selections)) + _GROUP_BYTES * len(self.groups)
+        return sizes + COUNT_BYTES * counts
 
     def weights_of(self, affinity: PodAffinity) -> Mapping[str, int]:
         """Return the weight of one pod with these terms, by topology key; empty if no term matches the incoming pod."""
@@ -146,34 +144,18 @@ class TermMatch:
         return False
 
 
-class TermsRecount:
-    """Recount of the pods by labels (``peers``) and by terms, which stays exact while pods change."""
+class TermsRecount(PodRecount):
+    """Recount of the pods by labels and, in ``term_groups``, by terms. Terminating pods are counted."""
 
-    def __init__(self, peers: PodRecount) -> None:
-        self.peers = peers
-        self.groups: dict[TermGroupKey, dict[str, int]] = {}
-        self._seen: set[str] = set()
-
-    def see(self, pod: Pod) -> None:
-        """Count the current version of a pod. Later calls for the same pod have no effect."""
-        self.peers.see(pod)
-        if pod.uid not in self._seen:
-            self._seen.add(pod.uid)
-            self._add(pod, 1)
-
-    def moved(self, old: Pod | None, new: Pod | None) -> None:
-        """Apply a change of a pod. ``old`` is ``None`` if it was added, ``new`` is ``None`` if it was deleted."""
-        self.peers.moved(old, new)
-        for pod, delta in ((old, -1), (new, 1)):
-            if pod is not None and (delta > 0 or pod.uid in self._seen):
-                self._add(pod, delta)
-            if pod is not None:
-                self._seen.add(pod.uid)
+    def __init__(self, selections: Iterable[SelectionKey]) -> None:
+        super().__init__(selections, terminating=True)
+        self.term_groups: dict[TermGroupKey, dict[str, int]] = {}
 
     def _add(self, pod: Pod, delta: int) -> None:
+        super()._add(pod, delta)
         affinity = pod.spec.pod_affinity
         if pod.node_name and affinity.has_terms:
-            nodes = self.groups.setdefault((pod.namespace, affinity), {})
+            nodes = self.term_groups.setdefault((pod.namespace, affinity), {})
             nodes[pod.node_name] = nodes.get(pod.node_name, 0) + delta
             if not nodes[pod.node_name]:
                 del nodes[pod.node_name]

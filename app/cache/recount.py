@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.cache.selections import EVERYWHERE, PlacedPod, Scope, SelectionKey, covers
+from app.cache.selections import EVERYWHERE, Scope, SelectionKey, covers
+from app.kube.core_v1 import Pod
 from app.kube.labels import LabelSet
 from app.kube.selectors import Selector
 
@@ -27,13 +28,13 @@ class PodRecount:
         self._rows: dict[tuple[str, LabelSet], list[dict[str, int]]] = {}
         self._seen: set[str] = set()
 
-    def see(self, pod: PlacedPod) -> None:
+    def see(self, pod: Pod) -> None:
         """Count the current version of a pod. Later calls for the same pod have no effect."""
         if pod.uid not in self._seen:
             self._seen.add(pod.uid)
             self._add(pod, 1)
 
-    def moved(self, old: PlacedPod | None, new: PlacedPod | None) -> None:
+    def moved(self, old: Pod | None, new: Pod | None) -> None:
         """Apply a change of a pod. ``old`` is ``None`` if it was added, ``new`` is ``None`` if it was deleted."""
         for pod, delta in ((old, -1), (new, 1)):
             if pod is not None and (delta > 0 or pod.uid in self._seen):
@@ -41,7 +42,7 @@ class PodRecount:
             if pod is not None:
                 self._seen.add(pod.uid)
 
-    def _add(self, pod: PlacedPod, delta: int) -> None:
+    def _add(self, pod: Pod, delta: int) -> None:
         if not pod.node_name or (pod.terminating and not self._terminating):
             return
         for row in self._rows_of((pod.namespace, pod.labels)):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+from app.cache.bounded import COUNT_BYTES, ENTRY_BYTES, NODE_BYTES
 from app.kube.labels import LabelSet
 from app.kube.selectors import IN, Selector
 
 if TYPE_CHECKING:
     from app.cache.domains import Domains
 
-_ENTRY_BYTES: Final = 1000
-_NODE_BYTES: Final = 50
-_COUNT_BYTES: Final = 150
 _REQUIREMENT_BYTES: Final = 500
 
 _MOST_PAIRS: Final = 16
@@ -31,26 +29,6 @@ SelectionKey = tuple[Scope, Selector]
 def covers(scope: Scope, namespace: str) -> bool:
     """Return true if the scope includes the namespace."""
     return namespace in scope if isinstance(scope, frozenset) else scope in (namespace, EVERYWHERE)
-
-
-class LabelledPod(Protocol):
-    """Fields of a pod by which selectors count it."""
-
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def labels(self) -> LabelSet: ...
-
-
-class PlacedPod(LabelledPod, Protocol):
-    """Fields of a pod that a recount reads."""
-
-    @property
-    def uid(self) -> str: ...
-    @property
-    def node_name(self) -> str: ...
-    @property
-    def terminating(self) -> bool: ...
 
 
 class SteppedEntry(Protocol):
@@ -98,9 +76,9 @@ class Selection:
 
     def weight(self) -> int:
         """Return the estimated bytes, plus a charge for requirements: every new label set is compared with them."""
-        requirements = sum(_REQUIREMENT_BYTES + _NODE_BYTES * len(it.values) for it in self.selector.requirements)
-        key = requirements + _NODE_BYTES * len(self.namespace)
-        return _ENTRY_BYTES + key + _COUNT_BYTES * (len(self.nodes) + len(self.groups))
+        requirements = sum(_REQUIREMENT_BYTES + NODE_BYTES * len(it.values) for it in self.selector.requirements)
+        key = requirements + NODE_BYTES * len(self.namespace)
+        return ENTRY_BYTES + key + COUNT_BYTES * (len(self.nodes) + len(self.groups))
 
     def join(self, group: Group) -> None:
         """Add a matching group while no domains exist yet. Later changes of the group are counted too."""

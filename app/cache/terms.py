@@ -129,7 +129,7 @@ class Terms:
         key = (incoming, hard_weight)
         match = self._matches.get(key)
         if match.rest is None and match.seen != self._last:
-            match.rest = self._look(match)
+            match.rest = self._compare_groups(match)
             run_next_step(match)
             self._matches.put(key, match)
         if match.rest is not None:
@@ -138,7 +138,7 @@ class Terms:
 
     def _new_match(self, key: MatchKey) -> TermMatch:
         match = TermMatch(*key)
-        match.rest = self._look(match)
+        match.rest = self._compare_groups(match)
         run_next_step(match)
         return match
 
@@ -150,22 +150,22 @@ class Terms:
         if self._matches.holds(key, match):
             self._matches.put(key, match)
 
-    def _look(self, match: TermMatch) -> Iterator[None]:
+    def _compare_groups(self, match: TermMatch) -> Iterator[None]:
         """Compare the new groups in steps, including groups that are created meanwhile."""
-        looked_at = 0
+        work = 0
         while match.seen != self._last:
             last = self._last
             for group in self._since(match):
                 if self._groups.get(group.key) is group:
                     match.add_group(group)
-                    self._thin_out(group, match)
-                looked_at += group.size + len(group.nodes)
-                if looked_at >= _PIECE:
-                    looked_at = 0
+                    self._evict_oldest(group, match)
+                work += group.size + len(group.nodes)
+                if work >= _PIECE:
+                    work = 0
                     yield
             match.seen = last
 
-    def _thin_out(self, group: TermGroup, newest: TermMatch) -> None:
+    def _evict_oldest(self, group: TermGroup, newest: TermMatch) -> None:
         """Evict the oldest matches of a group that has too many, except ``newest`` and pinned ones."""
         if group.fan_out > _MOST_FAN_OUT:
             for match in tuple(group.matches):
@@ -256,15 +256,17 @@ class Terms:
 
     def recount(self) -> TermsRecount:
         """Return an empty recount for ``differences``; the caller adds every pod to it."""
-        return TermsRecount(self._counts.recount(terminating=True))
+        return TermsRecount(self._counts.complete_selections())
 
     def differences(self, recount: TermsRecount) -> Iterator[str]:
         """Compare with a recount of all pods in steps; each step yields a sentence on a difference, or ``""``."""
-        yield from (sentence and f"terms: {sentence}" for sentence in self._counts.differences(recount.peers))
-        for key in (*self._groups, *recount.groups):
+        yield from (sentence and f"terms: {sentence}" for sentence in self._counts.differences(recount))
+        for key in (*self._groups, *recount.term_groups):
             group = self._groups.get(key)
             nodes = {} if group is None else group.nodes
-            yield "" if nodes == recount.groups.get(key, {}) else "terms: pods by their terms differ from a recount"
+            yield (
+                "" if nodes == recount.term_groups.get(key, {}) else "terms: pods by their terms differ from a recount"
+            )
         for match_key, match in self._matches.items():
             if match.rest is None and self._matches.holds(match_key, match):
                 yield from self._match_differences(match)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from itertools import filterfalse
 from typing import TYPE_CHECKING, Final
 
+from app.cache.bounded import NODE_BYTES
 from app.framework.counts import Inclusion
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Node
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from app.cache.domains import Domains
 
 _TOPOLOGY_BYTES: Final = 8000
-_NODE_BYTES: Final = 50
 _ELIGIBLE_BYTES: Final = 1500
 """Charge for each part of a node affinity or toleration. Above its size, as every new node is matched against it."""
 
@@ -131,7 +131,7 @@ class Topology:
         """Return the estimated bytes, plus its share of the eligibility, which every new node is matched against."""
         names = len(self.domain) + sum(map(len, self.unions.values()))
         shared = _ELIGIBLE_BYTES * self.eligibility.size // max(1, len(self.eligibility.topologies))
-        return _TOPOLOGY_BYTES + shared + _NODE_BYTES * (names + len(self.sizes))
+        return _TOPOLOGY_BYTES + shared + NODE_BYTES * (names + len(self.sizes))
 
     def place(self, name: str, value: str) -> None:
         """Add a node while the topology is being built and has no users."""

@@ -1,8 +1,8 @@
 """Freshness: how recent the snapshot of one kind is, and when this was last verified.
 
-A quiet watch can have no news, or be disconnected without an error. So the API server is asked for its newest version.
-If that is newer than the last version seen, the watch is opened again from there, first for a few seconds only: shortly
-before such a watch ends, a bookmark gives its version. Long watches send bookmarks only once a minute.
+A quiet watch can have no news, or be disconnected without an error. So Homeport requests the newest version from the
+API server (a probe). If that is newer than the last version seen, the watch is opened again from there, for a few
+seconds only: shortly before such a watch ends, a bookmark gives its version. Long watches get a bookmark once a minute.
 
 Not here: lists and watches (``app.feeds.reflector``).
 """
@@ -23,7 +23,7 @@ QUIET_SECONDS: Final = 30.0
 SHORT_WATCH_SECONDS: Final = 3
 """Duration of a short watch. Its bookmark arrives in time: API servers send it two seconds before a watch ends."""
 
-_GAP_PROBES: Final = 4
+_GAP_INTERVALS: Final = 4
 """Number of ``quiet`` intervals without contact after which a reopened watch has to catch up first."""
 
 _LONGEST_RETRY_AFTER: Final = 10.0
@@ -127,7 +127,7 @@ class Freshness:
         itself ended a quiet watch, which counts as a gap only after several intervals.
         """
         gap = self._clock() - self.last_contact
-        intervals = 1 if broken_off else _GAP_PROBES
+        intervals = 1 if broken_off else _GAP_INTERVALS
         self.behind = gap > intervals * self.quiet
         if self.behind and version_number(self.version) < 0:
             self._watch.list_anew()

@@ -264,7 +264,7 @@ class LiveFeed:
         oldest = monotonic() - self._max_age
         for kind, reflector in self._reflectors.items():
             if reflector.last_contact < oldest:
-                return f"nothing heard of {_described(kind, reflector)} for more than {self._max_age:g} s"
+                return f"nothing heard of {kind!r} ({_condition(reflector)}) for more than {self._max_age:g} s"
         self._heard_until = min(it.last_contact for it in self._reflectors.values()) + self._max_age
         return ""
 
@@ -292,10 +292,6 @@ class LiveFeed:
             )
             for kind, it in self._reflectors.items()
         }
-
-
-def _described(kind: Kind[Any], reflector: Reflector[Any]) -> str:
-    return f"{kind!r} ({_condition(reflector)})"
 
 
 def _condition(reflector: Reflector[Any]) -> str:

@@ -104,8 +104,8 @@ class Reflector(Generic[T]):
     """Fills ``store`` with one kind. ``run`` and ``keep_fresh`` run as tasks; other code only reads the attributes.
 
     ``synced``: a first list has been applied completely, or the kind is not served, which counts as an empty list.
-    ``last_contact``: time of the last proof that the API server is heard: an event, a bookmark, a list, or a probe
-    whose version was reached. After a gap, the first events are old and prove nothing; a probe has to be reached.
+    ``last_contact``: time of the last proof of contact with the API server: an event, a bookmark, a list, or a probe
+    whose version was reached. After a gap, the first events are old, so that only a probe or a list counts.
     ``fresh_as_of``: all objects written before this time are in the snapshot. Both times are on ``clock``, and ``-inf``
     before the first list.
     ``cause``: explanation of ``state`` for users, empty if all is well.

@@ -17,7 +17,7 @@ class Store(Protocol[T_contra]):
     """Objects of one kind in the snapshot. All methods are synchronous, so no change is visible in part."""
 
     newest_wins: bool
-    """Ignore versions that are older than the known one. False during the first list of a restored cluster."""
+    """Ignore versions older than the known one. False while listing after etcd was restored from a backup."""
 
     def upsert(self, obj: T_contra) -> None: ...
 
