@@ -271,9 +271,9 @@ class LiveFeed:
     def _waiting_for(self) -> str:
         """Return the kinds that are not synced, grouped by cause."""
         by_cause: dict[str, list[str]] = {}
-        for kind, it in self._reflectors.items():
-            if not it.synced:
-                by_cause.setdefault(_condition(it), []).append(repr(kind))
+        for kind, reflector in self._reflectors.items():
+            if not reflector.synced:
+                by_cause.setdefault(_condition(reflector), []).append(repr(kind))
         return "; ".join(f"{', '.join(kinds)} ({cause})" for cause, kinds in by_cause.items())
 
     def states(self) -> Mapping[str, FeedState]:
