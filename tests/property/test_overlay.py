@@ -22,7 +22,7 @@ from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from tests import strategies
 from tests.builders import controller, encoded, make_pod
 from tests.property.naive import Question
-from tests.property.test_snapshot import inclusion_of, questions, selector_of
+from tests.property.test_picture import inclusion_of, questions, selector_of
 from tests.strategies import NODES, rarely
 
 pytestmark = pytest.mark.timeout(600)

@@ -26,7 +26,7 @@ from tests.builders import JsonObject, constraint, controller, encoded, pod_obje
 from tests.fakes import FromSpec, spec_of, wanted_else_any
 from tests.filtering import Filter
 from tests.harness import SPREAD, World, only
-from tests.property.test_snapshot import CrowdedSnapshot, Snapshot
+from tests.property.test_picture import CrowdedSnapshot, Snapshot
 from tests.strategies import KEYS, NODES, rarely
 
 pytestmark = pytest.mark.timeout(600)

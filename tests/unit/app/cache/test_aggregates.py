@@ -1,4 +1,4 @@
-"""Images by their sizes and numbers. What pods take of nodes, after any events: ``tests/property/test_snapshot.py``."""
+"""Images by their sizes and numbers. What pods take of nodes, after any events: ``tests/property/test_picture.py``."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Uses of claims and pods by claim. That they are right after any events: ``tests/property/test_snapshot.py``."""
+"""Uses of claims and pods by claim. That they are right after any events: ``tests/property/test_picture.py``."""
 
 from collections.abc import Callable
 from typing import Any

@@ -41,7 +41,7 @@ def nominated(cluster: Cluster) -> dict[str, list[str]]:
 
 
 class TestPods:
-    """Where pods are and which count, after any events: ``tests/property/test_snapshot.py``."""
+    """Where pods are and which count, after any events: ``tests/property/test_picture.py``."""
 
     @pytest.mark.parametrize(("newest_wins", "expected"), [(True, {"n1": 1}), (False, {})])
     def test_an_earlier_form_is_taken_only_from_a_cluster_that_was_restored(
@@ -241,7 +241,7 @@ class TestLeftOut:
 
 
 class TestCheckInSteps:
-    """That changes between the steps are no differences: ``tests/property/test_snapshot.py``."""
+    """That changes between the steps are no differences: ``tests/property/test_picture.py``."""
 
     def asked(self) -> Cluster:
         cluster = picture(make_pod(node="n1", labels=WEB), make_pod("web-9", node="n2"))
