@@ -109,7 +109,7 @@ class Evaluator:
 
     def _evaluate(self, case: _Case) -> Verdict:
         case_profile = self._profile(bytes(case.config))
-        cluster = _snapshot_of(case, case_profile)
+        cluster = _snapshot(case, case_profile)
         try:
             framework = framework_in_memory(case_profile.profile, cluster, self._guard)
         except ProfileErrors as error:
@@ -193,7 +193,7 @@ def _name_of(line: bytes) -> str:
         return ""
 
 
-def _snapshot_of(case: _Case, case_profile: _CaseProfile) -> Cluster:
+def _snapshot(case: _Case, case_profile: _CaseProfile) -> Cluster:
     """Build a cluster of the objects whose kinds are read, in any order."""
     cluster = Cluster(case_profile.core)
     stores = {kind: store_for(cluster, kind) for kind in case_profile.kinds.values()}
