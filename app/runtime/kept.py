@@ -115,7 +115,7 @@ class Kept(OfPlugin):
             self.rejected.clear()
             self.stands = next(_SERIALS)
         elif changed:
-            self.judged.drop(changed, picture.base_nodes)
+            self.judged.drop(changed, picture.kept_nodes)
             again = [name for name in changed if name in self.rejected]
             if again:
                 self._again(again, picture, judge)
@@ -124,7 +124,7 @@ class Kept(OfPlugin):
         before = {name: self.rejected.pop(name) for name in names}
         try:
             if len(names) <= min(_MOST_AGAIN, self.at_once()):
-                self.judge([name for name in names if name in picture.base_nodes], picture, judge)
+                self.judge([name for name in names if name in picture.kept_nodes], picture, judge)
         finally:
             if any(self.rejected.get(name) != status for name, status in before.items()):
                 self.stands = next(_SERIALS)
@@ -134,4 +134,4 @@ class Kept(OfPlugin):
         if names:
             result = judge(self, names)
             self.rejected.update(result.rejected())
-            self.judged.add(names, picture.base_nodes)
+            self.judged.add(names, picture.kept_nodes)

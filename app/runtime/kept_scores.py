@@ -80,7 +80,7 @@ class _Rows(Dated):
     def refresh(self, picture: Picture) -> None:
         """Nodes that changed have no row."""
         changed = self.changed(picture)
-        if changed is None or len(self.rows) > max(_FEWEST_ROWS, _ROWS_A_NODE * len(picture.base_nodes)):
+        if changed is None or len(self.rows) > max(_FEWEST_ROWS, _ROWS_A_NODE * len(picture.kept_nodes)):
             self.of, self.rows, self._numbers = {}, [], {}
         else:
             for name in changed:
@@ -145,7 +145,7 @@ class KeptRows(Entries):
 
     def _add(self, key: Hashable, rows: _Rows, each: Sequence[KeptScores], names: Sequence[str], score: Score) -> None:
         """Score ``names``, which have no row, and give them one."""
-        nodes = self._picture.base_nodes
+        nodes = self._picture.kept_nodes
         new = [nodes[it].name for it in dict.fromkeys(names)]
         if len(new) > step_of(each) and self._are_too_many(each, new):
             raise Unprepared(self._in_steps(each, new, score))
@@ -162,7 +162,7 @@ class KeptRows(Entries):
 
     def _in_steps(self, each: Sequence[KeptScores], names: Sequence[str], score: Score) -> Iterator[None]:
         """Have ``names`` scored some at a time, each as it is then."""
-        nodes, step = self._picture.base_nodes, step_of(each)
+        nodes, step = self._picture.kept_nodes, step_of(each)
         for start in range(0, len(names), step):
             self._score(each, [it for it in names[start : start + step] if it in nodes], score)
             yield

@@ -59,8 +59,8 @@ class KeptPass(Dated):
                 self.passing.difference_update(changed)
             else:
                 self.open.update(changed)
-                if len(self.open) > len(picture.base_nodes):
-                    self.open.intersection_update(picture.base_nodes)
+                if len(self.open) > len(picture.kept_nodes):
+                    self.open.intersection_update(picture.kept_nodes)
 
     def passing_of(self, names: Sequence[str]) -> Sequence[str] | None:
         """Those of ``names`` that pass, if nothing needs to be judged for it: the usual case, one look a name."""
@@ -77,7 +77,7 @@ class KeptPass(Dated):
 
     def missing(self, names: Sequence[str], picture: Picture) -> list[str]:
         """Those of ``names``, each once, that are nodes and not judged."""
-        nodes = picture.base_nodes
+        nodes = picture.kept_nodes
         if self.passing is None:
             return [it for it in dict.fromkeys(filter(self.open.__contains__, names)) if it in nodes]
         if len(self.passing) + len(self.blocked) >= len(nodes):
@@ -97,7 +97,7 @@ class KeptPass(Dated):
             self.open.difference_update(names)
             return
         self.passing.update(left)
-        if len(self.passing) + len(self.blocked) >= len(picture.base_nodes):
+        if len(self.passing) + len(self.blocked) >= len(picture.kept_nodes):
             self.passing = None
 
 
@@ -171,7 +171,7 @@ class KeptVerdicts(Entries):
             if kept.beside is None:
                 kept.beside = MorePods(beside)
             kept.refresh(picture, judge)
-            missing = [name for name in kept.judged.missing(names) if name in picture.base_nodes]
+            missing = [name for name in kept.judged.missing(names) if name in picture.kept_nodes]
             if len(missing) > kept.at_once():
                 raise Unprepared(self._crowded_in_steps(kept, beside, missing, judge))
             self._judge_crowded(kept, missing, judge)
@@ -192,7 +192,7 @@ class KeptVerdicts(Entries):
             if any(self._picture.place_of(it.uid, it.key) for it in beside):
                 return
             kept.refresh(self._picture, judge)
-            some = [it for it in names[start : start + STEP] if it in self._picture.base_nodes]
+            some = [it for it in names[start : start + STEP] if it in self._picture.kept_nodes]
             self._judge_crowded(kept, kept.judged.missing(some), judge)
             yield
 
@@ -205,7 +205,7 @@ class KeptVerdicts(Entries):
 
     def _in_steps(self, each: Sequence[Kept], names: Sequence[str], judge: Judge) -> Iterator[None]:
         """Judge ``names`` some at a time, each on the picture as it is then."""
-        nodes, step = self._picture.base_nodes, step_of(each)
+        nodes, step = self._picture.kept_nodes, step_of(each)
         for start in range(0, len(names), step):
             some: Sequence[str] = [it for it in names[start : start + step] if it in nodes]
             for kept in each:
@@ -232,7 +232,7 @@ class KeptVerdicts(Entries):
         A plugin that fails is left out: no Error is kept.
         """
         for kept in (*self._verdicts.values(), *self._crowded.values()):
-            names = list(self._picture.base_nodes)
+            names = list(self._picture.kept_nodes)
             for start in range(0, len(names), PIECE):
                 if kept.objects != self._objects(kept.slot):
                     break  # made anew when it is used next
@@ -245,7 +245,7 @@ class KeptVerdicts(Entries):
         """The picture may have changed since ``names`` were read."""
         kept.refresh(self._picture, judge)
         missing = {*kept.judged.missing(names)}
-        known = [it for it in names if it not in missing and it in self._picture.base_nodes]
+        known = [it for it in names if it not in missing and it in self._picture.kept_nodes]
         rejected = {it: kept.rejected[it] for it in known if it in kept.rejected}
         same = not known or dict(judge(kept, known).rejected()) == rejected
         return "" if same else f"kept verdicts of {kept.slot.name} differ"

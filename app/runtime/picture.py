@@ -31,7 +31,7 @@ class Picture(Protocol):
     def nodes(self) -> Mapping[str, NodeInfo]: ...
 
     @property
-    def base_nodes(self) -> Mapping[str, NodeInfo]:
+    def kept_nodes(self) -> Mapping[str, NodeInfo]:
         """The same as they are whatever pod is judged: ``nodes`` leaves that pod out. What is kept rests on these."""
         ...
 

@@ -210,12 +210,12 @@ class Scoring:
         return bool(nodes.sent) or not nodes.name_set.isdisjoint(places)
 
     def _score_kept(self, state: CycleState, kept: KeptScores, names: Sequence[str]) -> list[int]:
-        nodes = Candidates(names, self._picture.base_nodes.__getitem__)
+        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
         return self._score_each(kept.slot, state, sees(kept.slot, state, kept.pod), nodes)
 
     def _score_alone(self, kept: KeptScores, names: Sequence[str]) -> Sequence[int]:
         state = CycleState()
-        nodes = Candidates(names, self._picture.base_nodes.__getitem__)
+        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
         for slot in self.slots["preScore"]:
             if slot.name == kept.slot.name:
                 self._ask_pre_score(slot, state, kept.pod, nodes)

@@ -290,7 +290,7 @@ class Search:
         yield from self._kept.checking_verdicts(self._judge_alone)
 
     def _judge(self, state: CycleState, kept: Kept, names: Sequence[str]) -> FilterResult:
-        nodes = Candidates(names, self._picture.base_nodes.__getitem__)
+        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
         if kept.beside is not None:
             nodes = nodes.seen_as(kept.beside.on)
         reads = kept.slot.clock_reads
