@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app import wiring
-from app.analysis.why import Whys
+from app.analysis.why import InTreeVerdictReader
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.config.mistakes import Mistake
@@ -35,7 +35,7 @@ from app.controllers.supervisor import Supervisor
 from app.feeds.collecting import short_collections
 from app.feeds.feed import Feed, SavedFeed
 from app.feeds.live import LiveFeed
-from app.feeds.one_node import OneNodeReader
+from app.feeds.uncached_reader import ApiUncachedReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.handle import Handle, ProfileContext, Timing
 from app.framework.points import Plugin
@@ -178,7 +178,9 @@ class Service:
         self._guard = Guard(self._metrics)
         self._waiting = WaitingPods(self._cluster.assumed, lambda: "" if self._leadership.leads else _NO_LONGER_LEADS)
         self._nominations = CountedNominations(self._cluster)
-        self._whys = Whys(self._cluster, None if live is None else OneNodeReader(live.client), monotonic)
+        self._in_tree_verdicts = InTreeVerdictReader(
+            self._cluster, None if live is None else ApiUncachedReader(live.client), monotonic
+        )
         self._frameworks = self._build(resolved, registry)
         self._tell_changes(resolved)
 
@@ -241,7 +243,7 @@ class Service:
             acting,
             self._writes.nominator,
             self._nominations,
-            self._whys.beside,
+            self._in_tree_verdicts.for_profile,
             self._is_sample,
             monotonic,
             self._metrics,
@@ -452,7 +454,7 @@ class Service:
             activate=NoActivationWhenAsked(self._writes.activate),
             is_asked=is_asked,
         )
-        why = self._whys.add(profile.scheduler_name, OneNodeFilters(profile, registry, handle, self._guard))
+        why = self._in_tree_verdicts.add(profile.scheduler_name, OneNodeFilters(profile, registry, handle, self._guard))
         return replace(handle, profile=replace(handle.profile, why=why))
 
     @property

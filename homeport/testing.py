@@ -17,9 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.analysis.evaluate import framework_in_memory
-from app.analysis.verdict import judged
+from app.analysis.verdict import evaluate_pod
 from app.cache.cluster import Cluster
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.config.profile import Profile
 from app.feeds.saved import in_memory_handle, load_objects, objects_in
 from app.framework.handle import Handle
@@ -140,7 +140,7 @@ def run_plugin(
     framework = framework_in_memory(profile, cache, Guard(Metrics()))
     judging = _waiting_pod(cache, pod)
     with cache.without(judging.uid, judging.key):
-        verdict = at_once(lambda: judged(framework, judging, Candidates.of(cache.nodes)))
+        verdict = run_prepared(lambda: evaluate_pod(framework, judging, Candidates.of(cache.nodes)))
     return PluginVerdict(
         _status(verdict["preFilter"]),
         {name: _status(found) for name, found in verdict["filter"].items()},

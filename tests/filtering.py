@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.feeds.saved import NothingToRead
+from app.feeds.saved import NullReader
 from app.memory.expected_binds import ExpectedBinds
 from app.memory.filter_results import FilterResultCache
 from app.memory.picks import Picks
@@ -41,7 +41,7 @@ class Filter:
         self.framework = framework = world.framework
         self.standing = RefusalCache(world.cluster, remembered=self.remembered, computed=self.computed, **limits)
         context = VerbContext(
-            world.cluster, {framework.scheduler_name: framework}, NothingToRead(), lambda: self.problem, self.due
+            world.cluster, {framework.scheduler_name: framework}, NullReader(), lambda: self.problem, self.due
         )
         self.picked, self.failed = Tally(), Tally()
         picks = Picks(made=self.picked, failed=self.failed)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Unpack
 
 from app.cache.cluster import Cluster
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
@@ -155,13 +155,13 @@ class World:
 
     def verdict(self, pod: Pod) -> Judged:
         with self.cluster.without(pod.uid, pod.key):
-            return at_once(lambda: self.framework.filters.feasible(CycleState(), pod, self.candidates()))
+            return run_prepared(lambda: self.framework.filters.feasible(CycleState(), pod, self.candidates()))
 
     def recheck(self, pod: Pod, node_name: str) -> Recheck:
         """What bind asks: one node, with the pods whose binding is not certain."""
         with self.cluster.without(pod.uid, pod.key):
             in_flight = [other for other in self.cluster.assumed.in_flight() if other.uid != pod.uid]
-            return at_once(
+            return run_prepared(
                 lambda: self.framework.at_bind.recheck(CycleState(), pod, self.cluster.nodes[node_name], in_flight)
             )
 
@@ -171,7 +171,7 @@ class World:
 
     def scores(self, pod: Pod, among: Collection[str] | None = None) -> Scores:
         with self.cluster.without(pod.uid, pod.key):
-            return at_once(lambda: self.framework.scoring.score(CycleState(), pod, self.candidates(among)))
+            return run_prepared(lambda: self.framework.scoring.score(CycleState(), pod, self.candidates(among)))
 
     def spread_scores(self, pod: Pod, among: Collection[str] | None = None) -> list[int]:
         """The scores PodTopologySpread gives, in the order of the nodes."""

@@ -14,12 +14,12 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from app.analysis.verdict import Verdict, judged, preempted
+from app.analysis.verdict import Verdict, evaluate_pod, evaluate_preemption
 from app.cache.cluster import Cluster
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.config.profile import Profile
 from app.feeds.saved import in_memory_handle
-from app.feeds.sinks import sink_for
+from app.feeds.stores import store_for
 from app.framework.cycle_state import CycleState
 from app.framework.handle import DEFAULT_RELEASE
 from app.framework.node_info import Candidates
@@ -53,7 +53,7 @@ class _Case(Struct):
     preempt: _Preempt | None = None
 
 
-class _Name(Struct):
+class _CaseName(Struct):
     name: str = ""
 
 
@@ -63,7 +63,7 @@ class _TypeMeta(Struct, rename="camel"):
 
 
 _CASE: Final = Decoder[_Case](_Case)
-_NAME: Final = Decoder[_Name](_Name)
+_CASE_NAME: Final = Decoder[_CaseName](_CaseName)
 _TYPE: Final = Decoder[_TypeMeta](_TypeMeta)
 _CONFIG: Final[Decoder[Any]] = Decoder(Any)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
@@ -102,21 +102,24 @@ class Evaluator:
     def evaluate(self, line: bytes) -> bytes:
         """Return the verdict on one case, without a newline. Never raises: a bad case gives an ``error``."""
         try:
-            verdict = self._judge(_decoded(line))
+            verdict = self._evaluate(_decoded(line))
         except (BadCase, PluginError) as error:
             verdict = {"name": _name_of(line), "error": str(error)}
         return _ENCODER.encode(verdict)
 
-    def _judge(self, case: _Case) -> Verdict:
+    def _evaluate(self, case: _Case) -> Verdict:
         case_profile = self._profile(bytes(case.config))
-        cluster = _picture(case, case_profile)
+        cluster = _snapshot(case, case_profile)
         try:
             framework = framework_in_memory(case_profile.profile, cluster, self._guard)
         except ProfileErrors as error:
             raise BadCase(f"config: {'; '.join(error.mistakes)}") from None
         pod = _pod("pod", case.pod, cluster.core)
         with cluster.without(pod.uid, pod.key):
-            return {"name": case.name, **at_once(lambda: _verdict(framework, pod, Candidates.of(cluster.nodes), case))}
+            return {
+                "name": case.name,
+                **run_prepared(lambda: _verdict(framework, pod, Candidates.of(cluster.nodes), case)),
+            }
 
     def _profile(self, config: bytes) -> _CaseProfile:
         resolved = self._profiles.get(config)
@@ -164,14 +167,14 @@ def framework_in_memory(profile: ResolvedProfile, cluster: Cluster, guard: Guard
 def _verdict(framework: Framework, pod: Pod, nodes: Candidates, case: _Case) -> Verdict:
     """Evaluate one case. Raises ``BadCase``, ``PluginError`` or ``Unprepared``."""
     state = CycleState()
-    verdict = judged(framework, pod, nodes, state)
+    verdict = evaluate_pod(framework, pod, nodes, state)
     if case.preempt is None:
         return verdict
     unknown = [name for name in case.preempt.nodes if name not in nodes.name_set]
     if unknown:
         raise BadCase(f"preempt.nodes: no such node: {unknown[0]}")
     try:
-        return {**verdict, **preempted(framework, pod, nodes, case.preempt.nodes, state, verdict)}
+        return {**verdict, **evaluate_preemption(framework, pod, nodes, case.preempt.nodes, state, verdict)}
     except NoPreemption as error:
         raise BadCase(f"preempt: {error}") from None
 
@@ -185,21 +188,21 @@ def _decoded(line: bytes) -> _Case:
 
 def _name_of(line: bytes) -> str:
     try:
-        return _NAME.decode(line).name
+        return _CASE_NAME.decode(line).name
     except _UNREADABLE:
         return ""
 
 
-def _picture(case: _Case, case_profile: _CaseProfile) -> Cluster:
+def _snapshot(case: _Case, case_profile: _CaseProfile) -> Cluster:
     """Build a cluster of the objects whose kinds are read, in any order."""
     cluster = Cluster(case_profile.core)
-    sinks = {kind: sink_for(cluster, kind) for kind in case_profile.kinds.values()}
+    stores = {kind: store_for(cluster, kind) for kind in case_profile.kinds.values()}
     for index, raw in enumerate(case.objects or ()):
         try:
             meta = _TYPE.decode(raw)
             kind = case_profile.kinds.get((meta.api_version, meta.kind))
             if kind is not None:
-                sinks[kind].upsert(_identified(cluster.decoder(kind)(raw)))
+                stores[kind].upsert(_identified(cluster.decoder(kind)(raw)))
         except _UNREADABLE as error:
             raise BadCase(f"objects[{index}]: {error}") from None
     return cluster

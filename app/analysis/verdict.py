@@ -21,28 +21,28 @@ _CODES: Final = {code.word: code for code in Code}
 NO_NODES: Final = unresolvable("no nodes available to schedule pods")
 
 Verdict: TypeAlias = dict[str, Any]
-"""JSON object."""
+"""JSON object in the format of ``docs/evaluate.md``."""
 
 
-def judged(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> Verdict:
+def evaluate_pod(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> Verdict:
     """Return the verdict on ``pod``, without a name. Raises ``PluginError`` if scoring fails.
 
     ``state`` must be new; afterwards it has the data of PreFilter.
     """
     if not len(nodes):
-        return _assembled(NO_NODES)
+        return _verdict_of(NO_NODES)
     state = CycleState() if state is None else state
     try:
         prepared = framework.filters.pre_filter(state, pod)
     except PluginError as fault:
-        return _assembled(fault.status)
+        return _verdict_of(fault.status)
     if not prepared.status.is_success:
-        return _assembled(prepared.status)
+        return _verdict_of(prepared.status)
     outside = prepared.outside(nodes)
     rejected = {**outside, **_filtered(framework, state, pod, nodes.without(outside))}
     if framework.filters.has_last_filters and _are_rejections(rejected):
         rejected |= _filtered_last(framework, state, pod, nodes, nodes.without(rejected).names)
-    verdict = _assembled(prepared.status, {name: shown(rejected.get(name)) for name in nodes.names})
+    verdict = _verdict_of(prepared.status, {name: status_as_json(rejected.get(name)) for name in nodes.names})
     feasible = nodes.without(rejected)
     if len(feasible) and _are_rejections(rejected):
         scores = framework.scoring.score(CycleState(), pod, feasible)
@@ -56,12 +56,12 @@ def judged(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState 
     return verdict
 
 
-def preempted(
+def evaluate_preemption(
     framework: Framework, pod: Pod, nodes: Candidates, requested: Sequence[str], state: CycleState, verdict: Verdict
 ) -> Verdict:
     """Return the victims on each of the ``requested`` nodes, and the best of these nodes.
 
-    ``verdict``: result of ``judged``; ``state``: the data that PreFilter left. Raises ``PluginError`` or
+    ``verdict``: result of ``evaluate_pod``; ``state``: the data that PreFilter left. Raises ``PluginError`` or
     ``NoPreemption``.
     """
     pre_filter = _CODES[verdict["preFilter"]["code"]]
@@ -80,8 +80,8 @@ def preempted(
             without[name] = error(f'expected at least one victim pod on node "{name}"') if status.is_success else status
     helpful = {name: it for name, it in victims_by_node.items() if codes.get(name, absent) is Code.UNSCHEDULABLE}
     return {
-        "victims": {name: evicted(it) for name, it in victims_by_node.items()},
-        "noVictims": {name: shown(status) for name, status in without.items()},
+        "victims": {name: victims_as_json(it) for name, it in victims_by_node.items()},
+        "noVictims": {name: status_as_json(status) for name, status in without.items()},
         "pick": sorted(framework.post_filters.pick(helpful)),
     }
 
@@ -94,8 +94,8 @@ def _victims_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInf
         return Victims(()), fault.status
 
 
-def evicted(victims: Victims) -> dict[str, Any]:
-    """Format victims."""
+def victims_as_json(victims: Victims) -> dict[str, Any]:
+    """Return victims as a JSON object."""
     return {"pods": [str(it) for it in victims.pods], "numPDBViolations": victims.pdb_violations}
 
 
@@ -137,12 +137,12 @@ def status_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo)
         return fault.status
 
 
-def _assembled(pre_filter: Status, filtered: Mapping[str, Any] | None = None) -> Verdict:
-    return {"preFilter": shown(pre_filter), "filter": filtered or {}, "score": {}, "total": {}}
+def _verdict_of(pre_filter: Status, filtered: Mapping[str, Any] | None = None) -> Verdict:
+    return {"preFilter": status_as_json(pre_filter), "filter": filtered or {}, "score": {}, "total": {}}
 
 
-def shown(status: Status | None) -> dict[str, Any]:
-    """Format a status; ``None`` means Success."""
+def status_as_json(status: Status | None) -> dict[str, Any]:
+    """Return a status as a JSON object; ``None`` means Success."""
     if status is None or status.is_success:
         return {"code": "Success", "plugin": "", "reasons": []}
     return {"code": status.code.word, "plugin": status.plugin, "reasons": list(status.reasons)}

@@ -3,7 +3,7 @@
 ``handle.profile.why`` uses the verdicts in messages, and the sampling guard before it nominates; no verb depends on
 them. If the snapshot has all data that these filters read, it is used. Else the pod, the node and its pods are read
 from the API server: one request at a time, at most ten nodes a second. A node that was read is reused until the
-snapshot shows a change of it or its pods, for at most ``KEPT_SECONDS``. Pods that are only nominated to the node are
+snapshot shows a change of it or its pods, for at most ``CACHE_SECONDS``. Pods that are only nominated to the node are
 ignored.
 """
 
@@ -30,13 +30,13 @@ LONGEST_SECONDS: Final = 5.0
 """Time limit of one request, including the wait for earlier requests."""
 
 MOST_WAITING: Final = 8
-"""Maximum number of waiting requests. Further requests return unknown at once."""
+"""Maximum number of waiting requests. Further requests return an unknown verdict at once."""
 
 PAUSE_SECONDS: Final = 0.1
 """Delay between two reads of nodes: a read with all pods of a node costs Homeport and the API server milliseconds."""
 
-KEPT_SECONDS: Final = 5.0
-MOST_KEPT: Final = 64
+CACHE_SECONDS: Final = 5.0
+MOST_CACHED: Final = 64
 """Maximum number of cached nodes, some 100 KB each."""
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class UncachedReader(Protocol):
         ...
 
 
-class Whys:
+class InTreeVerdictReader:
     """Verdicts of in-tree filters for all profiles. ``reader`` is ``None`` without an API server."""
 
     def __init__(
@@ -69,14 +69,14 @@ class Whys:
         self._waiting = 0
         self._not_before = 0.0
         self._profiles: dict[str, InTreeVerdicts] = {}
-        self._cache = Newest[_Key, tuple[Hashable, float, NodeInfo]](MOST_KEPT)
+        self._cache = Newest[_Key, tuple[Hashable, float, NodeInfo]](MOST_CACHED)
 
     def add(self, profile: str, filters: OneNodeFilters) -> InTreeVerdicts:
         """Add the filters for a profile; return their verdicts."""
         added = self._profiles[profile] = InTreeVerdicts(self, filters)
         return added
 
-    def beside(self, profile: str) -> InTreeVerdicts:
+    def for_profile(self, profile: str) -> InTreeVerdicts:
         """Return the verdicts for a profile that was added."""
         return self._profiles[profile]
 
@@ -90,7 +90,7 @@ class Whys:
         if not self._holds(core):
             return await self._ask(lambda reader: self._read(reader, core, name))
         try:
-            self._cluster.left_out.require(NODES, "", name)
+            self._cluster.unreadable.require(NODES, "", name)
         except Unreadable:
             return None
         return self._cluster.nodes.get(name)
@@ -114,7 +114,7 @@ class Whys:
         """Return the node from cache or API server. Raises ``OSError``."""
         key, stamp = (core.extras, name), self._cluster.node_stamp(name)
         known = self._cache.pop(key, None)
-        if known is not None and known[0] == stamp and self._clock() - known[1] < KEPT_SECONDS:
+        if known is not None and known[0] == stamp and self._clock() - known[1] < CACHE_SECONDS:
             self._cache[key] = known
             return known[2]
         pause = self._not_before - self._clock()
@@ -131,8 +131,8 @@ class Whys:
 class InTreeVerdicts:
     """Verdicts of in-tree filters for one profile. Implements ``Why``."""
 
-    def __init__(self, whys: Whys, filters: OneNodeFilters) -> None:
-        self._whys = whys
+    def __init__(self, reader: InTreeVerdictReader, filters: OneNodeFilters) -> None:
+        self._in_tree_verdicts = reader
         self._filters = filters
 
     async def __call__(self, pod: Pod, node_name: str) -> NodeVerdict:
@@ -141,11 +141,11 @@ class InTreeVerdicts:
 
     async def whole(self, pod: Pod) -> Pod | None:
         """Return the pod with all fields that these filters read; ``None`` if it is unknown."""
-        return await self._whys.pod(self._filters.core, pod)
+        return await self._in_tree_verdicts.pod(self._filters.core, pod)
 
     async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:
-        """Judge a pod that ``whole`` returned."""
-        node = await self._whys.node(self._filters.core, node_name)
+        """Return the verdict on a pod that ``whole`` returned, for one node."""
+        node = await self._in_tree_verdicts.node(self._filters.core, node_name)
         if node is None:
             return self._filters.nothing
         return self._filters.verdict(replace(whole, node_name=""), node.without_pods((whole.uid,)))

@@ -1,4 +1,4 @@
-"""What is kept of nodes for plugins that declare it: what their pods take together, and where which images are."""
+"""Totals of the pods on each node, and the nodes that have each image, for plugins that declare the parts they read."""
 
 from __future__ import annotations
 
@@ -11,42 +11,45 @@ from app.framework.resources import Totals, add
 from app.kube.core_v1 import Node, Pod
 from app.kube.extras import Extra, NotDecoded
 
-KEPT: Final = frozenset((Extra.RESOURCES, Extra.PORTS, Extra.IMAGES, Extra.VOLUMES))
-"""The parts of which something is kept: where no plugin declares one of them, there is nothing to keep."""
+AGGREGATED: Final = frozenset((Extra.RESOURCES, Extra.PORTS, Extra.IMAGES, Extra.VOLUMES))
+"""Parts that are aggregated here. If no plugin declares any of them, no aggregates are computed."""
 
 _TOTALS_DIFFER: Final = "what pods take of their nodes differs from a recount"
 _IMAGES_DIFFER: Final = "nodes by image differ from a recount"
 _SIZES_DIFFER: Final = "the nodes by which images have their size differ from a recount"
 
 
-class Index(Protocol):
-    """Something derived from the pods on nodes, kept up to date by the picture, which tells it of every change.
+class PodIndex(Protocol):
+    """Data derived from the pods on nodes; the cluster cache calls it for every change.
 
-    Of a pod it reads namespace and spec: a pod that stays on its node with the same spec is not told of.
+    An index reads namespace and spec of a pod, so it is not called for a pod that stays on its node with equal spec.
     """
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:
-        """A pod came to (1) or left (-1) ``node``, which the picture need not know. Terminating pods stay."""
+        """Add (``delta`` 1) or remove (-1) a pod on ``node``, which may be unknown. Terminating pods are included."""
         ...
 
     def node(self, name: str, old: Node | None, new: Node | None) -> None:
-        """A node was added (``old`` is None) with the pods that are there, changed, or removed (``new`` is None)."""
-        ...
+        """Apply a change of a node. ``old`` is None if it was added, ``new`` is None if it was deleted.
 
-
-class Derived(Index, Protocol):
-    """An index that can be held against the node infos."""
-
-    def differences(self) -> Iterator[str]:
-        """What differs from a recount, in words; empty for each step in which nothing does.
-
-        Between steps everything may change.
+        An added node can have pods already.
         """
         ...
 
 
-class _Recount:
-    """Nodes by image counted anew, while nodes come and go."""
+class CheckedIndex(PodIndex, Protocol):
+    """Index that can be verified against the node infos."""
+
+    def differences(self) -> Iterator[str]:
+        """Compare with a recount in steps; each step yields a sentence that names a difference, or ``""``.
+
+        The cluster can change between the steps.
+        """
+        ...
+
+
+class _ImageRecount:
+    """Recount of the nodes that have each image, which stays exact while nodes change."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, int] = {}
@@ -66,27 +69,30 @@ class _Recount:
 
 
 class Aggregates:
-    """An ``Index``: keeps the totals of the node infos of a picture, and how many nodes have an image.
+    """Totals of the node infos, and the number of nodes that have each image. Implements ``CheckedIndex``.
 
-    Of an image whose size was asked for it remembers the first node that has it, in the order of the nodes.
+    For each image whose size has been requested, the first node that has it is cached, in the order of the nodes.
     """
 
     def __init__(self, nodes: Mapping[str, NodeInfo], extras: Collection[Extra]) -> None:
-        """``extras`` says what is decoded of pods and nodes, hence kept."""
+        """``extras``: parts of pods and nodes that are decoded, and aggregated here."""
         self._nodes = nodes
         self._extras = extras
         self._by_image: dict[str, int] = {}
         self._first_with: dict[str, str] = {}
-        self._recounts: list[_Recount] = []
+        self._recounts: list[_ImageRecount] = []
 
     def nodes_with_image(self, name: str) -> int:
-        """How many nodes have an image. Raises ``NotDecoded`` where no plugin declares ``Part.IMAGES``."""
+        """Return the number of nodes that have an image. Raises ``NotDecoded`` without ``Part.IMAGES``."""
         if Extra.IMAGES not in self._extras:
             raise NotDecoded(Extra.IMAGES)
         return self._by_image.get(name, 0)
 
     def images(self, names: Iterable[str]) -> Mapping[str, ImageState]:
-        """Those of the images that a node has. Raises ``NotDecoded`` where no plugin declares ``Part.IMAGES``."""
+        """Return size and number of nodes of each image that any node has.
+
+        The size is that on the node that has been known longest. Raises ``NotDecoded`` without ``Part.IMAGES``.
+        """
         counts = {name: count for name in names if (count := self.nodes_with_image(name))}
         self._look_for(counts.keys() - self._first_with.keys())
         return {
@@ -94,7 +100,7 @@ class Aggregates:
         }
 
     def _look_for(self, images: Set[str]) -> None:
-        """Note the first node that has each of ``images``, all of which are somewhere."""
+        """Cache the first node that has each of ``images``; every image must be on some node."""
         if not images:
             return
         left = set(images)
@@ -129,7 +135,10 @@ class Aggregates:
         self._forget_first(name, old, new)
 
     def _forget_first(self, name: str, old: Node | None, new: Node | None) -> None:
-        """A node that is new stands behind all others; one that changed may now be the first that has an image."""
+        """Drop cached first nodes that a change can make wrong.
+
+        An added node is the last in the order. A changed node can be the first that has its new images.
+        """
         if old is None or not self._first_with:
             return
         images = old.images.keys() if new is None else old.images.keys() ^ new.images.keys()
@@ -138,11 +147,7 @@ class Aggregates:
                 del self._first_with[image]
 
     def differences(self) -> Iterator[str]:
-        """What differs from a recount, in words; empty for each step in which nothing does.
-
-        Between steps everything may change.
-        """
-        recount = _Recount()
+        recount = _ImageRecount()
         self._recounts.append(recount)
         try:
             for name in tuple(self._nodes):

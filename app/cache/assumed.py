@@ -1,4 +1,4 @@
-"""Pods whose binding is under way or not yet shown by the watch.
+"""Assumed pods: pods whose bind is in progress, or is not shown by the watch yet.
 
     (none) --assume--> in flight --accept (the API server's Status)--> accepted
                        |  ^  |  |                                        |
@@ -12,10 +12,12 @@
 
     in any state: the watch shows it bound, or deleted --> (none)
 
-The cache places an assumed pod on its node and counts it: filter and prioritize see it, as kube-scheduler sees its own
-assumed pods. Pods *in flight*, *unclear* and *reserved* are uncertain: their binding may yet fail, and bind has to hold
-either way. Binds in flight or unclear may be waited for: a transaction settles the former, ``BindConfirmation`` the
-latter. A reserved pod waits at Permit, perhaps for the very bind that would wait for it: so no bind waits for it.
+The cluster cache places an assumed pod on its node and counts it. Filter and prioritize see it there, as kube-scheduler
+sees its own assumed pods. Pods *in flight*, *unclear* and *reserved* are uncertain, because their bind can still fail.
+A decision to bind another pod must be valid either way.
+
+A bind can wait for binds that are in flight or unclear: a transaction ends the former, ``BindConfirmation`` the latter.
+No bind waits for a reserved pod, because that pod may wait at Permit for this very bind.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from app.kube.core_v1 import Pod
 
 
 class AssumedPods:
-    """Assumed pods by UID, each with ``node_name`` set to where it is meant to go."""
+    """Assumed pods by UID, each with ``node_name`` set to its intended node."""
 
     __slots__ = ("_accepted", "_in_flight", "_on_lost", "_on_settled", "_reserved", "_unclear")
 
@@ -39,11 +41,11 @@ class AssumedPods:
         self._on_lost: list[Callable[[str], None]] = []
 
     def on_settled(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever a bind is no longer in flight: certain, one way or the other, or reserved."""
+        """Call ``listener`` whenever a bind stops being in flight: it succeeded, failed, or the pod was reserved."""
         self._on_settled.append(listener)
 
     def on_lost(self, listener: Callable[[str], None]) -> None:
-        """Call ``listener`` with the UID of a reserved pod that is gone, or was bound by somebody else."""
+        """Call ``listener`` with the UID of a reserved pod that was deleted, or was bound by another client."""
         self._on_lost.append(listener)
 
     def __len__(self) -> int:
@@ -54,39 +56,39 @@ class AssumedPods:
         return next((table[uid] for table in tables if uid in table), None)
 
     def put(self, pod: Pod) -> None:
-        """Take in a pod that is in flight from now on, or the newest form of one that is in another state."""
+        """Add a pod in flight, or replace the pod, in its current state, by a newer version."""
         known = (table for table in (self._reserved, self._accepted, self._unclear) if pod.uid in table)
         next(known, self._in_flight)[pod.uid] = pod
 
     def reserve(self, uid: str) -> None:
-        """It waits at Permit: it keeps its place, and nobody waits for it."""
+        """Move a pod from in flight to reserved: it waits at Permit and still counts on its node."""
         pod = self._in_flight.pop(uid, None)
         if pod is not None:
             self._reserved[uid] = pod
             self._settled()
 
     def proceed(self, uid: str) -> None:
-        """It no longer waits at Permit: it will be bound, or given up, in a moment."""
+        """Move a pod from reserved back to in flight: it no longer waits at Permit."""
         pod = self._reserved.pop(uid, None)
         if pod is not None:
             self._in_flight[uid] = pod
 
     def accept(self, uid: str) -> None:
-        """The API server took the binding: certain, though not yet shown by the watch."""
+        """Move a pod from in flight to accepted: the API server accepted the binding, the watch has not shown it."""
         pod = self._in_flight.pop(uid, None)
         if pod is not None:
             self._accepted[uid] = pod
             self._settled()
 
     def doubt(self, uid: str) -> bool:
-        """Mark the outcome of a bind in flight or accepted as unclear; return whether it is now."""
+        """Move a pod from in flight or accepted to unclear; return true if it is unclear now."""
         pod = self._in_flight.pop(uid, None) or self._accepted.pop(uid, None)
         if pod is not None:
             self._unclear[uid] = pod
         return uid in self._unclear
 
     def remove(self, uid: str) -> Pod | None:
-        """It is no longer assumed: shown bound, gone, or forgotten."""
+        """Remove and return a pod that is no longer assumed; ``None`` if it was not."""
         pod = self._in_flight.pop(uid, None) or self._unclear.pop(uid, None)
         if pod is not None:
             self._settled()
@@ -103,17 +105,16 @@ class AssumedPods:
             listener()
 
     def in_flight(self) -> Sequence[Pod]:
-        """Pods whose binding may yet fail, and whose outcome is being found out: in flight or unclear."""
+        """Return the pods whose bind can still fail and will be resolved soon: in flight or unclear."""
         return (*self._in_flight.values(), *self._unclear.values())
 
     def unconfirmed(self) -> Sequence[Pod]:
-        """Pods that no transaction owns any more and that the watch has not shown: accepted or unclear."""
+        """Return the pods that no transaction owns and that the watch has not shown: accepted or unclear."""
         return (*self._accepted.values(), *self._unclear.values())
 
     def is_unclear(self, uid: str) -> bool:
-        """Return whether the outcome of the pod's bind is unclear."""
         return uid in self._unclear
 
     def reserved(self) -> Sequence[Pod]:
-        """Pods that wait at Permit, and may never be bound."""
+        """Return the pods that wait at Permit, some of which may never be bound."""
         return tuple(self._reserved.values())

@@ -1,4 +1,4 @@
-"""What was used last, as much of it as may be kept: entries are weighed, and what nobody asks for is given up."""
+"""LRU cache that is bounded by the estimated bytes of its entries."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from app.cache.pins import PINS
 
+ENTRY_BYTES: Final = 1000
+NODE_BYTES: Final = 50
+COUNT_BYTES: Final = 150
+"""Estimated bytes of an entry without content, of a node name in a table, and of a count in a table."""
+
 _AT_LEAST: Final = 8
-"""Entries that are weighed anew at a time, at the least."""
+"""Minimum number of entries that one call of ``weigh`` weighs again."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Weighed(Protocol):
-    """What a level holds."""
+    """Entry of a ``Bounded`` cache."""
 
     def weight(self) -> int:
-        """Bytes, as estimated; moves with what is counted."""
+        """Return the estimated bytes, which can change over time."""
         ...
 
 
@@ -26,15 +31,16 @@ V = TypeVar("V", bound=Weighed)
 
 
 class Bounded(Generic[K, V]):
-    """The entries used last, as many as weigh ``limit()`` bytes together, and at least one.
+    """LRU cache of entries that together weigh at most ``limit()`` bytes; the newest entry is always cached.
 
-    ``on_evict`` is told of each that has to go; hits and misses are counted. What is pinned stays, whatever it weighs.
+    ``make`` builds a missing entry. ``on_evict`` is called with each evicted entry. Entries with a key in ``PINS`` are
+    not evicted, whatever they weigh.
     """
 
     def __init__(self, limit: Callable[[], int], make: Callable[[K], V], on_evict: Callable[[V], None]) -> None:
         self._entries: dict[K, V] = {}
         self._weights: dict[K, int] = {}
-        self._due: list[K] = []
+        self._unweighed: list[K] = []
         self._limit = limit
         self._make = make
         self._on_evict = on_evict
@@ -60,7 +66,7 @@ class Bounded(Generic[K, V]):
         return entry
 
     def put(self, key: K, entry: V) -> V:
-        """Keep a new entry, or what it has become."""
+        """Cache a new entry, or weigh a changed one again."""
         self._entries[key] = entry
         self._weigh(key, entry)
         self._shrink()
@@ -70,11 +76,11 @@ class Bounded(Generic[K, V]):
         return key in self._entries
 
     def holds(self, key: K, entry: V) -> bool:
-        """Whether this very entry is there."""
+        """Return true if this entry object is cached under the key."""
         return self._entries.get(key) is entry
 
     def touch(self, key: K) -> None:
-        """Count as used what another entry stands on."""
+        """Mark an entry as used, because another entry depends on it."""
         if PINS.noting:
             PINS.keys.add(key)
         entry = self._entries.pop(key, None)
@@ -82,27 +88,27 @@ class Bounded(Generic[K, V]):
             self._entries[key] = entry
 
     def items(self) -> Sequence[tuple[K, V]]:
-        """The entries as they are now. Others may come and go: see ``holds``."""
+        """Return a copy of the current entries. Test each with ``holds`` if the cache can change meanwhile."""
         return tuple(self._entries.items())
 
     def forget(self, key: K) -> None:
-        """Take out an entry that lost what it stands on. ``on_evict`` is not told."""
+        """Remove an entry whose dependency was evicted. ``on_evict`` is not called."""
         if self._entries.pop(key, None) is not None:
             self.bytes -= self._weights.pop(key)
 
-    def give_up(self, key: K) -> bool:
-        """Whether there was such an entry that is not pinned: there is none any more."""
+    def evict(self, key: K) -> bool:
+        """Evict an entry. Return false if it does not exist or is pinned."""
         if key in PINS.keys or key not in self._entries:
             return False
         self._evict(key)
         return True
 
     def weigh(self, part: int = 1) -> None:
-        """Weigh one of so many parts of the entries anew, and at least some: another part each time."""
-        if not self._due:
-            self._due = list(self._entries)
-        for _ in range(min(len(self._due), _AT_LEAST + len(self._entries) // part)):
-            key = self._due.pop()
+        """Weigh 1/``part`` of the entries again, a different share each time, then evict the excess."""
+        if not self._unweighed:
+            self._unweighed = list(self._entries)
+        for _ in range(min(len(self._unweighed), _AT_LEAST + len(self._entries) // part)):
+            key = self._unweighed.pop()
             entry = self._entries.get(key)
             if entry is not None:
                 self._weigh(key, entry)
@@ -114,7 +120,7 @@ class Bounded(Generic[K, V]):
         self._weights[key] = weight
 
     def _shrink(self) -> None:
-        """Never the newest: whoever asks has it in hand."""
+        """Evict entries beyond the limit, but never the newest, because the caller is about to use it."""
         while self.bytes > self._limit() and len(self._entries) > 1:
             others = islice(self._entries, len(self._entries) - 1)
             key = next(filterfalse(PINS.keys.__contains__, others), None)

@@ -1,7 +1,6 @@
-"""What pods make of claims.
+"""Use of PersistentVolumeClaims by pods.
 
-How many volumes of pods on nodes name one, which tells whether one that a single pod may use is in use; and which pods,
-wherever they are.
+``ClaimUses`` counts the volumes of pods on nodes by claim, as ReadWriteOncePod needs. ``PodsByClaim`` lists all pods.
 """
 
 from __future__ import annotations
@@ -14,12 +13,15 @@ from app.framework.resources import add
 from app.kube.core_v1 import Node, Pod
 
 _DIFFER: Final = "uses of claims differ from a recount"
-_BETWEEN: Final = "/"
-"""No name of a namespace has it, hence no two claims are one by namespace, this and name."""
+_SEPARATOR: Final = "/"
+"""Not allowed in names of namespaces, so a key identifies one claim."""
 
 
 class ClaimUses:
-    """An ``Index``: kept where a plugin declares volumes. Pods on nodes that the picture lacks count nowhere."""
+    """Number of volumes that name each claim. Pods on unknown nodes are ignored. Implements ``CheckedIndex``.
+
+    Used only if a plugin declares ``Part.VOLUMES``. ``changes`` increases when pods with volumes join or leave nodes.
+    """
 
     def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
         self._nodes = nodes
@@ -28,11 +30,14 @@ class ClaimUses:
         self.changes = 0
 
     def uses(self, namespace: str, name: str, moves: Iterable[tuple[Pod | None, Pod | None]] = ()) -> int:
-        """``moves``: pods as they are counted here, each with how it is to be counted instead."""
-        found = self._uses.get(_key(namespace, name), 0)
+        """Return the number of volumes that name the claim.
+
+        ``moves``: pairs of a pod as counted here, and as it is counted instead.
+        """
+        uses = self._uses.get(_key(namespace, name), 0)
         for old, new in moves:
-            found += self._of(new, namespace, name) - self._of(old, namespace, name)
-        return found
+            uses += self._of(new, namespace, name) - self._of(old, namespace, name)
+        return uses
 
     def _of(self, pod: Pod | None, namespace: str, name: str) -> int:
         if pod is None or pod.namespace != namespace or pod.node_name not in self._nodes:
@@ -63,62 +68,62 @@ class ClaimUses:
             info = self._nodes.get(name)
             if info is not None:
                 yield "" if self._on.get(name, {}) == _counted(info.pods.values()) else _DIFFER
-        found: dict[str, int] = {}
+        uses: dict[str, int] = {}
         for name in self._nodes:
-            add(self._on.get(name, {}), found)
-        yield "" if found == self._uses else _DIFFER
+            add(self._on.get(name, {}), uses)
+        yield "" if uses == self._uses else _DIFFER
 
 
 class PodsByClaim:
-    """The pods that name each claim, by its namespace and name; of ephemeral volumes none is named."""
+    """Pods by the claims that they name, as ``namespace/name``. Claims of ephemeral volumes are not included."""
 
     def __init__(self, pods: Iterable[Pod]) -> None:
-        self.kept: dict[str, dict[str, Pod]] = {}
+        self.pods: dict[str, dict[str, Pod]] = {}
         for pod in pods:
             self.move(None, pod)
 
     def move(self, old: Pod | None, new: Pod | None) -> None:
-        """From one form of a pod to another."""
+        """Replace the old version of a pod by the new one; ``None``: it was added or deleted."""
         if old is not None:
             for key in claim_keys(old):
                 self._leave(key, old.uid)
         if new is not None:
             for key in claim_keys(new):
-                self.kept.setdefault(key, {})[new.uid] = new
+                self.pods.setdefault(key, {})[new.uid] = new
 
     def _leave(self, key: str, uid: str) -> None:
-        pods = self.kept.get(key)
+        pods = self.pods.get(key)
         if pods is not None:
             pods.pop(uid, None)
             if not pods:
-                del self.kept[key]
+                del self.pods[key]
 
     def has(self, pod: Pod) -> bool:
-        """Whether the pod is where it belongs, as it is."""
-        return all(self.kept.get(key, {}).get(pod.uid) == pod for key in claim_keys(pod))
+        """Return true if this version of the pod is listed under each of its claims."""
+        return all(self.pods.get(key, {}).get(pod.uid) == pod for key in claim_keys(pod))
 
 
 def claim_keys(pod: Pod) -> tuple[str, ...]:
-    """The claims that the pod names, each once: ``namespace/name``. Raises ``NotDecoded`` without ``Part.VOLUMES``."""
+    """Return each claim that the pod names, as ``namespace/name``. Raises ``NotDecoded`` without ``Part.VOLUMES``."""
     if not pod.spec.volumes:
         return ()
     return tuple(_claims(pod))
 
 
 def _key(namespace: str, name: str) -> str:
-    return f"{namespace}{_BETWEEN}{name}"
+    return f"{namespace}{_SEPARATOR}{name}"
 
 
 def _claims(pod: Pod) -> dict[str, int]:
-    found: dict[str, int] = {}
+    uses: dict[str, int] = {}
     for volume in pod.spec.volumes:
         if volume.claim is not None:
-            add({_key(pod.namespace, volume.claim): 1}, found)
-    return found
+            add({_key(pod.namespace, volume.claim): 1}, uses)
+    return uses
 
 
 def _counted(pods: Iterable[Pod]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    uses: dict[str, int] = {}
     for pod in pods:
-        add(_claims(pod), found)
-    return found
+        add(_claims(pod), uses)
+    return uses

@@ -1,29 +1,30 @@
-"""The picture of the cluster: nodes, pods and the objects plugins declared, with everything derived from them.
+"""Snapshot of the cluster: nodes, pods, the objects that plugins declared, and all data derived from them.
 
-It changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept``, ``doubt``, ``confirm`` and ``forget``.
-Each is synchronous, so that a decision between two awaits sees one consistent state. After any interleaving of events
-it equals a cache that was built from their end result.
+It changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept``, ``doubt``, ``confirm``, ``forget`` and
+``mark_…``. All of these are synchronous, so code without an await sees one consistent state. After any order of events,
+the snapshot equals one that is built from the resulting objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
 
-from app.cache.aggregates import KEPT, Aggregates, Derived, Index
+from app.cache.aggregates import AGGREGATED, Aggregates, CheckedIndex, PodIndex
 from app.cache.assumed import AssumedPods
 from app.cache.changes import NodeChanges
 from app.cache.claims import ClaimUses, PodsByClaim, claim_keys
 from app.cache.counters import Counters
 from app.cache.expiries import Expiries
-from app.cache.left_out import LeftOut
-from app.cache.objects import Gone, ObjectStore
-from app.cache.overlay import Groups, Overlay, is_counted, nomination_of
+from app.cache.objects import DeletedUids, ObjectStore
+from app.cache.overlay import LiveGroups, Overlay, is_counted, nomination_of
+from app.cache.recount import PodRecount
 from app.cache.terms import Terms
+from app.cache.unreadable import UnreadableObjects
 from app.framework.counts import NO_POD_TERMS, PodTerms
 from app.framework.node_info import NodeInfo
 from app.kube.core_decoding import PLAIN, CoreV1
@@ -33,24 +34,21 @@ from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey, precedes
 
 Object = TypeVar("Object", bound=KubeObject)
-_AS_IT_IS: Final = nullcontext()
+_NO_OVERLAY: Final = nullcontext()
 _ON_NODES_DIFFER: Final = "pods on nodes differ from the pods"
 _CONTROLLERS_DIFFER: Final = "pods of controllers differ from the pods"
 _BY_CLAIM_DIFFER: Final = "pods by claim differ from the pods"
 
 
-class Recounted(Protocol):
-    """A recount under way, to be told of every pod once, and of every change."""
-
-    def see(self, pod: Pod) -> None: ...
-    def moved(self, old: Pod | None, new: Pod | None) -> None: ...
-
-
 class Cluster:
-    """Implements ``framework.Objects``; its ``counts`` implement ``framework.Counts``."""
+    """Implements ``framework.Objects``; ``counts`` implements ``framework.Counts``, ``terms`` ``framework.PodTerms``.
+
+    ``others``: objects that are neither nodes nor pods. ``unreadable``: objects that cannot be decoded.
+    ``node_changes``, ``pod_changes``: nodes that changed, and nodes with changed pods.
+    """
 
     def __init__(self, core: CoreV1 = PLAIN) -> None:
-        """``core`` says how its pods and nodes are decoded."""
+        """``core``: decoder of pods and nodes, with the parts that plugins declared."""
         self.core = core
         self._nodes: dict[str, NodeInfo] = {}
         self._overlay: Overlay | None = None
@@ -59,79 +57,82 @@ class Cluster:
         self.aggregates = Aggregates(self._nodes, core.extras)
         self._terms = Terms(self._nodes) if Extra.POD_AFFINITY in core.extras else None
         self._claims = ClaimUses(self._nodes)
-        self._derived = self._declared()
-        self._indexes: tuple[Index, ...] = self._derived if self._terms is None else (*self._derived, self._terms)
+        self._checked = self._declared_indexes()
+        self._indexes: tuple[PodIndex, ...] = self._checked if self._terms is None else (*self._checked, self._terms)
         self.others = ObjectStore()
-        self.left_out = LeftOut()
+        self.unreadable = UnreadableObjects()
         self._pods: dict[str, dict[str, Pod]] = {}
-        self._strays: dict[str, dict[str, Pod]] = {}
+        self._hidden_pods: dict[str, dict[str, Pod]] = {}
         self._nominated: dict[str, dict[str, Pod]] = {}
         self._annotated: dict[str, Pod] = {}
         self._controlled: dict[str, dict[str, dict[str, Pod]]] = {}
-        self._controllers: dict[str, Groups] = {}
+        self._controllers: dict[str, LiveGroups] = {}
         self._by_claim: PodsByClaim | None = None
-        self._claiming: Groups | None = None
-        self._gone = Gone()
+        self._claiming: LiveGroups | None = None
+        self._deleted = DeletedUids()
         self._on_placed: list[Callable[[str], None]] = []
-        self._recounts: list[Recounted] = []
+        self._recounts: list[PodRecount] = []
         self._changes = 0
         self._node_changes = 0
         self.node_changes = NodeChanges()
         self.expiries = Expiries(self.node_changes)
         self.pod_changes = NodeChanges()
 
-    def _declared(self) -> tuple[Derived, ...]:
-        """What is kept since somebody declares what it is made of."""
+    def _declared_indexes(self) -> tuple[CheckedIndex, ...]:
+        """Return the indexes whose parts are declared by a plugin."""
         extras = self.core.extras
-        found: tuple[Derived, ...] = (self.aggregates,) if extras & KEPT else ()
-        return (*found, self._claims) if Extra.VOLUMES in extras else found
+        indexes: tuple[CheckedIndex, ...] = (self.aggregates,) if extras & AGGREGATED else ()
+        return (*indexes, self._claims) if Extra.VOLUMES in extras else indexes
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
-        """The node infos by name, live; within an overlay as it has them, to be read before it ends."""
+        """Live node infos by name, with the current overlay. Do not use the mapping after the overlay has ended."""
         return self._nodes if self._overlay is None else self._overlay.nodes(self._nodes)
 
     @property
     def terms(self) -> PodTerms:
-        """What pods ask of one another."""
+        """Affinity terms between pods; every query raises ``NotDecoded`` without ``Part.POD_AFFINITY``."""
         return NO_POD_TERMS if self._terms is None else self._terms
 
     @property
     def kept_nodes(self) -> Mapping[str, NodeInfo]:
-        """The node infos that are kept, whatever is laid over them: what is remembered rests on these."""
+        """Node infos by name without any overlay, as cached verdicts need them."""
         return self._nodes
 
     @property
     def overlaid_nodes(self) -> Collection[str]:
-        """The nodes that an overlay shows with other pods than they have."""
+        """Nodes whose pods differ because of the current overlay."""
         return () if self._overlay is None else self._overlay.touched()
 
     def pod(self, namespace: str, name: str) -> Pod | None:
-        """The pod as the picture has it: an assumed one with the node it is assumed on."""
+        """Return the pod, ``None`` if it is unknown. An assumed pod has the node on which it is assumed."""
         return self._pods.get(namespace, {}).get(name)
 
     def pods(self) -> Iterator[Pod]:
-        """Pods may come and go while it is read: those of a namespace are as they were when it came to them."""
+        """Yield all pods. Pods can change meanwhile; each namespace is copied when the iteration reaches it."""
         for namespace in tuple(self._pods):
             yield from tuple(self._pods.get(namespace, {}).values())
 
     @property
     def generation(self) -> int:
-        """Moves with every change of anything in the picture."""
+        """Number that increases with every change of the snapshot."""
         return self._changes + self.others.changes
 
     @property
     def node_set(self) -> int:
-        """Moves whenever a node comes or goes."""
+        """Number that increases when a node is added or deleted, or becomes readable or unreadable."""
         return self._node_changes
 
     @property
     def node_generation(self) -> int:
-        """Moves whenever a node comes, goes, or changes in anything but its version."""
+        """Number that increases when a node is added, deleted, or changes in a field other than its version."""
         return self.node_changes.now
 
     def uses_of_claim(self, namespace: str, name: str) -> int:
-        """How many volumes of pods on known nodes name the claim. Raises ``NotDecoded`` without ``Part.VOLUMES``."""
+        """Return how many volumes of pods on known nodes name the claim.
+
+        Raises ``NotDecoded`` without ``Part.VOLUMES``.
+        """
         if Extra.VOLUMES not in self.core.extras:
             raise NotDecoded(Extra.VOLUMES)
         moves = () if self._overlay is None else self._overlay.moves.values()
@@ -139,70 +140,72 @@ class Cluster:
 
     @property
     def mounts_generation(self) -> int:
-        """Moves whenever a pod with volumes comes to a node or leaves it, as far as somebody declares volumes."""
+        """Number that increases when a pod with volumes joins or leaves a node; constant without ``Part.VOLUMES``."""
         return self._claims.changes
 
     def annotated_pods(self) -> Collection[Pod]:
-        """Bound pods that carry annotations of our domain, terminating ones included."""
-        kept = [pod for pod in self._annotated.values() if self.assumed.get(pod.uid) is None]
-        return kept if self._overlay is None else self._overlay.annotated(kept)
+        """Return the bound pods that have annotations of Homeport's domain, including terminating pods."""
+        bound = [pod for pod in self._annotated.values() if self.assumed.get(pod.uid) is None]
+        return bound if self._overlay is None else self._overlay.annotated(bound)
 
     def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
-        """Pods by the UID of their controller, if it is of this kind. Kept from the first call on, by the kind's name:
-        almost all pods belong to other kinds, and cost nothing.
+        """Return the pods by the UID of their controller, for controllers of this kind, and by UID.
+
+        The result is live. The index begins with the first call for the kind's name, so that other kinds cost nothing.
         """
         name = kind.kind
         if name not in self._controlled:
             self._controlled[name] = self._controlled_by(name)
-            self._controllers[name] = Groups(lambda: self._controlled_now(name))
+            self._controllers[name] = LiveGroups(lambda: self._controlled_now(name))
         return self._controllers[name]
 
     def _controlled_now(self, kind: str) -> Mapping[str, Mapping[str, Pod]]:
-        kept = self._controlled[kind]
-        return kept if self._overlay is None else self._overlay.controlled(kind, kept)
+        controlled = self._controlled[kind]
+        return controlled if self._overlay is None else self._overlay.controlled(kind, controlled)
 
     def _controlled_by(self, kind: str) -> dict[str, dict[str, Pod]]:
-        found: dict[str, dict[str, Pod]] = {}
+        controlled: dict[str, dict[str, Pod]] = {}
         for pod in self.pods():
             if pod.owner is not None and pod.owner.kind == kind:
-                found.setdefault(pod.owner.uid, {})[pod.uid] = pod
-        return found
+                controlled.setdefault(pod.owner.uid, {})[pod.uid] = pod
+        return controlled
 
     def by_claim(self) -> Mapping[str, Mapping[str, Pod]]:
-        """Pods by the claims that they name: ``namespace/name``. Kept from the first call on.
+        """Return the pods by the claims that they name, as ``namespace/name``, and by UID.
 
-        Raises ``NotDecoded`` without ``Part.VOLUMES``.
+        The result is live, and the index begins with the first call. Raises ``NotDecoded`` without ``Part.VOLUMES``.
         """
         if Extra.VOLUMES not in self.core.extras:
             raise NotDecoded(Extra.VOLUMES)
         if self._claiming is None:
             by_claim = self._by_claim = PodsByClaim(self.pods())
-            self._claiming = Groups(lambda: self._claiming_now(by_claim.kept))
+            self._claiming = LiveGroups(lambda: self._claiming_now(by_claim.pods))
         return self._claiming
 
-    def _claiming_now(self, kept: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
-        return kept if self._overlay is None else self._overlay.claiming(kept)
+    def _claiming_now(self, by_claim: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
+        return by_claim if self._overlay is None else self._overlay.claiming(by_claim)
 
     def has_node(self, name: str) -> bool:
         return name in self._nodes
 
     def misses_node(self, name: str) -> bool:
-        return name not in self._nodes and ("", name) not in self.left_out.of(NODES)
+        """Return true if the node is unknown, and not because it cannot be decoded."""
+        return name not in self._nodes and ("", name) not in self.unreadable.of(NODES)
 
     def decoder(self, kind: Kind[Object]) -> Callable[[bytes | Raw], Object]:
-        """How objects of a kind are decoded for this picture."""
+        """Return the function that decodes objects of a kind for this snapshot."""
         core: Mapping[Kind[Any], Any] = {PODS: self.core.decode_pod, NODES: self.core.decode_node}
-        found: Callable[[bytes | Raw], Object] = core.get(kind, kind.decode)
-        return found
+        decode: Callable[[bytes | Raw], Object] = core.get(kind, kind.decode)
+        return decode
 
     def count_of(self, kind: Kind[Any]) -> int:
-        """How many objects of a kind the picture holds."""
+        """Return the number of objects of a kind."""
         if kind == PODS:
             return sum(map(len, self._pods.values()))
         return len(self._nodes) if kind == NODES else self.others.count(kind)
 
     def nominated(self, node_name: str) -> Collection[Pod]:
-        """Pending pods that are nominated to the node."""
+        """Return the pending pods that are nominated to the node."""
         return self._nominated_now().get(node_name, {}).values()
 
     @property
@@ -213,44 +216,44 @@ class Cluster:
         return self._nominated if self._overlay is None else self._overlay.nominated(self._nominated)
 
     def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
-        if self.left_out:
-            self.left_out.require(kind, namespace, name)
+        if self.unreadable:
+            self.unreadable.require(kind, namespace, name)
         return self.others.get(kind, namespace, name)
 
     def every(self, kind: Kind[Object]) -> Iterator[Object]:
         for namespace, name in self.others.keys(kind):
-            found = self.others.get(kind, namespace, name)
-            if found is not None:
-                yield found
+            obj = self.others.get(kind, namespace, name)
+            if obj is not None:
+                yield obj
 
     def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
         keys = self.others.changed(kind, seen)
         return None if keys is None else [(key, self.others.get(kind, *key)) for key in keys]
 
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
-        if self.left_out:
-            self.left_out.require_all(kind, namespace)
+        if self.unreadable:
+            self.unreadable.require_all(kind, namespace)
         return self.others.in_namespace(kind, namespace)
 
     def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
         return self.others.version(kind, namespace)
 
     def kind_version(self, kind: Kind[Any]) -> int:
-        """Moves whenever an object of the kind does, in whatever namespace."""
+        """Return a number that increases with every change of an object of the kind, in any namespace."""
         return self.others.kind_version(kind)
 
-    def leave_out(self, kind: Kind[Any], key: ObjectKey, cause: str) -> None:
-        """An object exists in a form that cannot be read. What was known of it before still counts."""
-        self.left_out.add(kind, key, cause)
+    def mark_unreadable(self, kind: Kind[Any], key: ObjectKey, cause: str) -> None:
+        """Record that an object exists but cannot be decoded. Its last known version stays in the snapshot."""
+        self.unreadable.add(kind, key, cause)
         self._touch(kind, key)
 
-    def take_back(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """It is gone, or can be read again."""
-        self.left_out.discard(kind, key)
+    def mark_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
+        """Record that an unreadable object was deleted, or can be decoded again."""
+        self.unreadable.discard(kind, key)
         self._touch(kind, key)
 
     def _touch(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """What was derived while it was, or was not, left out has to be derived anew."""
+        """Move the versions of an object whose readability changed, so that derived data is derived again."""
         self._changes += 1
         if kind == NODES:
             self._node_changes += 1
@@ -265,16 +268,16 @@ class Cluster:
         return node, self.pod_changes.at(name)
 
     def ends(self, node: str, plugin: str, until: float) -> None:
-        """Have the node judged anew at ``until``: a verdict of the plugin on it ends then."""
+        """Mark the node as changed at ``until``, in seconds since 1970, when a verdict of the plugin expires."""
         self.expiries.add(node, plugin, until)
 
     def upsert_node(self, node: Node) -> None:
-        """Add a node or replace what is known of it. Pods bound to it before it was known come out of hiding."""
+        """Add or replace a node. Pods that were bound to it while it was unknown become visible on it."""
         self._changes += 1
         info = self._nodes.get(node.name)
         if info is None:
             self._node_changes += 1
-            self._nodes[node.name] = NodeInfo(node, self._strays.pop(node.name, None))
+            self._nodes[node.name] = NodeInfo(node, self._hidden_pods.pop(node.name, None))
             self.counts.node(node.name, None, node)
             self._index_node(node.name, None, node)
             self.node_changes.note(node.name)
@@ -286,30 +289,33 @@ class Cluster:
                 self.node_changes.note(node.name)
 
     def upsert_read_node(self, node: Node) -> None:
-        """Take in a node that was read past the watch, unless the watch shows that one, or has shown it deleted."""
-        if node.name not in self._nodes and node.uid not in self._gone:
+        """Add a node that was read without the watch, unless the watch shows it or has shown it deleted."""
+        if node.name not in self._nodes and node.uid not in self._deleted:
             self.upsert_node(node)
 
     def delete_node(self, name: str) -> None:
-        """Remove a node; pods still bound to it are kept out of sight until they are gone or it is back."""
+        """Remove a node. Its pods stay hidden until they are deleted or the node is added again."""
         info = self._nodes.pop(name, None)
         if info is None:
             return
-        self._gone.add(info.node.uid)
+        self._deleted.add(info.node.uid)
         self._changes += 1
         self._node_changes += 1
         if info.pods:
-            self._strays[name] = info.pods
+            self._hidden_pods[name] = info.pods
         self.counts.node(name, info.node, None)
         self._index_node(name, info.node, None)
         self.node_changes.note(name)
 
     def upsert_pod(self, pod: Pod, *, newest_wins: bool = True) -> None:
-        """Take in what the watch shows. A pod it shows bound is no longer assumed, wherever it was assumed."""
+        """Add or replace a pod. A bound pod is no longer assumed, on whichever node it was assumed.
+
+        With ``newest_wins``, ignore a version that is older than the known one.
+        """
         self._changes += 1
         known = self.pod(pod.namespace, pod.name)
         if newest_wins and known is not None and precedes(pod.resource_version, known.resource_version):
-            return  # a late word about what was read past the watch since, or about its predecessor
+            return  # a late event: the pod, or a newer pod of this name, has been read without the watch since
         if known is not None and known.uid != pod.uid:
             self._forget_pod(known)
             known = None
@@ -325,12 +331,12 @@ class Cluster:
                 listener(pod.uid)
 
     def on_placed(self, listener: Callable[[str], None]) -> None:
-        """Call ``listener`` with the UID of each pod that the watch shows on a node for the first time."""
+        """Call ``listener`` with the UID of each pod when it is first shown on a node."""
         self._on_placed.append(listener)
 
     def upsert_read_pod(self, pod: Pod) -> None:
-        """Take in a pod that was read past the watch, unless the watch has shown it deleted."""
-        if pod.uid not in self._gone:
+        """Add or replace a pod that was read without the watch, unless the watch has shown it deleted."""
+        if pod.uid not in self._deleted:
             self.upsert_pod(pod)
 
     def _with_assumption(self, pod: Pod) -> Pod:
@@ -345,9 +351,9 @@ class Cluster:
         return pod
 
     def delete_pod(self, key: ObjectKey, uid: str = "") -> None:
-        """Remove a pod; with ``uid`` only if it is still that one."""
+        """Remove a pod. With ``uid``, remove it only if its UID matches."""
         known = self.pod(*key)
-        self._gone.add(uid or (known.uid if known is not None else ""))
+        self._deleted.add(uid or (known.uid if known is not None else ""))
         if known is not None and uid in ("", known.uid):
             self._changes += 1
             self._forget_pod(known)
@@ -361,7 +367,7 @@ class Cluster:
         self._move(pod, None)
 
     def assume(self, pod: Pod, node_name: str) -> None:
-        """Place a pending pod on a node, in flight: counted, not certain."""
+        """Place a pending pod on a node as in flight: it counts there, although its bind can still fail."""
         self._changes += 1
         known = self.pod(pod.namespace, pod.name)
         if known is not None and known.uid != pod.uid:
@@ -373,20 +379,20 @@ class Cluster:
         self._move(known, placed)
 
     def accept(self, uid: str) -> None:
-        """The API server took the binding of an assumed pod."""
+        """Record that the API server accepted the binding of an assumed pod."""
         self.assumed.accept(uid)
 
     def doubt(self, uid: str) -> bool:
-        """Count an assumed pod as one that may be bound or not; return whether its bind is unclear now."""
-        self._changes += 1  # decisions that took it for certain no longer hold
+        """Record that the outcome of an assumed pod's bind is unknown; return true if it is unclear now."""
+        self._changes += 1  # decisions that relied on this bind are no longer valid
         return self.assumed.doubt(uid)
 
     def confirm(self, uid: str) -> None:
-        """End the assumption of a pod that was read bound where it is assumed."""
+        """End the assumption of a pod that was read as bound to the assumed node."""
         self.assumed.remove(uid)
 
     def forget(self, uid: str) -> None:
-        """The binding failed: the pod is pending again. No effect once the watch has shown it bound."""
+        """Return a pod whose bind failed to pending. No effect once the watch has shown it bound."""
         assumed = self.assumed.remove(uid)
         if assumed is None:
             return
@@ -396,34 +402,34 @@ class Cluster:
         self._move(assumed, pending)
 
     def _seen(self, key: ObjectKey) -> Pod | None:
-        """The pod as it is to be seen."""
+        """Return the pod with the current overlay."""
         if self._overlay is not None and key in self._overlay.moves:
             return self._overlay.moves[key][1]
         return self.pod(*key)
 
-    def has_part(self, uid: str, key: ObjectKey) -> bool:
-        """Whether the pod itself is placed or nominated in the picture: then ``without`` it, the picture differs."""
+    def is_placed_or_nominated(self, uid: str, key: ObjectKey) -> bool:
+        """Return true if the pod is placed or nominated, so that the snapshot differs ``without`` it."""
         known = self._seen(key)
         return known is not None and uid in ("", known.uid) and bool(known.node_name or known.nominated_node_name)
 
     def place_of(self, uid: str, key: ObjectKey) -> str:
-        """The node on which the picture has the pod; empty for none."""
+        """Return the node of the pod; empty if it is unknown or has none."""
         known = self.pod(*key)
         return known.node_name if known is not None and uid in ("", known.uid) else ""
 
     def without(self, uid: str, key: ObjectKey) -> AbstractContextManager[None]:
-        """Leave one pod out of the picture for the length of a synchronous evaluation: a pod is not its own peer."""
-        if not self.has_part(uid, key):
-            return _AS_IT_IS
-        laid = {} if self._overlay is None else self._overlay.moves
-        return self._through(Overlay({**laid, key: (self.pod(*key), None)}))
+        """Omit one pod during a synchronous evaluation, because a pod is not its own peer."""
+        if not self.is_placed_or_nominated(uid, key):
+            return _NO_OVERLAY
+        moves = {} if self._overlay is None else self._overlay.moves
+        return self._with_overlay(Overlay({**moves, key: (self.pod(*key), None)}))
 
     def overlay(self, *, without: Iterable[Pod] = (), with_: Iterable[Pod] = ()) -> AbstractContextManager[None]:
-        """Read the picture without some pods and with others, for the length of a synchronous evaluation.
+        """Omit some pods and add others during a synchronous evaluation.
 
-        Node infos, counts, nominations and the pods of controllers are as if it had been built so; nothing that is kept
-        moves. A pod added stands in for one of its name. One opened within another adds to it. What was asked for
-        before it is opened does not see it: open it before PreFilter.
+        Node infos, counts, nominations and pods of controllers read as if the snapshot had been built that way, but
+        nothing cached changes. An added pod replaces one of the same name. A nested overlay extends the outer one.
+        Results that were requested before do not include the overlay, so open it before PreFilter.
         """
         moves = {} if self._overlay is None else dict(self._overlay.moves)
         for pod in without:
@@ -432,24 +438,24 @@ class Cluster:
                 moves[pod.key] = (self.pod(*pod.key), None)
         for pod in with_:
             moves[pod.key] = (self.pod(*pod.key), None if pod.finished else pod)
-        return self._through(Overlay(moves))
+        return self._with_overlay(Overlay(moves))
 
     @contextmanager
-    def _through(self, overlay: Overlay) -> Iterator[None]:
+    def _with_overlay(self, overlay: Overlay) -> Iterator[None]:
         before = self._overlay
-        self._lay(overlay)
+        self._set_overlay(overlay)
         try:
             yield
         finally:
-            self._lay(before)
+            self._set_overlay(before)
 
-    def _lay(self, overlay: Overlay | None) -> None:
+    def _set_overlay(self, overlay: Overlay | None) -> None:
         self._overlay = self.counts.overlay = overlay
         if self._terms is not None:
-            self._terms.lay(overlay)
+            self._terms.set_overlay(overlay)
 
     def _move(self, old: Pod | None, new: Pod | None) -> None:
-        """Bring node infos, nominations and counts from ``old`` to ``new``, two forms of one pod."""
+        """Update node infos, nominations, counts and indexes from the old to the new version of a pod."""
         self._regroup(old, new)
         if old is not None and old.annotations:
             self._annotated.pop(old.uid, None)
@@ -488,7 +494,7 @@ class Cluster:
             index.node(name, old, new)
 
     def _regroup(self, old: Pod | None, new: Pod | None) -> None:
-        """Move a pod among those of its controller, if somebody asked for that kind, and of its claims."""
+        """Update the pods by controller, for requested kinds, and the pods by claim."""
         if self._by_claim is not None:
             self._by_claim.move(old, new)
         if old is not None and old.owner is not None and old.owner.kind in self._controlled:
@@ -512,49 +518,49 @@ class Cluster:
 
     def _pods_on(self, node_name: str) -> dict[str, Pod]:
         info = self._nodes.get(node_name)
-        return info.pods if info is not None else self._strays.setdefault(node_name, {})
+        return info.pods if info is not None else self._hidden_pods.setdefault(node_name, {})
 
     def _remove_from_node(self, pod: Pod) -> None:
         info = self._nodes.get(pod.node_name)
         if info is not None:
             info.pods.pop(pod.uid, None)
         else:
-            _discard(self._strays, pod.node_name, pod.uid)
+            _discard(self._hidden_pods, pod.node_name, pod.uid)
 
     def check(self) -> list[str]:
-        """Recount everything derived; returns what differs, in words."""
+        """Recount all derived data; return a sentence for each difference."""
         return list(dict.fromkeys(filter(None, self.checking())))
 
     def checking(self) -> Generator[str, None, None]:
-        """The same in small steps: what was found to differ in each, empty for nothing.
+        """Recount all derived data in small steps; each step yields a sentence on a difference, or ``""``.
 
-        Between steps the picture may change. The recount is told, and each step compares what is then with what is
-        then, so that a difference is one.
+        The snapshot can change between the steps. The recount follows these changes, and each step compares current
+        values only, so every reported difference is real.
         """
-        recount = self.counts.recount()
+        recount = PodRecount(self.counts.complete_selections())
         of_terms = None if self._terms is None else self._terms.recount()
         recounts = [it for it in (recount, of_terms) if it is not None]
         self._recounts += recounts
         try:
             for pod in self.pods():
-                yield self._seen_anew(recounts, pod.key)
-            for name in (*self._nodes, *self._strays):
-                yield self._without_pod(name)
+                yield self._check_pod(recounts, pod.key)
+            for name in (*self._nodes, *self._hidden_pods):
+                yield self._check_node(name)
             for kind, controllers in self._controlled.items():
                 for uid in tuple(controllers):
-                    yield self._of_another(kind, uid)
-            for key in tuple(self._by_claim.kept) if self._by_claim is not None else ():
-                yield self._of_another_claim(key)
+                    yield self._check_controller(kind, uid)
+            for key in tuple(self._by_claim.pods) if self._by_claim is not None else ():
+                yield self._check_claim(key)
             yield from self.counts.differences(recount)
-            for index in self._derived:
+            for index in self._checked:
                 yield from index.differences()
             if self._terms is not None and of_terms is not None:
                 yield from self._terms.differences(of_terms)
         finally:
-            for it in recounts:
-                self._recounts.remove(it)
+            for finished in recounts:
+                self._recounts.remove(finished)
 
-    def _seen_anew(self, recounts: Iterable[Recounted], key: ObjectKey) -> str:
+    def _check_pod(self, recounts: Iterable[PodRecount], key: ObjectKey) -> str:
         pod = self.pod(*key)
         if pod is None:
             return ""
@@ -568,22 +574,22 @@ class Cluster:
         on_node = self._on_node(pod.node_name).get(pod.uid)
         return "" if on_node == (pod if pod.node_name else None) else _ON_NODES_DIFFER
 
-    def _without_pod(self, name: str) -> str:
-        strays = [it for it in self._on_node(name).values() if self.pod(*it.key) != it or it.node_name != name]
-        return _ON_NODES_DIFFER if strays else ""
+    def _check_node(self, name: str) -> str:
+        wrong = any(self.pod(*it.key) != it or it.node_name != name for it in self._on_node(name).values())
+        return _ON_NODES_DIFFER if wrong else ""
 
-    def _of_another(self, kind: str, uid: str) -> str:
+    def _check_controller(self, kind: str, uid: str) -> str:
         pods = self._controlled[kind].get(uid, {}).values()
         right = all(self.pod(*it.key) == it and it.owner is not None and it.owner.uid == uid for it in pods)
         return "" if right else _CONTROLLERS_DIFFER
 
-    def _of_another_claim(self, key: str) -> str:
-        pods = self._by_claim.kept.get(key, {}).values() if self._by_claim is not None else ()
+    def _check_claim(self, key: str) -> str:
+        pods = self._by_claim.pods.get(key, {}).values() if self._by_claim is not None else ()
         return "" if all(self.pod(*it.key) == it and key in claim_keys(it) for it in pods) else _BY_CLAIM_DIFFER
 
     def _on_node(self, name: str) -> Mapping[str, Pod]:
         info = self._nodes.get(name)
-        return self._strays.get(name, {}) if info is None else info.pods
+        return self._hidden_pods.get(name, {}) if info is None else info.pods
 
 
 def _if_counted(pod: Pod | None) -> Pod | None:
@@ -591,14 +597,14 @@ def _if_counted(pod: Pod | None) -> Pod | None:
 
 
 def _is_same_pod(old: Pod, new: Pod) -> bool:
-    """Whether two forms of a pod differ in nothing that a plugin could read of a pod on a node, its version apart."""
+    """Return true if two versions of a pod are equal in all that a plugin reads of pods on nodes."""
     same = old.spec is new.spec and old.labels is new.labels and old.terminating == new.terminating
     same = same and old.annotations == new.annotations and old.owner == new.owner
     return same and old.lifecycle == new.lifecycle
 
 
 def _discard(table: dict[str, dict[str, Pod]], name: str, uid: str) -> None:
-    """Take ``uid`` out of a two-level table, and an emptied row with it."""
+    """Remove ``uid`` from a row of a two-level table, and the row if it is empty then."""
     row = table.get(name)
     if row is not None:
         row.pop(uid, None)

@@ -1,23 +1,24 @@
-"""Kept counts: how many pods a selector matches, by node and by topology domain, up to date after every event.
+"""Counts of pods by selector, by node and by topology domain, updated with every event.
 
-Levels, so that an event costs one look-up however many constraints are alive, and pods are never walked again:
+The counts are cached in levels. An event costs one look-up however many constraints exist, and no query iterates over
+pods:
 
-    Group        (namespace, label set)               -> node -> pods       fed by pod events
-    Selection    (namespace, selector)                -> node -> pods       fed by the groups it matches
-    Eligibility  (required keys, inclusion)           which nodes count     fed by node events
-    Topology     Eligibility x topology key           node -> domain        fed by its eligibility
-    Domains      Selection x Topology                 -> domain -> pods     fed by both
+    Group        (namespace, label set)               -> node -> pods       updated by pod events
+    Selection    (namespace, selector)                -> node -> pods       updated by the groups that it matches
+    Eligibility  (required keys, inclusion)           nodes that count      updated by node events
+    Topology     Eligibility x topology key           node -> domain        updated by its eligibility
+    Domains      Selection x Topology                 -> domain -> pods     updated by both
 
-Counted are pods that are neither terminating nor finished. Counts are sparse: a domain that exists without a pod is
-known to its Topology alone, so that thousands of hostname constraints do not each hold every node.
+Pods that are terminating or finished are not counted. Counts are sparse: a domain without pods is stored in its
+Topology only. Otherwise thousands of hostname constraints would each store every node.
 
-What is asked for the first time is made in pieces. The first piece is made at once, which is all there is in the usual
-case; beyond that ``Unprepared`` is raised, and the rest is made step by step between the turns of others, kept up to
-date by events meanwhile. What nobody asks for is given up: each level holds so many bytes, the entries used last.
+A missing entry is built in steps. The first step runs at once and is usually the only one. If there are more,
+``Unprepared`` is raised with the remaining steps, which run between other requests; events update the partial entry.
+Each level has a maximum of estimated bytes, beyond which the least recently used entries are evicted.
 
-One pod may ask for more than that: 16 selections of label sets by the ten thousand. Such a decision takes its place in
-a line (``slices.prepared``), and what the first of it asks for is not given up before it has decided: a level then
-holds more by what one pod needs, 16 constraints with an entry each.
+A single pod can need more than that: 16 selections of tens of thousands of label sets each. Such decisions run one at a
+time (``slices.prepared``) with their entries pinned until the decision is made. A level then exceeds its maximum by the
+needs of one pod: 16 constraints with an entry each.
 """
 
 from __future__ import annotations
@@ -26,69 +27,68 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from app.cache.bounded import Bounded
-from app.cache.domains import Domains, DomainsKey, joined
-from app.cache.recount import Recount
+from app.cache.bounded import COUNT_BYTES, NODE_BYTES, Bounded
+from app.cache.domains import Domains, DomainsKey, join_domains
+from app.cache.recount import PodRecount
 from app.cache.selections import (
     EVERYWHERE,
     Group,
-    Labelled,
-    Made,
     Scope,
     Selection,
     SelectionKey,
-    advance,
+    SteppedEntry,
     covers,
     found_under,
     pairs_of,
+    run_next_step,
 )
 from app.cache.topologies import Eligibility, EligibilityKey, Topology, TopologyKey
 from app.framework.counts import ALL_NODES, DomainCounts, Inclusion, Unprepared, all_prepared
 from app.framework.node_info import NodeInfo
-from app.kube.core_v1 import Node
+from app.kube.core_v1 import Node, Pod
 from app.kube.labels import LabelSet
 from app.kube.selectors import Selector
 
 _MOST_SELECTION_BYTES: Final = 96 << 20
 _MOST_TOPOLOGY_BYTES: Final = 96 << 20
 _MOST_DOMAINS_BYTES: Final = 96 << 20
-"""Of all entries of a level together, as estimated by their weight."""
+"""Maximum estimated bytes of all entries of a level."""
 
 _LARGEST_SHAPE: Final = 32
-"""So many topologies and counts always have room, however many nodes there are: more than one pod can ask for."""
+"""Number of topologies and counts that fit in a level at any number of nodes: more than one pod can need."""
 
 _PIECE: Final = 384
-"""Nodes, pods by node, or requirements that are looked at in one piece: some tenths of a millisecond."""
+"""Number of nodes, pods by node, or requirements that one step handles in some tenths of a millisecond."""
 
 _SKEWS: Final = 64
-"""Counts whose skew is looked at in one step: a tenth of a millisecond where they are large."""
+"""Number of ``Domains`` whose skew one step computes: a tenth of a millisecond if they are large."""
 
 _WEIGH_EVERY: Final = 64
+"""Number of pod events after which some entries are weighed again, because they grow with what they count."""
+
 _ROUND: Final = 128
-"""After so many pod events such a part of the entries is weighed anew: they grow with what they count."""
+"""Divisor for the share of entries that is weighed again at a time."""
 
 _MOST_OF_A_GROUP: Final = 128
 _MOST_OF_A_SELECTION: Final = 32
-"""Selections that match one label set, and domains of one selection: an event changes all of them. Of more than that
-those that were made first are given up. A label set has one or two, and a selection one for each topology key. One pod
-asks for no more than that, or it would never have all that it needs.
+"""Maximum number of selections that match one label set, and of domains of one selection.
+
+An event updates all of them, so the oldest beyond these numbers are evicted. Usual are one or two selections for each
+label set, and one ``Domains`` for each topology key. A single pod needs fewer than the maximum.
 """
 
 _AT_AN_EVENT: Final = 1024
-"""Requirements that a label set never seen is compared with at once, as it comes; with more, before the next answer."""
-
-_NODE_BYTES: Final = 50
-_COUNT_BYTES: Final = 150
+"""Maximum number of requirements that are compared with a new label set in its event; more are compared later."""
 
 _OVER: Final = object()
 
 K = TypeVar("K")
 Answer = TypeVar("Answer")
-Entry = TypeVar("Entry", bound=Made)
+Entry = TypeVar("Entry", bound=SteppedEntry)
 
 
-def at_once(ask: Callable[[], Answer]) -> Answer:
-    """The answer, whatever it takes: for who holds up nobody."""
+def run_prepared(ask: Callable[[], Answer]) -> Answer:
+    """Call ``ask``, and run all steps of ``Unprepared`` without pause. Only for callers outside of an event loop."""
     while True:
         try:
             return ask()
@@ -97,21 +97,21 @@ def at_once(ask: Callable[[], Answer]) -> Answer:
                 pass
 
 
-class Changes(Protocol):
-    """What is laid over the counts while a picture is read without some pods, or with others."""
+class CountOverlay(Protocol):
+    """Changes to the cached counts while the cluster is evaluated without some pods, or with additional ones."""
 
-    def pods_by_node(self, namespace: Scope, selector: Selector, kept: Mapping[str, int]) -> Mapping[str, int]: ...
-    def domains(self, kept: Domains) -> DomainCounts: ...
+    def pods_by_node(self, namespace: Scope, selector: Selector, cached: Mapping[str, int]) -> Mapping[str, int]: ...
+    def domains(self, cached: Domains) -> DomainCounts: ...
 
 
 class Counters:
-    """Implements ``framework.Counts`` over the node infos of a picture, which tells it of every change.
+    """Implements ``framework.Counts`` for the node infos of the cluster cache, which calls it for every change.
 
-    ``overlay`` changes what is answered and nothing that is kept: what is counted first is counted without it.
+    ``overlay`` changes the results, but no cached count; new entries are built without it.
     """
 
     def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
-        self.overlay: Changes | None = None
+        self.overlay: CountOverlay | None = None
         self._nodes = nodes
         self._groups: dict[str, dict[LabelSet, Group]] = {}
         self._by_pair: dict[tuple[str, ...], dict[Selection, None]] = {}
@@ -120,24 +120,24 @@ class Counters:
         self._by_label: dict[str, dict[Eligibility, None]] = {}
         self._by_taints: dict[Eligibility, None] = {}
         self._selections = Bounded[SelectionKey, Selection](
-            self._limit(_MOST_SELECTION_BYTES, _COUNT_BYTES), self._new_selection, self._drop_selection
+            self._limit(_MOST_SELECTION_BYTES, COUNT_BYTES), self._new_selection, self._drop_selection
         )
         self._topologies = Bounded[TopologyKey, Topology](
-            self._limit(_MOST_TOPOLOGY_BYTES, _NODE_BYTES), self._new_topology, self._drop_topology
+            self._limit(_MOST_TOPOLOGY_BYTES, NODE_BYTES), self._new_topology, self._drop_topology
         )
         self._domains = Bounded[DomainsKey, Domains](
-            self._limit(_MOST_DOMAINS_BYTES, _COUNT_BYTES), self._new_domains, self._drop_domains
+            self._limit(_MOST_DOMAINS_BYTES, COUNT_BYTES), self._new_domains, self._drop_domains
         )
         self._moves = 0
 
-    def _limit(self, most: int, a_node: int) -> Callable[[], int]:
-        """Of a level: what one pod asks for must find room beside what others do, in the largest cluster too."""
-        a_node *= _LARGEST_SHAPE
-        return lambda: max(most, a_node * len(self._nodes))
+    def _limit(self, most: int, node_bytes: int) -> Callable[[], int]:
+        """Return the maximum bytes of a level as a function: at least the needs of one pod in the current cluster."""
+        shape_bytes = _LARGEST_SHAPE * node_bytes
+        return lambda: max(most, shape_bytes * len(self._nodes))
 
     def pods_by_node(self, namespace: Scope, selector: Selector) -> Mapping[str, int]:
-        kept = self._selection(namespace, selector).nodes
-        return kept if self.overlay is None else self.overlay.pods_by_node(namespace, selector, kept)
+        cached = self._selection(namespace, selector).nodes
+        return cached if self.overlay is None else self.overlay.pods_by_node(namespace, selector, cached)
 
     def domains(
         self,
@@ -147,63 +147,63 @@ class Counters:
         required_keys: frozenset[str],
         inclusion: Inclusion = ALL_NODES,
     ) -> DomainCounts:
-        self._requirejoined()
+        self._require_joined()
         self._selections.touch((namespace, selector))
         self._topologies.touch((topology_key, required_keys, inclusion))
-        kept = self._domains.get((namespace, selector, topology_key, required_keys, inclusion))
-        return kept if self.overlay is None else self.overlay.domains(kept)
+        cached = self._domains.get((namespace, selector, topology_key, required_keys, inclusion))
+        return cached if self.overlay is None else self.overlay.domains(cached)
 
     def domains_of(self, selection: Selection, topology_key: str) -> Domains:
-        """Counts of a selection that is kept elsewhere, over all nodes with the label: to be asked for at each use.
+        """Return the counts of a selection that the caller caches, by the domains of all nodes with the label.
 
-        Raises ``Unprepared``.
+        Call it at each use, because the topology can be evicted. Raises ``Unprepared``.
         """
         topology = self._plain(topology_key)
-        found = next((it for it in selection.domains if it.topology is topology), None)
-        if found is not None:
-            return found
+        domains = next((it for it in selection.domains if it.topology is topology), None)
+        if domains is not None:
+            return domains
         if len(selection.nodes) > _PIECE:
             raise Unprepared(self._join_own(selection, topology_key))
-        return joined(selection, topology)
+        return join_domains(selection, topology)
 
     def _join_own(self, selection: Selection, topology_key: str) -> Iterator[None]:
-        """In one piece, as ``_join``."""
+        """Build the domains of the caller's selection in one step, as ``_join`` does."""
         yield
         topology = self._topologies.get((topology_key, frozenset((topology_key,)), ALL_NODES))
         known = any(it.topology is topology for it in selection.domains)
-        if topology.rest is None and selection.kept and not known:
-            joined(selection, topology)
+        if topology.rest is None and selection.is_cached and not known:
+            join_domains(selection, topology)
             yield
 
     def leave(self, selection: Selection) -> None:
-        """A selection that is kept elsewhere is given up there."""
-        selection.kept = False
+        """Detach a selection that its owner has evicted."""
+        selection.is_cached = False
         for domains in selection.domains:
             del domains.topology.users[domains]
         selection.domains.clear()
 
     def _selection(self, namespace: Scope, selector: Selector) -> Selection:
-        """A whole one. Raises ``Unprepared``."""
-        self._requirejoined()
-        found = self._selections.get((namespace, selector))
-        if found.rest is not None:
-            raise Unprepared(self._finish(found, self._selections, (namespace, selector)))
-        return found
+        """Return a complete selection. Raises ``Unprepared``."""
+        self._require_joined()
+        selection = self._selections.get((namespace, selector))
+        if selection.rest is not None:
+            raise Unprepared(self._finish(selection, self._selections, (namespace, selector)))
+        return selection
 
     def _topology(self, key: TopologyKey) -> Topology:
-        """A whole one. Raises ``Unprepared``."""
-        found = self._topologies.get(key)
-        if found.rest is not None:
-            raise Unprepared(self._finish(found, self._topologies, key))
-        return found
+        """Return a complete topology. Raises ``Unprepared``."""
+        topology = self._topologies.get(key)
+        if topology.rest is not None:
+            raise Unprepared(self._finish(topology, self._topologies, key))
+        return topology
 
-    def _finish(self, made: Entry, level: Bounded[K, Entry], key: K) -> Iterator[None]:
-        """Make the rest of an entry; several may do so in turns. One that is given up meanwhile has none."""
-        while made.rest is not None:
-            advance(made)
+    def _finish(self, entry: Entry, level: Bounded[K, Entry], key: K) -> Iterator[None]:
+        """Complete an entry in steps. Several callers can do so alternately. An evicted entry has no steps left."""
+        while entry.rest is not None:
+            run_next_step(entry)
             yield
-        if level.holds(key, made):
-            level.put(key, made)
+        if level.holds(key, entry):
+            level.put(key, entry)
 
     def values(self, topology_key: str) -> Mapping[str, str]:
         return self._plain(topology_key).domain
@@ -220,16 +220,16 @@ class Counters:
     def _plain(self, topology_key: str) -> Topology:
         return self._topology((topology_key, frozenset((topology_key,)), ALL_NODES))
 
-    def pod(self, pod: Labelled, node: str, delta: int) -> None:
-        """A counted pod came to (1) or left (-1) ``node``, which the picture need not know."""
+    def pod(self, pod: Pod, node: str, delta: int) -> None:
+        """Add (``delta`` 1) or remove (-1) a counted pod on ``node``, which may be unknown."""
         self._moves += 1
         if self._moves >= _WEIGH_EVERY:
             self._weigh()
         for selection in self._grouped(pod, node, delta):
             selection.add(node, delta)
 
-    def relabelled(self, old: Labelled, new: Labelled, node: str) -> None:
-        """A counted pod on ``node`` has other labels now. Nothing moves where both are selected."""
+    def relabelled(self, old: Pod, new: Pod, node: str) -> None:
+        """Apply new labels of a counted pod on ``node``. Selections that match both label sets do not change."""
         before, after = self._grouped(old, node, -1), self._grouped(new, node, 1)
         if before.keys() == after.keys():
             return
@@ -240,8 +240,8 @@ class Counters:
             if selection not in before:
                 selection.add(node, 1)
 
-    def _grouped(self, pod: Labelled, node: str, delta: int) -> dict[Selection, None]:
-        """Count the pod in its group; returns what selects the group."""
+    def _grouped(self, pod: Pod, node: str, delta: int) -> dict[Selection, None]:
+        """Count the pod in its group; return the selections that match the group."""
         groups = self._groups.setdefault(pod.namespace, {})
         group = groups.get(pod.labels)
         if group is None:
@@ -256,17 +256,18 @@ class Counters:
         return group.selections
 
     def _weigh(self) -> None:
-        """Entries grow with what they count: what has become too much is given up."""
+        """Weigh a share of the entries of each level again, and evict the excess."""
         self._moves = 0
         for level in self._levels().values():
             level.weigh(_ROUND)
 
     def node(self, name: str, old: Node | None, new: Node | None) -> None:
-        """A node was added (``old`` is None), changed, or removed (``new`` is None)."""
+        """Apply a change of a node. ``old`` is None if it was added, ``new`` is None if it was deleted."""
         for eligibility in self._touched(old, new):
             eligibility.update(name, new)
 
     def _touched(self, old: Node | None, new: Node | None) -> Iterable[Eligibility]:
+        """Return the eligibilities that read a changed part of the node."""
         if old is None or new is None:
             return self._eligibilities.values()
         touched = dict(self._by_taints) if old.taints != new.taints else {}
@@ -277,17 +278,18 @@ class Counters:
         return touched
 
     def _new_group(self, namespace: str, labels: LabelSet) -> Group:
-        """Selected at once, or, where many may select it, before anything is answered next."""
+        """Create a group. It joins its selections at once, or before the next query if there are many to compare."""
         group = Group(labels)
         joining = self._join_group(namespace, group)
-        if not self._is_compared_soon(namespace, labels):
+        if not self._is_cheap_to_compare(namespace, labels):
             self._unjoined[group] = joining
         else:
             for _ in joining:
                 pass
         return group
 
-    def _is_compared_soon(self, namespace: str, labels: LabelSet) -> bool:
+    def _is_cheap_to_compare(self, namespace: str, labels: LabelSet) -> bool:
+        """Return true if few enough requirements have to be compared with the labels."""
         left = _AT_AN_EVENT
         for pair in found_under(namespace, labels):
             for selection in self._by_pair.get(pair, ()):
@@ -297,9 +299,9 @@ class Counters:
         return True
 
     def _join_group(self, namespace: str, group: Group) -> Iterator[None]:
-        """Have a group that came joined by all that select it, piece by piece; pods may come to it meanwhile.
+        """Add a new group to all selections that match it, in steps.
 
-        A selection that comes meanwhile joins it by itself.
+        Pods of the group can change meanwhile. A selection that is created meanwhile adds the group itself.
         """
         labels, looked_at = group.labels, 0
         for pair in found_under(namespace, labels):
@@ -308,35 +310,35 @@ class Counters:
                 if self._selects(selection, namespace, group) and selection in self._by_pair.get(pair, ()):
                     looked_at += len(group.nodes) * (1 + len(selection.domains))
                     selection.join_late(group)
-                    self._thin_out(group, selection)
+                    self._evict_oldest(group, selection)
                 if looked_at >= _PIECE:
                     looked_at = 0
                     yield
 
     def _selects(self, selection: Selection, namespace: str, group: Group) -> bool:
-        """Whether it is to join the group, and has not."""
+        """Return true if the selection matches the group and does not include it yet."""
         if selection in group.selections or not covers(selection.namespace, namespace):
             return False
         return selection.selector.matches(group.labels)
 
     def _joining(self) -> Iterator[None]:
-        """Have all groups that came joined; several may do so in turns."""
+        """Add all new groups to their selections in steps. Several callers can do so alternately."""
         while self._unjoined:
             group, joining = next(iter(self._unjoined.items()))
             if next(joining, _OVER) is _OVER:
                 self._unjoined.pop(group, None)
             yield
 
-    def _requirejoined(self) -> None:
-        """Raises ``Unprepared``."""
+    def _require_joined(self) -> None:
+        """Raise ``Unprepared`` if new groups have to be added to selections first."""
         if self._unjoined:
             raise Unprepared(self._joining())
 
-    def _thin_out(self, group: Group, newest: Selection) -> None:
-        """Give up selections of a group that has too many. Not the newest, and none that is pinned."""
+    def _evict_oldest(self, group: Group, newest: Selection) -> None:
+        """Evict the oldest selection of a group that has too many, except ``newest`` and pinned ones."""
         if len(group.selections) > _MOST_OF_A_GROUP:
-            for it in tuple(group.selections):
-                if it is not newest and self._selections.give_up((it.namespace, it.selector)):
+            for selection in tuple(group.selections):
+                if selection is not newest and self._selections.evict((selection.namespace, selection.selector)):
                     return
 
     def _drop_group(self, namespace: str, groups: dict[LabelSet, Group], group: Group) -> None:
@@ -352,22 +354,22 @@ class Counters:
         for pair in self._pairs_of(selection):
             self._by_pair.setdefault(pair, {})[selection] = None
         selection.rest = self._count(selection)
-        advance(selection)
+        run_next_step(selection)
         return selection
 
     def _count(self, selection: Selection) -> Iterator[None]:
-        """Join every group that matches, piece by piece. Groups that come meanwhile join by themselves."""
+        """Add every matching group in steps. A group that is created meanwhile joins the selection itself."""
         matches = selection.selector.matches
-        a_group = 1 + len(selection.selector.requirements) // 2
+        group_cost = 1 + len(selection.selector.requirements) // 2
         looked_at = 0
         for namespace in self._namespaces(selection.namespace):
             groups = self._groups.get(namespace, {})
             for labels, group in tuple(groups.items()):
                 if groups.get(labels) is group and matches(labels) and selection not in group.selections:
                     selection.join(group)
-                    self._thin_out(group, selection)
+                    self._evict_oldest(group, selection)
                     looked_at += len(group.nodes)
-                looked_at += a_group
+                looked_at += group_cost
                 if looked_at >= _PIECE:
                     looked_at = 0
                     yield
@@ -390,7 +392,7 @@ class Counters:
             self._domains.forget(domains.key())
 
     def _pairs_of(self, selection: Selection) -> list[tuple[str, ...]]:
-        """Where a label set never seen finds the selection: by a pair that it must have, else by the namespace."""
+        """Return the index keys by which a new label set finds the selection, see ``pairs_of``."""
         scope = selection.namespace
         return pairs_of((scope,) if isinstance(scope, str) else scope, selection.selector)
 
@@ -405,7 +407,7 @@ class Counters:
         topology = eligibility.topologies[topology_key] = Topology(topology_key, eligibility)
         self._index(eligibility, (topology_key,))
         topology.rest = self._place(topology)
-        advance(topology)
+        run_next_step(topology)
         return topology
 
     def _index(self, eligibility: Eligibility, labels: Iterable[str]) -> None:
@@ -413,7 +415,7 @@ class Counters:
             self._by_label.setdefault(label, {})[eligibility] = None
 
     def _place(self, topology: Topology) -> Iterator[None]:
-        """Look at every node, piece by piece. Nodes that change meanwhile are placed by what is told of them."""
+        """Add every node in steps. Events place the nodes that change meanwhile."""
         eligibility = topology.eligibility
         left = eligibility.piece(_PIECE)
         for name in tuple(self._nodes):
@@ -429,7 +431,7 @@ class Counters:
     def _drop_topology(self, topology: Topology) -> None:
         topology.rest = None
         eligibility = topology.eligibility
-        eligibility.left_by(topology)
+        eligibility.remove(topology)
         if not eligibility.topologies:
             del self._eligibilities[eligibility.required, eligibility.inclusion]
             self._by_taints.pop(eligibility, None)
@@ -447,7 +449,7 @@ class Counters:
                 del self._by_label[label]
 
     def _new_domains(self, key: DomainsKey) -> Domains:
-        """The domains of the key are asked for beside them: whoever judges nodes asks for these next."""
+        """Build the counts by domain. Also request the plain topology, because evaluating nodes needs it next."""
         namespace, selector, topology_key, required, inclusion = key
         try:
             self._plain(topology_key)
@@ -467,19 +469,22 @@ class Counters:
         return self._counted_by(selection, topology)
 
     def _counted_by(self, selection: Selection, topology: Topology) -> Domains:
-        """Its domains of that topology, which need not be known to the level yet. It has to keep few others."""
-        found = joined(selection, topology)
+        """Count a selection by a topology. If the selection has too many domains, evict the oldest."""
+        domains = join_domains(selection, topology)
         if len(selection.domains) > _MOST_OF_A_SELECTION:
-            next((it for it in tuple(selection.domains) if self._domains.give_up(it.key())), None)
-        return found
+            next((it for it in tuple(selection.domains) if self._domains.evict(it.key())), None)
+        return domains
 
     def _join(self, key: DomainsKey, selection: Selection, topology: Topology) -> Iterator[None]:
-        """In one piece, some ten milliseconds for 65,000 nodes: unless one of the two was given up."""
+        """Build domains in one step, which takes some ten milliseconds for 65,000 nodes.
+
+        Does nothing if the selection or the topology was evicted meanwhile.
+        """
         yield
         namespace, selector, topology_key, required, inclusion = key
-        there = self._selections.holds((namespace, selector), selection)
-        there = there and self._topologies.holds((topology_key, required, inclusion), topology)
-        if there and not self._domains.has(key):
+        cached = self._selections.holds((namespace, selector), selection)
+        cached = cached and self._topologies.holds((topology_key, required, inclusion), topology)
+        if cached and not self._domains.has(key):
             self._domains.put(key, self._counted_by(selection, topology))
             yield
 
@@ -491,48 +496,46 @@ class Counters:
         return {"selection": self._selections, "topology": self._topologies, "domains": self._domains}
 
     def statistics(self) -> dict[str, dict[str, int]]:
-        """Entries, hits, misses and estimated bytes of each level."""
+        """Return the entries, hits, misses and estimated bytes of each level."""
         return {
             name: {"entries": len(level), "hits": level.hits, "misses": level.misses, "bytes": level.bytes}
             for name, level in self._levels().items()
         }
 
-    def skews(self, found: dict[str, int]) -> Iterator[None]:
-        """Fill ``found``, by topology key: by how many pods the fullest domain is ahead of the emptiest, of all that is
-        counted now. In short steps.
+    def skews(self, largest: dict[str, int]) -> Iterator[None]:
+        """Fill ``largest``, in short steps, with the largest skew of the current counts for each topology key.
+
+        A skew is the difference between the largest and the smallest number of pods in any domain.
         """
         for number, (key, domains) in enumerate(self._domains.items()):
             if number % _SKEWS == _SKEWS - 1:
                 yield
             if self._domains.holds(key, domains) and domains.size():
                 topology_key = domains.topology.key
-                found[topology_key] = max(found.get(topology_key, 0), domains.skew())
+                largest[topology_key] = max(largest.get(topology_key, 0), domains.skew())
 
-    def recount(self, *, terminating: bool = False) -> Recount:
-        """A recount to be told of every pod, for ``differences``. What is asked for later is no part of it.
+    def complete_selections(self) -> Iterator[SelectionKey]:
+        """Yield the keys of the complete selections, for a recount."""
+        return (key for key, selection in self._selections.items() if selection.rest is None)
 
-        ``terminating``: whether this is told of such pods, too.
-        """
-        whole = (key for key, selection in self._selections.items() if selection.rest is None)
-        return Recount(whole, terminating=terminating)
+    def differences(self, recount: PodRecount) -> Iterator[str]:
+        """Compare with a recount of all pods in steps; each step yields a sentence on a difference, or ``""``.
 
-    def differences(self, recount: Recount) -> Iterator[str]:
-        """What differs from a recount that has all pods, in words; empty for each step in which nothing does.
-
-        Between steps everything may change, the recount with it. What is still being made is no part of it.
+        The cluster and the recount can change between the steps. Incomplete entries are not compared, nor are
+        selections that the recount does not include.
         """
         for namespace, labels in self._groups_of(recount):
             group = self._groups.get(namespace, {}).get(labels)
-            kept = {} if group is None else group.nodes
-            yield "" if kept == recount.groups.get((namespace, labels), {}) else "groups differ from a recount"
+            nodes = {} if group is None else group.nodes
+            yield "" if nodes == recount.groups.get((namespace, labels), {}) else "groups differ from a recount"
         for key, selection in self._selections.items():
             yield from ("" for _ in self._joining())
             yield from self._selection_differences(key, selection, recount)
         for topology_key, topology in self._topologies.items():
             if topology.rest is None:
-                for found in topology.differences(self._nodes):
-                    alive = found and self._topologies.holds(topology_key, topology)
-                    yield f"{found} of {topology.key} differ from a recount" if alive else ""
+                for part in topology.differences(self._nodes):
+                    is_wrong = part and self._topologies.holds(topology_key, topology)
+                    yield f"{part} of {topology.key} differ from a recount" if is_wrong else ""
         for domains_key, domains in self._domains.items():
             yield from ("" for _ in self._joining())
             counted = recount.selections.get(domains_key[:2])
@@ -540,15 +543,15 @@ class Counters:
                 yield from domains.differences(counted)
             yield ""
 
-    def _groups_of(self, recount: Recount) -> Iterator[tuple[str, LabelSet]]:
+    def _groups_of(self, recount: PodRecount) -> Iterator[tuple[str, LabelSet]]:
         yield from tuple(recount.groups)
         for namespace in tuple(self._groups):
             for labels in tuple(self._groups.get(namespace, {})):
                 if (namespace, labels) not in recount.groups:
                     yield namespace, labels
 
-    def _selection_differences(self, key: SelectionKey, selection: Selection, recount: Recount) -> Iterator[str]:
-        """One that is half made, since it was given up and asked for anew, is no part of it."""
+    def _selection_differences(self, key: SelectionKey, selection: Selection, recount: PodRecount) -> Iterator[str]:
+        """Compare one selection, unless it was evicted, and is being built again."""
         counted = recount.selections.get(key) if selection.rest is None else None
         wrong = counted is not None and self._selections.holds(key, selection) and counted != selection.nodes
         yield f"selection {selection.selector} in {selection.namespace} differs from a recount" if wrong else ""

@@ -1,28 +1,27 @@
-"""How many pods of a selection each domain of a topology has."""
+"""Number of pods of a selection in each domain of a topology."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from app.cache.bounded import COUNT_BYTES, ENTRY_BYTES
 from app.cache.selections import Scope, Selection
 from app.cache.topologies import Topology, new_stamp
 from app.framework.counts import Inclusion
 from app.kube.selectors import Selector
 
-_ENTRY_BYTES: Final = 1000
-_COUNT_BYTES: Final = 150
-
 _MAX_LIMITS: Final = 4
-"""Limits of one Domains whose crossings are watched: each costs every event a comparison."""
+"""Maximum number of limits with a stamp in one ``Domains``, because each costs every event a comparison."""
 
 DomainsKey = tuple[Scope, Selector, str, frozenset[str], Inclusion]
 
 
 class Domains:
-    """Counts of one selection by the domains of one topology. ``by_count`` holds the domains by their count.
+    """Counts of one selection by the domains of one topology. Implements ``framework.DomainCounts``.
 
-    ``stamps`` holds, for the limits asked for last, a number that moves when a domain crosses the limit.
+    ``counts``: pods by domain, without zeros. ``by_count``: the domains by their count. ``stamps``: for the limits
+    requested last, a number that changes when the count of a domain crosses the limit.
     """
 
     __slots__ = ("by_count", "counts", "selection", "stamps", "topology")
@@ -34,7 +33,7 @@ class Domains:
         self.counts, self.by_count = self._counted(selection.nodes)
 
     def _counted(self, nodes: Mapping[str, int]) -> tuple[dict[str, int], dict[int, set[str]]]:
-        """``nodes`` by domain, and the domains by their count. Weights of both signs may come to nothing."""
+        """Return ``nodes`` added up by domain, and the domains by their sum. Domains with sum 0 are omitted."""
         counts: dict[str, int] = {}
         by_count: dict[int, set[str]] = {}
         domain = self.topology.domain
@@ -54,8 +53,8 @@ class Domains:
         return selection.namespace, selection.selector, topology.key, eligibility.required, eligibility.inclusion
 
     def weight(self) -> int:
-        """Bytes."""
-        return _ENTRY_BYTES + _COUNT_BYTES * len(self.counts)
+        """Return the estimated bytes."""
+        return ENTRY_BYTES + COUNT_BYTES * len(self.counts)
 
     def add(self, value: str, delta: int) -> None:
         counts, by_count = self.counts, self.by_count
@@ -84,12 +83,12 @@ class Domains:
                 self.stamps[limit] = new_stamp()
 
     def stamp(self, limit: int) -> int:
-        found = self.stamps.get(limit)
-        if found is None:
+        stamp = self.stamps.get(limit)
+        if stamp is None:
             if len(self.stamps) >= _MAX_LIMITS:
                 del self.stamps[next(iter(self.stamps))]
-            found = self.stamps[limit] = new_stamp()
-        return found
+            stamp = self.stamps[limit] = new_stamp()
+        return stamp
 
     def count(self, value: str) -> int:
         return self.counts.get(value, 0)
@@ -114,39 +113,40 @@ class Domains:
         return min(self.by_count, default=0)
 
     def skew(self) -> int:
-        """By how many pods the fullest domain is ahead of the emptiest."""
+        """Return the difference between the largest and the smallest count of any domain."""
         return max(self.by_count, default=0) - self.minimum()
 
     def _minimum_with(self, deltas: Mapping[str, int]) -> int:
-        """The smallest changed count, against the smallest of the domains left alone."""
+        """Return the smaller of two minima: of the changed domains, and of all other domains."""
         counts, sizes = self.counts, self.topology.sizes
-        found = [counts.get(value, 0) + delta for value, delta in deltas.items()]
-        if max(deltas.values()) <= 0:  # what any of them was before is no smaller than what it is now
-            return min(self.minimum(), *found)
+        candidates = [counts.get(value, 0) + delta for value, delta in deltas.items()]
+        if max(deltas.values()) <= 0:  # no changed domain has grown, so its old count cannot be a wrong minimum
+            return min(self.minimum(), *candidates)
         others = len(sizes) - sum(value in sizes for value in deltas)
         others_with_pods = len(counts) - sum(value in counts for value in deltas)
         if others > others_with_pods:
-            found.append(0)
+            candidates.append(0)
         else:
             untouched = (
                 count for count in sorted(self.by_count) if any(it not in deltas for it in self.by_count[count])
             )
-            found.extend(next(((count,) for count in untouched), ()))
-        return min(found)
+            candidates.extend(next(((count,) for count in untouched), ()))
+        return min(candidates)
 
     def above(self, limit: int) -> Collection[str]:
         buckets = [values for count, values in self.by_count.items() if count > limit]
         return buckets[0] if len(buckets) == 1 else [value for values in buckets for value in values]
 
     def differences(self, counted: Mapping[str, int]) -> Iterator[str]:
-        """What differs from ``counted``, the pods by node, in words."""
+        """Yield a sentence for each difference from ``counted``, the pods by node."""
         counts, by_count = self._counted(counted)
         where = f"{self.topology.key} of {self.selection.selector} in {self.selection.namespace}"
         parts = {"counts": self.counts == counts, "buckets": self.by_count == by_count}
         yield from (f"{name} by {where} differ from a recount" for name, right in parts.items() if not right)
 
 
-def joined(selection: Selection, topology: Topology) -> Domains:
+def join_domains(selection: Selection, topology: Topology) -> Domains:
+    """Count a selection by the domains of a topology; both update the result from now on."""
     domains = Domains(selection, topology)
     selection.domains[domains] = None
     topology.users[domains] = None

@@ -1,4 +1,4 @@
-"""Times at which cached verdicts end. When one has passed, its node counts as changed, so that it is judged anew."""
+"""Times at which cached verdicts expire. Expiry marks the node as changed, so that it is evaluated again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.cache.changes import NodeChanges
 
 
 class Expiries:
-    """For each node and plugin, the earliest end of a verdict: a plugin that judges anew gives the next one."""
+    """Earliest expiry of a verdict for each node and plugin. Each new verdict of the plugin can add the next one."""
 
     def __init__(self, node_changes: NodeChanges) -> None:
         self._node_changes = node_changes
@@ -16,13 +16,13 @@ class Expiries:
         self._next = inf
 
     def add(self, node: str, plugin: str, until: float) -> None:
-        """Note that a verdict of the plugin on the node ends then, in seconds since 1970; ``inf`` never."""
+        """Add the time, in seconds since 1970, at which a verdict of the plugin on the node expires; ``inf``: never."""
         if until < self._ends.get((node, plugin), inf):
             self._ends[node, plugin] = until
             self._next = min(self._next, until)
 
     def expire(self, now: float) -> frozenset[str]:
-        """Have nodes judged anew whose verdicts ended, and return the plugins that gave these."""
+        """Mark the nodes whose verdicts have expired as changed; return the plugins that gave these verdicts."""
         if now < self._next:
             return frozenset()
         ended = [key for key, until in self._ends.items() if until <= now]

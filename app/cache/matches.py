@@ -1,47 +1,50 @@
-"""Which pods ask what of one sort of newcomer: ``Carriers`` have the same terms, a ``Match`` counts what they ask."""
+"""Affinity terms of existing pods: pods with equal terms form a ``TermGroup``.
+
+A ``TermMatch`` counts the pods whose terms match one kind of incoming pod.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from app.cache.recount import Recount
-from app.cache.selections import EVERYWHERE, Selection, pairs_of
+from app.cache.bounded import COUNT_BYTES, ENTRY_BYTES
+from app.cache.recount import PodRecount
+from app.cache.selections import EVERYWHERE, Selection, SelectionKey, pairs_of
 from app.kube.core_v1 import Pod
 from app.kube.pod_affinity import Newcomer, PodAffinity, PodAffinityTerm
 from app.kube.selectors import EVERYTHING
 
-_CARRIERS_BYTES: Final = 400
-"""Of a match: for each carriers that it counts."""
+_GROUP_BYTES: Final = 400
+"""Estimated bytes of a match for each group that it counts."""
 
-_ENTRY_BYTES: Final = 1000
-_COUNT_BYTES: Final = 150
-
-CarriersKey = tuple[str, PodAffinity]
+TermGroupKey = tuple[str, PodAffinity]
+"""Namespace, affinity as written in the pods."""
 
 MatchKey = tuple[Newcomer, int | None]
-"""A newcomer, and what a required affinity term weighs; ``None`` for who refuses it."""
+"""Incoming pod, and the weight of a required affinity term; ``None``: count required anti-affinity terms."""
 
 
-class Carriers:
-    """The pods of one namespace that have the same terms. ``number``: of several, the later came later.
+class TermGroup:
+    """Number of pods by node, for the pods of one namespace with equal affinity terms.
 
-    ``told``: how many counts of its matches change with one of its pods.
+    ``number``: position in the order of creation. ``matches``: the matches that count this group, each with the weight
+    of one pod by topology key. ``fan_out``: number of counts that change when one of its pods joins or leaves a node.
     """
 
-    __slots__ = ("affinity", "key", "matches", "nodes", "number", "told")
+    __slots__ = ("affinity", "fan_out", "key", "matches", "nodes", "number")
 
-    def __init__(self, key: CarriersKey, number: int) -> None:
+    def __init__(self, key: TermGroupKey, number: int) -> None:
         self.key = key
         self.number = number
         self.affinity = key[1].within(key[0])
         self.nodes: dict[str, int] = {}
-        self.matches: dict[Match, Mapping[str, int]] = {}
-        self.told = 0
+        self.matches: dict[TermMatch, Mapping[str, int]] = {}
+        self.fan_out = 0
 
     @property
     def size(self) -> int:
-        """How many terms there are."""
+        """Return the number of terms."""
         affinity = self.affinity
         return len(affinity.required) + len(affinity.required_anti) + len(affinity.preferred)
 
@@ -49,72 +52,73 @@ class Carriers:
         affinity = self.affinity
         yield from affinity.required
         yield from affinity.required_anti
-        for it in affinity.preferred:
-            yield it.term
+        for weighted in affinity.preferred:
+            yield weighted.term
 
     def pairs(self) -> set[tuple[str, ...]]:
-        """Under what it is found by the newcomers that its terms may mean."""
-        found: set[tuple[str, ...]] = set()
+        """Return its index keys; an incoming pod that a term matches has at least one of them, see ``found_under``."""
+        pairs: set[tuple[str, ...]] = set()
         for term in self.terms():
             if term.selector is not None:
                 scopes = term.namespaces if term.namespace_selector is None else (EVERYWHERE,)
-                found.update(pairs_of(scopes, term.selector))
-        return found
+                pairs.update(pairs_of(scopes, term.selector))
+        return pairs
 
 
-class Match:
-    """What carriers ask of one sort of newcomer, by topology key: how many of their pods, or what these weigh.
+class TermMatch:
+    """Existing pods whose terms match one kind of incoming pod, by topology key and node: their number or weight.
 
-    ``carriers``: each with what one of its pods counts. ``seen``: the number of the last that was looked at; -1 for
-    none. ``rest``: what is still to be looked at.
+    ``hard_weight``: weight of a required affinity term; ``None``: count the pods with required anti-affinity.
+    ``groups``: the matching groups, each with the weight of one pod by topology key. ``seen``: number of the last group
+    that was compared; -1 for none. Implements ``SteppedEntry``.
     """
 
-    __slots__ = ("carriers", "hard_weight", "newcomer", "rest", "seen", "selections")
+    __slots__ = ("groups", "hard_weight", "incoming", "rest", "seen", "selections")
 
-    def __init__(self, newcomer: Newcomer, hard_weight: int | None) -> None:
-        self.newcomer = newcomer
+    def __init__(self, incoming: Newcomer, hard_weight: int | None) -> None:
+        self.incoming = incoming
         self.hard_weight = hard_weight
-        self.carriers: dict[Carriers, Mapping[str, int]] = {}
+        self.groups: dict[TermGroup, Mapping[str, int]] = {}
         self.selections: dict[str, Selection] = {}
         self.seen = -1
         self.rest: Iterator[None] | None = None
 
     def weight(self) -> int:
-        """Bytes."""
+        """Return the estimated bytes."""
         counts = sum(len(it.nodes) + sum(len(by.counts) for by in it.domains) for it in self.selections.values())
-        sizes = _ENTRY_BYTES * (1 + len(self.selections)) + _CARRIERS_BYTES * len(self.carriers)
-        return sizes + _COUNT_BYTES * counts
+        sizes = ENTRY_BYTES * (1 + len(self.selections)) + _GROUP_BYTES * len(self.groups)
+        return sizes + COUNT_BYTES * counts
 
-    def asked_by(self, affinity: PodAffinity) -> Mapping[str, int]:
-        """What one pod with these terms counts, by topology key; empty if none of them means the newcomer."""
-        newcomer, hard_weight = self.newcomer, self.hard_weight
+    def weights_of(self, affinity: PodAffinity) -> Mapping[str, int]:
+        """Return the weight of one pod with these terms, by topology key; empty if no term matches the incoming pod."""
+        incoming, hard_weight = self.incoming, self.hard_weight
         if hard_weight is None:
-            return {it.topology_key: 1 for it in affinity.required_anti if it.matches(newcomer)}
-        found: dict[str, int] = {}
+            return {it.topology_key: 1 for it in affinity.required_anti if it.matches(incoming)}
+        weights: dict[str, int] = {}
         if hard_weight:
             for term in affinity.required:
-                if term.matches(newcomer):
-                    found[term.topology_key] = found.get(term.topology_key, 0) + hard_weight
+                if term.matches(incoming):
+                    weights[term.topology_key] = weights.get(term.topology_key, 0) + hard_weight
         for weighted in affinity.preferred:
-            if weighted.term.matches(newcomer):
+            if weighted.term.matches(incoming):
                 key = weighted.term.topology_key
-                found[key] = found.get(key, 0) + weighted.weight
-        return found
+                weights[key] = weights.get(key, 0) + weighted.weight
+        return weights
 
-    def take(self, carriers: Carriers) -> None:
-        """Count carriers, from now on too, if they ask anything of the newcomer."""
-        if carriers in self.carriers:
+    def add_group(self, group: TermGroup) -> None:
+        """Count a group, now and after later changes, if any of its terms matches the incoming pod."""
+        if group in self.groups:
             return
-        asked = self.asked_by(carriers.affinity)
-        if asked:
-            self.carriers[carriers] = carriers.matches[self] = asked
-            carriers.told += len(asked)
-            for node, count in carriers.nodes.items():
-                self.add(asked, node, count)
+        weights = self.weights_of(group.affinity)
+        if weights:
+            self.groups[group] = group.matches[self] = weights
+            group.fan_out += len(weights)
+            for node, count in group.nodes.items():
+                self.add(weights, node, count)
 
-    def add(self, asked: Mapping[str, int], node: str, delta: int) -> None:
-        """So many pods that ask this came to a node, or left it."""
-        for key, weight in asked.items():
+    def add(self, weights: Mapping[str, int], node: str, delta: int) -> None:
+        """Add ``delta`` pods of a group on a node; ``weights``: weight of one of them, by topology key."""
+        for key, weight in weights.items():
             selection = self.selections.get(key)
             if selection is None:
                 selection = self.selections[key] = Selection(EVERYWHERE, EVERYTHING)
@@ -122,51 +126,36 @@ class Match:
                 selection.add(node, weight * delta)
 
     def leave(self) -> None:
+        """Remove an evicted match from its groups."""
         self.rest = None
-        for carriers, asked in self.carriers.items():
-            del carriers.matches[self]
-            carriers.told -= len(asked)
+        for group, weights in self.groups.items():
+            del group.matches[self]
+            group.fan_out -= len(weights)
 
     def has_more_than(self, pods: int, topology_key: str, nodes: Collection[str]) -> bool:
-        """Whether more than so many pods on these nodes ask anything over the topology key."""
-        found = 0
-        for carriers, asked in self.carriers.items():
-            if topology_key in asked:
-                for node, count in carriers.nodes.items():
-                    found += count if node in nodes else 0
-                    if found > pods:
+        """Return true if more than ``pods`` pods on these nodes have a matching term with the topology key."""
+        total = 0
+        for group, weights in self.groups.items():
+            if topology_key in weights:
+                for node, count in group.nodes.items():
+                    total += count if node in nodes else 0
+                    if total > pods:
                         return True
         return False
 
 
-class TermsRecount:
-    """Pods and what they ask counted anew. Changes while it is made are told to it."""
+class TermsRecount(PodRecount):
+    """Recount of the pods by labels and, in ``term_groups``, by terms. Terminating pods are counted."""
 
-    def __init__(self, peers: Recount) -> None:
-        self.peers = peers
-        self.carriers: dict[CarriersKey, dict[str, int]] = {}
-        self._seen: set[str] = set()
-
-    def see(self, pod: Pod) -> None:
-        """A pod as it is now."""
-        self.peers.see(pod)
-        if pod.uid not in self._seen:
-            self._seen.add(pod.uid)
-            self._add(pod, 1)
-
-    def moved(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod changed from one form to another, came (``old`` is None) or went (``new`` is None)."""
-        self.peers.moved(old, new)
-        for pod, delta in ((old, -1), (new, 1)):
-            if pod is not None and (delta > 0 or pod.uid in self._seen):
-                self._add(pod, delta)
-            if pod is not None:
-                self._seen.add(pod.uid)
+    def __init__(self, selections: Iterable[SelectionKey]) -> None:
+        super().__init__(selections, terminating=True)
+        self.term_groups: dict[TermGroupKey, dict[str, int]] = {}
 
     def _add(self, pod: Pod, delta: int) -> None:
+        super()._add(pod, delta)
         affinity = pod.spec.pod_affinity
         if pod.node_name and affinity.has_terms:
-            nodes = self.carriers.setdefault((pod.namespace, affinity), {})
+            nodes = self.term_groups.setdefault((pod.namespace, affinity), {})
             nodes[pod.node_name] = nodes.get(pod.node_name, 0) + delta
             if not nodes[pod.node_name]:
                 del nodes[pod.node_name]

@@ -1,4 +1,4 @@
-"""The nodes of a picture, as plugins ask for them."""
+"""Nodes of the cluster cache, as plugins read them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Nodes:
         return self._cluster.nodes.values()
 
     def get(self, name: str) -> NodeInfo | None:
-        if self._cluster.left_out:
-            self._cluster.left_out.require(NODES, "", name)
+        if self._cluster.unreadable:
+            self._cluster.unreadable.require(NODES, "", name)
         return self._cluster.nodes.get(name)
 
     def uses_of_claim(self, namespace: str, name: str) -> int:

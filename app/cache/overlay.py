@@ -1,8 +1,8 @@
-"""The picture as it would be without some pods, or with others: read while the overlay is open, and nothing moves.
+"""Overlay: the cluster without some pods, or with additional ones, for the time of one synchronous evaluation.
 
-A pod is not its own peer, a nominated pod may come, victims would be gone: each is a few pods that are left out or
-added. What differs because of them is worked out where it is asked for, as small changes to what is kept; kept counts,
-stamps, versions and node infos stay what they are. Whatever an overlay does not touch is given out as it is.
+A pod is not its own peer, a nominated pod can arrive, victims would be gone: each case omits or adds a few pods. The
+overlay computes the affected results on demand, as small changes to the cached ones. Cached counts, stamps, versions
+and node infos do not change, and unaffected results are returned unchanged.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from app.kube.selectors import Selector
 V = TypeVar("V")
 
 Moves = Mapping[ObjectKey, tuple[Pod | None, Pod | None]]
-"""Each pod as the picture has it, and as it is to be seen; ``None`` where it is not there."""
+"""For each affected pod: the pod in the cluster, and the pod as the overlay shows it; ``None``: absent."""
 
-_KEPT: Final = object()
+_NOT_REPLACED: Final = object()
 
 
 class Overlaid(Mapping[str, V]):
-    """``table`` with some ``rows`` in place of its own. A row that is ``None`` is not there."""
+    """View of ``table`` in which ``rows`` replace or add rows. A row that is ``None`` is absent."""
 
     __slots__ = ("_rows", "_table")
 
@@ -46,31 +46,31 @@ class Overlaid(Mapping[str, V]):
         return row
 
     def __contains__(self, key: object) -> bool:
-        row = self._rows.get(key, _KEPT)  # type: ignore[call-overload]  # whatever is asked for
-        return key in self._table if row is _KEPT else row is not None
+        row = self._rows.get(key, _NOT_REPLACED)  # type: ignore[call-overload]  # any object can be looked up
+        return key in self._table if row is _NOT_REPLACED else row is not None
 
     def __iter__(self) -> Iterator[str]:
         rows, table = self._rows, self._table
-        yield from (key for key in table if rows.get(key, _KEPT) is not None)
+        yield from (key for key in table if rows.get(key, _NOT_REPLACED) is not None)
         yield from (key for key, row in rows.items() if row is not None and key not in table)
 
     def __len__(self) -> int:
         return len(self._table) + sum((row is not None) - (key in self._table) for key, row in self._rows.items())
 
     def keys(self) -> KeysView[str]:
-        """Those of the table where they are the same: a plain dict's answer to who asks for thousands at once."""
+        """Return the keys; those of the table itself if they are equal, because a dict's own keys are faster."""
         same = all(row is not None and key in self._table for key, row in self._rows.items())
         return self._table.keys() if same else super().keys()
 
 
 class OverlaidDomains:
-    """Implements ``framework.DomainCounts``: kept counts, each changed by ``deltas``. Domains stay what they are."""
+    """Cached counts, changed by ``deltas``; the set of domains is the same. Implements ``framework.DomainCounts``."""
 
-    __slots__ = ("_counts", "_deltas", "_kept", "_minimum", "_stamps")
+    __slots__ = ("_cached", "_counts", "_deltas", "_minimum", "_stamps")
 
-    def __init__(self, kept: Domains, deltas: Mapping[str, int]) -> None:
-        self._kept = kept
-        self._counts = kept.counts
+    def __init__(self, cached: Domains, deltas: Mapping[str, int]) -> None:
+        self._cached = cached
+        self._counts = cached.counts
         self._deltas = deltas
         self._minimum: int | None = None
         self._stamps: dict[int, int] = {}
@@ -80,46 +80,49 @@ class OverlaidDomains:
 
     def minimum(self, deltas: Mapping[str, int] | None = None) -> int:
         if deltas:
-            return self._kept.minimum(_sum(self._deltas, deltas))
+            return self._cached.minimum(_sum(self._deltas, deltas))
         if self._minimum is None:
-            self._minimum = self._kept.minimum(self._deltas)
+            self._minimum = self._cached.minimum(self._deltas)
         return self._minimum
 
     def size(self) -> int:
-        return self._kept.size()
+        return self._cached.size()
 
     def nodes_by_domain(self) -> Mapping[str, int]:
-        return self._kept.nodes_by_domain()
+        return self._cached.nodes_by_domain()
 
     def domain_of(self, node: str) -> str | None:
-        return self._kept.domain_of(node)
+        return self._cached.domain_of(node)
 
     def is_empty(self) -> bool:
         return not self.above(0)
 
     def above(self, limit: int) -> Collection[str]:
-        kept, crossing = self._kept.above(limit), self._crossing(limit)
-        return frozenset(kept).symmetric_difference(crossing) if crossing else kept
+        above, crossing = self._cached.above(limit), self._crossing(limit)
+        return frozenset(above).symmetric_difference(crossing) if crossing else above
 
     def stamp(self, limit: int) -> int:
-        """The kept one where it says the same, if somebody has asked for it: to ask here must not move another's."""
-        kept = self._kept.stamps.get(limit)
-        if kept is not None and not self._crossing(limit):
-            return kept
+        """Return the cached stamp if it exists and the same domains are above the limit, else a stamp of the overlay.
+
+        Does not call ``Domains.stamp``, which could drop the stamp of another limit.
+        """
+        stamp = self._cached.stamps.get(limit)
+        if stamp is not None and not self._crossing(limit):
+            return stamp
         if limit not in self._stamps:
             self._stamps[limit] = new_stamp()
         return self._stamps[limit]
 
     def _crossing(self, limit: int) -> list[str]:
-        """The domains that are above the limit here and not there, or the other way round."""
-        count = self._kept.count
+        """Return the domains that are above the limit only with the overlay, or only without it."""
+        count = self._cached.count
         return [value for value, delta in self._deltas.items() if (count(value) > limit) != (self.count(value) > limit)]
 
 
 class CountedMoves:
-    """What some pods that left or came change of kept counts. Implements ``counters.Changes``.
+    """Changes to cached counts by the pods that an overlay omits or adds. Implements ``counters.CountOverlay``.
 
-    ``is_counted`` says which pods these counts include.
+    ``is_counted``: predicate for the pods that these counts include.
     """
 
     __slots__ = ("_counted", "_domains", "_is_counted", "moves")
@@ -130,27 +133,27 @@ class CountedMoves:
         self._counted: list[tuple[Pod, int]] | None = None
         self._domains: dict[Domains, DomainCounts] = {}
 
-    def pods_by_node(self, namespace: Scope, selector: Selector, kept: Mapping[str, int]) -> Mapping[str, int]:
-        """Counts by node, from the ``kept`` ones."""
+    def pods_by_node(self, namespace: Scope, selector: Selector, cached: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the counts by node, derived from the ``cached`` ones."""
         deltas = self._deltas(namespace, selector)
         if not any(deltas.values()):
-            return kept
-        found = _sum(kept, deltas)
+            return cached
+        counts = _sum(cached, deltas)
         for node in deltas:
-            if not found[node]:
-                del found[node]
-        return found
+            if not counts[node]:
+                del counts[node]
+        return counts
 
-    def domains(self, kept: Domains) -> DomainCounts:
-        """Counts by domain, from the ``kept`` ones."""
-        found = self._domains.get(kept)
-        if found is None:
-            deltas = self._deltas(kept.selection.namespace, kept.selection.selector)
-            found = self._domains[kept] = overlaid(kept, deltas)
-        return found
+    def domains(self, cached: Domains) -> DomainCounts:
+        """Return the counts by domain, derived from the ``cached`` ones."""
+        counts = self._domains.get(cached)
+        if counts is None:
+            deltas = self._deltas(cached.selection.namespace, cached.selection.selector)
+            counts = self._domains[cached] = overlaid(cached, deltas)
+        return counts
 
     def moved(self) -> list[tuple[Pod, int]]:
-        """The counted pods that left (-1) or came (1)."""
+        """Return the counted pods that are omitted (-1) or added (1)."""
         if self._counted is None:
             self._counted = []
             for old, new in self.moves.values():
@@ -161,28 +164,28 @@ class CountedMoves:
         return self._counted
 
     def _deltas(self, namespace: Scope, selector: Selector) -> Mapping[str, int]:
-        """By how many more pods of a selection there are on a node; by none where as many left as came."""
-        found: dict[str, int] = {}
+        """Return the change of the number of matching pods by node, which can be 0."""
+        deltas: dict[str, int] = {}
         for pod, delta in self.moved():
             if covers(namespace, pod.namespace) and selector.matches(pod.labels):
-                found[pod.node_name] = found.get(pod.node_name, 0) + delta
-        return found
+                deltas[pod.node_name] = deltas.get(pod.node_name, 0) + delta
+        return deltas
 
 
-def overlaid(kept: Domains, by_node: Mapping[str, int]) -> DomainCounts:
-    """Kept counts by domain with some more, or less, on some nodes."""
+def overlaid(cached: Domains, by_node: Mapping[str, int]) -> DomainCounts:
+    """Return cached counts by domain, changed by the given numbers of pods on nodes."""
     deltas: dict[str, int] = {}
     for node, delta in by_node.items():
-        value = kept.domain_of(node)
+        value = cached.domain_of(node)
         if value is not None:
             deltas[value] = deltas.get(value, 0) + delta
-    return OverlaidDomains(kept, deltas) if any(deltas.values()) else kept
+    return OverlaidDomains(cached, deltas) if any(deltas.values()) else cached
 
 
 class Overlay(CountedMoves):
-    """Some pods left out of a picture, others added, each as it is: one with ``node_name`` runs there.
+    """Omitted and added pods of a cluster. An added pod with ``node_name`` runs on that node.
 
-    It holds for one synchronous evaluation, in which the picture does not change.
+    Valid for one synchronous evaluation, during which the cluster does not change.
     """
 
     __slots__ = ("_nodes", "_nominated")
@@ -192,69 +195,69 @@ class Overlay(CountedMoves):
         self._nodes: Mapping[str, NodeInfo] | None = None
         self._nominated: Mapping[str, Mapping[str, Pod]] | None = None
 
-    def nodes(self, kept: Mapping[str, NodeInfo]) -> Mapping[str, NodeInfo]:
-        """The node infos, with others for the nodes that pods left or came to."""
+    def nodes(self, cached: Mapping[str, NodeInfo]) -> Mapping[str, NodeInfo]:
+        """Return the node infos, with new ones for the affected nodes."""
         if self._nodes is None:
             rows = {
-                name: _node_info(kept[name], gone, came)
-                for name, (gone, came) in self._rows(_nodes_of).items()
-                if name in kept
+                name: _node_info(cached[name], omitted, added)
+                for name, (omitted, added) in self._rows(_nodes_of).items()
+                if name in cached
             }
-            self._nodes = Overlaid(kept, rows) if rows else kept
+            self._nodes = Overlaid(cached, rows) if rows else cached
         return self._nodes
 
     def touched(self) -> Collection[str]:
-        """The nodes that pods left or came to."""
+        """Return the nodes on which pods are omitted or added."""
         return self._rows(_nodes_of).keys()
 
-    def nominated(self, kept: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
-        """Waiting pods by UID, by the node they are nominated to."""
+    def nominated(self, cached: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
+        """Return the pending pods by the node to which they are nominated, and by UID."""
         if self._nominated is None:
-            self._nominated = self._grouped(kept, _nominations_of)
+            self._nominated = self._grouped(cached, _nominations_of)
         return self._nominated
 
-    def controlled(self, kind: str, kept: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
-        """Pods by UID, by the UID of their controller of the kind of this name."""
+    def controlled(self, kind: str, cached: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
+        """Return the pods by the UID of their controller, which has the kind of this name, and by UID."""
 
         def controllers_of(pod: Pod) -> Sequence[str]:
             return (pod.owner.uid,) if pod.owner is not None and pod.owner.kind == kind else ()
 
-        return self._grouped(kept, controllers_of)
+        return self._grouped(cached, controllers_of)
 
-    def claiming(self, kept: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
-        """Pods by UID, by the claims that they name."""
-        return self._grouped(kept, claim_keys)
+    def claiming(self, cached: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
+        """Return the pods by the claims that they name, and by UID."""
+        return self._grouped(cached, claim_keys)
 
-    def annotated(self, kept: Sequence[Pod]) -> Sequence[Pod]:
-        """Bound pods with annotations."""
-        forms = (new for _, new in self.moves.values() if new is not None)
-        came = (pod for pod in forms if pod.annotations and pod.node_name)
-        return [*(pod for pod in kept if pod.key not in self.moves), *came]
+    def annotated(self, cached: Sequence[Pod]) -> Sequence[Pod]:
+        """Return the bound pods with annotations."""
+        shown = (new for _, new in self.moves.values() if new is not None)
+        added = (pod for pod in shown if pod.annotations and pod.node_name)
+        return [*(pod for pod in cached if pod.key not in self.moves), *added]
 
     def _grouped(
-        self, kept: Mapping[str, Mapping[str, Pod]], rows_of: Callable[[Pod], Sequence[str]]
+        self, cached: Mapping[str, Mapping[str, Pod]], rows_of: Callable[[Pod], Sequence[str]]
     ) -> Mapping[str, Mapping[str, Pod]]:
         rows: dict[str, Mapping[str, Pod] | None] = {}
-        for name, (gone, came) in self._rows(rows_of).items():
-            stay = {uid: pod for uid, pod in kept.get(name, {}).items() if uid not in gone}
-            rows[name] = stay | came or None
-        return Overlaid(kept, rows) if rows else kept
+        for name, (omitted, added) in self._rows(rows_of).items():
+            rest = {uid: pod for uid, pod in cached.get(name, {}).items() if uid not in omitted}
+            rows[name] = rest | added or None
+        return Overlaid(cached, rows) if rows else cached
 
     def _rows(self, rows_of: Callable[[Pod], Sequence[str]]) -> dict[str, tuple[set[str], dict[str, Pod]]]:
-        """By row: the UIDs that are gone from it, and the pods that came."""
-        found: dict[str, tuple[set[str], dict[str, Pod]]] = {}
+        """Return the UIDs of omitted pods, and the added pods, by row; ``rows_of`` gives the rows of a pod."""
+        rows: dict[str, tuple[set[str], dict[str, Pod]]] = {}
         for old, new in self.moves.values():
             if old is not None:
                 for row in rows_of(old):
-                    found.setdefault(row, (set(), {}))[0].add(old.uid)
+                    rows.setdefault(row, (set(), {}))[0].add(old.uid)
             if new is not None:
                 for row in rows_of(new):
-                    found.setdefault(row, (set(), {}))[1][new.uid] = new
-        return found
+                    rows.setdefault(row, (set(), {}))[1][new.uid] = new
+        return rows
 
 
-class Groups(Mapping[str, Mapping[str, Pod]]):
-    """Groups of pods as they are seen at each look: plugins keep it from when they are built."""
+class LiveGroups(Mapping[str, Mapping[str, Pod]]):
+    """Groups of pods that ``seen`` computes at each access, so that a plugin can hold one object for its lifetime."""
 
     __slots__ = ("_seen",)
 
@@ -272,17 +275,17 @@ class Groups(Mapping[str, Mapping[str, Pod]]):
 
 
 def is_counted(pod: Pod) -> bool:
-    """Whether kept counts include it."""
+    """Return true if the pod is on a node and not terminating, so that ``Counts`` include it."""
     return bool(pod.node_name) and not pod.terminating
 
 
 def is_placed(pod: Pod) -> bool:
-    """Whether it is on a node, terminating or not."""
+    """Return true if the pod is on a node, even if it is terminating, so that ``PodTerms`` include it."""
     return bool(pod.node_name)
 
 
 def nomination_of(pod: Pod) -> str:
-    """The node a waiting pod is nominated to; empty for none."""
+    """Return the node to which a pending pod is nominated; empty for none, and for gated pods."""
     return "" if pod.node_name or pod.spec.gated else pod.nominated_node_name
 
 
@@ -295,13 +298,13 @@ def _nodes_of(pod: Pod) -> Sequence[str]:
     return (pod.node_name,) if pod.node_name else ()
 
 
-def _node_info(kept: NodeInfo, gone: set[str], came: Mapping[str, Pod]) -> NodeInfo:
-    stay = kept.without_pods(gone) if gone else kept
-    return stay.with_pods(came.values()) if came else stay
+def _node_info(cached: NodeInfo, omitted: set[str], added: Mapping[str, Pod]) -> NodeInfo:
+    rest = cached.without_pods(omitted) if omitted else cached
+    return rest.with_pods(added.values()) if added else rest
 
 
 def _sum(counts: Mapping[str, int], deltas: Mapping[str, int]) -> dict[str, int]:
-    found = dict(counts)
+    total = dict(counts)
     for key, delta in deltas.items():
-        found[key] = found.get(key, 0) + delta
-    return found
+        total[key] = total.get(key, 0) + delta
+    return total

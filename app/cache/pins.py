@@ -1,4 +1,4 @@
-"""What is not given up while one decision has it counted."""
+"""Cache entries that must not be evicted until the current decision has been made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Pins:
-    """Keys of kept counts that eviction passes over. ``noting``: what is asked for now is one of them."""
+    """Keys of cached counts that eviction skips. ``noting``: look-ups currently pin their keys."""
 
     __slots__ = ("keys", "noting")
 
@@ -18,7 +18,7 @@ class Pins:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Pin what is asked for meanwhile; nothing is awaited in here."""
+        """Pin the key of each look-up inside the block. The block must not await."""
         self.noting = True
         try:
             yield
@@ -26,9 +26,9 @@ class Pins:
             self.noting = False
 
     def release(self) -> None:
-        """What was pinned stays until something else needs its room."""
+        """Unpin all keys. Their entries stay cached until space is needed."""
         self.keys.clear()
 
 
 PINS: Final = Pins()
-"""Of the process: one decision at a time has pins."""
+"""Pins of this process. At most one decision at a time has pinned keys."""

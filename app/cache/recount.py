@@ -1,22 +1,23 @@
-"""What a recount counts, from pods alone, to compare with what is kept."""
+"""Recount of all pods by selector and node, to verify the incrementally updated counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.cache.selections import EVERYWHERE, Placed, Scope, SelectionKey, covers
+from app.cache.selections import EVERYWHERE, Scope, SelectionKey, covers
+from app.kube.core_v1 import Pod
 from app.kube.labels import LabelSet
 from app.kube.selectors import Selector
 
 
-class Recount:
-    """Pods counted anew, as plainly as can be. Changes while it is made are told to it, so that it ends up exact.
+class PodRecount:
+    """Recount that stays exact while pods change: ``see`` adds each pod once, ``moved`` every change meanwhile.
 
-    ``groups`` are counts by node of each namespace and label set, ``selections`` those of the selections given.
+    ``groups``: pods by node for each (namespace, label set). ``selections``: pods by node for each given selection.
     """
 
     def __init__(self, selections: Iterable[SelectionKey], *, terminating: bool = False) -> None:
-        """``terminating``: whether such pods are counted, too."""
+        """``terminating``: also count terminating pods."""
         self._terminating = terminating
         self.groups: dict[tuple[str, LabelSet], dict[str, int]] = {}
         self.selections: dict[SelectionKey, dict[str, int]] = {key: {} for key in selections}
@@ -27,21 +28,21 @@ class Recount:
         self._rows: dict[tuple[str, LabelSet], list[dict[str, int]]] = {}
         self._seen: set[str] = set()
 
-    def see(self, pod: Placed) -> None:
-        """A pod as it is now. Once is enough: what happens to it later is told."""
+    def see(self, pod: Pod) -> None:
+        """Count the current version of a pod. Later calls for the same pod have no effect."""
         if pod.uid not in self._seen:
             self._seen.add(pod.uid)
             self._add(pod, 1)
 
-    def moved(self, old: Placed | None, new: Placed | None) -> None:
-        """A pod changed from one form to another, came (``old`` is None) or went (``new`` is None)."""
+    def moved(self, old: Pod | None, new: Pod | None) -> None:
+        """Apply a change of a pod. ``old`` is ``None`` if it was added, ``new`` is ``None`` if it was deleted."""
         for pod, delta in ((old, -1), (new, 1)):
             if pod is not None and (delta > 0 or pod.uid in self._seen):
                 self._add(pod, delta)
             if pod is not None:
                 self._seen.add(pod.uid)
 
-    def _add(self, pod: Placed, delta: int) -> None:
+    def _add(self, pod: Pod, delta: int) -> None:
         if not pod.node_name or (pod.terminating and not self._terminating):
             return
         for row in self._rows_of((pod.namespace, pod.labels)):
@@ -52,7 +53,7 @@ class Recount:
                 del row[pod.node_name]
 
     def _rows_of(self, group: tuple[str, LabelSet]) -> list[dict[str, int]]:
-        """Where pods of a group are counted; each label set is asked against each selector once."""
+        """Return the rows that count pods of a group. Each label set is compared with each selector only once."""
         rows = self._rows.get(group)
         if rows is None:
             namespace, labels = group

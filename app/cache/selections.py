@@ -1,59 +1,41 @@
-"""Which pods a selector matches, by node: groups of one label set, and the selections that they feed."""
+"""Pods that a selector matches, by node: groups of pods with equal labels, and the selections that add them up."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+from app.cache.bounded import COUNT_BYTES, ENTRY_BYTES, NODE_BYTES
 from app.kube.labels import LabelSet
 from app.kube.selectors import IN, Selector
 
 if TYPE_CHECKING:
     from app.cache.domains import Domains
 
-_ENTRY_BYTES: Final = 1000
-_NODE_BYTES: Final = 50
-_COUNT_BYTES: Final = 150
 _REQUIREMENT_BYTES: Final = 500
 
 _MOST_PAIRS: Final = 16
-"""Of a selection: one with more is looked at for every label set of its namespace."""
+"""Maximum number of index keys of a selection. With more, it is compared with every label set of its namespace."""
 
 EVERYWHERE: Final = ""
-"""The scope of all namespaces: none has this name."""
+"""Scope of all namespaces; no namespace has an empty name."""
 
 Scope = str | frozenset[str]
-"""A namespace, some of them, or ``EVERYWHERE``."""
+"""One namespace, a set of namespaces, or ``EVERYWHERE``."""
 
 SelectionKey = tuple[Scope, Selector]
 
 
 def covers(scope: Scope, namespace: str) -> bool:
+    """Return true if the scope includes the namespace."""
     return namespace in scope if isinstance(scope, frozenset) else scope in (namespace, EVERYWHERE)
 
 
-class Labelled(Protocol):
-    """What is counted by its labels: a pod."""
+class SteppedEntry(Protocol):
+    """Cache entry that is built in steps.
 
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def labels(self) -> LabelSet: ...
-
-
-class Placed(Labelled, Protocol):
-    """The same with all that a recount asks of it."""
-
-    @property
-    def uid(self) -> str: ...
-    @property
-    def node_name(self) -> str: ...
-    @property
-    def terminating(self) -> bool: ...
-
-
-class Made(Protocol):
-    """An entry that is made in pieces. ``rest`` makes one more at each step; ``None``: it is whole, or given up."""
+    ``rest``: iterator whose every step does some of the remaining work; ``None``: the entry is complete or evicted.
+    """
 
     rest: Iterator[None] | None
 
@@ -61,7 +43,10 @@ class Made(Protocol):
 
 
 class Group:
-    """All pods of one namespace with one label set. ``selections`` are those that match it."""
+    """Number of pods by node, for the pods of one namespace with one label set.
+
+    ``selections``: the selections whose selectors match these labels, as keys.
+    """
 
     __slots__ = ("labels", "nodes", "selections")
 
@@ -72,9 +57,13 @@ class Group:
 
 
 class Selection:
-    """Pods that one selector matches in a scope, by node. ``rest``: what is still to be counted."""
+    """Number of pods by node, for the pods that one selector matches in a scope. Implements ``SteppedEntry``.
 
-    __slots__ = ("domains", "groups", "kept", "namespace", "nodes", "rest", "selector")
+    ``domains``: the counts by topology domain that are derived from this selection. ``is_cached``: false once the
+    owner has evicted it.
+    """
+
+    __slots__ = ("domains", "groups", "is_cached", "namespace", "nodes", "rest", "selector")
 
     def __init__(self, namespace: Scope, selector: Selector) -> None:
         self.namespace = namespace
@@ -83,16 +72,16 @@ class Selection:
         self.groups: dict[Group, None] = {}
         self.domains: dict[Domains, None] = {}
         self.rest: Iterator[None] | None = None
-        self.kept = True
+        self.is_cached = True
 
     def weight(self) -> int:
-        """Bytes, and something for the requirements: each label set never seen is judged by all of them."""
-        asked = sum(_REQUIREMENT_BYTES + _NODE_BYTES * len(it.values) for it in self.selector.requirements)
-        asked += _NODE_BYTES * len(self.namespace)
-        return _ENTRY_BYTES + asked + _COUNT_BYTES * (len(self.nodes) + len(self.groups))
+        """Return the estimated bytes, plus a charge for requirements: every new label set is compared with them."""
+        requirements = sum(_REQUIREMENT_BYTES + NODE_BYTES * len(it.values) for it in self.selector.requirements)
+        key = requirements + NODE_BYTES * len(self.namespace)
+        return ENTRY_BYTES + key + COUNT_BYTES * (len(self.nodes) + len(self.groups))
 
     def join(self, group: Group) -> None:
-        """Count the pods of a group that it matches, from now on too."""
+        """Add a matching group while no domains exist yet. Later changes of the group are counted too."""
         group.selections[self] = None
         self.groups[group] = None
         nodes = self.nodes
@@ -100,13 +89,14 @@ class Selection:
             nodes[node] = nodes.get(node, 0) + count
 
     def join_late(self, group: Group) -> None:
-        """The same once there may be domains, which count them then."""
+        """Add a matching group and update the domains that exist already."""
         group.selections[self] = None
         self.groups[group] = None
         for node, count in group.nodes.items():
             self.add(node, count)
 
     def add(self, node: str, delta: int) -> None:
+        """Change the number of pods on a node, and in its domains, by ``delta``."""
         nodes = self.nodes
         count = nodes.get(node, 0) + delta
         if count:
@@ -120,8 +110,10 @@ class Selection:
 
 
 def pairs_of(namespaces: Collection[str], selector: Selector) -> list[tuple[str, ...]]:
-    """Under what a selector is to be found by the pods that it may match: by a pair that these must have, else by the
-    namespace alone. Of many namespaces: under ``EVERYWHERE``.
+    """Return the index keys of a selector; a pod that it matches has at least one of them among ``found_under``.
+
+    A key is (scope, label key, label value) if matching pods must have one of a few labels, else (scope,). The scope is
+    ``EVERYWHERE`` if there are many namespaces.
     """
     required = [it for it in selector.requirements if it.operator == IN]
     fewest = min(required, key=lambda it: len(it.values), default=None)
@@ -132,17 +124,17 @@ def pairs_of(namespaces: Collection[str], selector: Selector) -> list[tuple[str,
 
 
 def found_under(namespace: str, labels: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """All ``pairs_of`` under which there may be selectors that match a pod."""
+    """Yield the index keys, see ``pairs_of``, of all selectors that can match a pod with these labels."""
     for scope in (namespace, EVERYWHERE):
         yield (scope,)
         for key, value in labels.items():
             yield (scope, key, value)
 
 
-def advance(made: Made) -> None:
-    """Make one piece more."""
-    if made.rest is not None:
+def run_next_step(entry: SteppedEntry) -> None:
+    """Do one step of the entry's remaining work."""
+    if entry.rest is not None:
         try:
-            next(made.rest)
+            next(entry.rest)
         except StopIteration:
-            made.rest = None
+            entry.rest = None

@@ -1,4 +1,4 @@
-"""Which domain each node is in that counts: topologies, and the eligibilities that they share."""
+"""Topology domains of nodes: ``Topology`` maps nodes to domains, ``Eligibility`` says which nodes are included."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from itertools import filterfalse
 from typing import TYPE_CHECKING, Final
 
+from app.cache.bounded import NODE_BYTES
 from app.framework.counts import Inclusion
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Node
@@ -15,31 +16,37 @@ if TYPE_CHECKING:
     from app.cache.domains import Domains
 
 _TOPOLOGY_BYTES: Final = 8000
-_NODE_BYTES: Final = 50
 _ELIGIBLE_BYTES: Final = 1500
-"""For each part of a node affinity or toleration: more than it takes, since a node that comes is judged by them all."""
+"""Charge for each part of a node affinity or toleration. Above its size, as every new node is matched against it."""
 
 _MAX_UNIONS: Final = 32
-"""Of one topology: what lies outside of some of its domains, as when zones take turns in being full."""
+"""Maximum number of cached node sets of one topology. Each is the set of nodes outside some full domains."""
 
 _FEW_DOMAINS: Final = 64
-"""So many may be full in so few ways at a time that a union of the others is worth keeping."""
+"""Maximum number of domains of a topology with cached node sets, because with more the sets rarely recur."""
 
 _STAMPS: Final = itertools.count(1)
-"""No stamp is given out twice, whatever is given up and made anew."""
+"""Source of stamps. It never repeats, so an entry that is evicted and built again gets new stamps."""
 
 TopologyKey = tuple[str, frozenset[str], Inclusion]
+"""Topology key, required label keys, node inclusion policies."""
+
 EligibilityKey = tuple[frozenset[str], Inclusion]
+"""Required label keys, node inclusion policies."""
 
 
 def new_stamp() -> int:
+    """Return a number that no other stamp of this process has."""
     return next(_STAMPS)
 
 
 class Eligibility:
-    """Which nodes count, for one set of required keys and inclusion; asked once a node, whatever the topology keys."""
+    """Rule for which nodes are included, shared by all topology keys with these required labels and this inclusion.
 
-    __slots__ = ("_admits", "_made", "inclusion", "reads", "required", "size", "topologies")
+    ``reads``: label keys that the rule reads. ``size``: number of affinity parts and tolerations.
+    """
+
+    __slots__ = ("_admits", "_complete", "inclusion", "reads", "required", "size", "topologies")
 
     def __init__(self, required: frozenset[str], inclusion: Inclusion) -> None:
         self.required = required
@@ -49,46 +56,50 @@ class Eligibility:
         self.reads = required | (affinity.label_keys() if affinity else frozenset())
         self.size = (affinity.size() if affinity else 0) + len(tolerations or ())
         self._admits = inclusion.compiled()
-        self._made: Topology | None = None
+        self._complete: Topology | None = None
 
     def reads_taints(self) -> bool:
         return self.inclusion.tolerations is not None
 
     def piece(self, most: int) -> int:
-        """How many nodes are looked at in one piece, ``most`` if each costs a look-up."""
-        return most if self._made is not None else 1 + most // (1 + self.size)
+        """Return how many nodes one step handles: ``most`` if each costs a look-up only, else fewer."""
+        return most if self._complete is not None else 1 + most // (1 + self.size)
 
     def place(self, topology: Topology, name: str, node: Node) -> None:
-        """Put a node where it belongs in a topology that is being made, unless an event has done so."""
-        made = self._made
-        if name not in topology.domain and (self.counts(node) if made is None else name in made.domain):
+        """Add a node to a topology that is being built, unless an event has added it already."""
+        complete = self._complete
+        if name not in topology.domain and (self.counts(node) if complete is None else name in complete.domain):
             topology.place(name, node.labels.get(topology.key, ""))
 
     def update(self, name: str, node: Node | None) -> None:
-        """A node came, changed, or is gone (``None``)."""
+        """Apply a change of a node to all topologies; ``None``: it was deleted."""
         labels = node.labels if node is not None and self.counts(node) else None
-        if labels is None and self._made is not None and name not in self._made.domain:
+        if labels is None and self._complete is not None and name not in self._complete.domain:
             return
         for key, topology in self.topologies.items():
             topology.move(name, None if labels is None else labels.get(key, ""))
 
     def finished(self, topology: Topology) -> None:
-        """All nodes are in their places in ``topology``: what others are made from."""
-        self._made = self._made or topology
+        """Note that ``topology`` is complete, so that others can be built from it without matching nodes again."""
+        self._complete = self._complete or topology
 
-    def left_by(self, topology: Topology) -> None:
+    def remove(self, topology: Topology) -> None:
+        """Remove an evicted topology."""
         del self.topologies[topology.key]
-        if self._made is topology:
-            self._made = next((it for it in self.topologies.values() if it.rest is None), None)
+        if self._complete is topology:
+            self._complete = next((it for it in self.topologies.values() if it.rest is None), None)
 
     def counts(self, node: Node) -> bool:
+        """Return true if the node has the required labels and the inclusion policies admit it."""
         return self.required <= node.labels.keys() and self._admits(node)
 
 
 class Topology:
-    """Which domain each node that counts is in. Without the key, where that is allowed: ``""``.
+    """Domain of each included node by one topology key; ``""`` for a node without a key that is not required.
 
-    ``rest``: what is still to be looked at.
+    ``sizes``: number of nodes by domain. ``members``: nodes by domain, computed on demand. ``renamed``: number of nodes
+    whose domain differs from their name. ``unions``: cached node sets, see ``outside``. ``users``: counts by these
+    domains. ``stamp``: changes whenever a node changes its domain. Implements ``SteppedEntry``.
     """
 
     __slots__ = (
@@ -117,19 +128,19 @@ class Topology:
         self.rest: Iterator[None] | None = None
 
     def weight(self) -> int:
-        """Bytes, and its part of what judges a node: a node that comes is judged by all of it."""
+        """Return the estimated bytes, plus its share of the eligibility, which every new node is matched against."""
         names = len(self.domain) + sum(map(len, self.unions.values()))
         shared = _ELIGIBLE_BYTES * self.eligibility.size // max(1, len(self.eligibility.topologies))
-        return _TOPOLOGY_BYTES + shared + _NODE_BYTES * (names + len(self.sizes))
+        return _TOPOLOGY_BYTES + shared + NODE_BYTES * (names + len(self.sizes))
 
     def place(self, name: str, value: str) -> None:
-        """Put a node in while nobody uses it yet."""
+        """Add a node while the topology is being built and has no users."""
         self.domain[name] = value
         self.renamed += name != value
         self.sizes[value] = self.sizes.get(value, 0) + 1
 
     def move(self, name: str, new: str | None) -> None:
-        """Move a node to the domain ``new`` (``None``: to none), and its pods with it."""
+        """Move a node and its pods to the domain ``new``; ``None`` removes it."""
         old = self.domain.get(name)
         if old == new:
             return
@@ -165,6 +176,7 @@ class Topology:
                 user.add(value, sign * count)
 
     def nodes_in(self, value: str) -> Collection[str]:
+        """Return the nodes of a domain."""
         if self.members is None:
             self.members = {}
             for name, at in self.domain.items():
@@ -172,47 +184,48 @@ class Topology:
         return self.members.get(value, ())
 
     def outside(self, blocked: Collection[str], names: Sequence[str]) -> list[str]:
-        """Those of ``names``, in order, that count here and are in none of the domains ``blocked``."""
+        """Return those of ``names``, in order, that are included and in none of the domains ``blocked``."""
         if not blocked:
             return list(filter(self.domain.__contains__, names))
-        if not self.renamed:  # as by host: each node is its own domain
+        if not self.renamed:  # by hostname: each node is a domain of its own name
             full = blocked if isinstance(blocked, Set) else frozenset(blocked)
             return list(filterfalse(full.__contains__, filter(self.domain.__contains__, names)))
         if len(self.sizes) <= _FEW_DOMAINS:
             return list(filter(self._union_outside(frozenset(blocked)).__contains__, names))
-        left_out = {None, *blocked}
-        return [name for name, at in zip(names, map(self.domain.get, names), strict=True) if at not in left_out]
+        excluded = {None, *blocked}
+        return [name for name, at in zip(names, map(self.domain.get, names), strict=True) if at not in excluded]
 
     def differences(self, nodes: Mapping[str, NodeInfo]) -> Iterator[str]:
-        """What differs from a recount, by name; empty for each step in which nothing does."""
+        """Compare with a recount in steps; each step yields the name of a wrong part, or ``""``."""
         for name in tuple(nodes):
             info = nodes.get(name)
             yield "places" if info is not None and self._belongs(info.node) != self.domain.get(name) else ""
         yield "places" if self.domain.keys() - nodes.keys() else ""
         yield "" if self._is_sound() else "domains"
         for blocked in tuple(self.unions):
-            kept = self.unions.get(blocked)
+            cached = self.unions.get(blocked)
             outside = {name for name, value in self.domain.items() if value not in blocked}
-            yield "unions" if kept not in (None, outside) else ""
+            yield "unions" if cached not in (None, outside) else ""
 
     def _belongs(self, node: Node) -> str | None:
         return node.labels.get(self.key, "") if self.eligibility.counts(node) else None
 
     def _is_sound(self) -> bool:
-        """Whether the domains say of their nodes what the nodes say of their domains."""
+        """Return true if ``members``, ``sizes`` and ``renamed`` agree with ``domain``."""
         members: dict[str, set[str]] = {}
         for name, value in self.domain.items():
             members.setdefault(value, set()).add(name)
-        kept = members if self.members is None else {value: names for value, names in self.members.items() if names}
+        cached = members if self.members is None else {value: names for value, names in self.members.items() if names}
         renamed = sum(name != value for name, value in self.domain.items())
         sizes = {value: len(names) for value, names in members.items()}
-        return kept == members and self.renamed == renamed and self.sizes == sizes
+        return cached == members and self.renamed == renamed and self.sizes == sizes
 
     def _union_outside(self, blocked: frozenset[str]) -> set[str]:
-        found = self.unions.get(blocked)
-        if found is None:
+        """Return the nodes that are in none of the domains ``blocked``, from the cache if possible."""
+        outside = self.unions.get(blocked)
+        if outside is None:
             if len(self.unions) >= _MAX_UNIONS:
                 self.unions.clear()
-            found = set[str]().union(*(self.nodes_in(value) for value in self.sizes if value not in blocked))
-            self.unions[blocked] = found
-        return found
+            outside = set[str]().union(*(self.nodes_in(value) for value in self.sizes if value not in blocked))
+            self.unions[blocked] = outside
+        return outside

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from app.cache.checking import check_in_turns
+from app.cache.checking import check_in_steps
 from app.cache.cluster import Cluster
 from app.runtime.framework import Framework
 
@@ -44,6 +44,6 @@ class Recount:
 
     async def once(self) -> list[str]:
         """What differs now, in words; others decide meanwhile."""
-        found = await check_in_turns(self._cluster, *(it.checking() for it in self._frameworks))
+        found = await check_in_steps(self._cluster, *(it.checking() for it in self._frameworks))
         self._counted(bool(found))
         return found

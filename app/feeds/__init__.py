@@ -1,4 +1,4 @@
-"""What fills the picture: list-then-watch of a live cluster, or a saved cluster file.
+"""Sources of the snapshot: list and watch of a live cluster, or a saved cluster file.
 
-Not here: what the picture keeps and derives (``app.cache``), what is written (``app.writes``), plugins and verbs.
+Not here: the snapshot and its derived data (``app.cache``), what is written (``app.writes``), plugins and verbs.
 """

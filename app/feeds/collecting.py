@@ -1,4 +1,4 @@
-"""When the process looks for garbage: not during a first list, and never for long."""
+"""Garbage collection: switched off during a first list, and kept short afterwards."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 _LONG_SECONDS: Final = 0.01
-"""Of processor time. 400,000 objects that are remembered took 0.5 s, in which nobody was answered."""
+"""Processor seconds of a full collection from which its survivors are frozen. 400,000 objects took 0.5 s."""
 
 
 class _Loads:
-    """How many first lists are under way in this process, and whether collection was on before."""
+    """Number of first lists in progress in this process, and whether collection was enabled before them."""
 
-    under_way = 0
-    collecting = False
+    in_progress = 0
+    was_enabled = False
 
 
 @contextmanager
 def bulk_load() -> Iterator[None]:
-    """No garbage collection until the last one of these ends; what is there then is never looked at again.
+    """Disable garbage collection until the last of these blocks ends; then exclude all existing objects from it.
 
-    The picture lives as long as the process: looking through it took 20 s of a first list of 24 s.
+    The snapshot lives as long as the process. To examine it took 20 s of a first list of 24 s.
     """
-    if _Loads.under_way == 0:
-        _Loads.collecting = gc.isenabled()
+    if _Loads.in_progress == 0:
+        _Loads.was_enabled = gc.isenabled()
         gc.disable()
-    _Loads.under_way += 1
+    _Loads.in_progress += 1
     try:
         yield
     finally:
-        _Loads.under_way -= 1
-        if _Loads.under_way == 0:
+        _Loads.in_progress -= 1
+        if _Loads.in_progress == 0:
             gc.freeze()
-            if _Loads.collecting:
+            if _Loads.was_enabled:
                 gc.enable()
 
 
 @contextmanager
 def short_collections(long: float = _LONG_SECONDS, clock: Callable[[], float] = time.thread_time) -> Iterator[None]:
-    """What a full collection leaves is never looked at again, if looking took ``long`` seconds or more.
+    """Exclude the survivors of a full collection from later ones, if it took ``long`` seconds or more.
 
-    The next one looks at what came since. An object that is no part of a cycle still goes with its last user; a cycle
-    that ends later stays until the process ends. What is remembered has none, nor has a closed connection.
+    Later collections examine newer objects only. Reference counting still frees objects without cycles. A reference
+    cycle among the excluded objects is never freed; caches and closed connections have none.
     """
     began = 0.0
 
-    def collected(phase: str, about: Mapping[str, Any]) -> None:
+    def collected(phase: str, details: Mapping[str, Any]) -> None:
         nonlocal began
         if phase == "start":
             began = clock()
-        elif about["generation"] == 2 and clock() - began >= long:
+        elif details["generation"] == 2 and clock() - began >= long:
             gc.freeze()
 
     gc.callbacks.append(collected)

@@ -1,4 +1,4 @@
-"""What a list and a watch are answered with, as far as it is read before an object is: versions, names, raw objects."""
+"""Answers to lists and watches, decoded only as far as the reflector reads them: versions, names, raw objects."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from msgspec import Raw, Struct
 from app.kube.api_errors import ApiUnavailable
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ObjectKey
+
+NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector for pods that are not finished; kube-scheduler does not read finished pods either."""
 
 
 class ListMeta(Struct, rename="camel"):
@@ -28,7 +31,7 @@ class Event(Struct):
 
 
 class Meta(Struct, rename="camel"):
-    """A bookmark has a version and no name."""
+    """Metadata of an object in a watch event. A bookmark has a version but no name."""
 
     namespace: str | None = None
     name: str | None = None
@@ -40,23 +43,23 @@ class Identified(Struct):
     metadata: Meta
 
 
-class _Name(Struct):
+class _NameMeta(Struct):
     namespace: str | None = None
     name: str | None = None
 
 
-class _Named(Struct):
-    metadata: _Name
+class _NamedObject(Struct):
+    metadata: _NameMeta
 
 
 _PAGES: Final = Decoder[Page](Page)
 EVENTS: Final = Decoder[Event](Event)
 IDENTIFIED: Final = Decoder[Identified](Identified)
-_NAMED: Final = Decoder[_Named](_Named)
+_NAMED: Final = Decoder[_NamedObject](_NamedObject)
 
 
 async def read_page(raw: bytes) -> Page:
-    """Raises ``ApiUnavailable`` for what is no list, or has no version."""
+    """Decode a page of a list. Raises ``ApiUnavailable`` if it is not a list or has no version."""
     try:
         page = await _PAGES.in_turns(raw)
     except ValueError as error:
@@ -67,7 +70,7 @@ async def read_page(raw: bytes) -> Page:
 
 
 def key_in(raw: Raw) -> ObjectKey:
-    """Namespace and name; empty for what has none that can be read."""
+    """Return namespace and name of an object; empty strings if they cannot be decoded."""
     try:
         meta = _NAMED.decode(raw).metadata
     except ValueError:

@@ -1,4 +1,4 @@
-"""A live cluster written as a saved one: the kinds that are served, page by page, with the fields that are decoded."""
+"""Dump of a live cluster to a file: the served kinds, page by page, with the fields that Homeport decodes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from app.kube.kinds import NODES, PODS, Kind
 from app.kube.projection import SCHEMAS, projected
 
 _PAGE: Final = 500
+"""Objects on a page."""
+
 _ATTEMPTS: Final = 3
-"""Number of times that a list is begun. A page fails if etcd compacts the version of the list before it is read."""
+"""Maximum number of attempts at a list. A page fails if etcd has compacted the version of the list."""
 
 _EXPIRED: Final = 410
 _JSON: Final[Decoder[Any]] = Decoder(Any)
 
 
 class DumpError(Exception):
-    """The cluster could not be read; says which kind and why."""
+    """The cluster cannot be read. The message names the kind and the cause."""
 
 
-class Dumped(Struct, frozen=True):
+class DumpSummary(Struct, frozen=True):
     """Number of objects by kind, and the kinds that the API server does not serve."""
 
     objects: Mapping[Kind[Any], int]
@@ -39,7 +41,7 @@ class Dumped(Struct, frozen=True):
 
 async def dump(
     kubeconfig: str | None, kinds: Iterable[Kind[Any]], node_annotations: Collection[str], file: IO[bytes]
-) -> Dumped:
+) -> DumpSummary:
     """Write a List of all objects of ``kinds``, pods and nodes.
 
     Raises ``DumpError``, ``CredentialsError`` and ``OSError``.
@@ -50,8 +52,8 @@ async def dump(
 
 async def dump_from(
     client: KubeClient, kinds: Iterable[Kind[Any]], node_annotations: Collection[str], file: IO[bytes]
-) -> Dumped:
-    """Write as ``dump`` does, by a client that is there. Raises ``DumpError`` and ``OSError``."""
+) -> DumpSummary:
+    """Write like ``dump``, with an open client. Raises ``DumpError`` and ``OSError``."""
     objects: dict[Kind[Any], int] = {}
     not_served: list[Kind[Any]] = []
     file.write(b'{"apiVersion": "v1", "kind": "List", "items": [')
@@ -70,7 +72,7 @@ async def dump_from(
         except KubeError as error:
             raise DumpError(f"{kind!r}: the API server ({client.server}) does not answer: {error}") from error
     file.write(b"\n]}\n")
-    return Dumped(objects, tuple(not_served))
+    return DumpSummary(objects, tuple(not_served))
 
 
 async def _write(
@@ -82,7 +84,7 @@ async def _write(
     *,
     first: bool,
 ) -> int:
-    """Write all objects of a kind, and return their number. A list that expires is begun again."""
+    """Write all objects of a kind, and return their number. A list that expires is repeated from its beginning."""
     start = file.tell()
     attempt = count = 0
     while True:
@@ -110,10 +112,10 @@ async def _items(client: KubeClient, resource: Resource, kind: Kind[Any]) -> Asy
         )
         page = await read_page(raw)
         for item in page.items or ():
-            with suppress(msgspec.DecodeError):  # the feed leaves such an object out, too
-                found = _JSON.decode(item)
-                if isinstance(found, dict):
-                    yield found
+            with suppress(msgspec.DecodeError):  # a reflector skips such an object, too
+                obj = _JSON.decode(item)
+                if isinstance(obj, dict):
+                    yield obj
         token = page.metadata.continue_ or ""
         if not token:
             return

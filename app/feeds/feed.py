@@ -1,4 +1,4 @@
-"""What fills the picture and carries decisions out: a live API server, or a saved cluster."""
+"""Feeds: sources that fill the snapshot and provide the matching writers, for a live API server or a saved file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 from msgspec import Struct
 
 from app.cache.cluster import Cluster
-from app.feeds.saved import MemoryBinder, MemoryNominator, MemoryWriter, NothingToRead, load_saved
+from app.feeds.saved import MemoryBinder, MemoryNominator, MemoryWriter, NullReader, load_saved
 from app.framework.activation import activate_nobody
 from app.kube.kinds import NODES, PODS, Kind
 from app.writes.bind_guard import BindGuard
@@ -21,10 +21,12 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 class FeedState(Struct, frozen=True):
-    """How far along one kind is. ``age`` is the time in seconds since its watch was last heard of.
+    """State of one kind.
 
-    ``cause``: why ``state`` is what it is, for a person; empty while all is well. ``left_out``: the objects that cannot
-    be read, as ``namespace/name``.
+    ``state``: see ``Reflector``; ``saved`` for a file. ``age``: seconds since the last contact with its watch.
+    ``synced``: the first list has been applied. ``events``, ``relists``, ``undecodable``: counters that only increase.
+    ``cause``: explanation of ``state`` for users, empty if all is well. ``left_out``: names of the objects that cannot
+    be decoded, as ``namespace/name``.
     """
 
     state: str
@@ -39,36 +41,44 @@ class FeedState(Struct, frozen=True):
 
 
 class Feed(Protocol):
-    """A source of the picture, which also knows how to write back to where it came from."""
+    """Source of the snapshot, with the writers for the place it comes from."""
 
     def writes(self, leadership: MayWrite) -> ClusterWrites:
-        """Whatever is written asks ``leadership`` before it leaves. To be made once."""
+        """Return the writers. Each checks ``leadership`` before it sends. Call this once."""
         ...
 
     async def start(self) -> None:
-        """Begin to fill the picture. Returns at once; ``problem`` tells when it is complete."""
+        """Begin to fill the snapshot, and return at once. ``problem`` is empty when the snapshot is complete."""
         ...
 
     async def stop(self) -> None: ...
 
     async def complete(self) -> None:
-        """Wait until the picture is complete for the first time."""
+        """Wait until the snapshot is complete for the first time."""
         ...
 
-    async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None: ...
-    async def fetch_pod(self, namespace: str, name: str) -> None: ...
+    async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
+        """Read a node or other object into the snapshot without the watch.
+
+        A missing object is not an error. Raises ``Unreadable`` if the state of the object cannot be determined.
+        """
+        ...
+
+    async def fetch_pod(self, namespace: str, name: str) -> None:
+        """Read a pod into the snapshot without the watch. Raises ``OSError`` unless it was read or does not exist."""
+        ...
 
     def problem(self) -> str:
-        """Why the picture cannot be decided on, in a sentence; empty if it can."""
+        """Return a sentence on why the snapshot must not be used for decisions; empty if it can be used."""
         ...
 
     def states(self) -> Mapping[str, FeedState]:
-        """By kind."""
+        """Return the state of each kind, by ``repr(kind)``."""
         ...
 
 
-class SavedFeed(NothingToRead):
-    """A cluster from a file. Complete from the start, and never too old."""
+class SavedFeed(NullReader):
+    """Feed from a saved cluster file. It is complete from the start and never becomes too old."""
 
     def __init__(self, path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> None:
         self._cluster = cluster
@@ -89,7 +99,7 @@ class SavedFeed(NothingToRead):
 
     async def start(self) -> None:
         objects = {kind: it.objects for kind, it in self.states().items()}
-        _LOG.info("picture complete", objects=objects, seconds=self._seconds)
+        _LOG.info("snapshot complete", objects=objects, seconds=self._seconds)
 
     async def stop(self) -> None:
         return

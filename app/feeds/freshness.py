@@ -1,8 +1,8 @@
-"""How far the picture of one kind has come, and when that was last certain.
+"""Freshness: how recent the snapshot of one kind is, and when this was last verified.
 
-A quiet watch may have nothing to tell, or be cut off without a word. So the API server is asked; where it has written
-since, the watch is opened anew from the version last seen, for a few seconds at first: near its end such a watch says
-in a bookmark how far it has come, which a long one does once a minute.
+A quiet watch can have no news, or be disconnected without an error. So Homeport requests the newest version from the
+API server (a probe). If that is newer than the last version seen, the watch is opened again from there, for a few
+seconds only: shortly before such a watch ends, a bookmark gives its version. Long watches get a bookmark once a minute.
 
 Not here: lists and watches (``app.feeds.reflector``).
 """
@@ -18,55 +18,58 @@ from app.kube.api_errors import ApiError, KubeError
 from app.kube.meta_v1 import version_number
 
 QUIET_SECONDS: Final = 30.0
-"""A watch that was not heard of for this long is asked after; a limit on the age of the picture makes it sooner."""
+"""Seconds without contact after which a watch is probed; less if the maximum age of the snapshot is short."""
 
 SHORT_WATCH_SECONDS: Final = 3
-"""The API server sends a bookmark two seconds before it ends a watch, so this one gets one within two."""
+"""Duration of a short watch. Its bookmark arrives in time: API servers send it two seconds before a watch ends."""
 
-_ASKS: Final = 4
-"""A kind of which nothing was heard for as many times ``quiet`` has to catch up first."""
+_GAP_INTERVALS: Final = 4
+"""Number of ``quiet`` intervals without contact after which a reopened watch has to catch up first."""
 
 _LONGEST_RETRY_AFTER: Final = 10.0
-"""An API server asks for a second or two; whoever asks for more would keep us away long after the trouble is over."""
+"""Maximum seconds of ``Retry-After`` that are respected. API servers request one or two."""
 
 _BETWEEN_PROBES: Final = 1.0
-_PENDING_PROBES: Final = 64
+"""Minimum seconds from one probe to the next."""
 
-_Probed = Literal["fresh", "newer", "went back", "failed"]
-"""``newer``: something was written that the watch has not come up to; it may be of another kind."""
+_PENDING_PROBES: Final = 64
+"""Maximum number of probes whose version the watch has not reached."""
+
+_ProbeResult = Literal["fresh", "newer", "went back", "failed"]
+"""``newer``: the API server has a version that the watch has not reached, perhaps of another kind."""
 
 
 class Watch(Protocol):
-    """What is asked after. ``is_short``: it is about to end, and to tell before it does."""
+    """Watch that ``Freshness`` supervises. ``is_short``: it ends soon, with a bookmark shortly before."""
 
     is_short: bool
 
     async def opened(self) -> None:
-        """Wait until it is open."""
+        """Wait until the watch is open."""
         ...
 
     async def newest_version(self) -> int | None:
-        """The newest version there is, of whatever kind; ``None`` before a first list. Raises ``KubeError``."""
+        """Return the newest version of any kind; ``None`` before a first list. Raises ``KubeError``."""
         ...
 
     def reopen(self, *, broken_off: bool) -> None:
-        """End it and open it anew from the version last seen. ``broken_off``: it may not have been open all along."""
+        """End the watch, and open it again from the last version. ``broken_off``: it may have been disconnected."""
         ...
 
     def start_over(self) -> None:
-        """Versions went back: what was seen may never have been, and a list has to be taken."""
+        """List again because versions went back, so that the snapshot can contain objects that never existed."""
         ...
 
     def list_anew(self) -> None:
-        """End the watch and take a list."""
+        """End the watch and list again."""
         ...
 
 
 class Freshness:
-    """``version`` is the one last seen; ``last_contact`` and ``fresh_as_of`` see ``Reflector``.
+    """Probes of one kind. ``version``: last version seen. ``last_contact``, ``fresh_as_of``: see ``Reflector``.
 
-    ``behind``: after a gap, until all that was written in it has come. ``quiet``: seconds without a word after which
-    ``keep`` asks.
+    ``behind``: the watch was interrupted and has not caught up with what was written meanwhile. ``quiet``: seconds
+    without contact after which ``keep`` probes.
     """
 
     def __init__(
@@ -93,20 +96,20 @@ class Freshness:
         self._probes: deque[tuple[int, float]] = deque(maxlen=_PENDING_PROBES)
 
     @property
-    def is_asked_for(self) -> bool:
-        """Whether a version was asked for that has not been reached."""
+    def has_pending_probes(self) -> bool:
+        """Return true if a probe returned a version that the watch has not reached."""
         return bool(self._probes)
 
     def reached(self, version: str) -> None:
-        """An event, a bookmark or a list has brought this version."""
+        """Note the version of an event, a bookmark or a list."""
         self.version = version
         if not self.behind:
             self.last_contact = self._clock()
         if self._probes:
-            self._settle()
+            self._resolve()
 
     def listed(self, version: str, began: float) -> None:
-        """Note that a list is applied as a whole that was requested at ``began``. It settles every earlier probe."""
+        """Note that a list requested at ``began`` has been applied. It resolves every earlier probe."""
         self.behind = False
         while self._probes and self._probes[0][1] <= began:
             self._probes.popleft()
@@ -114,23 +117,23 @@ class Freshness:
         self.fresh_as_of = max(self.fresh_as_of, began)
 
     def absent(self, asked_at: float) -> None:
-        """There is no such kind, as was asked at that time."""
+        """Note that discovery, requested at that time, has not listed the kind."""
         self.last_contact, self.fresh_as_of = self._clock(), max(self.fresh_as_of, asked_at)
 
     def open_again(self, *, broken_off: bool) -> None:
-        """Note that a watch has been opened. After a gap its first events were missed, and are no news.
+        """Note that a watch has been opened. After a gap, its first events are old and do not prove freshness.
 
-        An opaque version cannot show when the watch has caught up, so a list has to. Without ``broken_off`` the
-        reflector itself ended a quiet watch to open it again, which is a gap only after several probes.
+        With opaque versions, only a list can show that the snapshot has caught up. Without ``broken_off``, Homeport
+        itself ended a quiet watch, which counts as a gap only after several intervals.
         """
         gap = self._clock() - self.last_contact
-        asks = 1 if broken_off else _ASKS
-        self.behind = gap > asks * self.quiet
+        intervals = 1 if broken_off else _GAP_INTERVALS
+        self.behind = gap > intervals * self.quiet
         if self.behind and version_number(self.version) < 0:
             self._watch.list_anew()
 
     async def keep(self) -> NoReturn:
-        """Ask after a watch that has been quiet, until cancelled: is there nothing new, or do we not hear it?"""
+        """Probe the API server whenever the watch has been quiet, until cancelled."""
         while True:
             await self._watch.opened()
             remaining = self.last_contact + self.quiet - self._clock()
@@ -138,23 +141,23 @@ class Freshness:
                 await self._sleep(remaining)
                 continue
             next_at = self._clock() + _BETWEEN_PROBES
-            found, seconds = await self._probed()
-            self._look_closer(found)
+            result, seconds = await self._probe_once()
+            self._reopen_if_stale(result)
             await self._sleep(max(next_at - self._clock(), seconds, 0.0))
 
     async def probe(self) -> bool:
-        """Ask for the newest version there is; ``True`` if the picture was up to date when this was called.
+        """Request the newest version; return true if the snapshot was up to date when this was called.
 
-        Versions are counted over all kinds, so a quiet kind lags behind without missing anything. Then ``False`` means
-        "not known yet": ``fresh_as_of`` moves on when an event or a bookmark reaches the version asked for.
+        Versions are shared by all kinds, so a quiet kind has an older version without missing anything. Then the result
+        is false, and ``fresh_as_of`` advances when an event or a bookmark reaches the requested version.
         """
-        found, _ = await self._probed()
-        return found == "fresh"
+        result, _ = await self._probe_once()
+        return result == "fresh"
 
-    async def _probed(self) -> tuple[_Probed, float]:
-        """Probe once; return the result and the seconds of the API server's ``Retry-After``.
+    async def _probe_once(self) -> tuple[_ProbeResult, float]:
+        """Send one probe; return the result and the seconds of the API server's ``Retry-After``.
 
-        A probe is a consistent read, so a version below an earlier probe's means that versions went back.
+        A probe is a consistent read. A version below that of an earlier probe means that versions went back.
         """
         began = self._clock()
         seen = max((version_number(self.version), *(version for version, _ in self._probes)))
@@ -162,7 +165,7 @@ class Freshness:
             newest = await self._watch.newest_version()
         except KubeError as error:
             self._on_failure(error)
-            return "failed", asked_for(error)
+            return "failed", retry_after(error)
         if newest is None:
             return "failed", 0.0
         self._on_answer()
@@ -171,21 +174,22 @@ class Freshness:
             self._watch.start_over()
             return "went back", 0.0
         self._probes.append((newest, began))
-        self._settle()
+        self._resolve()
         return ("fresh" if self.fresh_as_of >= began else "newer"), 0.0
 
-    def _look_closer(self, found: _Probed) -> None:
-        """Open the watch anew where it may be cut off. It costs one request.
+    def _reopen_if_stale(self, result: _ProbeResult) -> None:
+        """Open the watch again if it may be disconnected, which costs one request.
 
-        A short one is left alone: it is about to tell. Nothing is ended before the API server answers again.
+        A short watch ends soon anyway. After failed probes, the watch is ended only when the API server answers again.
         """
-        if found == "failed":
+        if result == "failed":
             self._suspect = True
-        elif found != "went back" and (self._suspect or (found == "newer" and not self._watch.is_short)):
+        elif result != "went back" and (self._suspect or (result == "newer" and not self._watch.is_short)):
             broken_off, self._suspect = self._suspect, False
             self._watch.reopen(broken_off=broken_off)
 
-    def _settle(self) -> None:
+    def _resolve(self) -> None:
+        """Resolve the probes whose version has been reached."""
         seen = version_number(self.version)
         while self._probes and self._probes[0][0] <= seen:
             _, began = self._probes.popleft()
@@ -194,7 +198,7 @@ class Freshness:
             self.last_contact = max(self.last_contact, began)
 
 
-def asked_for(error: KubeError) -> float:
-    """Seconds that the API server asks to be left alone for, within reason."""
-    found = error.retry_after if isinstance(error, ApiError) else None
-    return min(found or 0.0, _LONGEST_RETRY_AFTER)
+def retry_after(error: KubeError) -> float:
+    """Return the seconds of the API server's ``Retry-After``, up to ``_LONGEST_RETRY_AFTER``; 0 without one."""
+    seconds = error.retry_after if isinstance(error, ApiError) else None
+    return min(seconds or 0.0, _LONGEST_RETRY_AFTER)

@@ -1,4 +1,4 @@
-"""The picture of a live cluster: one reflector per kind, and the ways back to the API server."""
+"""Feed from a live cluster: one reflector per kind fills the snapshot, and writers send to the API server."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
 from math import inf
+from operator import attrgetter
 from time import monotonic
 from typing import Any, Final
 
@@ -13,20 +14,20 @@ import structlog
 from msgspec import Struct
 
 from app.cache.cluster import Cluster
+from app.feeds.documents import NOT_FINISHED
 from app.feeds.feed import FeedState
 from app.feeds.freshness import QUIET_SECONDS
 from app.feeds.outage import Outage
 from app.feeds.reflector import Reflector
-from app.feeds.sinks import sink_for
+from app.feeds.stores import store_for
 from app.framework.objects import Unreadable
 from app.kube.api_errors import ApiError, ApiUnavailable
 from app.kube.api_requests import PODS as PODS_RESOURCE
 from app.kube.api_requests import Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.credentials import load
-from app.kube.kinds import NODES, PODS, Kind, KubeObject
+from app.kube.kinds import NODES, PODS, Kind
 from app.kube.memo import Newest
-from app.kube.meta_v1 import ObjectKey
 from app.kube.names import is_segment
 from app.telemetry.background import Background
 from app.telemetry.tracing import Tracing
@@ -38,38 +39,48 @@ from app.writes.bind_guard import BindGuard
 from app.writes.nominator import ApiNominator
 from app.writes.writes import ClusterWrites, MayWrite
 
-_NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""kube-scheduler does not see finished pods either."""
-
 _NOT_FOUND: Final = 404
 _MISSES: Final = (403, _NOT_FOUND)
-"""What says of a node that it is not there, or that it is not ours to ask: then the watch's word is all there is."""
+"""Statuses after which only the watch decides whether a node exists: it does not, or Homeport must not read it."""
 
 _FETCH_SECONDS: Final = 1.0
+"""Timeout of a read without the watch."""
+
 _MISS_SECONDS: Final = 1.0
+"""Time for which a failed read is not repeated."""
+
 _MOST_MISSED: Final = 1024
-_ASKS_BEFORE_TOO_OLD: Final = 4
-"""How often a quiet kind is asked after before it counts as too old."""
+"""Maximum number of cached failed reads."""
+
+_PROBES_BEFORE_TOO_OLD: Final = 4
+"""Number of probes of a quiet kind within the maximum age of the snapshot."""
 
 _MANY: Final = 2000
-"""A kind with as many objects rarely keeps quiet for a second, and takes long to list."""
+"""Number of objects from which a kind is listed only after a longer wait: lists are slow, and events are frequent."""
+
 _LOOK_SECONDS: Final = 0.01
+"""Polling interval of ``catch_up``."""
+
 _PATIENCE_SECONDS: Final = 0.1
 _LONG_PATIENCE_SECONDS: Final = 1.0
 _LIST_PATIENCE_SECONDS: Final = 10.0
+"""Waits of ``catch_up``: for events, for lists of small kinds, and for lists of large kinds."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class _Missed(Struct, frozen=True):
-    """What was read in vain. ``cause``: why nothing can be said of it; empty if it is not there."""
+class _FailedRead(Struct, frozen=True):
+    """Read that is not repeated before ``until``. ``cause``: error of the read; empty if the object does not exist."""
 
     until: float
     cause: str
 
 
 class LiveFeed:
-    """Implements ``feeds.Feed``. Raises ``CredentialsError`` when made. Times are in seconds."""
+    """Implements ``feeds.Feed``. The constructor raises ``CredentialsError``. Times are in seconds.
+
+    ``max_age``: age from which the snapshot must not be used. ``post_seconds``: timeout of a Binding.
+    """
 
     def __init__(
         self,
@@ -93,13 +104,13 @@ class LiveFeed:
         self._reflectors = {kind: self._reflector(kind) for kind in every}
         self._complete = asyncio.Event()
         self._background = Background()
-        self._missed = Newest[tuple[Kind[Any], str, str], _Missed](_MOST_MISSED)
+        self._missed = Newest[tuple[Kind[Any], str, str], _FailedRead](_MOST_MISSED)
         self._faults: dict[Kind[Any], tuple[str, float]] = {}
         self._heard_until = -inf
 
     @property
     def client(self) -> KubeClient:
-        """Whoever the picture is read as; closed when the feed stops."""
+        """Client that reads the snapshot. It is closed when the feed stops."""
         return self._client
 
     def writes(self, leadership: MayWrite) -> ClusterWrites:
@@ -117,11 +128,11 @@ class LiveFeed:
             self._client,
             (kind.api_version, kind.kind),
             decode=self._cluster.decoder(kind),
-            key_of=_key_of,
-            sink=sink_for(self._cluster, kind),
+            key_of=attrgetter("key"),
+            store=store_for(self._cluster, kind),
             metadata_only=kind.metadata_only,
-            field_selector=_NOT_FINISHED if kind == PODS else "",
-            quiet=min(QUIET_SECONDS, self._max_age / _ASKS_BEFORE_TOO_OLD),
+            field_selector=NOT_FINISHED if kind == PODS else "",
+            quiet=min(QUIET_SECONDS, self._max_age / _PROBES_BEFORE_TOO_OLD),
             on_synced=self._one_synced,
             on_failure=partial(self._outage.failed, repr(kind)),
             on_answer=partial(self._outage.answered, repr(kind)),
@@ -135,7 +146,7 @@ class LiveFeed:
         if not self._complete.is_set() and all(reflector.synced for reflector in self._reflectors.values()):
             self._complete.set()
             objects = {repr(kind): self._cluster.count_of(kind) for kind in self._reflectors}
-            _LOG.info("picture complete", objects=objects, seconds=round(monotonic() - self._began, 3))
+            _LOG.info("snapshot complete", objects=objects, seconds=round(monotonic() - self._began, 3))
             absent = [repr(kind) for kind, it in self._reflectors.items() if it.state == "not_served"]
             if absent:
                 _LOG.info("kinds not served", kinds=absent)
@@ -150,13 +161,13 @@ class LiveFeed:
     def _faulted(self, kind: Kind[Any], fault: BaseException) -> None:
         """Start the kind again with a list, because its state can be the cause of the fault.
 
-        The fault is a reason not to be ready until the API server has been heard of again.
+        The feed has a problem until the kind has contact with the API server again.
         """
         self._faults[kind] = (f"the watch of {kind!r} failed with {type(fault).__name__}: {fault}", monotonic())
         self._reflectors[kind].start_anew()
 
     def stalled(self) -> str:
-        """Return which of its tasks cannot be restarted; empty if all run."""
+        """Return a sentence on the tasks that cannot be restarted; empty if all run."""
         return self._background.problem()
 
     async def stop(self) -> None:
@@ -167,9 +178,9 @@ class LiveFeed:
         await self._complete.wait()
 
     async def catch_up(self) -> None:
-        """Return once all that was written before this call is in the picture, of every kind there is.
+        """Wait until the snapshot has all objects of every kind that were written before this call.
 
-        A busy kind shows it by its next event. A quiet one is listed: its watch may say nothing for minutes.
+        The next event of a busy kind proves it. A quiet kind is listed, because its watch can be silent for minutes.
         """
         since = monotonic()
         while behind := self._behind(since):
@@ -184,13 +195,13 @@ class LiveFeed:
             await self._until_fresh(since, _LIST_PATIENCE_SECONDS)
 
     def _behind(self, since: float) -> list[Reflector[Any]]:
-        """A kind that the API server does not serve, or does not show us, is not waited for."""
+        """Return the reflectors that are not verified since that time, except for kinds not served or forbidden."""
         absent = ("not_served", "forbidden")
         return [it for it in self._reflectors.values() if it.fresh_as_of < since and it.state not in absent]
 
     async def _until_fresh(self, since: float, seconds: float) -> None:
         until = monotonic() + seconds
-        while self._behind(since) and monotonic() < until:  # noqa: ASYNC110  # a reflector tells nobody how far it is
+        while self._behind(since) and monotonic() < until:  # noqa: ASYNC110  # reflectors have no event for it
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
@@ -203,12 +214,12 @@ class LiveFeed:
                 raise Unreadable(kind.kind, name, missed.cause)
             return
         if not is_segment(name) or not is_segment(namespace or name):
-            return  # an owner reference may hold any text, and much of it: nothing to ask for, or to remember
+            return  # an owner reference can hold any text, which must not be requested or cached
         try:
             raw = await self._client.get(
                 resource, namespace, name, metadata_only=kind.metadata_only, timeout=_FETCH_SECONDS
             )
-            found = as_requested(self._cluster.decoder(kind)(raw), namespace if resource.namespaced else "", name)
+            obj = as_requested(self._cluster.decoder(kind)(raw), namespace if resource.namespaced else "", name)
         except (ApiError, ApiUnavailable) as cause:
             _LOG.debug("not read", kind=repr(kind), object=f"{namespace}/{name}", cause=str(cause))
             is_miss = kind != NODES or (isinstance(cause, ApiError) and cause.status in _MISSES)
@@ -219,25 +230,25 @@ class LiveFeed:
         except ValueError as cause:
             raise Unreadable(kind.kind, f"{namespace}/{name}", str(cause)) from None
         if kind == NODES:
-            self._cluster.upsert_read_node(found)
+            self._cluster.upsert_read_node(obj)
         else:
-            self._cluster.others.upsert_read(kind, found)
+            self._cluster.others.upsert_read(kind, obj)
 
     def _remember_miss(self, kind: Kind[Any], namespace: str, name: str, cause: str) -> None:
-        """A pod that waits for its owner is asked about again and again: not each time by a request of ours."""
-        self._missed.put((kind, namespace, name), _Missed(monotonic() + _MISS_SECONDS, cause))
+        """Cache a failed read, because a pod that waits for its owner is evaluated again and again."""
+        self._missed.put((kind, namespace, name), _FailedRead(monotonic() + _MISS_SECONDS, cause))
 
     async def fetch_pod(self, namespace: str, name: str) -> None:
         try:
             raw = await self._client.get(PODS_RESOURCE, namespace, name, timeout=_FETCH_SECONDS)
-            found = as_requested(self._cluster.core.decode_pod(raw), namespace, name)
+            pod = as_requested(self._cluster.core.decode_pod(raw), namespace, name)
         except ApiError as refused:
             if refused.status == _NOT_FOUND:
                 return
             raise OSError(refused.message) from refused
         except (ApiUnavailable, ValueError) as cause:
             raise OSError(str(cause)) from cause
-        self._cluster.upsert_read_pod(found)
+        self._cluster.upsert_read_pod(pod)
 
     def _follows(self) -> bool:
         return all(self._reflectors[kind].follows for kind in (NODES, PODS))
@@ -253,16 +264,16 @@ class LiveFeed:
         oldest = monotonic() - self._max_age
         for kind, reflector in self._reflectors.items():
             if reflector.last_contact < oldest:
-                return f"nothing heard of {_described(kind, reflector)} for more than {self._max_age:g} s"
+                return f"nothing heard of {kind!r} ({_condition(reflector)}) for more than {self._max_age:g} s"
         self._heard_until = min(it.last_contact for it in self._reflectors.values()) + self._max_age
         return ""
 
     def _waiting_for(self) -> str:
-        """The kinds that are missing, one cause said once."""
+        """Return the kinds that are not synced, grouped by cause."""
         by_cause: dict[str, list[str]] = {}
-        for kind, it in self._reflectors.items():
-            if not it.synced:
-                by_cause.setdefault(_condition(it), []).append(repr(kind))
+        for kind, reflector in self._reflectors.items():
+            if not reflector.synced:
+                by_cause.setdefault(_condition(reflector), []).append(repr(kind))
         return "; ".join(f"{', '.join(kinds)} ({cause})" for cause, kinds in by_cause.items())
 
     def states(self) -> Mapping[str, FeedState]:
@@ -277,18 +288,10 @@ class LiveFeed:
                 relists=it.relists,
                 undecodable=it.undecodable,
                 cause=it.cause,
-                left_out=tuple("/".join(filter(None, key)) for key in sorted(it.left_out)),
+                left_out=tuple("/".join(filter(None, key)) for key in sorted(it.unreadable)),
             )
             for kind, it in self._reflectors.items()
         }
-
-
-def _key_of(found: KubeObject) -> ObjectKey:
-    return found.key
-
-
-def _described(kind: Kind[Any], reflector: Reflector[Any]) -> str:
-    return f"{kind!r} ({_condition(reflector)})"
 
 
 def _condition(reflector: Reflector[Any]) -> str:

@@ -1,11 +1,11 @@
-"""Tells of an API server that is away, as one story for the whole process.
+"""Logs outages of the API server once for the whole process.
 
 ::
 
-    a kind fails ─▶ away for 2 s: said ─▶ said again each minute ─▶ every kind is answered again, for a second: back
+    a kind fails ─▶ away for 2 s: logged ─▶ logged again each minute ─▶ every kind is answered for 1 s: back, logged
 
-Each kind has a watch of its own and notices by itself; what it notices is told here, and what is told depends on how
-long it lasts. A connection that breaks and is back at once is nobody's outage.
+Each kind has a watch of its own and reports its failures and answers here. A connection that breaks and is restored at
+once is not logged.
 """
 
 from __future__ import annotations
@@ -21,15 +21,22 @@ import structlog
 from app.kube.api_errors import ApiUnavailable, KubeError
 
 PATIENCE_SECONDS: Final = 2.0
+"""Minimum duration of an outage that is logged."""
+
 AGAIN_SECONDS: Final = 60.0
+"""Interval at which a lasting outage is logged again."""
+
 STEADY_SECONDS: Final = 1.0
+"""Time for which all kinds must be answered before the outage counts as over."""
+
 _LOOK_SECONDS: Final = 1.0
+"""Interval of the check."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
 
 class Outage:
-    """``address`` says where the API server is, as far as that is known."""
+    """Outage of the API server, if any. ``address``: returns its address for the log, empty if unknown."""
 
     def __init__(
         self,
@@ -44,43 +51,43 @@ class Outage:
         self._failing: dict[str, KubeError] = {}
         self._since = inf
         self._well_since = inf
-        self._said_at = -inf
-        self._said = False
+        self._logged_at = -inf
+        self._is_logged = False
 
     def failed(self, kind: str, cause: KubeError) -> None:
-        """The watch of a kind has broken, or could not be opened."""
+        """Note that a list, watch or probe of a kind failed."""
         if self._since == inf:
             self._since = self._clock()
         self._failing[kind] = cause
 
     def answered(self, kind: str) -> None:
-        """The API server has answered about a kind."""
+        """Note that the API server answered a request about a kind."""
         if self._failing.pop(kind, None) is not None and not self._failing:
             self._well_since = self._clock()
 
     async def run(self) -> None:
-        """Tell, until cancelled."""
+        """Check every second, until cancelled."""
         while True:
             await self._sleep(_LOOK_SECONDS)
             self.look()
 
     def look(self) -> None:
-        """Tell what is to be told now."""
+        """Log the beginning, the duration or the end of an outage, if it is time to."""
         if self._since == inf:
             return
         now = self._clock()
         if self._failing:
-            if now - self._since >= PATIENCE_SECONDS and now - self._said_at >= AGAIN_SECONDS:
-                self._said, self._said_at = True, now
-                self._say(now - self._since)
+            if now - self._since >= PATIENCE_SECONDS and now - self._logged_at >= AGAIN_SECONDS:
+                self._is_logged, self._logged_at = True, now
+                self._log_outage(now - self._since)
         elif now - self._well_since >= STEADY_SECONDS:
-            if self._said:
+            if self._is_logged:
                 seconds = round(self._well_since - self._since, 1)
                 _LOG.info("API server back", address=self._address(), seconds=seconds)
-            self._since, self._said_at, self._said = inf, -inf, False
+            self._since, self._logged_at, self._is_logged = inf, -inf, False
 
-    def _say(self, seconds: float) -> None:
-        """Log an outage. An API server that answers, though uselessly, is not away."""
+    def _log_outage(self, seconds: float) -> None:
+        """Log an outage. An API server that answers with errors is not called away."""
         cause = next(iter(self._failing.values()))
         _LOG.warning(
             "API server away" if isinstance(cause, ApiUnavailable) else "API server refuses",

@@ -1,21 +1,21 @@
-"""List, then watch: keeps one kind of the picture equal to what the API server holds.
+"""Reflector: lists and watches one kind, and keeps its part of the snapshot equal to the API server's objects.
 
 ::
 
-    starting ─▶ listing ─▶ watching ──── the watch ends or breaks ───▶ retrying ─▶ watching, from the version last seen
+    starting ─▶ listing ─▶ watching ─── the watch ends or breaks ───▶ retrying ─▶ watching, from the last version seen
                    ▲                                                      │
                    └─── the API server refuses that version, or has none ──┘
-    forbidden (403), not_served (no such kind): logged once, looked up again every few seconds
+    forbidden (403), not_served (no such kind): logged once, requested again every few seconds
 
-A watch resumes from its version after 401, 403, 429 and 5xx. Any other refusal is followed by discovery and a list, and
-a second ERROR event at one version by a list: no wrong path or version can last.
+A watch resumes from its version after 401, 403, 429 and 5xx. After any other error the kind is looked up and listed
+again. A second ERROR event at one version leads to a list. So a wrong path or version cannot last.
 
-A list is applied as a difference: upserts in slices that let others run, deletions last, so that the picture never
-lacks what the cluster has. One object that cannot be read, or not be taken in, is left out, counted and named, until it
-is gone or can be read; the rest goes on.
+A list is applied as a difference: upserts first, in slices with other tasks in between, then deletions. So the snapshot
+never lacks an object that the cluster has. An object that cannot be decoded or stored is skipped, counted and named,
+until it is deleted or can be decoded. All other objects are processed.
 
-Not here: what an object means, what to do about a kind that stays away, and whether a quiet watch is a dead one. Sinks,
-readiness and ``app.feeds.freshness`` know.
+Not here: the meaning of objects (stores), the effect of a kind that is missing (readiness), and how to detect that a
+quiet watch is disconnected (``app.feeds.freshness``).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from msgspec import Raw
 
 from app.feeds.collecting import bulk_load
 from app.feeds.documents import EVENTS, IDENTIFIED, Event, ListMeta, key_in, read_page
-from app.feeds.freshness import QUIET_SECONDS, SHORT_WATCH_SECONDS, Freshness, asked_for
-from app.feeds.pacing import MOST_FRUITLESS_PAGES, MOST_OBJECTS, Pace, PageSize
-from app.feeds.sinks import Sink
+from app.feeds.freshness import QUIET_SECONDS, SHORT_WATCH_SECONDS, Freshness, retry_after
+from app.feeds.pacing import MOST_FRUITLESS_PAGES, MOST_OBJECTS, PageSize, RequestThrottle
+from app.feeds.stores import Store
 from app.framework.background import longer
 from app.kube.api_errors import AnswerTooLong, ApiError, ApiSilent, ApiUnavailable, KubeError
 from app.kube.api_requests import Resource
@@ -49,59 +49,70 @@ _LOG: Final = structlog.get_logger(__name__)
 State = Literal["starting", "listing", "watching", "retrying", "forbidden", "not_served"]
 
 FIRST_PAGE_BYTES: Final = 4 << 20
-"""Bytes of a page of a first list, 1,000 usual pods: larger pages save no time, smaller ones cost 1.5 ms each."""
+"""Size of a page of a first list, 1,000 usual pods: larger pages save no time, smaller ones cost 1.5 ms each."""
 
 PAGE_BYTES: Final = 1 << 20
-"""Bytes of a page later on: to join and split such a page holds up the event loop for 1.3 ms."""
+"""Size of a page of later lists: joining and splitting such a page blocks the event loop for 1.3 ms."""
 
 SLICE_SECONDS: Final = 0.003
+"""Maximum seconds of work before other tasks can run."""
+
 LOOK_AGAIN_SECONDS: Final = 10.0
-"""Between looks for a kind that is forbidden or not served, less some jitter; no more than ``quiet``."""
+"""Delay before a forbidden or unserved kind is requested again, minus some jitter, and at most ``quiet``."""
 
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 2.0
+"""Seconds of the first and of the longest back-off between attempts."""
+
 _STEADY_SECONDS: Final = 10.0
-"""A watch that lasted this long was a good one, whether or not there was anything to tell."""
+"""Minimum duration of a watch that ends the back-off, even without any event."""
 
 _WATCH_SECONDS: Final = 270.0
 _WATCH_SPREAD: Final = 40.0
+"""Minimum duration of a watch, and the random addition that spreads the watches of many kinds."""
+
 _GRACE_SECONDS: Final = 0.25
-"""What a short watch may be early or late to end."""
+"""Tolerance for the time at which a short watch ends."""
 
 _PROBE_SECONDS: Final = 3.0
+"""Timeout of a probe."""
+
 _PATIENCE: Final = 5.0
 _LONGEST_PATIENCE: Final = 60.0
+"""Seconds without any byte after which a request is ended, at first and at most; doubled after each silent request."""
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _GONE: Final = 410
 _RESUMED: Final = frozenset((401, _FORBIDDEN, 429, *range(500, 600)))
-"""Statuses that say nothing against the version of a watch."""
+"""Statuses after which a watch resumes from its version."""
 
 _TOO_LARGE: Final = "Too large resource version"
-"""First words of the API server's answer to a watch from a version that it has not reached yet."""
+"""Start of the API server's message if a watch requests a version that it has not reached yet."""
 
 T = TypeVar("T")
 
 
-class NotServed(KubeError):
-    """The API server knows no such kind."""
+class KindNotServed(KubeError):
+    """The API server does not serve the kind."""
 
 
 class ListGivenUp(KubeError):
-    """A list that does not end, or exceeds what Homeport takes in."""
+    """A list does not end, or has more objects than Homeport accepts."""
 
 
 class Reflector(Generic[T]):
-    """Fills ``sink`` with one kind. Run as a task of its own; the attributes are for others to read.
+    """Fills ``store`` with one kind. ``run`` and ``keep_fresh`` run as tasks; other code only reads the attributes.
 
-    ``synced``: a first list is fully applied, or the kind is not served, which is as good as an empty one.
-    ``last_contact``: when the API server was last heard of: an event, a bookmark, a list, a probe it came up to. After
-    a gap the first events are no news but what was missed, and it waits for such a probe.
-    ``fresh_as_of``: all that was written before then is in the picture. Both on ``clock``, ``-inf`` before the first.
-    ``cause``: why ``state`` is what it is, for a person; empty while all is well.
-    ``quiet``: seconds without a word after which ``keep_fresh`` asks.
-    ``left_out``: the objects that exist and cannot be read, by key; an empty key stands for those without a name.
-    ``events``, ``relists``, ``restarts`` (watches that ended), ``undecodable`` only ever grow.
+    ``synced``: a first list has been applied completely, or the kind is not served, which counts as an empty list.
+    ``last_contact``: time of the last proof of contact with the API server: an event, a bookmark, a list, or a probe
+    whose version was reached. After a gap, the first events are old, so that only a probe or a list counts.
+    ``fresh_as_of``: all objects written before this time are in the snapshot. Both times are on ``clock``, and ``-inf``
+    before the first list.
+    ``cause``: explanation of ``state`` for users, empty if all is well.
+    ``quiet``: seconds without contact after which ``keep_fresh`` probes.
+    ``unreadable``: keys of the objects that exist but cannot be decoded or stored. The empty key stands for objects
+    without a name.
+    ``events``, ``relists``, ``restarts`` (ended watches), ``undecodable``: counters that only increase.
     """
 
     def __init__(
@@ -111,7 +122,7 @@ class Reflector(Generic[T]):
         *,
         decode: Callable[[bytes | Raw], T],
         key_of: Callable[[T], ObjectKey],
-        sink: Sink[T],
+        store: Store[T],
         metadata_only: bool = False,
         field_selector: str = "",
         quiet: float = QUIET_SECONDS,
@@ -123,10 +134,10 @@ class Reflector(Generic[T]):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: Callable[[], float] = random.random,
     ) -> None:
-        """A ``(api_version, kind)`` is looked up first, and again for as long as the API server does not serve it.
+        """``resource``: a resource, or ``(api_version, kind)`` to be looked up until the API server serves it.
 
-        Whatever ``decode`` raises concerns one object; ``key_of`` is ``(namespace, name)``. ``on_failure`` and
-        ``on_answer`` are told what becomes of lists, watches and probes.
+        Any exception of ``decode`` concerns one object only. ``key_of`` returns ``(namespace, name)``. ``on_failure``
+        and ``on_answer`` are called with the results of lists, watches and probes.
         """
         self.resource = resource if isinstance(resource, Resource) else None
         self._is_resolved = self.resource is not None
@@ -138,7 +149,7 @@ class Reflector(Generic[T]):
         self._client = client
         self._decode = decode
         self._key_of = key_of
-        self._sink = sink
+        self._store = store
         self._metadata_only = metadata_only
         self._field_selector = field_selector
         self._on_synced = on_synced
@@ -150,20 +161,20 @@ class Reflector(Generic[T]):
         self._rng = rng
         self._fresh = Freshness(self, quiet=quiet, clock=clock, sleep=sleep, on_failure=on_failure, on_answer=on_answer)
         self._pause = 0.0
-        self._pace = Pace(clock)
+        self._throttling = RequestThrottle(clock)
         self._watching: asyncio.Timeout | None = None
         self._opened = asyncio.Event()
         self._anew = self._reopening = False
         self._error_at = ""
-        self._asked_at = inf
+        self._requested_at = inf
         self.is_short = self._broken_off = False
         self._patience = _PATIENCE
-        self.left_out: set[ObjectKey] = set()
+        self.unreadable: set[ObjectKey] = set()
         self._log = _LOG.bind(kind=f"{self._wanted[0]} {self._wanted[1]}")
 
     @property
     def follows(self) -> bool:
-        """Whether a watch is open that has, after a gap, caught up."""
+        """True if a watch is open and has caught up after any gap."""
         return self._watching is not None and not self._fresh.behind
 
     @property
@@ -175,25 +186,25 @@ class Reflector(Generic[T]):
         return self._fresh.fresh_as_of
 
     async def run(self) -> NoReturn:
-        """List and watch until cancelled, whatever the API server does."""
+        """List and watch until cancelled. Errors of the API server lead to retries."""
         while True:
             try:
                 await self._follow()
                 wait = 0.0 if self._reopening else self._back_off()
-            except NotServed as error:
-                wait = await self._do_without(error)
+            except KindNotServed as error:
+                wait = await self._clear_unserved(error)
             except KubeError as error:
                 self._broken_off = True
-                wait = self._after(error)
+                wait = self._handle_error(error)
             if wait:
                 await self._sleep(wait)
 
     async def keep_fresh(self) -> NoReturn:
-        """Ask after a watch that has been quiet, see ``Freshness.keep``."""
+        """Probe whenever the watch has been quiet, until cancelled; see ``Freshness.keep``."""
         await self._fresh.keep()
 
     async def probe(self) -> bool:
-        """Ask whether the picture is up to date, see ``Freshness.probe``."""
+        """Return true if the snapshot is known to be up to date; see ``Freshness.probe``."""
         return await self._fresh.probe()
 
     async def opened(self) -> None:
@@ -201,10 +212,10 @@ class Reflector(Generic[T]):
         await self._opened.wait()
 
     async def newest_version(self) -> int | None:
-        """The newest version there is, of whatever kind; ``None`` before a first list. Raises ``KubeError``."""
+        """Return the newest version of any kind; ``None`` before a first list. Raises ``KubeError``."""
         if self.resource is None or not self._fresh.version:
             return None
-        # Without a resourceVersion a list is consistent: it is no older than this request.
+        # A list without a resourceVersion is consistent: it is not older than this request.
         raw = await self._client.list_page(self.resource, limit=1, metadata_only=True, timeout=_PROBE_SECONDS)
         page = await read_page(raw)
         newest = version_number(page.metadata.resource_version or "")
@@ -213,24 +224,24 @@ class Reflector(Generic[T]):
         return newest
 
     def start_over(self) -> None:
-        """etcd was restored from a backup: a watch from a version yet to come stays silent, without any error."""
+        """List again after etcd was restored from a backup, because a watch from a future version stays silent."""
         self._log.error("versions went back, listing anew")
-        self._sink.newest_wins = False
+        self._store.newest_wins = False
         self._list_next()
 
     def reopen(self, *, broken_off: bool) -> None:
-        """End the watch and open it anew from the version last seen."""
+        """End the watch, and open it again from the last version."""
         self._broken_off = broken_off
         self._reopening = True
         self._end_watch()
 
     def list_anew(self) -> None:
-        """Take a list now, without waiting for the watch to bring what is new. Not delayed: the caller has a reason."""
-        self._pace.fruitful()
+        """List now instead of waiting for events of the watch. Ends the back-off, as the caller has a reason."""
+        self._throttling.fruitful()
         self._list_next()
 
     def start_anew(self) -> None:
-        """Drop whatever the API server sent about versions and paths: look the kind up, then list it."""
+        """Discard the path and the version, so that the kind is looked up and listed again."""
         self._is_resolved = False
         self._list_next()
 
@@ -243,66 +254,66 @@ class Reflector(Generic[T]):
             self._watching.reschedule(asyncio.get_running_loop().time())
 
     async def _follow(self) -> None:
-        """One round; ends when a watch ends in good order."""
+        """Look up, list and watch once. Return when a watch ends without an error."""
         if not self._is_resolved:
-            self._asked_at = self._clock()
+            self._requested_at = self._clock()
             self.resource = await self._client.resolve(*self._wanted, timeout=min(self._patience, REQUEST_SECONDS))
             self._is_resolved = self.resource is not None
         if self.resource is None:
-            raise NotServed(f"the API server does not serve {self._wanted[0]} {self._wanted[1]}")
+            raise KindNotServed(f"the API server does not serve {self._wanted[0]} {self._wanted[1]}")
         while self._anew or not self._fresh.version:
             self._anew = False
             await self._list(self.resource)
         await self._watch(self.resource)
 
     async def _list(self, resource: Resource) -> None:
-        await self._in_pace()
+        await self._throttle()
         self.relists += self.synced
         with nullcontext() if self.synced else self._loading():
             began = self._clock()
             unconfirmed: set[ObjectKey] = set()
-            await self._in_slices(self._sink.keys(), unconfirmed.add)
-            unconfirmed |= self.left_out
+            await self._in_slices(self._store.keys(), unconfirmed.add)
+            unconfirmed |= self.unreadable
             version = await self._apply_pages(resource, unconfirmed)
             await self._delete(unconfirmed)
-        self._sink.newest_wins = True
+        self._store.newest_wins = True
         self._fresh.listed(version, began)
         self._become_synced()
 
     async def _apply_pages(self, resource: Resource, unconfirmed: set[ObjectKey]) -> str:
-        """Apply every page, and take its objects out of ``unconfirmed``. Return the version of the list."""
+        """Apply all pages, and remove their objects from ``unconfirmed``. Return the version of the list."""
         size = PageSize(PAGE_BYTES if self.synced else FIRST_PAGE_BYTES)
         fruitless, token = 0, ""
         while True:
-            known = self._taken_in() - len(unconfirmed)
-            self._asked_at = self._clock()
+            known = self._object_count() - len(unconfirmed)
+            self._requested_at = self._clock()
             try:
                 page = await self._apply_page(resource, size, token, unconfirmed)
             except AnswerTooLong as error:
                 if not size.shrink():
-                    raise self._given_up("a page of one object is too long") from error
+                    raise self._list_given_up("a page of one object is too long") from error
                 continue
-            is_fruitless = self._taken_in() - len(unconfirmed) <= known
+            is_fruitless = self._object_count() - len(unconfirmed) <= known
             if is_fruitless or not token:
-                self._pace.sent(self._asked_at)
+                self._throttling.sent(self._requested_at)
             token = page.continue_ or ""
             if not token:
                 return page.resource_version or ""
-            if self._taken_in() > MOST_OBJECTS:
+            if self._object_count() > MOST_OBJECTS:
                 await self._delete(unconfirmed)
                 unconfirmed.clear()
-            if self._taken_in() > MOST_OBJECTS:
-                raise self._given_up(f"more than {MOST_OBJECTS} objects")
+            if self._object_count() > MOST_OBJECTS:
+                raise self._list_given_up(f"more than {MOST_OBJECTS} objects")
             fruitless = fruitless + 1 if is_fruitless else 0
             if fruitless > MOST_FRUITLESS_PAGES:
-                raise self._given_up(f"more than {MOST_FRUITLESS_PAGES} pages in a row without a new object")
+                raise self._list_given_up(f"more than {MOST_FRUITLESS_PAGES} pages in a row without a new object")
             if is_fruitless:
-                await self._in_pace()
+                await self._throttle()
 
     async def _apply_page(
         self, resource: Resource, size: PageSize, token: str, unconfirmed: set[ObjectKey]
     ) -> ListMeta:
-        """Apply one page. Its bytes are freed on return, so that there is never more than one."""
+        """Apply one page. Its bytes are freed on return, so only one page is in memory at a time."""
         raw = await self._client.list_page(
             resource,
             limit=size.limit,
@@ -320,24 +331,24 @@ class Reflector(Generic[T]):
         await self._in_slices(page.items or (), lambda item: unconfirmed.discard(self._upsert(item)))
         return page.metadata
 
-    def _taken_in(self) -> int:
-        """Number of objects, with those that are left out."""
-        return self._sink.count() + len(self.left_out)
+    def _object_count(self) -> int:
+        """Return the number of objects, including unreadable ones."""
+        return self._store.count() + len(self.unreadable)
 
-    def _given_up(self, cause: str) -> ListGivenUp:
-        self._pace.give_up()
+    def _list_given_up(self, cause: str) -> ListGivenUp:
+        self._throttling.give_up()
         return ListGivenUp(f"list given up: {cause}")
 
-    async def _in_pace(self) -> None:
-        """Wait until a request may leave that is not known to bring anything new."""
-        if (delay := self._pace.delay()) > 0:
+    async def _throttle(self) -> None:
+        """Wait until a throttled request can leave."""
+        if (delay := self._throttling.delay()) > 0:
             await self._sleep(delay)
 
     async def _delete(self, unconfirmed: set[ObjectKey]) -> None:
-        """Delete what was there before the list and not in it. The sink is asked again: it may have moved on."""
+        """Delete the objects that existed before the list and are not in it, if they still exist."""
 
         def forget(key: ObjectKey) -> None:
-            if self._sink.has(key) or key in self.left_out:
+            if self._store.has(key) or key in self.unreadable:
                 self._forget(key, "")
 
         await self._in_slices(unconfirmed, forget)
@@ -351,10 +362,10 @@ class Reflector(Generic[T]):
                 until = self._clock() + SLICE_SECONDS
 
     async def _watch(self, resource: Resource) -> None:
-        await self._in_pace()
-        self._reopening, self.is_short = False, self._fresh.is_asked_for
+        await self._throttle()
+        self._reopening, self.is_short = False, self._fresh.has_pending_probes
         seconds = SHORT_WATCH_SECONDS if self.is_short else int(_WATCH_SECONDS + _WATCH_SPREAD * self._rng())
-        asked_at = self._asked_at = self._clock()
+        requested_at = self._requested_at = self._clock()
         watching = self._client.watch(
             resource,
             resource_version=self._fresh.version,
@@ -364,17 +375,17 @@ class Reflector(Generic[T]):
             opening=min(self._patience, REQUEST_SECONDS),
         )
         async with watching as lines:
-            self._pace.sent(asked_at)
-            self.state, self.cause, self._asked_at = "watching", "", inf
+            self._throttling.sent(requested_at)
+            self.state, self.cause, self._requested_at = "watching", "", inf
             self._on_answer()
             self._fresh.open_again(broken_off=self._broken_off)
             self._broken_off = False
             try:
                 async with asyncio.timeout(seconds + _GRACE_SECONDS if self.is_short else None) as self._watching:
                     self._opened.set()
-                    if self._anew:  # asked for between the list and now
+                    if self._anew:  # requested since the list
                         self._end_watch()
-                    await self._take_all(lines, asked_at + min(seconds - _GRACE_SECONDS, _STEADY_SECONDS))
+                    await self._apply_events(lines, requested_at + min(seconds - _GRACE_SECONDS, _STEADY_SECONDS))
             except TimeoutError:
                 self._fresh.version = "" if self._anew else self._fresh.version
                 self._anew, self._reopening = False, True
@@ -382,38 +393,38 @@ class Reflector(Generic[T]):
                 self._watching = None
                 self._opened.clear()
 
-    async def _take_all(self, lines: AsyncIterator[bytes], steady_at: float) -> None:
-        """Take the events of a watch. It was a good one if it ends at ``steady_at`` or later.
+    async def _apply_events(self, lines: AsyncIterator[bytes], steady_at: float) -> None:
+        """Apply the events of a watch. If it ends at ``steady_at`` or later, the back-off ends.
 
-        That counts from the request: the API server's own timer begins before its answer has come.
+        The duration is measured from the request, because the API server's timer begins before its answer arrives.
         """
         until = self._clock() + SLICE_SECONDS
         try:
             async for line in lines:
-                if self._clock() > until:  # a thousand may lie in one packet
+                if self._clock() > until:  # a packet can hold a thousand events
                     await asyncio.sleep(0)
                     until = self._clock() + SLICE_SECONDS
                 try:
                     event: Event | None = EVENTS.at_once(line)
                 except ValueError:
-                    event = await self._read_again(line)
+                    event = await self._decode_in_turns(line)
                 if event is not None:
-                    self._take(event)
+                    self._apply_event(event)
         finally:
             self.restarts += 1
             if self._clock() >= steady_at:
-                self._pace.fruitful()
-                self._well()
+                self._throttling.fruitful()
+                self._reset_back_off()
 
-    async def _read_again(self, line: bytes) -> Event | None:
-        """An event that is nested deeply; ``None`` for what is none, which is passed over."""
+    async def _decode_in_turns(self, line: bytes) -> Event | None:
+        """Decode a deeply nested event in steps; return ``None`` if the line is not an event, which is skipped."""
         try:
             return await EVENTS.in_turns(line)
         except ValueError as error:
             self._skip(("", ""), error)
             return None
 
-    def _take(self, event: Event) -> None:
+    def _apply_event(self, event: Event) -> None:
         """Apply one event. Raise ``ApiError`` for an ERROR event, which ends the watch."""
         if event.type == "ERROR":
             if self._error_at == self._fresh.version:
@@ -432,45 +443,49 @@ class Reflector(Generic[T]):
         if event.type != "BOOKMARK":
             self.events += 1
             if meta.resource_version != self._fresh.version:
-                self._pace.fruitful()
+                self._throttling.fruitful()
         self._fresh.reached(meta.resource_version or self._fresh.version)
-        self._well()
+        self._reset_back_off()
 
     def _upsert(self, raw: Raw) -> ObjectKey:
-        """Returns the key, also of an object that cannot be read: it exists, and what is known of it stays."""
+        """Store an object and return its key.
+
+        An object that cannot be decoded still exists, so its key is returned and its last known version stays.
+        """
         try:
-            found = self._decode(raw)
-            self._sink.upsert(found)
-        except Exception as error:  # noqa: BLE001  # whatever one object does: it must not end the watch of all
+            obj = self._decode(raw)
+            self._store.upsert(obj)
+        except Exception as error:  # noqa: BLE001  # a fault with one object must not end the watch of all
             return self._skip(key_in(raw), error)
-        key = self._key_of(found)
-        if self.left_out:
-            self._take_back(key)
+        key = self._key_of(obj)
+        if self.unreadable:
+            self._mark_readable(key)
         return key
 
     def _forget(self, key: ObjectKey, uid: str) -> None:
-        self._take_back(key)
+        self._mark_readable(key)
         try:
-            self._sink.delete(key, uid)
-        except Exception as error:  # noqa: BLE001  # as above
+            self._store.delete(key, uid)
+        except Exception as error:  # noqa: BLE001  # a fault with one object must not end the watch of all
             self._skip(key, error)
 
     def _skip(self, key: ObjectKey, error: Exception) -> ObjectKey:
+        """Count an object that cannot be processed, and log it once until it is processed again."""
         self.undecodable += 1
-        if key not in self.left_out:
-            self.left_out.add(key)
-            self._log.error("object left out", object="/".join(filter(None, key)), cause=_told(error))
+        if key not in self.unreadable:
+            self.unreadable.add(key)
+            self._log.error("object left out", object="/".join(filter(None, key)), cause=_cause_of(error))
             if key[1]:
-                self._sink.leave_out(key, str(error))
+                self._store.mark_unreadable(key, str(error))
         return key
 
-    def _take_back(self, key: ObjectKey) -> None:
-        if key in self.left_out:
-            self.left_out.discard(key)
-            self._sink.take_back(key)
+    def _mark_readable(self, key: ObjectKey) -> None:
+        if key in self.unreadable:
+            self.unreadable.discard(key)
+            self._store.mark_readable(key)
             self._log.info("object no longer left out", object="/".join(filter(None, key)))
 
-    def _well(self) -> None:
+    def _reset_back_off(self) -> None:
         self._pause = 0.0
         self._patience = _PATIENCE
 
@@ -479,16 +494,16 @@ class Reflector(Generic[T]):
             self.synced = True
             self._on_synced()
 
-    async def _do_without(self, error: NotServed) -> float:
-        """As good as an empty list: what was there went with its definition."""
+    async def _clear_unserved(self, error: KindNotServed) -> float:
+        """Delete all objects of a kind that is not served; return how long to wait before it is requested again."""
         self._fresh.version = ""
-        await self._in_slices(chain(tuple(self.left_out), self._sink.keys()), lambda key: self._forget(key, ""))
-        self._fresh.absent(self._asked_at)
-        wait = self._stay_away("not_served", error)
+        await self._in_slices(chain(tuple(self.unreadable), self._store.keys()), lambda key: self._forget(key, ""))
+        self._fresh.absent(self._requested_at)
+        wait = self._wait_for_kind("not_served", error)
         self._become_synced()
         return wait
 
-    def _after(self, error: KubeError) -> float:
+    def _handle_error(self, error: KubeError) -> float:
         """Prepare the next attempt after an error; return how long to wait before it."""
         status = None
         if isinstance(error, ApiError):
@@ -500,21 +515,23 @@ class Reflector(Generic[T]):
             if status == _FORBIDDEN or status not in (_GONE, *_RESUMED):
                 self._is_resolved = False
             if status not in _RESUMED:
-                self._pace.sent(self._clock())
+                self._throttling.sent(self._clock())
         if status == _FORBIDDEN:
-            return self._stay_away("forbidden", error)
+            return self._wait_for_kind("forbidden", error)
         self._log.debug("watch interrupted", cause=str(error))
         if status not in (_GONE, _NOT_FOUND):
             self._on_failure(error)
         self.state, self.cause = "retrying", str(error)
         if isinstance(error, ApiSilent):
             self._patience = longer(self._patience, _PATIENCE, _LONGEST_PATIENCE)
-        waited = max(0.0, self._clock() - self._asked_at)
-        return max(self._back_off() - waited, asked_for(error), 0.0)
+        waited = max(0.0, self._clock() - self._requested_at)
+        return max(self._back_off() - waited, retry_after(error), 0.0)
 
-    def _stay_away(self, state: State, error: KubeError) -> float:
+    def _wait_for_kind(self, state: State, error: KubeError) -> float:
         self._on_answer()
-        if self.state != state and (self.synced or state != "not_served"):  # at the start it is told with all others
+        if self.state != state and (
+            self.synced or state != "not_served"
+        ):  # at the start the feed logs all unserved kinds at once
             self._log.warning("kind cannot be watched", state=state, cause=str(error))
         self.state, self.cause = state, str(error)
         return min(LOOK_AGAIN_SECONDS, self._fresh.quiet) * self._jitter()
@@ -530,8 +547,8 @@ class Reflector(Generic[T]):
 Item = TypeVar("Item")
 
 
-def _told(error: Exception) -> str:
-    """What is wrong with an object; or, for a fault of ours, where that is."""
+def _cause_of(error: Exception) -> str:
+    """Return the message of a decoding error, or the traceback of any other exception, which is a fault of Homeport."""
     if isinstance(error, ValueError):
         return str(error)
     return "".join(traceback.format_exception(error))

@@ -1,4 +1,4 @@
-"""A cluster from a file, as ``kubectl get … -o yaml`` or ``-o json`` writes it; binds and homes stay in memory."""
+"""Cluster from a file, as ``kubectl get … -o yaml`` or ``-o json`` writes it. Binds and other writes stay in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
-from app.feeds.sinks import sink_for
+from app.feeds.stores import store_for
 from app.framework.handle import Handle, WaitingPods
 from app.framework.objects import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error
@@ -30,42 +30,42 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class SavedClusterError(ValueError):
-    """The file cannot be served; says which document and why."""
+    """The file cannot be used. The message names the object and the cause."""
 
 
 def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> int:
-    """Put every object of ``kinds``, pods and nodes into the picture; other kinds are left out.
+    """Load all nodes, pods and objects of ``kinds`` into the snapshot, and return their number.
 
-    The file is one List, or many documents, in YAML or JSON. Returns how many objects were taken. Raises
-    ``SavedClusterError``.
+    The file is one List, or several documents, in YAML or JSON. Other kinds are ignored. Raises ``SavedClusterError``,
+    also if there is no node.
     """
     try:
         text = path.read_bytes()
-    except OSError as found:
-        raise SavedClusterError(f"{path}: cannot be read: {found}") from None
-    taken = load_objects(objects_in(text, str(path)), cluster, kinds, str(path))
+    except OSError as cause:
+        raise SavedClusterError(f"{path}: cannot be read: {cause}") from None
+    loaded = load_objects(objects_in(text, str(path)), cluster, kinds, str(path))
     if not cluster.nodes:
         raise SavedClusterError(f"{path}: no Node in it: there is nothing to schedule to")
-    return taken
+    return loaded
 
 
 def load_objects(
     objects: Iterable[Mapping[str, Any]], cluster: Cluster, kinds: Iterable[Kind[Any]], source: str
 ) -> int:
-    """Put those of ``objects`` that are of ``kinds``, pods or nodes into the cluster cache, and return their number.
+    """Load those of ``objects`` that are nodes, pods or of ``kinds`` into the snapshot, and return their number.
 
-    ``source`` names where they are from, for the message of a ``SavedClusterError``.
+    ``source``: their origin, for the message of a ``SavedClusterError``.
     """
     every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
     wanted = {(kind.api_version, kind.kind): kind for kind in every}
-    taken = 0
-    for index, found in enumerate(objects):
-        kind = wanted.get((str(found.get("apiVersion")), str(found.get("kind"))))
+    loaded = 0
+    for index, obj in enumerate(objects):
+        kind = wanted.get((str(obj.get("apiVersion")), str(obj.get("kind"))))
         if kind is not None:
-            decoded = _decode(kind, cluster.decoder(kind), found, f"{source}: object {index}")
-            sink_for(cluster, kind).upsert(decoded)
-            taken += 1
-    return taken
+            decoded = _decode(kind, cluster.decoder(kind), obj, f"{source}: object {index}")
+            store_for(cluster, kind).upsert(decoded)
+            loaded += 1
+    return loaded
 
 
 def objects_in(text: bytes, source: str) -> Iterator[Mapping[str, Any]]:
@@ -81,10 +81,10 @@ def objects_in(text: bytes, source: str) -> Iterator[Mapping[str, Any]]:
             yield document
 
 
-def _items(found: Mapping[str, Any], source: str) -> Iterator[Mapping[str, Any]]:
-    """Items of a typed list (PodList) carry no kind of their own."""
-    defaults = {"apiVersion": found.get("apiVersion"), "kind": str(found["kind"]).removesuffix("List")}
-    for item in found["items"]:
+def _items(document: Mapping[str, Any], source: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the items of a list. Items of a typed list, such as PodList, get the kind and version of the list."""
+    defaults = {"apiVersion": document.get("apiVersion"), "kind": str(document["kind"]).removesuffix("List")}
+    for item in document["items"]:
         if not isinstance(item, dict):
             raise SavedClusterError(f"{source}: expected Kubernetes objects with apiVersion and kind")
         yield {**defaults, **item}
@@ -93,42 +93,42 @@ def _items(found: Mapping[str, Any], source: str) -> Iterator[Mapping[str, Any]]
 def _documents(text: bytes, source: str) -> Iterable[Any]:
     try:
         if text.lstrip().startswith(b"{"):
-            with suppress(msgspec.DecodeError):  # else many documents, which YAML reads
+            with suppress(msgspec.DecodeError):  # several JSON documents are read as YAML
                 return [_JSON.decode(text)]
-        return list(yaml.load_all(text, Loader=_LOADER))  # a safe loader, by its C name
-    except (yaml.YAMLError, UnicodeDecodeError) as found:
-        raise SavedClusterError(f"{source}: is neither YAML nor JSON: {found}") from None
+        return list(yaml.load_all(text, Loader=_LOADER))  # a safe loader: the C implementation of SafeLoader
+    except (yaml.YAMLError, UnicodeDecodeError) as cause:
+        raise SavedClusterError(f"{source}: is neither YAML nor JSON: {cause}") from None
     except RecursionError:
         raise SavedClusterError(f"{source}: nested too deeply") from None
 
 
-def _decode(kind: Kind[Any], decode: Callable[[bytes], Any], found: Mapping[str, Any], where: str) -> Any:
-    """Slim form. An object written by hand may lack a UID and version: its name serves."""
-    metadata = found.get("metadata")
+def _decode(kind: Kind[Any], decode: Callable[[bytes], Any], obj: Mapping[str, Any], where: str) -> Any:
+    """Decode an object. If it has no UID or version, as when written by hand, its name and version 1 are used."""
+    metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         raise SavedClusterError(f"{where}: {kind.kind} without metadata")
-    made_up = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
-    given = {"uid": metadata.get("uid") or made_up, "resourceVersion": metadata.get("resourceVersion") or "1"}
-    completed = {**found, "metadata": {**metadata, **given}}
+    default_uid = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+    identity = {"uid": metadata.get("uid") or default_uid, "resourceVersion": metadata.get("resourceVersion") or "1"}
+    completed = {**obj, "metadata": {**metadata, **identity}}
     try:
         return decode(_encoded(completed))
     except (TypeError, ValueError) as error_:
-        raise SavedClusterError(f"{where}: {kind.kind} {made_up}: {error_}") from None
+        raise SavedClusterError(f"{where}: {kind.kind} {default_uid}: {error_}") from None
 
 
-def _encoded(found: Any) -> bytes:
+def _encoded(obj: Any) -> bytes:
     try:
-        return msgspec.json.encode(found)
-    except RecursionError:  # YAML may be nested deeper than can be written as JSON
-        return msgspec.json.encode(_levelled(found))
+        return msgspec.json.encode(obj)
+    except RecursionError:  # YAML can be nested more deeply than msgspec can encode
+        return msgspec.json.encode(_flattened(obj))
 
 
-def _levelled(value: Any, levels: int = KEPT) -> Any:
-    """As many levels as anybody reads."""
+def _flattened(value: Any, levels: int = KEPT) -> Any:
+    """Return ``value`` with the first ``levels`` levels of nesting, which are all that decoders read."""
     if isinstance(value, dict):
-        return {key: _levelled(part, levels - 1) for key, part in value.items()} if levels else None
+        return {key: _flattened(part, levels - 1) for key, part in value.items()} if levels else None
     if isinstance(value, list):
-        return [_levelled(part, levels - 1) for part in value] if levels else None
+        return [_flattened(part, levels - 1) for part in value] if levels else None
     return value
 
 
@@ -146,15 +146,15 @@ def in_memory_handle(cluster: Cluster, waiting: WaitingPods) -> Handle:
 
 
 class MemoryBinder:
-    """Binds in the picture itself."""
+    """Binds pods in the snapshot only."""
 
     def __init__(self, cluster: Cluster, bind_guard: BindGuard) -> None:
         self._cluster = cluster
         self._bind_guard = bind_guard
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        async def send(ask: PreSendCheck) -> Status:
-            ask()
+        async def send(check: PreSendCheck) -> Status:
+            check()
             return self._bound(pod, node_name, annotations)
 
         try:
@@ -178,20 +178,20 @@ class MemoryBinder:
 
 
 class MemoryWriter:
-    """Writes in the picture itself. Nobody else does but those who write here, profiles beside one another."""
+    """Writes objects in the snapshot only. A conflict is possible only between profiles of this process."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._objects = cluster.others
         self._decoder = cluster.decoder
 
     async def annotate(
-        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+        self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
-        known: Any = self._objects.get(kind, found.namespace, found.name)
+        known: Any = self._objects.get(kind, obj.namespace, obj.name)
         if known is None:
-            raise ObjectGone(f"{kind.kind} {found.namespace}/{found.name}")
-        if known.resource_version != found.resource_version:
-            raise WriteConflict(f"{kind.kind} {found.namespace}/{found.name} was changed meanwhile")
+            raise ObjectGone(f"{kind.kind} {obj.namespace}/{obj.name}")
+        if known.resource_version != obj.resource_version:
+            raise WriteConflict(f"{kind.kind} {obj.namespace}/{obj.name} was changed meanwhile")
         merged = {key: value for key, value in {**known.annotations, **annotations}.items() if value is not None}
         version = next_version(known.resource_version)
         self._objects.upsert(kind, replace(known, annotations=merged, resource_version=version))
@@ -202,21 +202,21 @@ class MemoryWriter:
         metadata = {"namespace": namespace, "name": name, "uid": f"{namespace}/{name}", "resourceVersion": "1"}
         self._objects.upsert(kind, self._decoder(kind)(msgspec.json.encode({"metadata": metadata, "spec": dict(spec)})))
 
-    async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
-        if self._objects.get(kind, *found.key) is None:
-            raise ObjectGone(f"{kind.kind} {found.namespace}/{found.name}")
-        metadata = {"namespace": found.namespace, "name": found.name, "uid": found.uid}
-        version = {"resourceVersion": next_version(found.resource_version), "annotations": dict(found.annotations)}
+    async def change(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        if self._objects.get(kind, *obj.key) is None:
+            raise ObjectGone(f"{kind.kind} {obj.namespace}/{obj.name}")
+        metadata = {"namespace": obj.namespace, "name": obj.name, "uid": obj.uid}
+        version = {"resourceVersion": next_version(obj.resource_version), "annotations": dict(obj.annotations)}
         self._objects.upsert(
             kind, self._decoder(kind)(msgspec.json.encode({"metadata": metadata | version, "spec": spec}))
         )
 
-    async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
-        self._objects.delete(kind, found.key, found.uid)
+    async def delete(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> None:
+        self._objects.delete(kind, obj.key, obj.uid)
 
 
-class NothingToRead:
-    """The reader of a saved cluster: all there is, is in the picture."""
+class NullReader:
+    """Reads nothing, because a saved cluster is in the snapshot completely."""
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
         return
@@ -231,7 +231,7 @@ def next_version(version: str) -> str:
 
 
 class MemoryNominator:
-    """Nominates in the picture itself."""
+    """Nominates pods in the snapshot only."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -240,7 +240,7 @@ class RefusalCache:
 
         Statuses without a plugin also depend on the set of nodes.
         """
-        if self._cluster.has_part(pod.uid, pod.key):
+        if self._cluster.is_placed_or_nominated(pod.uid, pod.key):
             return {}
         try:
             signatures = framework.search.signatures(pod)

@@ -11,7 +11,7 @@ import msgspec
 from fastapi import APIRouter, HTTPException, Request, Response
 from msgspec.structs import replace
 
-from app.analysis.verdict import evicted, shown
+from app.analysis.verdict import status_as_json, victims_as_json
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.server.admission import OUT_OF_TIME, Admission
@@ -58,15 +58,15 @@ def _cycle_response(pod: Pod, result: Cycle) -> Response:
             "pod": str(pod),
             "profile": result.profile,
             "preset": result.preset,
-            "preEnqueue": shown(result.pre_enqueue),
-            "preFilter": shown(result.pre_filter),
+            "preEnqueue": status_as_json(result.pre_enqueue),
+            "preFilter": status_as_json(result.pre_filter),
             "filter": {name: formatted[id(status)] for name, status in result.statuses.items()},
             "scores": {name: {plugin: of[name] for plugin, of in by_plugin.items()} for name in totals},
             "totals": totals,
             "node": result.node or None,
-            "postFilter": shown(result.post_filter) if result.post_filter else None,
+            "postFilter": status_as_json(result.post_filter) if result.post_filter else None,
             "nominatedNode": result.nominated,
-            "victims": None if result.victims is None else evicted(result.victims),
+            "victims": None if result.victims is None else victims_as_json(result.victims),
         }
     )
 
@@ -83,7 +83,7 @@ def _explain_response(pod: Pod, node: str, explained: Explained) -> Response:
             "profile": explained.profile,
             "preset": explained.preset,
             "notJudged": explained.not_judged,
-            "preFilter": shown(explained.pre_filter),
+            "preFilter": status_as_json(explained.pre_filter),
             "feasible": explained.feasible,
             "nodes": {name: [formatted[id(status)] for status in statuses] for name, statuses in rejections.items()},
             "plugins": {name: {"tables": it.tables, "unblock": it.unblock} for name, it in explained.plugins.items()},
@@ -93,7 +93,7 @@ def _explain_response(pod: Pod, node: str, explained: Explained) -> Response:
 
 def _by_id(statuses: Iterable[Status]) -> dict[int, dict[str, Any]]:
     """Format each distinct status once, by its ``id``: many nodes share one."""
-    return {key: shown(status) for key, status in distinct(list(statuses)).items()}
+    return {key: status_as_json(status) for key, status in distinct(list(statuses)).items()}
 
 
 def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) -> APIRouter:

@@ -160,7 +160,7 @@ def nodes_to_search(names: Sequence[str] | None, sent: Sequence[SentNode] | None
 
 def unreadable_nodes(cluster: Cluster) -> Collection[str]:
     """Return nodes whose newest version could not be decoded. No pod must be placed there."""
-    return cluster.left_out.names(NODES) if cluster.left_out else ()
+    return cluster.unreadable.names(NODES) if cluster.unreadable else ()
 
 
 def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> RequestedNodes:

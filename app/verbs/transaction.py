@@ -80,9 +80,9 @@ class Target:
 
     def _require_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
         """Raise ``NotBound`` if the newest version of an object could not be decoded: the snapshot has an older one."""
-        if self._cluster.left_out:
+        if self._cluster.unreadable:
             try:
-                self._cluster.left_out.require(kind, *key)
+                self._cluster.unreadable.require(kind, *key)
             except Unreadable as cause:
                 raise NotBound(error(str(cause))) from None
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from app.config.settings import Settings
-from app.feeds.sinks import sink_for
+from app.feeds.stores import store_for
 from app.kube.kinds import NODES, SERVICES, Kind
 from app.kube.meta_v1 import ObjectKey
 from app.main import Service
@@ -26,11 +26,11 @@ class Shop:
     def __init__(self) -> None:
         self.service = Service(Settings(cluster=str(SAMPLE), due_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="1")
 
-    def leave_out(self, kind: Kind[Any], *key: str) -> None:
-        sink_for(self.service.picture, kind).leave_out((key[0], key[1]), "odd")
+    def mark_unreadable(self, kind: Kind[Any], *key: str) -> None:
+        store_for(self.service.picture, kind).mark_unreadable((key[0], key[1]), "odd")
 
-    def take_back(self, kind: Kind[Any], key: ObjectKey) -> None:
-        sink_for(self.service.picture, kind).take_back(key)
+    def mark_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
+        store_for(self.service.picture, kind).mark_readable(key)
 
     async def ask(self, verb: Verb, asked: Any) -> Any:
         answer = await self.service._callers[""][verb](json.dumps(asked, separators=(",", ":")).encode())
@@ -49,9 +49,9 @@ async def test_nothing_goes_to_a_node_that_is_left_out(shop: Shop) -> None:
     before = await shop.ask("filter", asked)
     name = before["NodeNames"][0]
 
-    shop.leave_out(NODES, "", name)
+    shop.mark_unreadable(NODES, "", name)
     without = await shop.ask("filter", asked)
-    shop.take_back(NODES, ("", name))
+    shop.mark_readable(NODES, ("", name))
 
     assert [it for it in before["NodeNames"] if it != name] == without["NodeNames"]
     assert {**before["FailedAndUnresolvableNodes"], name: UNREADABLE} == without["FailedAndUnresolvableNodes"]
@@ -62,7 +62,7 @@ async def test_nothing_is_said_for_it(shop: Shop) -> None:
     asked = example("prioritize-spread")
     name = (await shop.ask("prioritize", asked))[0]["Host"]
 
-    shop.leave_out(NODES, "", name)
+    shop.mark_unreadable(NODES, "", name)
 
     assert {name: 0}.items() <= {it["Host"]: it["Score"] for it in await shop.ask("prioritize", asked)}.items()
 
@@ -72,11 +72,11 @@ async def test_a_remembered_refusal_does_not_outlive_it(shop: Shop) -> None:
         **example("filter-spread"),
         "NodeNames": [(await shop.ask("filter", example("filter-spread")))["NodeNames"][0]],
     }
-    shop.leave_out(NODES, "", asked["NodeNames"][0])
+    shop.mark_unreadable(NODES, "", asked["NodeNames"][0])
     for _ in range(2):
         assert [] == (await shop.ask("filter", asked))["NodeNames"]
 
-    shop.take_back(NODES, ("", asked["NodeNames"][0]))
+    shop.mark_readable(NODES, ("", asked["NodeNames"][0]))
 
     assert asked["NodeNames"] == (await shop.ask("filter", asked))["NodeNames"]
 
@@ -85,7 +85,7 @@ async def test_a_cycle_does_not_choose_it(shop: Shop) -> None:
     pod = shop.service.picture.pod("shop", "web-7d4b9c-new01")
     assert pod is not None
     for name in [name for name in shop.service.picture.nodes if name != "node-a1"]:
-        shop.leave_out(NODES, "", name)
+        shop.mark_unreadable(NODES, "", name)
 
     found = await shop.service._cycle.run(pod)
 
@@ -99,10 +99,10 @@ async def test_a_verdict_that_rests_on_a_service_that_is_left_out_names_it(shop:
     del asked["Pod"]["spec"]["topologySpreadConstraints"]
     before = [await shop.ask(verb, asked) for verb in _BOTH]
 
-    shop.leave_out(SERVICES, "elsewhere", "web")
+    shop.mark_unreadable(SERVICES, "elsewhere", "web")
     assert before == [await shop.ask(verb, asked) for verb in _BOTH]
 
-    shop.leave_out(SERVICES, asked["Pod"]["metadata"]["namespace"], "odd")
+    shop.mark_unreadable(SERVICES, asked["Pod"]["metadata"]["namespace"], "odd")
     with pytest.raises(VerbFailure, match=r"Service [a-z]+/odd cannot be read: odd$"):
         await shop.ask("prioritize", asked)
     assert before[0] == await shop.ask("filter", asked)

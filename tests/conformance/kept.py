@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.cycle_state import CycleState
 from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
@@ -233,8 +233,8 @@ class History(Changing):
         pod = self._decoded(asked)
         names = self.random.choice(self.windows)
         with self.cluster.without(pod.uid, pod.key):
-            fresh = at_once(lambda: world.framework.filters.feasible(CycleState(), pod, self._known(names)))
-            found = at_once(lambda: world.framework.search.find_nodes_that_fit(pod, self._named(names)))
+            fresh = run_prepared(lambda: world.framework.filters.feasible(CycleState(), pod, self._known(names)))
+            found = run_prepared(lambda: world.framework.search.find_nodes_that_fit(pod, self._named(names)))
             passed = [it for it in names if it in self.cluster.nodes and it not in fresh.rejected]
             self.compare("passed", passed, list(found.passed))
             self.compare("rejected", fresh.rejected, dict(found.rejected()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from app.analysis.verdict import judged, shown, status_on
-from app.feeds.sinks import Sink, sink_for
+from app.analysis.verdict import evaluate_pod, status_as_json, status_on
+from app.feeds.stores import Store, store_for
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube import kinds
@@ -47,7 +47,9 @@ class _Replay:
 
     def __init__(self, config: Json) -> None:
         self.world = World(profile=config)
-        self.sinks: dict[str, Sink[Any]] = {name: sink_for(self.world.cluster, kind) for name, kind in _KINDS.items()}
+        self.stores: dict[str, Store[Any]] = {
+            name: store_for(self.world.cluster, kind) for name, kind in _KINDS.items()
+        }
         self.listed: dict[Key, Json] = {}
 
     def happen(self, event: Json) -> None:
@@ -59,7 +61,7 @@ class _Replay:
             case "delete":
                 self._list(event)
                 kind, *key = key_of(event["object"])
-                self.sinks[kind].delete((key[0], key[1]), event["object"]["metadata"]["uid"])
+                self.stores[kind].delete((key[0], key[1]), event["object"]["metadata"]["uid"])
             case "assume":
                 cluster.assume(self._pod(event["object"]), event["node"])
             case "accept":
@@ -78,20 +80,20 @@ class _Replay:
 
     def _upsert(self, found: Json) -> None:
         kind = found["kind"]
-        self.sinks[kind].upsert(self.world.cluster.decoder(_KINDS[kind])(encoded(found)))
+        self.stores[kind].upsert(self.world.cluster.decoder(_KINDS[kind])(encoded(found)))
 
     def _relist(self) -> None:
         """Take in a fresh list of every kind, and forget what it lacks."""
         for found in self.listed.values():
             self._upsert(found)
-        for kind, sink in self.sinks.items():
-            for key in tuple(sink.keys()):
+        for kind, store in self.stores.items():
+            for key in tuple(store.keys()):
                 if (kind, *key) not in self.listed:
-                    sink.delete(key, "")
+                    store.delete(key, "")
 
     def judge(self, asked: Json) -> Json:
         pod = self._pod(asked["pod"])
-        found = judged(self.world.framework, pod, Candidates.of(self.world.cluster.nodes))
+        found = evaluate_pod(self.world.framework, pod, Candidates.of(self.world.cluster.nodes))
         if asked["dryRun"] is not None:
             found["dryRun"] = self._dry_run(pod, asked["dryRun"]) if found["preFilter"]["code"] == "Success" else []
         return found
@@ -110,7 +112,7 @@ class _Replay:
             else:
                 gone.discard(found[step["add"]].uid)
                 framework.filters.add_pods(state, pod, [found[step["add"]]], node.without_pods(gone))
-            said.append(shown(status_on(framework, state.clone(), pod, node.without_pods(gone))))
+            said.append(status_as_json(status_on(framework, state.clone(), pod, node.without_pods(gone))))
         return said
 
     def _pod(self, found: Json) -> Pod:

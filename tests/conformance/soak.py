@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from app.cache import counters
 from app.cache.cluster import Cluster
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.cycle_state import CycleState
 from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Pod
@@ -182,9 +182,9 @@ class Soak:
 
     def _judge(self, pod: Pod) -> None:
         framework, nodes = self.world.framework, self.world.candidates()
-        verdict = at_once(lambda: framework.filters.feasible(CycleState(), pod, nodes))
+        verdict = run_prepared(lambda: framework.filters.feasible(CycleState(), pod, nodes))
         self.rejected += len(verdict.rejected)
-        at_once(lambda: framework.scoring.score(CycleState(), pod, nodes.without(verdict.rejected)))
+        run_prepared(lambda: framework.scoring.score(CycleState(), pod, nodes.without(verdict.rejected)))
         self.asked += 1
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.counts import DomainCounts
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
@@ -181,9 +181,9 @@ class History(Changing):
     def _ask_terms(self) -> None:
         newcomer, peers, key = self._newcomer(), self._peers(), self.random.choice(KEYS)
         counted = self._walk(key, lambda pod: int(peers.include(pod.namespace, pod.labels)))
-        self.compare("peers", counted, _counts(at_once(lambda: self.terms.peers(peers, key)), counted))
-        refusing = at_once(lambda: self.terms.refusing(newcomer))
-        weights = at_once(lambda: self.terms.weights(newcomer, 7))
+        self.compare("peers", counted, _counts(run_prepared(lambda: self.terms.peers(peers, key)), counted))
+        refusing = run_prepared(lambda: self.terms.refusing(newcomer))
+        weights = run_prepared(lambda: self.terms.weights(newcomer, 7))
         for each in KEYS:
             right = self._walk(each, lambda pod: int(each in _refused_over(pod, newcomer)))  # noqa: B023  # called before each moves on
             found = _counts(refusing[each], right) if each in refusing else {}
@@ -225,10 +225,10 @@ class History(Changing):
     def _ask_plugin(self) -> None:
         pod = self._pod("asked")
         nodes = Candidates.of(self.cluster.nodes)
-        found = at_once(lambda: self.framework.search.find_nodes_that_fit(pod, nodes))
+        found = run_prepared(lambda: self.framework.search.find_nodes_that_fit(pod, nodes))
         rejected = dict(found.rejected())
         state = CycleState()
-        at_once(lambda: self.framework.filters.pre_filter(state, pod))
+        run_prepared(lambda: self.framework.filters.pre_filter(state, pod))
         each = {it.name: self.framework.filters.filter_node(state, pod, it) for it in nodes}
         alone = {name: status for name, status in each.items() if not status.is_success}
         self.compare("rejected", alone, rejected)
@@ -238,7 +238,7 @@ class History(Changing):
         self._certain(pod, [it for it in nodes.names if it not in alone])
 
     def _same_as_before(self, pod: Pod, rejected: Mapping[str, Any]) -> None:
-        signature = at_once(lambda: self.framework.search.signatures(pod)).get(NAME)
+        signature = run_prepared(lambda: self.framework.search.signatures(pod)).get(NAME)
         key = (signature, self.cluster.node_set)
         if key in self.known:
             self.remembered += 1
@@ -253,7 +253,9 @@ class History(Changing):
         if not passed or not flying:
             return
         name = self.random.choice(sorted(passed))
-        recheck = at_once(lambda: self.framework.at_bind.recheck(CycleState(), pod, self.cluster.nodes[name], flying))
+        recheck = run_prepared(
+            lambda: self.framework.at_bind.recheck(CycleState(), pod, self.cluster.nodes[name], flying)
+        )
         ends = chain.from_iterable(combinations(flying, count) for count in range(len(flying) + 1))
         holds = all(self._fits_without(pod, name, failed) for failed in ends)
         if recheck.certain:
@@ -265,7 +267,7 @@ class History(Changing):
     def _fits_without(self, pod: Pod, name: str, failed: Collection[Pod]) -> bool:
         with self.cluster.overlay(without=failed):
             state = CycleState()
-            at_once(lambda: self.framework.filters.pre_filter(state, pod))
+            run_prepared(lambda: self.framework.filters.pre_filter(state, pod))
             return self.framework.filters.filter_node(state, pod, self.cluster.nodes[name]).is_success
 
     def check(self) -> None:

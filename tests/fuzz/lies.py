@@ -291,7 +291,7 @@ class _Silent(httpx.AsyncByteStream):
             yield b""
 
 
-class _Sink:
+class _CacheStore:
     """Holds pods as they come."""
 
     newest_wins = True
@@ -314,34 +314,34 @@ class _Sink:
     def count(self) -> int:
         return len(self.held)
 
-    def leave_out(self, key: tuple[str, str], cause: str) -> None:
+    def mark_unreadable(self, key: tuple[str, str], cause: str) -> None:
         return
 
-    def take_back(self, key: tuple[str, str]) -> None:
+    def mark_readable(self, key: tuple[str, str]) -> None:
         return
 
 
 async def _played(case: Case, loop: Steps) -> str:
-    server, sink, core = Server(case, loop), _Sink(), Cluster().core
+    server, store, core = Server(case, loop), _CacheStore(), Cluster().core
     async with client_of(server) as client:
         reflector = Reflector(
             client,
             (PODS.api_version, PODS.kind),
             decode=core.decode_pod,
             key_of=lambda it: it.key,
-            sink=sink,
+            store=store,
             clock=now,
             rng=server.random.random,
         )
         tasks = [asyncio.create_task(reflector.run()), asyncio.create_task(reflector.keep_fresh())]
-        wrong = await _wrong(server, sink, reflector, tasks)
+        wrong = await _wrong(server, store, reflector, tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     return wrong
 
 
-async def _wrong(server: Server, sink: _Sink, reflector: Reflector[Any], tasks: list[asyncio.Task[Any]]) -> str:
+async def _wrong(server: Server, store: _CacheStore, reflector: Reflector[Any], tasks: list[asyncio.Task[Any]]) -> str:
     until = now() + 3600.0
     while server.left > 0 and now() < until and not any(it.done() for it in tasks):  # noqa: ASYNC110  # virtual time
         await asyncio.sleep(1.0)
@@ -349,14 +349,14 @@ async def _wrong(server: Server, sink: _Sink, reflector: Reflector[Any], tasks: 
     until = now() + _AFTERWARDS_SECONDS
     honest = {("default", name) for name in _HONEST_PODS}
     while now() < until and not any(it.done() for it in tasks):
-        if set(sink.held) == honest and reflector.synced and reflector.state == "watching":
+        if set(store.held) == honest and reflector.synced and reflector.state == "watching":
             break
         await asyncio.sleep(1.0)
     for it in tasks:
         if it.done():
             return f"{_ENDED}: {it.exception()!r}"
-    if set(sink.held) != honest or not reflector.synced:
-        return f"{reflector.state} ({reflector.cause[:200]}), holds {sorted(sink.held)[:9]}"
+    if set(store.held) != honest or not reflector.synced:
+        return f"{reflector.state} ({reflector.cause[:200]}), holds {sorted(store.held)[:9]}"
     window = min((late - early for early, late in zip(server.at, server.at[_A_SECOND:], strict=False)), default=1.0)
     return "" if window > 0.99 else f"{_A_SECOND + 1} lists and watches within {window:.2f} s"
 

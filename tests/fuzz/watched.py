@@ -113,11 +113,11 @@ class Watched(app.main.Service):
     def kinds(self) -> dict[str, Any]:
         feed = self._feed
         assert isinstance(feed, LiveFeed)
-        return {repr(kind): reflector._sink for kind, reflector in feed._reflectors.items()}
+        return {repr(kind): reflector._store for kind, reflector in feed._reflectors.items()}
 
     def missing(self, kind: str, keys: list[list[str]]) -> list[list[str]]:
-        sink = self.kinds()[kind]
-        return [[namespace, name] for namespace, name in keys if not sink.has((namespace, name))]
+        store = self.kinds()[kind]
+        return [[namespace, name] for namespace, name in keys if not store.has((namespace, name))]
 
 
 class Control:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.config.profile import ANY
 from app.config.settings import Settings
 from app.framework.cycle_state import CycleState
@@ -66,11 +66,11 @@ class Shop:
 
     def filter(self, asked: Pod, names: list[str]) -> int:
         """How many nodes pass."""
-        verdict = at_once(lambda: self.framework.filters.feasible(CycleState(), asked, self._candidates(names)))
+        verdict = run_prepared(lambda: self.framework.filters.feasible(CycleState(), asked, self._candidates(names)))
         return len(names) - len(verdict.rejected)
 
     def score(self, asked: Pod, names: list[str]) -> object:
-        return at_once(lambda: self.framework.scoring.score(CycleState(), asked, self._candidates(names)))
+        return run_prepared(lambda: self.framework.scoring.score(CycleState(), asked, self._candidates(names)))
 
     def _candidates(self, names: list[str]) -> Candidates:
         return Candidates(names, self.picture.nodes.__getitem__)

@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from app.cache import counters
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.kube.core_decoding import decode_pod
@@ -182,7 +182,7 @@ def test_counts_that_grow_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop(NODES, pods=0)
     for number in range(20):
         selector = {"matchExpressions": [{"key": f"k{number}", "operator": "DoesNotExist"}]}
-        at_once(
+        run_prepared(
             partial(shop.filter, pod(hostile.base(topologySpreadConstraints=[hostile.one(selector)])), ["node-00001"])
         )
     before = shop.picture.counts.statistics()["selection"]["entries"]

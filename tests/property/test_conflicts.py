@@ -116,13 +116,6 @@ async def bound(extras: Collection[Extra], *changes: Change) -> Status:
             return await ApiBinder(client, decode, BindGuard()).bind(pod, "n1", {})
 
 
-@pytest.mark.parametrize("extra", Extra)
-async def test_a_storm_of_status_conflicts_does_not_keep_a_pod_from_its_node(extra: Extra) -> None:
-    storm = [*UNREAD.values(), *UNREAD.values()][:STORM]
-
-    assert SUCCESS == await bound([extra], *storm)
-
-
 @pytest.mark.parametrize("name", READ)
 async def test_what_is_decoded_of_it_and_changes_is_a_conflict(name: str) -> None:
     """So each change is one, and the property below is not empty."""

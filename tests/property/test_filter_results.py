@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.feeds.saved import NothingToRead
+from app.feeds.saved import NullReader
 from app.kube.core_decoding import decode_node, decode_pod
 from app.memory import filter_results
 from app.memory.expected_binds import ExpectedBinds
@@ -36,7 +36,7 @@ class Verbs:
         self.world = world
         due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
         framework = world.framework
-        context = VerbContext(world.cluster, {framework.scheduler_name: framework}, NothingToRead(), str, due)
+        context = VerbContext(world.cluster, {framework.scheduler_name: framework}, NullReader(), str, due)
         standing = RefusalCache(world.cluster, remembered=Tally(), computed=Tally())
         self.handed = FilterResultCache()
         picks = Picks(made=Tally(), failed=Tally())

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.counts import DomainCounts
 from app.kube.core_decoding import decode_node
 from app.kube.core_v1 import Node, Pod
@@ -114,7 +114,7 @@ def question(asked: Question) -> tuple[Any, ...]:
 
 
 def domains_of(cluster: Cluster, asked: Question) -> DomainCounts:
-    return at_once(partial(cluster.counts.domains, *question(asked)))
+    return run_prepared(partial(cluster.counts.domains, *question(asked)))
 
 
 def answers(cluster: Cluster, asked: Sequence[Question], deltas: dict[str, int]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def counts(cluster: Cluster, asked: Question, deltas: dict[str, int]) -> dict[st
     namespace, selector, *_ = question(asked)
     found = domains_of(cluster, asked)
     return {
-        "by node": dict(at_once(lambda: cluster.counts.pods_by_node(namespace, selector))),
+        "by node": dict(run_prepared(lambda: cluster.counts.pods_by_node(namespace, selector))),
         "by domain": {value: found.count(value) for value in (*found.nodes_by_domain(), "unknown")},
         "nodes": dict(found.nodes_by_domain()),
         "size": found.size(),
@@ -240,7 +240,7 @@ def test_one_pod_is_left_out_by_its_name(data: st.DataObject) -> None:
     expected = answers(given_.moved(((pod,), ())).built(), asked, {})
     cluster = given_.built()
     placed = bool(pod.node_name or pod.nominated_node_name or pod.key in given_.assumed)
-    assert placed == cluster.has_part(pod.uid, pod.key)
+    assert placed == cluster.is_placed_or_nominated(pod.uid, pod.key)
 
     with cluster.without(pod.uid, pod.key):
         found = answers(cluster, asked, {})

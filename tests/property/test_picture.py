@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from app.cache import counters
 from app.cache.cluster import Cluster
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.counts import Inclusion, Unprepared
 from app.framework.resources import Totals
 from app.kube.core_decoding import core_v1
@@ -22,7 +22,7 @@ from app.kube.extras import Extra
 from app.kube.kinds import partial_kind
 from app.kube.selectors import Selector, decode_selector
 from tests import strategies
-from tests.builders import ZONE, JsonObject, bound_pods, controller, encoded, node_object, pod_object
+from tests.builders import ZONE, JsonObject, bound_pods, controller, encoded, mounting, node_object, pod_object
 from tests.property import naive
 from tests.property.naive import Question
 from tests.strategies import KEYS, NODES, rarely
@@ -30,6 +30,7 @@ from tests.strategies import KEYS, NODES, rarely
 pytestmark = pytest.mark.timeout(600)  # seconds to pass, minutes to shrink a failure to a story one can read
 
 NAMES = ("p1", "p2", "p3")
+CLAIMS = ("a", "b")
 CORE = core_v1(list(Extra))
 decode_pod, decode_node = CORE.decode_pod, CORE.decode_node
 SETS = partial_kind("apps/v1", "Set")
@@ -38,6 +39,7 @@ SETTINGS = settings(derandomize=True, max_examples=strategies.examples(100), sta
 names = st.sampled_from(NAMES)
 namespaces = st.sampled_from(("default", "default", "default", "shop"))
 node_names = st.sampled_from((*NODES, *NODES, "gone"))
+claims = st.lists(st.sampled_from(CLAIMS), max_size=2)
 
 
 @st.composite
@@ -93,8 +95,8 @@ def expected_answers(nodes: Iterable[JsonObject], pods: Iterable[JsonObject], as
 def answers(cluster: Cluster, asked: Question) -> dict[str, Any]:
     counts, selector = cluster.counts, selector_of(asked.selector)
     question = (asked.namespace, selector, asked.key, asked.required, inclusion_of(asked))
-    found = at_once(partial(counts.domains, *question))
-    values = at_once(partial(counts.values, asked.key))
+    found = run_prepared(partial(counts.domains, *question))
+    values = run_prepared(partial(counts.values, asked.key))
     assert {value: [name for name in values if values[name] != value] for value in values.values()} == {
         value: counts.outside(asked.key, [value], list(values)) for value in values.values()
     }
@@ -104,7 +106,7 @@ def answers(cluster: Cluster, asked: Question) -> dict[str, Any]:
         "minimum": found.minimum(),
         "above": [set(found.above(limit)) for limit in range(3)],
         "domain": {name: found.domain_of(name) for name in cluster.nodes},
-        "by node": dict(at_once(partial(counts.pods_by_node, asked.namespace, selector))),
+        "by node": dict(run_prepared(partial(counts.pods_by_node, asked.namespace, selector))),
         "values": dict(values),
     }
 
@@ -121,6 +123,8 @@ def everything(cluster: Cluster) -> dict[str, Any]:
         "reserved": {pod.uid: pod for pod in cluster.assumed.reserved()},
         "assumed": len(cluster.assumed),
         "nominated": {name: {pod.uid: pod for pod in cluster.nominated(name)} for name in cluster.nominated_nodes},
+        "controllers": {uid: dict(pods) for uid, pods in cluster.by_controller(SETS).items()},
+        "claims": {claim: dict(pods) for claim, pods in cluster.by_claim().items()},
         "groups": {
             (ns, it): dict(group.nodes) for ns, row in cluster.counts._groups.items() for it, group in row.items()
         },
@@ -136,7 +140,7 @@ class Assumption:
         self.reserved = False
 
 
-class Picture(RuleBasedStateMachine):
+class Snapshot(RuleBasedStateMachine):
     """Drives a picture and, beside it, plain tables of what the API server would have."""
 
     limits: ClassVar[list[dict[str, int]]] = [{}]
@@ -158,6 +162,7 @@ class Picture(RuleBasedStateMachine):
                 patch.setattr(counters, name, limit)
             self.cluster = Cluster(CORE)
         self.cluster.by_controller(SETS)
+        self.cluster.by_claim()
         for name in NODES[:3]:
             self.node_comes_or_changes(data.draw(strategies.nodes(st.just(name))))
         for name in NAMES:
@@ -186,6 +191,7 @@ class Picture(RuleBasedStateMachine):
         gated=rarely,
         owner=st.sampled_from(("a", "b")),
         containers=strategies.containers,
+        claims=claims,
     )
     def watch_shows_pod(
         self,
@@ -200,6 +206,7 @@ class Picture(RuleBasedStateMachine):
         gated: bool,
         owner: str,
         containers: list[JsonObject],
+        claims: list[str],
     ) -> None:
         known = self.pods.get((namespace, name))
         self.made += 1
@@ -217,6 +224,7 @@ class Picture(RuleBasedStateMachine):
             priority=self.made,
             owner=controller("Set", owner),
             containers=containers,
+            more=mounting(*claims),
         )
         self._shown(pod)
 
@@ -385,6 +393,14 @@ class Picture(RuleBasedStateMachine):
             )
             ports = {port["hostPort"] for it in containers for port in it.get("ports", ())}
             assert ports == {it.port for it in info.ports}
+        for namespace in ("default", "shop"):
+            on_nodes = [
+                pod for name in self.nodes for pod in self._on(name) if pod["metadata"]["namespace"] == namespace
+            ]
+            volumes = [str(volume) for pod in on_nodes for volume in pod["spec"].get("volumes", ())]
+            assert [sum(f"'claimName': '{it}'" in volume for volume in volumes) for it in CLAIMS] == [
+                self.cluster.uses_of_claim(namespace, it) for it in CLAIMS
+            ]
         for image in strategies.IMAGES:
             nodes = [it for it in self.nodes.values() if image in str(it["status"])]
             found = self.cluster.aggregates.images([image])
@@ -435,7 +451,7 @@ class Picture(RuleBasedStateMachine):
         assert everything(rebuilt) == everything(self.cluster)
 
 
-class CrowdedPicture(Picture):
+class CrowdedSnapshot(Snapshot):
     """The same with room for two or three of a thing: counts are given up and made anew all the time."""
 
     limits: ClassVar[list[dict[str, int]]] = [
@@ -451,7 +467,7 @@ class CrowdedPicture(Picture):
     ]
 
 
-class PiecemealPicture(Picture):
+class PiecemealSnapshot(Snapshot):
     """The same with counts that are made node by node and group by group, while events go on."""
 
     limits: ClassVar[list[dict[str, int]]] = [
@@ -484,12 +500,12 @@ class PiecemealPicture(Picture):
         self.patch.undo()
 
 
-TestPicture = Picture.TestCase
-TestPicture.settings = SETTINGS
-TestCrowdedPicture = CrowdedPicture.TestCase
-TestCrowdedPicture.settings = SETTINGS
-TestPiecemealPicture = PiecemealPicture.TestCase
-TestPiecemealPicture.settings = SETTINGS
+TestSnapshot = Snapshot.TestCase
+TestSnapshot.settings = SETTINGS
+TestCrowdedSnapshot = CrowdedSnapshot.TestCase
+TestCrowdedSnapshot.settings = SETTINGS
+TestPiecemealSnapshot = PiecemealSnapshot.TestCase
+TestPiecemealSnapshot.settings = SETTINGS
 
 
 def test_the_oracle_sees_what_counts() -> None:

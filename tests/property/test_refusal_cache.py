@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
 from app.framework.node_info import Candidates, NodeInfo
@@ -26,7 +26,7 @@ from tests.builders import JsonObject, constraint, controller, encoded, pod_obje
 from tests.fakes import FromSpec, spec_of, wanted_else_any
 from tests.filtering import Filter
 from tests.harness import SPREAD, World, only
-from tests.property.test_picture import CrowdedPicture, Picture
+from tests.property.test_picture import CrowdedSnapshot, Snapshot
 from tests.strategies import KEYS, NODES, rarely
 
 pytestmark = pytest.mark.timeout(600)
@@ -78,7 +78,7 @@ def waiting_pods(draw: st.DrawFn) -> JsonObject:
     return pod_object(draw(st.sampled_from(("w1", "w2", "p1"))), resource_version=draw(st.sampled_from("12")), **fields)
 
 
-class RefusalCache(Picture):
+class RefusalCache(Snapshot):
     """The picture changes as it may; pods are asked about again and again, with a memory and without."""
 
     limits: ClassVar[list[dict[str, int]]] = [{}]
@@ -148,7 +148,7 @@ def told(answer: JsonObject) -> JsonObject:
 class CrowdedStandingRefusals(RefusalCache):
     """The same with room for little: in the counts, and in the memory."""
 
-    limits: ClassVar[list[dict[str, int]]] = CrowdedPicture.limits
+    limits: ClassVar[list[dict[str, int]]] = CrowdedSnapshot.limits
     memory: ClassVar[dict[str, Any]] = {"most_verdict_bytes": 4000, "most_pod_bytes": 2000}
 
 
@@ -192,8 +192,8 @@ class LastWords(RefusalCache):
         world, _ = self.asked_of
         asked = world.pod(pod)
         with self.cluster.without(asked.uid, asked.key):
-            passed, rejected = at_once(lambda: searched(world, asked, names))
-            fresh = at_once(lambda: afresh(world, asked, names))
+            passed, rejected = run_prepared(lambda: searched(world, asked, names))
+            fresh = run_prepared(lambda: afresh(world, asked, names))
         assert fresh == (passed, rejected)
 
 

@@ -16,7 +16,6 @@ from app.__main__ import main
 from app.analysis.evaluate import Evaluator
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
-from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
 from app.framework.points import FilterPlugin, PreFilterPlugin, ScorePlugin
 from app.framework.status import Status, unresolvable, unschedulable
@@ -28,7 +27,7 @@ from app.runtime.resolving import resolve
 from app.telemetry.metrics import Metrics
 from plugins import SHIPPED
 from tests.builders import JsonObject, constraint, container, encoded, node_object, pod_object, service_object
-from tests.fakes import FromSpec, NoArgs, spec_of
+from tests.fakes import FromSpec, spec_of
 from tests.harness import only
 
 SPREAD: Final = "PodTopologySpread"
@@ -148,12 +147,14 @@ class TestPreemption:
 
 class TestVerdict:
     def test_of_an_ordinary_case(self) -> None:
-        assert VERDICT == judged(case())
+        """Its keys are sorted; one of the evaluator's cases does not see another."""
+        judge = evaluator()
+        first, crowded, again = (
+            judge.evaluate(encoded(case(objects=objects))) for objects in ([*NODES, RUNNING], NODES, [*NODES, RUNNING])
+        )
 
-    def test_its_keys_are_sorted(self) -> None:
-        text = evaluator().evaluate(encoded(case()))
-
-        assert json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")).encode() == text
+        assert json.dumps(VERDICT, sort_keys=True, separators=(",", ":")).encode() == first == again
+        assert {"n1": SUCCESS, "n2": SUCCESS} == json.loads(crowded)["filter"]
 
     def test_objects_come_in_any_order(self) -> None:
         """A pod may come before its node, and each of them before or after what selects it."""
@@ -192,11 +193,6 @@ class TestVerdict:
         expected = {"name": "one more", "preFilter": no_nodes, "filter": {}, "score": {}, "total": {}}
         assert expected == judged(case(objects=objects))
 
-    def test_a_profile_without_score_plugins_totals_1(self) -> None:
-        found = judged(case(config=only()))
-
-        assert ({"n1": {}, "n2": {}}, {"n1": 1, "n2": 1}) == (found["score"], found["total"])
-
 
 class TestRelease:
     """1.36 scores what a pod makes of a node, 1.35 what the node is then."""
@@ -234,7 +230,6 @@ class TestBadCase:
         ("line", "expected"),
         [
             pytest.param(b"{", bad("Input data was truncated", ""), id="no JSON"),
-            pytest.param(b"[]", bad("Expected `object`, got `array`", ""), id="no object"),
             pytest.param(b'{"name": 5}', bad("Expected `str`, got `int` - at `$.name`", ""), id="a name that is none"),
             pytest.param(b'{"name": "a"}', bad("Object missing required field `pod`", "a"), id="without a pod"),
             pytest.param(
@@ -265,22 +260,6 @@ class TestBadCase:
                     "config.bindRecheck: is not a field of KubeSchedulerConfiguration"
                 ),
                 id="what only a service has",
-            ),
-            pytest.param(
-                encoded(case(config=only("Nonsense", "MoreNonsense"))),
-                bad(
-                    'config: profile "default-scheduler": plugin "Nonsense" does not exist; '
-                    'profile "default-scheduler": plugin "MoreNonsense" does not exist'
-                ),
-                id="plugins that do not exist: all of them",
-            ),
-            pytest.param(
-                encoded(case(config=only(SPREAD, **{SPREAD: {"defaultingType": "Odd"}}))),
-                bad(
-                    'config: profile "default-scheduler": pluginConfig PodTopologySpread: defaultingType: '
-                    "must be one of System, List"
-                ),
-                id="bad arguments",
             ),
             pytest.param(
                 encoded(case(config={"plugins": {"multiPoint": {"disabled": [{"name": "*"}]}}})),
@@ -333,10 +312,12 @@ class TestBadCase:
         assert ("Error", SPREAD) == (found["preFilter"]["code"], found["preFilter"]["plugin"])
         assert ({}, {}, {}) == (found["filter"], found["score"], found["total"])
 
-    @pytest.mark.parametrize("depth", [1000, 100_000])
+    @pytest.mark.parametrize("absurd", [b"[" * 1000 + b"]" * 1000, b"[" * 100_000 + b"]" * 100_000, b'"\xff"'])
     @pytest.mark.parametrize("field", ["config", "objects", "pod", "preempt", "name"])
-    def test_nesting_without_end_is_a_bad_case(self, field: str, depth: int) -> None:
-        deep = encoded(case(**{field: "DEEP"})).replace(b'"DEEP"', b"[" * depth + b"]" * depth)
+    def test_nesting_without_end_is_a_bad_case_and_so_are_bytes_that_are_no_utf_8(
+        self, field: str, absurd: bytes
+    ) -> None:
+        deep = encoded(case(**{field: "DEEP"})).replace(b'"DEEP"', absurd)
 
         assert "error" in judged(deep)
 
@@ -350,9 +331,6 @@ class TestBadCase:
         deep = encoded(found).replace(b'"DEEP"', b'{"f:a":' * depth + b"{}" + b"}" * depth)
 
         assert judged(case()) == judged(deep)
-
-    def test_bytes_that_are_no_utf_8_are_a_bad_case(self) -> None:
-        assert "error" in judged(encoded(case()).replace(b"web-2", b"web-\xff"))
 
 
 def test_a_profile_is_compiled_once_per_distinct_config(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,23 +350,8 @@ def test_a_profile_is_compiled_once_per_distinct_config(monkeypatch: pytest.Monk
     assert 3 == len(compiled)
 
 
-def test_cases_do_not_see_each_other() -> None:
-    judge = evaluator()
-
-    first, crowded, again = (
-        json.loads(judge.evaluate(encoded(case(objects=objects))))
-        for objects in ([*NODES, RUNNING], NODES, [*NODES, RUNNING])
-    )
-
-    assert first == again
-    assert {"n1": SUCCESS, "n2": SUCCESS} == crowded["filter"]
-
-
 class Raises(FromSpec, ScorePlugin):
     """Cannot say what it should."""
-
-    def __init__(self, args: NoArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
 
     def score(self, *_: object) -> int:
         raise RuntimeError("a screw is loose")
@@ -425,9 +388,6 @@ def test_a_score_that_was_not_prepared_is_an_error() -> None:
 
 class FailsOn(FromSpec, FilterPlugin):
     """Knows n1, and cannot say anything about another node."""
-
-    def __init__(self, args: NoArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         if node.name != "n1":

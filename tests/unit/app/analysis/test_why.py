@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from app.analysis.why import KEPT_SECONDS, LONGEST_SECONDS, MOST_WAITING, PAUSE_SECONDS, Whys
+from app.analysis.why import CACHE_SECONDS, LONGEST_SECONDS, MOST_WAITING, PAUSE_SECONDS, InTreeVerdictReader
 from app.cache.cluster import Cluster
 from app.config.profile import Profile
 from app.framework.handle import NodeVerdict, Why
@@ -62,7 +62,7 @@ def why_of(cluster: Cluster, api: Api | None) -> tuple[Why, NodeVerdict]:
     registry = Registry(SHIPPED, DEFAULT_WEIGHTS)
     (resolved,) = resolve([Profile.model_validate({})], registry)
     filters = OneNodeFilters(resolved, registry, World().handle, Guard(Metrics()))
-    return Whys(cluster, api, now).add("default-scheduler", filters), filters.nothing
+    return InTreeVerdictReader(cluster, api, now).add("default-scheduler", filters), filters.nothing
 
 
 def pod_of(cluster: Cluster, found: JsonObject = DB) -> Pod:
@@ -93,7 +93,7 @@ async def test_of_a_picture_that_keeps_all_nothing_is_read() -> None:
     assert () == (await why(pod_of(cluster, pod_object("db", node="n1", containers=ASKS)), "n1")).reasons
     assert ("Insufficient cpu",) == (await why(pod_of(cluster, pod_object("other", containers=ASKS)), "n1")).reasons
     assert nothing == await why(pod_of(cluster), "n2")
-    cluster.leave_out(NODES, ("", "n1"), "nonsense")
+    cluster.mark_unreadable(NODES, ("", "n1"), "nonsense")
     assert nothing == await why(pod_of(cluster), "n1")
     assert [] == api.read
 
@@ -125,7 +125,7 @@ async def test_a_node_is_read_again_after_some_seconds_or_a_change() -> None:
     for _ in range(3):
         await why(pod_of(cluster), "n1")
     assert 2 == nodes_read()
-    await asyncio.sleep(KEPT_SECONDS)
+    await asyncio.sleep(CACHE_SECONDS)
     await why(pod_of(cluster), "n1")
     assert 3 == nodes_read()
 

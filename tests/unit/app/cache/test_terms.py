@@ -1,4 +1,4 @@
-"""Rules of what pods ask of one another: what is kept, what a newcomer is told, and that hostile terms are borne."""
+"""Rules of what pods ask of one another: what is kept, what a incoming is told, and that hostile terms are borne."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.cache import terms
 from app.cache.cluster import Cluster
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.cache.terms import Terms
 from app.framework.counts import DomainCounts, Unprepared
 from app.kube.core_decoding import core_v1
@@ -42,7 +42,7 @@ def dislikes(weight: int, key: str = ZONE) -> JsonObject:
     return {"podAntiAffinity": {PREFERRED: [{"weight": weight, "podAffinityTerm": term(key)}]}}
 
 
-def newcomer(app: str = "web", namespace: str = "default") -> Newcomer:
+def incoming(app: str = "web", namespace: str = "default") -> Newcomer:
     return Newcomer(namespace, NO_LABELS, label_set({"app": app}))
 
 
@@ -65,12 +65,12 @@ def shown(found: DomainCounts) -> dict[str, int]:
 
 
 def refusing(cluster: Cluster, asked: Newcomer) -> dict[str, dict[str, int]]:
-    found = at_once(lambda: cluster.terms.refusing(asked))
+    found = run_prepared(lambda: cluster.terms.refusing(asked))
     return {key: shown(it) for key, it in found.items() if not it.is_empty()}
 
 
 def weights(cluster: Cluster, asked: Newcomer, hard_weight: int = 1) -> dict[str, Mapping[str, int]]:
-    return {key: dict(it) for key, it in at_once(lambda: cluster.terms.weights(asked, hard_weight)).items()}
+    return {key: dict(it) for key, it in run_prepared(lambda: cluster.terms.weights(asked, hard_weight)).items()}
 
 
 class TestPeers:
@@ -98,31 +98,31 @@ class TestRefusing:
         cluster.upsert_pod(pod("1", affinity=keeps_off(term(), term(HOSTNAME, "db"))))
         cluster.upsert_pod(pod("2", "n-b", affinity=keeps_off(term(), term(ZONE, namespaces=["default"]))))
 
-        assert {ZONE: {"a": 1, "b": 1}} == refusing(cluster, newcomer())
-        assert {HOSTNAME: {"n-a": 1}} == refusing(cluster, newcomer("db"))
-        assert {} == refusing(cluster, newcomer(namespace="shop"))
+        assert {ZONE: {"a": 1, "b": 1}} == refusing(cluster, incoming())
+        assert {HOSTNAME: {"n-a": 1}} == refusing(cluster, incoming("db"))
+        assert {} == refusing(cluster, incoming(namespace="shop"))
 
     def test_those_that_come_later_and_those_that_go(self, cluster: Cluster) -> None:
-        assert {} == refusing(cluster, newcomer())
+        assert {} == refusing(cluster, incoming())
         first, second = (pod(name, affinity=keeps_off(term())) for name in "12")
         cluster.upsert_pod(first)
-        assert {ZONE: {"a": 1}} == refusing(cluster, newcomer())
+        assert {ZONE: {"a": 1}} == refusing(cluster, incoming())
         cluster.upsert_pod(second)
         cluster.delete_pod(first.key)
-        assert {ZONE: {"a": 1}} == refusing(cluster, newcomer())
+        assert {ZONE: {"a": 1}} == refusing(cluster, incoming())
         cluster.delete_pod(second.key)
-        assert {} == refusing(cluster, newcomer())
+        assert {} == refusing(cluster, incoming())
         assert [] == cluster.check()
 
     def test_a_node_that_gets_another_label_and_one_that_comes_late(self, cluster: Cluster) -> None:
         cluster.upsert_pod(pod("1", affinity=keeps_off(term())))
         cluster.upsert_pod(pod("2", "n-c", affinity=keeps_off(term())))
-        assert {ZONE: {"a": 1}} == refusing(cluster, newcomer())
+        assert {ZONE: {"a": 1}} == refusing(cluster, incoming())
 
         cluster.upsert_node(make_node("n-a", zone="z"))
         cluster.upsert_node(make_node("n-c", zone="c"))
 
-        assert {ZONE: {"c": 1, "z": 1}} == refusing(cluster, newcomer())
+        assert {ZONE: {"c": 1, "z": 1}} == refusing(cluster, incoming())
         assert [] == cluster.check()
 
     def test_namespaces_are_told_apart_by_their_labels(self, cluster: Cluster) -> None:
@@ -131,7 +131,7 @@ class TestRefusing:
         of_team = Newcomer("shop", label_set({"team": "a"}), label_set({"app": "web"}))
 
         assert {ZONE: {"a": 1}} == refusing(cluster, of_team)
-        assert {} == refusing(cluster, newcomer(namespace="shop"))
+        assert {} == refusing(cluster, incoming(namespace="shop"))
 
     def test_an_overlay_is_seen_and_moves_nothing(self, cluster: Cluster) -> None:
         known = pod("1", affinity=keeps_off(term()))
@@ -139,15 +139,15 @@ class TestRefusing:
         added = pod("2", "n-b", affinity=keeps_off(term(), term(HOSTNAME)))
 
         with cluster.overlay(without=[known], with_=[added]):
-            assert {ZONE: {"b": 1}, HOSTNAME: {"n-b": 1}} == refusing(cluster, newcomer())
+            assert {ZONE: {"b": 1}, HOSTNAME: {"n-b": 1}} == refusing(cluster, incoming())
             assert {"b": 1} == shown(cluster.terms.peers(Peers(WEB), ZONE))
 
-        assert {ZONE: {"a": 1}} == refusing(cluster, newcomer())
+        assert {ZONE: {"a": 1}} == refusing(cluster, incoming())
         assert [] == cluster.check()
 
     def test_a_stamp_moves_with_the_domains_and_not_with_how_many(self, cluster: Cluster) -> None:
         def stamp() -> int:
-            return at_once(lambda: cluster.terms.refusing(newcomer()))[ZONE].stamp(0)
+            return run_prepared(lambda: cluster.terms.refusing(incoming()))[ZONE].stamp(0)
 
         cluster.upsert_pod(pod("1", affinity=keeps_off(term())))
         before = stamp()
@@ -164,33 +164,33 @@ class TestWeights:
         cluster.upsert_pod(pod("2", "n-b", affinity=dislikes(3)))
         cluster.upsert_pod(pod("3", "n-b", affinity={"podAffinity": {REQUIRED: [term(HOSTNAME)]}}))
 
-        assert {ZONE: {"a": 5, "b": -3}, HOSTNAME: {"n-b": 10}} == weights(cluster, newcomer(), 10)
-        assert {ZONE: {"a": 5, "b": -3}} == weights(cluster, newcomer(), 0)
-        assert {} == weights(cluster, newcomer("db"))
+        assert {ZONE: {"a": 5, "b": -3}, HOSTNAME: {"n-b": 10}} == weights(cluster, incoming(), 10)
+        assert {ZONE: {"a": 5, "b": -3}} == weights(cluster, incoming(), 0)
+        assert {} == weights(cluster, incoming("db"))
 
     def test_what_comes_to_nothing_is_there_all_the_same(self, cluster: Cluster) -> None:
         cluster.upsert_pod(pod("1", affinity=likes(5)))
         cluster.upsert_pod(pod("2", affinity=dislikes(5)))
 
-        assert {ZONE: {}} == weights(cluster, newcomer())
+        assert {ZONE: {}} == weights(cluster, incoming())
 
     def test_pods_on_nodes_without_the_label_weigh_nothing(self, cluster: Cluster) -> None:
         cluster.upsert_node(make_node("bare", hostname=None))
         cluster.upsert_pod(pod("1", "bare", affinity=likes(5)))
 
-        assert {} == weights(cluster, newcomer())
+        assert {} == weights(cluster, incoming())
 
     def test_under_an_overlay(self, cluster: Cluster) -> None:
         known = pod("1", affinity=likes(5))
         cluster.upsert_pod(known)
 
         with cluster.overlay(without=[known]):
-            assert {} == weights(cluster, newcomer())
+            assert {} == weights(cluster, incoming())
         with cluster.overlay(without=[known], with_=[pod("2", "n-b", affinity=likes(2))]):
-            assert {"b": 2} == {value: it for value, it in weights(cluster, newcomer())[ZONE].items() if it}
+            assert {"b": 2} == {value: it for value, it in weights(cluster, incoming())[ZONE].items() if it}
         with cluster.overlay(with_=[pod("2", affinity=dislikes(5))]):
-            assert {ZONE: {"a": 0}} == weights(cluster, newcomer())
-        assert {ZONE: {"a": 5}} == weights(cluster, newcomer())
+            assert {ZONE: {"a": 0}} == weights(cluster, incoming())
+        assert {ZONE: {"a": 5}} == weights(cluster, incoming())
 
 
 class TestBounds:
@@ -201,14 +201,14 @@ class TestBounds:
             found.pod(pod(f"{number}", affinity=keeps_off(term(app=f"a{number}"))), "n-a", 1)
         for _ in range(2):
             for number in range(50):
-                assert {"a": 1} == shown(found.refusing(newcomer(f"a{number}"))[ZONE])
+                assert {"a": 1} == shown(found.refusing(incoming(f"a{number}"))[ZONE])
 
         statistics = found.statistics()["matches"]
         assert statistics["entries"] < 10
         assert statistics["bytes"] <= 5000
         assert 100 == statistics["misses"]
         assert len(found._by_pair) == 50
-        assert all(len(it.matches) <= 1 for it in found._carriers.values())
+        assert all(len(it.matches) <= 1 for it in found._groups.values())
 
     def test_many_carriers_are_looked_at_in_pieces(self, monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
         monkeypatch.setattr(terms, "_PIECE", 8)
@@ -218,28 +218,28 @@ class TestBounds:
             found.pod(pod(f"{number}", affinity=keeps_off(everybody, term(app=f"a{number}"))), "n-a", 1)
 
         with pytest.raises(Unprepared) as raised:
-            found.refusing(newcomer())
+            found.refusing(incoming())
         steps = iter(raised.value.steps)
         next(steps)
         found.pod(pod("late", "n-b", affinity=keeps_off(everybody)), "n-b", 1)
         assert 5 < sum(1 for _ in steps)
-        assert {"a": 40, "b": 1} == shown(at_once(lambda: found.refusing(newcomer()))[ZONE])
+        assert {"a": 40, "b": 1} == shown(run_prepared(lambda: found.refusing(incoming()))[ZONE])
 
     def test_of_newcomers_that_the_same_carriers_mean_the_first_are_given_up(
         self, monkeypatch: pytest.MonkeyPatch, cluster: Cluster
     ) -> None:
         """Whoever has terms that mean everybody comes and goes at the cost of so many matches; the others are right."""
-        monkeypatch.setattr(terms, "_MOST_TOLD", 5)
+        monkeypatch.setattr(terms, "_MOST_FAN_OUT", 5)
         everybody = {"topologyKey": ZONE, "labelSelector": {}, "namespaceSelector": {}}
         cluster.upsert_pod(pod("1", affinity=keeps_off(everybody, {**everybody, "topologyKey": HOSTNAME})))
         assert isinstance(cluster.terms, Terms)
-        asked = [newcomer(f"a{it}") for it in range(20)]
+        asked = [incoming(f"a{it}") for it in range(20)]
         for it in asked:
             assert {ZONE: {"a": 1}, HOSTNAME: {"n-a": 1}} == refusing(cluster, it)
 
-        (carriers,) = cluster.terms._carriers.values()
-        assert asked[-2:] == [it.newcomer for it in carriers.matches]
-        assert 4 == carriers.told
+        (carriers,) = cluster.terms._groups.values()
+        assert asked[-2:] == [it.incoming for it in carriers.matches]
+        assert 4 == carriers.fan_out
         cluster.upsert_pod(pod("2", "n-b", affinity=keeps_off(everybody)))
         assert all({ZONE: {"a": 1, "b": 1}, HOSTNAME: {"n-a": 1}} == refusing(cluster, it) for it in asked)
         assert [] == cluster.check()
@@ -248,13 +248,13 @@ class TestBounds:
         """Until one has it."""
         everybody = [{"topologyKey": f"k{it}", "labelSelector": {}, "namespaceSelector": {}} for it in range(30)]
         cluster.upsert_pod(pod("1", affinity=keeps_off(*everybody)))
-        before = refusing(cluster, newcomer())
+        before = refusing(cluster, incoming())
         known = cluster.kept_nodes["n-a"].node
         cluster.upsert_node(replace(known, resource_version="9", labels=label_set({**known.labels, "k3": "x"})))
-        after = refusing(cluster, newcomer())
+        after = refusing(cluster, incoming())
         cluster.upsert_node(replace(known, resource_version="10"))
 
-        assert ({}, {"k3": {"x": 1}}, {}) == (before, after, refusing(cluster, newcomer()))
+        assert ({}, {"k3": {"x": 1}}, {}) == (before, after, refusing(cluster, incoming()))
 
     def test_terms_that_name_others_cost_a_newcomer_nothing(self, cluster: Cluster) -> None:
         """However many there are: they are found by namespace and label."""
@@ -263,13 +263,13 @@ class TestBounds:
             of_others = term(app=f"a{number}", namespaces=[f"team-{number % 7}"])
             found.pod(pod(f"{number}", namespace="hostile", affinity=keeps_off(of_others)), "n-a", 1)
 
-        assert [] == list(found._candidates(newcomer()))
-        assert {} == found.refusing(newcomer())
+        assert [] == list(found._candidates(incoming()))
+        assert {} == found.refusing(incoming())
 
     def test_where_nobody_declares_them_there_are_none(self) -> None:
         for ask in (
-            lambda: Cluster().terms.refusing(newcomer()),
-            lambda: Cluster().terms.weights(newcomer(), 1),
+            lambda: Cluster().terms.refusing(incoming()),
+            lambda: Cluster().terms.weights(incoming(), 1),
             lambda: Cluster().terms.peers(Peers(WEB), ZONE),
         ):
             with pytest.raises(NotDecoded, match="POD_AFFINITY"):
@@ -279,15 +279,15 @@ class TestBounds:
 class TestCheck:
     def test_a_count_that_is_wrong_is_told(self, cluster: Cluster) -> None:
         cluster.upsert_pod(pod("1", affinity=keeps_off(term())))
-        refusing(cluster, newcomer())
-        weights(cluster, newcomer())
+        refusing(cluster, incoming())
+        weights(cluster, incoming())
         found: Any = cluster.terms
         (match, *_) = found._matches
-        (carriers,) = found._carriers.values()
+        (carriers,) = found._groups.values()
         assert [] == cluster.check()
 
         match.selections[ZONE].nodes["n-b"] = 7
-        assert ["terms: what they ask of a newcomer differs from a recount"] == cluster.check()
+        assert ["terms: counts of matching terms differ from a recount"] == cluster.check()
         del match.selections[ZONE].nodes["n-b"]
         carriers.nodes["n-b"] = 1
         assert "terms: pods by their terms differ from a recount" in cluster.check()

@@ -78,7 +78,7 @@ async def test_many_differences_are_told_in_a_few(
     async def differs(_: Cluster, *_more: object) -> list[str]:
         return [f"difference {number}" for number in range(12)]
 
-    monkeypatch.setattr(recount, "check_in_turns", differs)
+    monkeypatch.setattr(recount, "check_in_steps", differs)
     monkeypatch.setattr(recount, "BETWEEN_SECONDS", 0.0)
     world = World()
     world.complete.set()

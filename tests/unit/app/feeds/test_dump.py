@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.feeds.dump import Dumped, DumpError, dump_from
+from app.feeds.dump import DumpError, DumpSummary, dump_from
 from app.kube.kinds import NODES, PODS, SERVICES, Kind
 from app.kube.resource_slices import decode_device_class
 from tests.apiserver import ApiServer, client_of
@@ -28,7 +28,7 @@ def api_with(*objects: JsonObject) -> ApiServer:
     return ApiServer(*objects, *(node_object(f"n{number}") for number in range(5)), pod_object("web"))
 
 
-async def dumped(server: Any) -> tuple[Dumped, list[tuple[str, str]]]:
+async def dumped(server: Any) -> tuple[DumpSummary, list[tuple[str, str]]]:
     file = io.BytesIO()
     async with client_of(server) as client:
         result = await dump_from(client, KINDS, (), file)
@@ -43,11 +43,11 @@ async def test_all_pages_of_what_is_served() -> None:
     result, names = await dumped(api_with(service_object("shop", {"app": "web"})))
 
     assert [*NODES_AND_PODS, ("Service", "shop")] == names
-    assert Dumped({NODES: 5, PODS: 1, SERVICES: 1}, (DEVICES,)) == result
+    assert DumpSummary({NODES: 5, PODS: 1, SERVICES: 1}, (DEVICES,)) == result
 
 
 async def test_a_cluster_without_objects_is_an_empty_list() -> None:
-    assert (Dumped({NODES: 0, PODS: 0, SERVICES: 0}, (DEVICES,)), []) == await dumped(ApiServer())
+    assert (DumpSummary({NODES: 0, PODS: 0, SERVICES: 0}, (DEVICES,)), []) == await dumped(ApiServer())
 
 
 class Refusing:

@@ -12,8 +12,8 @@ import pytest
 from app.feeds.freshness import QUIET_SECONDS
 from app.feeds.reflector import Reflector
 from tests.api.virtual import now, virtual_time
-from tests.apiserver import ApiServer, Network, Resource, client_of
-from tests.unit.app.feeds.test_reflector import THINGS, Sink, Thing, decode, key_of
+from tests.apiserver import ApiServer, Network, Resource
+from tests.unit.app.feeds.test_reflector import Store, Thing, following
 
 READY_AGAIN_SECONDS = 5.0
 SHORTEST_AGE = 5.0
@@ -45,9 +45,9 @@ class Things(ApiServer):
 class World:
     """A reflector that is kept fresh, and the API server it hears of."""
 
-    def __init__(self, api: Things, sink: Sink, reflector: Reflector[Thing]) -> None:
+    def __init__(self, api: Things, store: Store, reflector: Reflector[Thing]) -> None:
         self.api = api
-        self.sink = sink
+        self.store = store
         self.reflector = reflector
         self.caught_behind = 0
 
@@ -66,28 +66,18 @@ class World:
 
 @asynccontextmanager
 async def world(max_age: float = 4 * QUIET_SECONDS) -> AsyncIterator[World]:
-    api, sink = Things(), Sink()
-    async with client_of(api) as client:
-        reflector = Reflector(
-            client,
-            THINGS,
-            decode=decode,
-            key_of=key_of,
-            sink=sink,
-            quiet=min(QUIET_SECONDS, max_age / 4),
-            clock=now,
-            rng=lambda: 1.0,
-        )
-        tasks = [asyncio.create_task(it) for it in (reflector.run(), reflector.keep_fresh())]
-        found = World(api, sink, reflector)
+    api, store = Things(), Store()
+    quiet = min(QUIET_SECONDS, max_age / 4)
+    async with following(api, store, quiet=quiet, clock=now, rng=lambda: 1.0) as reflector:
+        asking = asyncio.create_task(reflector.keep_fresh())
+        found = World(api, store, reflector)
         try:
             await found.until_fresh(1)
             yield found
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            assert all(task.cancelled() for task in tasks)
+            asking.cancel()
+            await asyncio.wait([asking])
+            assert asking.cancelled()
 
 
 async def oldest(found: World, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> float:
@@ -133,7 +123,7 @@ async def test_a_watch_that_is_cut_off_without_a_word_is_opened_anew(max_age: fl
         found.api.write("late")
         await asyncio.sleep(min(QUIET_SECONDS, max_age / 4) + 3)
 
-        assert found.sink.told == ["+late"]
+        assert found.store.told == ["+late"]
         assert found.age < max_age
         assert found.api.lists == 1
 
@@ -159,7 +149,7 @@ async def test_after_an_outage_it_is_soon_fresh(seconds: float, how: Network, of
         await asyncio.sleep(READY_AGAIN_SECONDS)
         assert found.age < SHORTEST_AGE
         assert await oldest(found, 30, found.api.write_another_kind) < SHORTEST_AGE
-        assert found.sink.told == ["+meanwhile"]
+        assert found.store.told == ["+meanwhile"]
         assert found.api.lists == 1
 
 
@@ -177,7 +167,7 @@ async def test_after_an_outage_what_was_missed_is_no_news() -> None:
         heard_at: list[int] = []
         while found.reflector.last_contact <= began:
             await asyncio.sleep(0.05)
-            heard_at.append(len(found.sink.told))
+            heard_at.append(len(found.store.told))
 
     assert 0 < heard_at[len(heard_at) // 2] < 40
     assert heard_at[-1] == 40
@@ -194,7 +184,7 @@ async def test_after_a_restart_of_the_api_server_everything_is_listed() -> None:
         found.api.heal()
 
         assert await found.until_fresh(60) <= READY_AGAIN_SECONDS
-        assert found.sink.names == {"before", "missed"}
+        assert found.store.names == {"before", "missed"}
         assert found.api.lists == 2
 
 
@@ -251,16 +241,10 @@ async def test_a_list_that_hangs_is_asked_for_again_with_more_patience(times: in
     def listed() -> httpx.Response:
         return httpx.Response(200, json={"metadata": {"resourceVersion": "7"}, "items": []})
 
-    async with client_of(hangs(times, listed)) as client:
-        synced = asyncio.Event()
-        began = now()
-        reflector = Reflector(
-            client, THINGS, decode=decode, key_of=key_of, sink=Sink(), clock=now, on_synced=synced.set
-        )
-        task = asyncio.create_task(reflector.run())
+    synced = asyncio.Event()
+    began = now()
+    async with following(hangs(times, listed), Store(), clock=now, on_synced=synced.set):
         await synced.wait()
         took = now() - began
-        task.cancel()
-        await asyncio.wait([task])
 
     assert seconds <= took <= seconds + 0.5

@@ -35,7 +35,6 @@ from tests.unit.app.writes.leadership import Leadership
 
 MACHINES = owner_kind("kubevirt.io/v1", "VirtualMachine")
 MAX_AGE = 60.0
-LISTS = ("/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/replicasets")
 
 
 SERVED = tuple(it for it in RESOURCES if it.kind in ("Node", "Pod", "ReplicaSet"))
@@ -95,6 +94,11 @@ async def test_it_is_complete_once_every_kind_is_listed_or_not_served(complete: 
     assert found is not None
     assert [complete.cluster.core.decode_pod(encoded(found))] == list(complete.cluster.pods())
     assert 1 == complete.cluster.count_of(REPLICA_SETS)
+    selectors = {it.url.path: it.url.params.get("fieldSelector") for it in complete.plane.requests}
+    assert ("status.phase!=Succeeded,status.phase!=Failed", None) == (
+        selectors["/api/v1/pods"],
+        selectors["/api/v1/nodes"],
+    )
 
 
 async def test_kinds_that_are_not_served_at_the_start_are_one_line(world: World) -> None:
@@ -119,20 +123,6 @@ async def test_states(complete: World) -> None:
         "apps/v1 ReplicaSet": FeedState("watching", 1, 0.0, True),
         "kubevirt.io/v1 VirtualMachine": FeedState("not_served", 0, 0.0, True),
     } == {kind: FeedState(it.state, it.objects, 0.0, it.synced) for kind, it in states.items()}
-
-
-async def test_finished_pods_are_not_listed(complete: World) -> None:
-    selectors = {
-        request.url.path: request.url.params.get("fieldSelector")
-        for request in complete.plane.requests
-        if request.url.path in LISTS
-    }
-
-    assert {
-        "/api/v1/nodes": None,
-        "/api/v1/pods": "status.phase!=Succeeded,status.phase!=Failed",
-        "/apis/apps/v1/replicasets": None,
-    } == selectors
 
 
 async def test_a_kind_that_is_forbidden_is_named(world: World) -> None:
@@ -284,12 +274,21 @@ class TestFetch:
     PATH = "/api/v1/namespaces/default/pods/young"
     SET = "/apis/apps/v1/namespaces/default/replicasets/young"
 
-    async def test_a_pod_that_the_watch_has_not_shown(self, complete: World) -> None:
-        complete.plane.down_at[self.PATH] = answered(pod_object("young"))
+    async def test_what_the_watch_has_not_shown(self, complete: World) -> None:
+        for path, found in (
+            (self.PATH, pod_object("young")),
+            (self.SET, workload_object("ReplicaSet", "young")),
+            ("/api/v1/nodes/young", node_object("young")),
+        ):
+            complete.plane.down_at[path] = answered(found)
 
         await complete.feed.fetch_pod("default", "young")
+        await complete.feed.fetch(REPLICA_SETS, "default", "young")
+        await complete.feed.fetch(NODES, "", "young")
 
         assert make_pod("young") == complete.cluster.pod("default", "young")
+        assert complete.cluster.get(REPLICA_SETS, "default", "young") is not None
+        assert complete.cluster.has_node("young")
 
     async def test_a_pod_that_is_not_there_is_no_error(self, complete: World) -> None:
         await complete.feed.fetch_pod("default", "young")
@@ -297,29 +296,37 @@ class TestFetch:
         assert complete.cluster.pod("default", "young") is None
 
     @pytest.mark.parametrize(
-        ("status", "said"), [(403, "^told to$"), (500, "^told to$"), ("unreachable", "ConnectError no route$")]
+        ("answer", "said"),
+        [
+            (403, "^told to$"),
+            (500, "^told to$"),
+            ("unreachable", "ConnectError no route$"),
+            (
+                answered(pod_object("young", namespace="other")),
+                "^requested default/young, the answer is about other/young$",
+            ),
+            (answered(pod_object("young", labels={"app": 5})), "^metadata.labels: Expected"),  # type: ignore[dict-item]
+        ],
+        ids=["forbidden", "refused", "unreachable", "another pod", "a pod that makes no sense"],
     )
-    async def test_a_pod_that_cannot_be_read_is_one(self, complete: World, status: Fault, said: str) -> None:
-        complete.plane.down_at[self.PATH] = status
+    async def test_a_pod_that_cannot_be_read_is_an_error(self, complete: World, answer: Fault, said: str) -> None:
+        complete.plane.down_at[self.PATH] = answer
 
         with pytest.raises(OSError, match=said):
             await complete.feed.fetch_pod("default", "young")
+        assert ["default/web-1"] == [str(it) for it in complete.cluster.pods()]
 
-    async def test_a_pod_that_is_answered_with_another_is_one(self, complete: World) -> None:
-        complete.plane.down_at[self.PATH] = answered(pod_object("young", namespace="other"))
-
-        with pytest.raises(OSError, match=r"^requested default/young, the answer is about other/young$"):
-            await complete.feed.fetch_pod("default", "young")
-        assert (None, None) == (complete.cluster.pod("default", "young"), complete.cluster.pod("other", "young"))
-
-    async def test_an_owner_that_is_answered_with_another_is_missing(self, complete: World) -> None:
-        complete.plane.down_at[self.SET] = answered(workload_object("ReplicaSet", "another"))
+    @pytest.mark.parametrize(
+        "answer",
+        [403, 404, 500, "unreachable", answered(workload_object("ReplicaSet", "another"))],
+        ids=["forbidden", "not there", "refused", "unreachable", "another owner"],
+    )
+    async def test_an_owner_that_cannot_be_read_is_missing(self, complete: World, answer: Fault) -> None:
+        complete.plane.down_at[self.SET] = answer
 
         await complete.feed.fetch(REPLICA_SETS, "default", "young")
 
-        assert (None, None) == tuple(
-            complete.cluster.get(REPLICA_SETS, "default", name) for name in ("young", "another")
-        )
+        assert 1 == complete.cluster.count_of(REPLICA_SETS)
 
     @pytest.mark.parametrize("name", ["..", "../../kube-system/pods/x", "a%2fb", "a" * 1_000_000])
     async def test_an_owner_of_no_name_is_neither_asked_for_nor_remembered(self, complete: World, name: str) -> None:
@@ -330,40 +337,12 @@ class TestFetch:
 
         assert (asked, {}) == (len(complete.plane.requests), complete.feed._missed)
 
-    async def test_an_owner_that_the_watch_has_not_shown(self, complete: World) -> None:
-        complete.plane.down_at[self.SET] = answered(workload_object("ReplicaSet", "young"))
-
-        await complete.feed.fetch(REPLICA_SETS, "default", "young")
-
-        assert complete.cluster.get(REPLICA_SETS, "default", "young") is not None
-
-    @pytest.mark.parametrize("status", [403, 404, 500, "unreachable"])
-    async def test_an_owner_that_cannot_be_read_is_missing(self, complete: World, status: Fault) -> None:
-        complete.plane.down_at[self.SET] = status
-
-        await complete.feed.fetch(REPLICA_SETS, "default", "young")
-
-        assert complete.cluster.get(REPLICA_SETS, "default", "young") is None
-
-    async def test_a_pod_that_makes_no_sense_is_named(self, complete: World) -> None:
-        complete.plane.down_at[self.PATH] = answered(pod_object("young", labels={"app": 5}))  # type: ignore[dict-item]
-
-        with pytest.raises(OSError, match=r"^metadata.labels: Expected"):
-            await complete.feed.fetch_pod("default", "young")
-
     async def test_an_owner_that_makes_no_sense_is_named(self, complete: World) -> None:
         """Missing is what it is not."""
         complete.plane.down_at[self.SET] = answered({"metadata": {"name": 5}})
 
         with pytest.raises(Unreadable, match=r"^ReplicaSet default/young cannot be read: Expected"):
             await complete.feed.fetch(REPLICA_SETS, "default", "young")
-
-    async def test_a_node_that_the_watch_has_not_shown(self, complete: World) -> None:
-        complete.plane.down_at["/api/v1/nodes/young"] = answered(node_object("young"))
-
-        await complete.feed.fetch(NODES, "", "young")
-
-        assert complete.cluster.has_node("young")
 
     @pytest.mark.parametrize("status", [429, 500, "unreachable"])
     async def test_of_a_node_that_cannot_be_read_nothing_is_said(self, complete: World, status: Fault) -> None:
@@ -375,19 +354,16 @@ class TestFetch:
 
         assert asked + 1 == len(complete.plane.requests)
 
-    async def test_without_the_right_to_read_a_node_the_watch_is_believed(self, complete: World) -> None:
-        complete.plane.down_at["/api/v1/nodes/n9"] = 403
-
-        await complete.feed.fetch(NODES, "", "n9")
-
-        assert not complete.cluster.has_node("n9")
-
-    async def test_a_node_that_is_gone_is_asked_for_once_a_second(self, complete: World) -> None:
+    @pytest.mark.parametrize("status", [403, 404], ids=["without the right to read it", "a node that is gone"])
+    async def test_a_node_that_the_watch_is_right_about_is_asked_for_once_a_second(
+        self, complete: World, status: Fault
+    ) -> None:
+        complete.plane.down_at["/api/v1/nodes/n9"] = status
         asked = len(complete.plane.requests)
         for _ in range(2):
-            await complete.feed.fetch(NODES, "", "gone")
+            await complete.feed.fetch(NODES, "", "n9")
 
-        assert (False, asked + 1) == (complete.cluster.has_node("gone"), len(complete.plane.requests))
+        assert (False, asked + 1) == (complete.cluster.has_node("n9"), len(complete.plane.requests))
 
     async def test_a_kind_that_is_not_served_has_no_objects(self, complete: World) -> None:
         asked = len(complete.plane.requests)
@@ -452,5 +428,5 @@ async def test_what_is_left_out_is_told(world: World) -> None:
     await asyncio.wait_for(world.feed.complete(), 5)
 
     assert (("default/odd",), 1) == (world.feed.states()["v1 Pod"].left_out, world.feed.states()["v1 Pod"].objects)
-    assert [("default", "odd")] == list(world.cluster.left_out.of(PODS))
+    assert [("default", "odd")] == list(world.cluster.unreadable.of(PODS))
     assert "" == world.feed.problem()

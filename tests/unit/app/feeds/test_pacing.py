@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -13,26 +12,24 @@ import pytest
 
 from app.feeds import pacing, reflector
 from app.feeds.freshness import QUIET_SECONDS
-from app.feeds.pacing import Pace, PageSize
-from app.feeds.reflector import Reflector
+from app.feeds.pacing import PageSize, RequestThrottle
 from tests.api.virtual import now, virtual_time
-from tests.apiserver import ApiServer, Resource, client_of
+from tests.apiserver import ApiServer, Resource
 from tests.unit.app.feeds.test_reflector import (
     Open,
-    Sink,
-    Thing,
+    Store,
     _words,
     bookmark,
-    decode,
     discovered,
     event,
     failure,
-    key_of,
+    following,
     listed,
     refused,
     watched,
 )
 
+KIND = ("example.org/v1", "Thing")
 WANTED = 1 << 20
 
 
@@ -65,7 +62,7 @@ class TestPace:
     def delays(self, times: int, fruitful: Sequence[int] = ()) -> list[float]:
         """The delay before each of so many requests that leave as early as they may."""
         at = [1000.0]
-        pace = Pace(lambda: at[0])
+        pace = RequestThrottle(lambda: at[0])
         found = []
         for number in range(times):
             if number in fruitful:
@@ -134,32 +131,12 @@ async def test_lies_are_requested_ever_more_rarely(
     """At most 5 in a second, and one a minute after some minutes; a list that is too long takes three."""
     monkeypatch.setattr(pacing, "MOST_PAGE_BYTES", 2 << 20)
     api = Liar(on_list, on_watch)
-    async with client_of(api) as client:
-        task = asyncio.create_task(
-            Reflector(client, ("example.org/v1", "Thing"), decode=decode, key_of=key_of, sink=Sink(), clock=now).run()
-        )
+    async with following(api, Store(), KIND, clock=now):
         await asyncio.sleep(1200)
-        task.cancel()
-        await asyncio.wait([task])
 
     last = [at for at in api.at if at > now() - 600]
     assert (len(api.at) <= 60, 10 <= len(last) <= 30) == (True, True)
     assert min((late - early for early, late in zip(api.at, api.at[5:], strict=False)), default=1.0) >= 1 - 1e-6
-
-
-@asynccontextmanager
-async def reflecting(
-    api: Callable[[httpx.Request], Any] | ApiServer, sink: Sink, quiet: float = QUIET_SECONDS
-) -> AsyncIterator[Reflector[Thing]]:
-    wanted = ("example.org/v1", "Thing")
-    async with client_of(api) as client:
-        found = Reflector(client, wanted, decode=decode, key_of=key_of, sink=sink, quiet=quiet, clock=now)
-        task = asyncio.create_task(found.run())
-        try:
-            yield found
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
 
 
 def served(*sizes: int) -> ApiServer:
@@ -187,12 +164,12 @@ async def test_a_list_takes_every_object_in_pages_that_fit(
     sizes: list[int], limits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reflector, "FIRST_PAGE_BYTES", 2 << 20)
-    api, sink = served(*sizes), Sink()
-    async with reflecting(api, sink):
+    api, store = served(*sizes), Store()
+    async with following(api, store, KIND, clock=now):
         await asyncio.sleep(5)
 
     assert limits == [int(it.url.params["limit"]) for it in api.requests if it.url.params.get("limit")]
-    assert len(sizes) == sink.count()
+    assert len(sizes) == store.count()
 
 
 @virtual_time
@@ -205,30 +182,26 @@ async def test_a_list_of_too_many_objects_is_given_up_and_leaves_room_for_an_hon
     def page() -> httpx.Response:
         return ten() if honest else listed(10, *(f"t{next(fresh)}" for _ in range(15)), more="x")
 
-    sink = Sink()
-    async with reflecting(Liar(page, lambda: httpx.Response(200, stream=Open())), sink) as found:
+    store = Store()
+    liar = Liar(page, lambda: httpx.Response(200, stream=Open()))
+    async with following(liar, store, KIND, clock=now) as found:
         counts = []
         for _ in range(10):
             await asyncio.sleep(30)
-            counts.append(sink.count())
+            counts.append(store.count())
         seen = found.state, found.cause
         honest = True
         await asyncio.sleep(65)
 
     assert (max(counts) <= 35, seen) == (True, ("retrying", "list given up: more than 20 objects"))
-    assert ({"a"}, True) == (sink.names, found.synced)
+    assert ({"a"}, True) == (store.names, found.synced)
 
 
 @virtual_time
 async def test_news_are_requested_five_times_a_second_at_most() -> None:
     api = Liar(ten, lambda: watched(event("ADDED", f"t{next(fresh)}", next(fresh))))
-    async with client_of(api) as client:
-        task = asyncio.create_task(
-            Reflector(client, ("example.org/v1", "Thing"), decode=decode, key_of=key_of, sink=Sink(), clock=now).run()
-        )
+    async with following(api, Store(), KIND, clock=now):
         await asyncio.sleep(60)
-        task.cancel()
-        await asyncio.wait([task])
 
     assert 100 < len(api.at) <= 300
 
@@ -245,7 +218,7 @@ async def test_a_quiet_kind_is_not_slowed_by_its_own_short_watches(quiet: float)
         return answer
 
     ages = []
-    async with reflecting(slow, Sink(), quiet) as found:
+    async with following(slow, Store(), KIND, quiet=quiet, clock=now) as found:
         asking = asyncio.create_task(found.keep_fresh())
         for _ in range(300):
             await asyncio.sleep(1)

@@ -7,7 +7,7 @@ from typing import Any, Final, Unpack
 
 import pytest
 
-from app.feeds.saved import NothingToRead
+from app.feeds.saved import NullReader
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
 from app.framework.handle import Handle
@@ -84,7 +84,7 @@ class Given(HomeLists):
 
 def verb(world: World, homes: Iterable[Home | None] = (), *, clock: Callable[[], float] | None = None) -> DrainVerb:
     due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
-    context = VerbContext(world.cluster, {world.framework.scheduler_name: world.framework}, NothingToRead(), str, due)
+    context = VerbContext(world.cluster, {world.framework.scheduler_name: world.framework}, NullReader(), str, due)
     return DrainVerb(context, Given(homes), every_filter=FILTERS, clock=clock or world.clock)
 
 
@@ -440,7 +440,7 @@ class TestRules:
         own = World(cluster=world.cluster, profile={"schedulerName": "own"})
         due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
         profiles = {"own": own.framework, "default-scheduler": world.framework}
-        context = VerbContext(world.cluster, profiles, NothingToRead(), str, due)
+        context = VerbContext(world.cluster, profiles, NullReader(), str, due)
 
         found = DrainVerb(context, Given([home("a"), home("b")]), every_filter=FILTERS)
         plan = await found.plan("n1")
@@ -462,7 +462,7 @@ class TestRules:
         odd = pod("odd", priority=9)
         odd["spec"]["volumes"] = claim
         world = complete(node("n1", 64), node("n2", 64), pod("db"), odd)
-        world.cluster.leave_out(PERSISTENT_VOLUME_CLAIMS, ("default", "odd"), "too large")
+        world.cluster.mark_unreadable(PERSISTENT_VOLUME_CLAIMS, ("default", "odd"), "too large")
 
         plan = await planned(world, home("odd", policy=policy), home("db"))
 
@@ -474,7 +474,7 @@ class TestRules:
         machines = databases("n1", member("db-0", node="n1"))
         machines.add(DATABASE, "odd")
         machines.cluster.upsert_pod(member("odd-0", "odd", node="n1"))
-        machines.cluster.leave_out(DATABASE, ("default", "odd"), "too large")
+        machines.cluster.mark_unreadable(DATABASE, ("default", "odd"), "too large")
 
         plan = await shared(machines).plan("n1")
 
@@ -497,7 +497,7 @@ class TestRules:
     async def test_without_a_picture_nobody_is_told_half_of_it(self) -> None:
         world = complete(node("n1", 64))
         due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
-        context = VerbContext(world.cluster, {}, NothingToRead(), lambda: "pods: listing", due)
+        context = VerbContext(world.cluster, {}, NullReader(), lambda: "pods: listing", due)
 
         with pytest.raises(VerbFailure) as failed:
             await DrainVerb(context, Given(()), every_filter=()).plan("n1")

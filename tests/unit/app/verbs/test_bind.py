@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from app.cache import counters
-from app.feeds.sinks import PodSink, sink_for
+from app.feeds.stores import PodStore, store_for
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.framework.handle import Handle
@@ -677,9 +677,9 @@ class TestAPodThatAListLacks:
     async def test_it_takes_no_place(self, first: str, taken: bool) -> None:
         """The place is free again for the next pod of the same constraint, in this zone too."""
         bench = Bench(*zones(), web("web-1"), web("web-2"))
-        sink = PodSink(bench.cluster)
+        store = PodStore(bench.cluster)
         call = await bench.start("web-1", "n1")
-        assert ("default", "web-1") in list(sink.keys())
+        assert ("default", "web-1") in list(store.keys())
 
         async def settle_bind() -> None:
             bench.binder.answer("web-1", SUCCESS if taken else error('pods "web-1" not found'))
@@ -687,7 +687,7 @@ class TestAPodThatAListLacks:
 
         if first == "the bind":
             await settle_bind()
-        sink.delete(("default", "web-1"), "")
+        store.delete(("default", "web-1"), "")
         if first == "the list":
             await settle_bind()
 
@@ -710,11 +710,11 @@ class TestLeftOut:
     @virtual_time
     async def test_bind_names_it(self, kind: Kind[Any], key: ObjectKey, said: str) -> None:
         bench = Bench(*zones(), web("web-1"))
-        sink_for(bench.cluster, kind).leave_out(key, "odd")
+        store_for(bench.cluster, kind).mark_unreadable(key, "odd")
 
         assert await bench.bind("web-1", "n1") == ("bind_failed", f"homeport: {said}")
 
-        sink_for(bench.cluster, kind).take_back(key)
+        store_for(bench.cluster, kind).mark_readable(key)
         assert await bench.bind("web-1", "n1") == BOUND
 
     @virtual_time
@@ -722,7 +722,7 @@ class TestLeftOut:
         bench = Bench(
             *zones(), make_pod("vm-1", owner=controller("VirtualMachineInstance", "db", api_version="kubevirt.io/v1"))
         )
-        sink_for(bench.cluster, MACHINES).leave_out(("default", "db"), "odd")
+        store_for(bench.cluster, MACHINES).mark_unreadable(("default", "db"), "odd")
 
         outcome, said = await bench.bind("vm-1", "n1")
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec import Raw
 
 from app.cache.cluster import Cluster
-from app.feeds.sinks import sink_for
+from app.feeds.stores import store_for
 from app.framework.status import Status
 from app.kube.kinds import NODES, PODS
 from app.verbs.candidates import (
@@ -190,7 +190,7 @@ class TestHosts:
 
 def test_unreadable_are_the_nodes_that_are_left_out(cluster: Cluster) -> None:
     before = set(unreadable_nodes(cluster))
-    sink_for(cluster, PODS).leave_out(("default", "odd"), "odd")
-    sink_for(cluster, NODES).leave_out(("", "n2"), "odd")
+    store_for(cluster, PODS).mark_unreadable(("default", "odd"), "odd")
+    store_for(cluster, NODES).mark_unreadable(("", "n2"), "odd")
 
     assert (set(), {"n2"}) == (before, set(unreadable_nodes(cluster)))

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 import pytest
 from msgspec.structs import replace
 
-from app.feeds.saved import NothingToRead
+from app.feeds.saved import NullReader
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.node_info import NodeInfo
@@ -149,7 +149,7 @@ def verb(*plugins: type[FromSpec]) -> CycleVerb:
     )
     due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
     profiles = {world.framework.scheduler_name: world.framework}
-    return CycleVerb(VerbContext(world.cluster, profiles, NothingToRead(), str, due))
+    return CycleVerb(VerbContext(world.cluster, profiles, NullReader(), str, due))
 
 
 def framework_of(found: CycleVerb) -> Framework:

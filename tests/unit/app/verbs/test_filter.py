@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.feeds.sinks import sink_for
+from app.feeds.stores import store_for
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import NodeInfo
 from app.framework.points import FilterPlugin
@@ -91,7 +91,7 @@ async def test_a_pod_is_not_its_own_peer() -> None:
 
 async def test_a_node_that_is_left_out_is_refused_and_no_plugin_is_asked_about_it() -> None:
     found = world(plugin=Fails)
-    sink_for(found.cluster, NODE_KIND).leave_out(("", "n1"), "odd")
+    store_for(found.cluster, NODE_KIND).mark_unreadable(("", "n1"), "odd")
 
     assert (filtered([], {"n1": UNREADABLE}), "no_fit") == await ask(Filter(found), by_name(names=["n1"]))
 

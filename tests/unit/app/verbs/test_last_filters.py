@@ -10,7 +10,7 @@ import pytest
 
 from app.analysis.evaluate import Evaluator
 from app.controllers.unshown import elsewhere
-from app.feeds.saved import NothingToRead
+from app.feeds.saved import NullReader
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
 from app.framework.node_info import Candidates, NodeInfo
@@ -75,7 +75,7 @@ def wanting(name: str) -> JsonObject:
 def verb(found: World) -> CycleVerb:
     due = ExpectedBinds(found.clock, wait_seconds=0.0, observe=lambda _: None)
     frameworks = {found.framework.scheduler_name: found.framework}
-    return CycleVerb(VerbContext(found.cluster, frameworks, NothingToRead(), lambda: "", due))
+    return CycleVerb(VerbContext(found.cluster, frameworks, NullReader(), lambda: "", due))
 
 
 def evaluated(pod: JsonObject, *plugins: str) -> Any:

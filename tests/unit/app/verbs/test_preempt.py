@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.feeds.saved import NothingToRead
-from app.feeds.sinks import sink_for
+from app.feeds.saved import NullReader
+from app.feeds.stores import store_for
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import NodeInfo
 from app.framework.points import FilterPlugin, PreFilterPlugin
@@ -64,7 +64,7 @@ class Preempt:
         framework = self.world.framework
         due = ExpectedBinds(self.world.clock, wait_seconds=0, observe=lambda _: None)
         profiles = {framework.scheduler_name: framework}
-        self.verb = PreemptVerb(VerbContext(self.world.cluster, profiles, NothingToRead(), str, due))
+        self.verb = PreemptVerb(VerbContext(self.world.cluster, profiles, NullReader(), str, due))
 
     async def ask(self, request: JsonObject) -> tuple[Any, str]:
         answer = await self.verb(encoded(request))
@@ -111,7 +111,7 @@ async def test_however_many_candidates_each_is_tried() -> None:
 
 async def test_a_node_that_is_left_out_is_no_candidate() -> None:
     found = Preempt()
-    sink_for(found.world.cluster, NODE_KIND).leave_out(("", "n2"), "odd")
+    store_for(found.world.cluster, NODE_KIND).mark_unreadable(("", "n2"), "odd")
 
     assert (evicted(n3=VICTIMS), "candidates") == await found.ask(eviction(n2=VICTIMS, n3=VICTIMS))
 

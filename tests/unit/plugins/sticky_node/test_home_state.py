@@ -141,7 +141,7 @@ class TestTheNode:
         """Nothing is bound to it, whatever is known of a form of before."""
         world = World()
         for _ in range(2):
-            world.machines.cluster.leave_out(NODES, ("", "n1"), "metadata.labels: too long")
+            world.machines.cluster.mark_unreadable(NODES, ("", "n1"), "metadata.labels: too long")
             assert HomeState(State.AWAY, "the node cannot be read") == world.standing
             world.gone()
 
@@ -437,7 +437,7 @@ class TestVolumes:
         world = World()
         world.machines.cluster.others.upsert(*_claim())
         world.machines.cluster.others.upsert(*_volume("z2"))
-        world.machines.cluster.leave_out(NODES, ("", "n1"), "too long")
+        world.machines.cluster.mark_unreadable(NODES, ("", "n1"), "too long")
 
         assert State.AWAY is world.of(launcher(more=mounting("data"))).state
         with pytest.raises(Unreadable):

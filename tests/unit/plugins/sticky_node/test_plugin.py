@@ -151,7 +151,7 @@ class TestGone:
     def test_nor_is_one_that_is_there_and_cannot_be_read(self) -> None:
         machines = Machines()
         machines.machine(home="n9")
-        machines.cluster.leave_out(NODES_KIND, ("", "n9"), "too long")
+        machines.cluster.mark_unreadable(NODES_KIND, ("", "n9"), "too long")
 
         assert [] == list(machines.plugin.required_objects(launcher()))
 

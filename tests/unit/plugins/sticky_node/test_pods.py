@@ -159,7 +159,7 @@ class TestWhich:
 
     def test_nothing_is_said_of_a_claim_that_cannot_be_read(self) -> None:
         machines = machines_of()
-        machines.cluster.leave_out(PERSISTENT_VOLUME_CLAIMS, ("default", "data"), "odd")
+        machines.cluster.mark_unreadable(PERSISTENT_VOLUME_CLAIMS, ("default", "data"), "odd")
 
         with pytest.raises(Unreadable):
             machines.allowed(user(machines))
@@ -633,7 +633,7 @@ def test_the_claim_of_an_ephemeral_volume_is_that_of_its_pod() -> None:
 )
 def test_of_what_cannot_be_read_nothing_is_said(kind: Any, key: tuple[str, str]) -> None:
     world = World(BOUND, AWAY)
-    world.cluster.leave_out(kind, key, "too long")
+    world.cluster.mark_unreadable(kind, key, "too long")
 
     assert "" == world.unreached()
 

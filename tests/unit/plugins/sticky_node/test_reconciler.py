@@ -78,12 +78,12 @@ class TestUnreadable:
     async def test_an_instance(self) -> None:
         machines = adopting()
         machines.machine("evil", home="n1")
-        machines.cluster.leave_out(INSTANCE, ("default", "evil"), "undecodable")
+        machines.cluster.mark_unreadable(INSTANCE, ("default", "evil"), "undecodable")
 
         assert not await machines.plugin._reconciler.round()
         assert (ADOPTED, {HOME: "n1"}) == (machines.annotations(), machines.annotations(name="evil"))
 
-        machines.cluster.take_back(INSTANCE, ("default", "evil"))
+        machines.cluster.mark_readable(INSTANCE, ("default", "evil"))
         assert await machines.plugin._reconciler.round()
         assert own_home("n1", name="evil") == machines.annotations(name="evil")
 
@@ -92,7 +92,7 @@ class TestUnreadable:
         for name in ("evil", "good"):
             machines.add(MACHINE, name)
             machines.change(MACHINE, own_home("n1", name=name), name)
-        machines.cluster.leave_out(HOMES, ("default", name_of("evil")), "undecodable")
+        machines.cluster.mark_unreadable(HOMES, ("default", name_of("evil")), "undecodable")
 
         assert not await machines.plugin._reconciler.round()
         assert {("good", "")} == remembered(machines)
@@ -104,7 +104,7 @@ class TestUnreadable:
         for pod in (launcher("other", "evil", node="n2"), RUNS):
             machines.cluster.upsert_pod(pod)
         machines.gone(MACHINE, "evil")
-        machines.cluster.leave_out(MACHINE, ("default", "evil"), "undecodable")
+        machines.cluster.mark_unreadable(MACHINE, ("default", "evil"), "undecodable")
 
         assert not await machines.plugin._reconciler.round()
         assert ADOPTED == machines.annotations()
@@ -116,7 +116,7 @@ class TestUnreadable:
             machines.change(MACHINE, own_home("n1", name=name), name)
         await machines.repair()
         machines.gone(MACHINE, "evil")
-        machines.cluster.leave_out(MACHINE, ("default", "evil"), "undecodable")
+        machines.cluster.mark_unreadable(MACHINE, ("default", "evil"), "undecodable")
         machines.change(MACHINE, {HOME_POD: "old"}, "good")
 
         assert not await machines.plugin._reconciler.round()
@@ -136,7 +136,7 @@ class TestUnreadable:
         machines.change(MACHINE, own_home("n1"))
         await machines.repair()
         machines.cluster.others.delete(HOMES, ("default", name_of("db")))
-        machines.cluster.leave_out(HOMES, ("default", name_of("db")), "undecodable")
+        machines.cluster.mark_unreadable(HOMES, ("default", name_of("db")), "undecodable")
 
         assert not await machines.plugin._reconciler.round()
 
@@ -290,9 +290,9 @@ class TestEndless:
         machines.cluster.others.upsert(HOMES, decode_home(encoded({"metadata": metadata, "spec": spec})))
         changed, taken = list[Mapping[str, Any]](), machines.writer.change
 
-        async def change(kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        async def change(kind: Kind[AnnotatedObject], obj: AnnotatedObject, spec: Mapping[str, Any]) -> None:
             changed.append(spec)
-            await taken(kind, found, spec)
+            await taken(kind, obj, spec)
 
         machines.writer.change = change  # type: ignore[method-assign]
         await machines.repair()

@@ -126,7 +126,7 @@ def test_of_what_cannot_be_read_nothing_is_known() -> None:
     """The policy is its namespace's, perhaps, and that cannot be read."""
     machines = Machines({"namespaces": [{"namespaceSelector": {"matchLabels": {"soft": "yes"}}, "policy": "soft"}]})
     machines.machine(home="n1")
-    machines.cluster.leave_out(NAMESPACES, ("", "default"), "odd")
+    machines.cluster.mark_unreadable(NAMESPACES, ("", "default"), "odd")
 
     found = only(machines)
     assert ("n1", State.UNKNOWN, None, False) == (found.node, found.state, found.policy, found.is_away)
@@ -385,7 +385,7 @@ def test_an_owner_that_cannot_be_read_any_more_hides_its_pod_alone() -> None:
     """It is known as it could be read last."""
     machines = databases("n1", member(node="n1"), member("two-0", "two", node="n2"))
     machines.add(DATABASE, "two", home="n2")
-    machines.cluster.leave_out(DATABASE, ("default", "db"), "too large")
+    machines.cluster.mark_unreadable(DATABASE, ("default", "db"), "too large")
 
     assert [("db", "idle"), ("two", "at_home")] == [(it.owner.name, it.machine) for it in listed(machines)]
 
@@ -506,7 +506,7 @@ def test_without_its_node_a_home_is_nothing_else() -> None:
 
 def test_a_node_that_cannot_be_read_is_not_gone() -> None:
     machines = databases_with(member(), one="n9", db="n9")
-    machines.cluster.leave_out(NODES, ("", "n9"), "odd")
+    machines.cluster.mark_unreadable(NODES, ("", "n9"), "odd")
 
     assert {"waiting": 1, "idle": 1} == counted(machines)
 
@@ -617,7 +617,7 @@ async def test_without_any_home_there_is_nothing_by_name() -> None:
 async def test_a_namespace_that_cannot_be_read_hides_its_homes() -> None:
     rule = {"namespaceSelector": {"matchLabels": {"homes": "on"}}, "policy": "hard"}
     machines = at_home({"namespaces": [rule]})
-    machines.cluster.leave_out(NAMESPACES, ("", "default"), "odd")
+    machines.cluster.mark_unreadable(NAMESPACES, ("", "default"), "odd")
 
     assert {} == counted_by_node_state(machines)
 
@@ -626,7 +626,7 @@ async def test_a_namespace_that_cannot_be_read_hides_its_homes() -> None:
 async def test_a_node_that_cannot_be_read_is_away() -> None:
     machines = Watched()
     machines.machine(home="n9")
-    machines.cluster.leave_out(NODES, ("", "n9"), "odd")
+    machines.cluster.mark_unreadable(NODES, ("", "n9"), "odd")
 
     assert {("away", "grace"): 1} == counted_by_node_state(machines)
 

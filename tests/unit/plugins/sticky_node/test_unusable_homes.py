@@ -422,10 +422,10 @@ class TestNotWritten:
             machines.machine(name, home="n1")
         machines.cordon("n1")
         async with machines.leading():
-            machines.cluster.leave_out(MACHINE, ("default", "one"), "odd")
+            machines.cluster.mark_unreadable(MACHINE, ("default", "one"), "odd")
             await passes(10)
             assert ["two"] == [name for name, _ in written(machines)]
-            machines.cluster.take_back(MACHINE, ("default", "one"))
+            machines.cluster.mark_readable(MACHINE, ("default", "one"))
             machines.leaves("n1")
             await passes()
 

@@ -298,11 +298,11 @@ class TestLeftAlone:
         async with machines.leading():
             await at(1)
             machines.asks(launcher())
-            machines.cluster.leave_out(MACHINE, ("default", "db"), "odd")
+            machines.cluster.mark_unreadable(MACHINE, ("default", "db"), "odd")
             machines.uncordon("n1")
             await at(100)
             assert [] == machines.woken
-            machines.cluster.take_back(MACHINE, ("default", "db"))
+            machines.cluster.mark_readable(MACHINE, ("default", "db"))
             await at(110)
 
         assert 1 == len(machines.woken)

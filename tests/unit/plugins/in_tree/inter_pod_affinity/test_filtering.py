@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
@@ -48,19 +48,19 @@ class Cluster(World):
     def verdicts(self, pod: JsonObject) -> dict[str, Any]:
         """Rejections by node, the same in one pass and node by node."""
         slim, nodes = self.slim(pod), Candidates.of(self.cluster.nodes)
-        found = at_once(lambda: self.framework.search.find_nodes_that_fit(slim, nodes))
+        found = run_prepared(lambda: self.framework.search.find_nodes_that_fit(slim, nodes))
         state = CycleState()
-        at_once(lambda: self.framework.filters.pre_filter(state, slim))
+        run_prepared(lambda: self.framework.filters.pre_filter(state, slim))
         alone = {it.name: self.framework.filters.filter_node(state, slim, it) for it in nodes}
         assert {name: it for name, it in alone.items() if not it.is_success} == found.rejected()
         assert [name for name, it in alone.items() if it.is_success] == list(found.passed)
         return {name: (it.code.word, it.plugin, it.reasons) for name, it in found.rejected().items()}
 
     def signature(self, pod: JsonObject) -> Any:
-        return at_once(lambda: self.framework.search.signatures(self.slim(pod)))[NAME]
+        return run_prepared(lambda: self.framework.search.signatures(self.slim(pod)))[NAME]
 
     def is_certain(self, pod: JsonObject, node: str) -> bool:
-        found = at_once(
+        found = run_prepared(
             lambda: self.framework.at_bind.recheck(
                 CycleState(), self.slim(pod), self.cluster.nodes[node], self.cluster.assumed.in_flight()
             )

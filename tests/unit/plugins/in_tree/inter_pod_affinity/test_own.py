@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.counts import Unprepared
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
@@ -70,7 +70,7 @@ class TestWhatCannotBeRead:
     )
     def test_the_pod_is_refused_on_all_nodes(self, world: World, fields: JsonObject, said: str) -> None:
         pod = pod_of(world, **fields)
-        found = at_once(lambda: world.framework.search.find_nodes_that_fit(pod, world.candidates()))
+        found = run_prepared(lambda: world.framework.search.find_nodes_that_fit(pod, world.candidates()))
         status: Status = found.rejected()["n1"]
 
         assert [] == list(found.passed)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.cycle_state import CycleState
 from app.kube.core_v1 import Pod
 from tests.builders import HOSTNAME, ZONE, JsonObject, encoded, node_object, pod_object
@@ -44,7 +44,7 @@ class Cluster(World):
 
     def points(self, pod: JsonObject) -> dict[str, int] | None:
         """By node; ``None`` where the plugin is left out."""
-        found = at_once(lambda: self.framework.scoring.score(CycleState(), self.slim(pod), self.candidates()))
+        found = run_prepared(lambda: self.framework.scoring.score(CycleState(), self.slim(pod), self.candidates()))
         return found.by_plugin.get(NAME)
 
 

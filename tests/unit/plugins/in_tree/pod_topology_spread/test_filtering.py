@@ -5,7 +5,7 @@ from typing import Unpack
 
 import pytest
 
-from app.cache.counters import at_once
+from app.cache.counters import run_prepared
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.framework.status import SUCCESS, Status
@@ -62,7 +62,7 @@ def test_a_name_of_no_node_does_not_pass(max_skew: int) -> None:
     pod = pending(constraint(ZONE, app="web", skew=max_skew))
     asked = Candidates(["na", "gone", ""], world.cluster.nodes.__getitem__)
 
-    found = at_once(lambda: world.framework.search.find_nodes_that_fit(pod, asked))
+    found = run_prepared(lambda: world.framework.search.find_nodes_that_fit(pod, asked))
 
     assert ["na"] * (max_skew > 1) == [*found.passed]
 

@@ -1,4 +1,4 @@
-"""Reads one node with the pods on it, or one pod, past the picture: with parts of which the picture keeps nothing."""
+"""Reads of a pod, or a node with its pods, from the API server, with parts that the snapshot does not have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from app.feeds.documents import Page, read_page
+from app.feeds.documents import NOT_FINISHED, Page, read_page
 from app.framework.node_info import NodeInfo
 from app.kube.api_errors import ApiError, KubeError
 from app.kube.api_requests import NODES, PODS, Resource
@@ -18,29 +18,28 @@ from app.kube.names import is_segment, is_subdomain
 from app.writes.answers import as_requested
 
 MOST_BYTES: Final = 4 << 20
-"""Of the pods of a node: some hundred of the usual ones. To part them holds up the event loop for some milliseconds."""
+"""Maximum size of the list of a node's pods, some hundred of usual size, because splitting it blocks the event loop."""
 
-_NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _CACHED: Final = "0"
-"""Served from the API server's memory, where pods are found by their node, as kubelets ask for theirs. It may lag by
-moments.
-"""
+"""Resource version 0: served from the API server's cache, which indexes pods by node and can lag by moments."""
 
 _SECONDS: Final = 2.0
+"""Timeout of a request."""
+
 _STEP: Final = 16
-"""Pods decoded at a time."""
+"""Number of pods that are decoded before other tasks can run."""
 
 _NOT_FOUND: Final = 404
 
 
-class OneNodeReader:
-    """Asks the API server. Needs no right beyond those that the picture is read with."""
+class ApiUncachedReader:
+    """Implements ``analysis.UncachedReader``. Needs only the permissions that the feed needs."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
     async def pod(self, core: CoreV1, namespace: str, name: str) -> Pod | None:
-        """``None`` if there is none. Raises ``OSError`` if it cannot be said."""
+        """Return the pod; ``None`` if it does not exist. Raises ``OSError`` if that is unknown."""
         if not is_segment(namespace) or not is_segment(name):
             return None
         try:
@@ -54,16 +53,19 @@ class OneNodeReader:
             raise OSError(str(cause)) from cause
 
     async def node(self, core: CoreV1, name: str) -> NodeInfo | None:
-        """The same of a node, with all pods that are bound to it and not finished."""
+        """Return the node with all bound, unfinished pods; ``None`` if it does not exist.
+
+        Raises ``OSError`` if that is unknown.
+        """
         if not is_subdomain(name):
             return None
         try:
-            found = await self._page(NODES, f"metadata.name={name}")
-            if not found.items:
+            page = await self._page(NODES, f"metadata.name={name}")
+            if not page.items:
                 return None
-            node = as_requested(core.decode_node(found.items[0]), "", name)
+            node = as_requested(core.decode_node(page.items[0]), "", name)
             info = NodeInfo(node)
-            for at, item in enumerate((await self._page(PODS, f"spec.nodeName={name},{_NOT_FINISHED}")).items or ()):
+            for at, item in enumerate((await self._page(PODS, f"spec.nodeName={name},{NOT_FINISHED}")).items or ()):
                 if at % _STEP == 0:
                     await asyncio.sleep(0)
                 pod = core.decode_pod(item)

@@ -1,4 +1,4 @@
-"""Where the objects of one kind go: one small sink per kind, the same for a live watch and a saved cluster."""
+"""Stores: the part of the snapshot that one reflector, or the loader of a saved cluster, fills."""
 
 from __future__ import annotations
 
@@ -13,39 +13,44 @@ from app.kube.meta_v1 import ObjectKey
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class Sink(Protocol[T_contra]):
-    """Takes in what is seen of one kind. Synchronous: the picture is never half changed."""
+class Store(Protocol[T_contra]):
+    """Objects of one kind in the snapshot. All methods are synchronous, so no change is visible in part."""
 
     newest_wins: bool
-    """Whether a form that is older than the one known is left out; not while a list is taken of a restored cluster."""
+    """Ignore versions older than the known one. False while listing after etcd was restored from a backup."""
 
     def upsert(self, obj: T_contra) -> None: ...
 
     def delete(self, key: ObjectKey, uid: str) -> None:
-        """Forget an object; with a ``uid`` only if it is still that one."""
+        """Remove an object. With ``uid``, remove it only if its UID matches."""
         ...
 
     def keys(self) -> Iterator[ObjectKey]:
-        """What a fresh list has to confirm, or it is gone. The picture may change while it is read."""
+        """Yield the keys of all objects, which a new list must contain or they are deleted.
+
+        The snapshot can change meanwhile.
+        """
         ...
 
-    def has(self, key: ObjectKey) -> bool: ...
+    def has(self, key: ObjectKey) -> bool:
+        """Return true if the object is in the snapshot."""
+        ...
 
     def count(self) -> int:
         """Return the number of objects."""
         ...
 
-    def leave_out(self, key: ObjectKey, cause: str) -> None:
-        """An object exists in a form that cannot be read."""
+    def mark_unreadable(self, key: ObjectKey, cause: str) -> None:
+        """Record that an object exists but cannot be decoded."""
         ...
 
-    def take_back(self, key: ObjectKey) -> None:
-        """One that was left out is gone, or can be read again."""
+    def mark_readable(self, key: ObjectKey) -> None:
+        """Record that an unreadable object was deleted, or can be decoded again."""
         ...
 
 
-class _Sink:
-    """What the sinks have in common."""
+class _CacheStore:
+    """Common base of the stores."""
 
     def __init__(self, cluster: Cluster, kind: Kind[Any]) -> None:
         self._cluster = cluster
@@ -55,18 +60,18 @@ class _Sink:
     def count(self) -> int:
         return self._cluster.count_of(self._kind)
 
-    def leave_out(self, key: ObjectKey, cause: str) -> None:
-        self._cluster.leave_out(self._kind, key, cause)
+    def mark_unreadable(self, key: ObjectKey, cause: str) -> None:
+        self._cluster.mark_unreadable(self._kind, key, cause)
 
-    def take_back(self, key: ObjectKey) -> None:
-        self._cluster.take_back(self._kind, key)
+    def mark_readable(self, key: ObjectKey) -> None:
+        self._cluster.mark_readable(self._kind, key)
 
 
-class PodSink(_Sink):
-    """Pods. A list that lacks a pod says that it is gone, with its bind in flight too: it will not come back.
+class PodStore(_CacheStore):
+    """Store of pods. A pod that a list lacks was deleted, even if its bind is in flight.
 
-    That is a word about pods that were there when the list began. One of the same name that was made since, and read
-    past the watch, is none of them, and may be bound by the time the list is through.
+    That is true only for pods that existed when the list began. A pod of the same name can have been created since, and
+    read without the watch. It can even be bound before the list ends, so ``delete`` by key keeps such a pod.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -77,11 +82,11 @@ class PodSink(_Sink):
         self._cluster.upsert_pod(obj, newest_wins=self.newest_wins)
 
     def delete(self, key: ObjectKey, uid: str) -> None:
-        if uid or not self._came_since(key):
+        if uid or not self._is_newer_than_list(key):
             self._cluster.delete_pod(key, uid)
 
-    def _came_since(self, key: ObjectKey) -> bool:
-        """Whether a pod was made since the keys were read. Only what waits is read past the watch, and then bound."""
+    def _is_newer_than_list(self, key: ObjectKey) -> bool:
+        """Return true if the pod was added since ``keys``. Only pending pods are read without the watch."""
         known = self._cluster.pod(*key)
         return known is not None and self._may_be_bound(known) and known.uid not in self._unbound
 
@@ -99,8 +104,8 @@ class PodSink(_Sink):
         return self._cluster.pod(*key) is not None
 
 
-class NodeSink(_Sink):
-    """Nodes."""
+class NodeStore(_CacheStore):
+    """Store of nodes."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, NODES)
@@ -120,8 +125,8 @@ class NodeSink(_Sink):
         return key[1] in self._cluster.nodes
 
 
-class ObjectSink(_Sink):
-    """Any other kind."""
+class OtherStore(_CacheStore):
+    """Store of a kind other than pods and nodes."""
 
     def __init__(self, cluster: Cluster, kind: Kind[Any]) -> None:
         super().__init__(cluster, kind)
@@ -140,8 +145,8 @@ class ObjectSink(_Sink):
         return self._objects.get(self._kind, *key) is not None
 
 
-def sink_for(cluster: Cluster, kind: Kind[Any]) -> Sink[Any]:
-    """The sink of a kind."""
+def store_for(cluster: Cluster, kind: Kind[Any]) -> Store[Any]:
+    """Return a store for a kind."""
     if kind == PODS:
-        return PodSink(cluster)
-    return NodeSink(cluster) if kind == NODES else ObjectSink(cluster, kind)
+        return PodStore(cluster)
+    return NodeStore(cluster) if kind == NODES else OtherStore(cluster, kind)

@@ -1,4 +1,4 @@
-"""Objects that exist and cannot be read: each is left out by itself, and named where a decision would rest on it."""
+"""Objects that exist in the cluster but cannot be decoded. Decisions that depend on such an object raise an error."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 
 
-class LeftOut(dict[Kind[Any], dict[ObjectKey, str]]):
-    """By kind and key, with the cause; it is mostly empty, which is asked on every way in."""
+class UnreadableObjects(dict[Kind[Any], dict[ObjectKey, str]]):
+    """Causes by kind and key. Usually empty, so callers test its truth value first."""
 
     __slots__ = ()
 
@@ -19,25 +19,26 @@ class LeftOut(dict[Kind[Any], dict[ObjectKey, str]]):
         self.setdefault(kind, {})[key] = cause
 
     def discard(self, kind: Kind[Any], key: ObjectKey) -> None:
+        """Remove an object, if it is listed."""
         causes = self.of(kind)
         causes.pop(key, None)
         if not causes:
             self.pop(kind, None)
 
     def of(self, kind: Kind[Any]) -> dict[ObjectKey, str]:
-        """Those of one kind, with their causes."""
+        """Return the causes of one kind, by key."""
         return self.get(kind, {})
 
     def names(self, kind: Kind[Any]) -> Collection[str]:
-        """Those of a kind without namespaces, as a set."""
+        """Return the names of one kind, without namespaces, as a set."""
         return {name for _, name in self.of(kind)}
 
     def require(self, kind: Kind[Any], namespace: str, name: str) -> None:
-        """Raises ``Unreadable`` for one that is left out."""
+        """Raise ``Unreadable`` if the object is listed."""
         self._raise(kind, (namespace, name))
 
     def require_all(self, kind: Kind[Any], namespace: str) -> None:
-        """Raises ``Unreadable`` for the first of a namespace that is left out."""
+        """Raise ``Unreadable`` for the first listed object of a namespace."""
         for key in self.of(kind):
             if key[0] == namespace:
                 self._raise(kind, key)

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.feeds.one_node import MOST_BYTES, OneNodeReader
+from app.feeds.uncached_reader import MOST_BYTES, ApiUncachedReader
 from app.framework.parts import Part, extras_of
 from app.kube.core_decoding import core_v1
 from tests.builders import JsonObject, node_object, pod_object
@@ -30,9 +30,9 @@ PODS = listed(
 )
 
 
-def reader(folder: Path, *answers: Answer) -> tuple[OneNodeReader, Script]:
+def reader(folder: Path, *answers: Answer) -> tuple[ApiUncachedReader, Script]:
     script = Script(*answers)
-    return OneNodeReader(client_of(folder, script)), script
+    return ApiUncachedReader(client_of(folder, script)), script
 
 
 async def test_a_node_comes_with_the_pods_on_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from app.cache.cluster import Cluster
-from app.feeds.sinks import NodeSink, ObjectSink, PodSink, sink_for
+from app.feeds.stores import PodStore, store_for
 from app.kube.kinds import NODES, PODS, SERVICES, Kind
 from app.kube.selectors import EVERYTHING
 from tests.builders import make_node, make_pod, make_service
@@ -21,25 +21,12 @@ def picture() -> Cluster:
         (PODS, make_pod("web-1", node="n1")),
         (SERVICES, make_service("web")),
     ):
-        sink_for(cluster, kind).upsert(found)
+        store_for(cluster, kind).upsert(found)
     for name in ("flying", "accepted"):
         cluster.upsert_pod(make_pod(name))
         cluster.assume(make_pod(name), "n1")
     cluster.accept("uid-default-accepted")
     return cluster
-
-
-@pytest.mark.parametrize(
-    ("kind", "sink"),
-    [
-        pytest.param(PODS, PodSink, id="pods"),
-        pytest.param(NODES, NodeSink, id="nodes"),
-        pytest.param(SERVICES, ObjectSink, id="any other kind"),
-        pytest.param(Kind("v1", "Pod", PODS.decode), PodSink, id="a kind is known by its name"),
-    ],
-)
-def test_each_kind_has_a_sink(kind: Kind[object], sink: type) -> None:  # type: ignore[type-var]
-    assert sink is type(sink_for(Cluster(), kind))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +40,7 @@ def test_each_kind_has_a_sink(kind: Kind[object], sink: type) -> None:  # type: 
     ],
 )
 def test_what_a_fresh_list_has_to_confirm(kind: Kind[object], keys: list[tuple[str, str]]) -> None:  # type: ignore[type-var]
-    assert keys == sorted(sink_for(picture(), kind).keys())
+    assert keys == sorted(store_for(picture(), kind).keys())
 
 
 @pytest.mark.parametrize(
@@ -64,42 +51,38 @@ def test_what_a_fresh_list_has_to_confirm(kind: Kind[object], keys: list[tuple[s
         pytest.param(SERVICES, ("default", "web"), "uid-default-web", id="another object"),
     ],
 )
-class TestDelete:
-    def test_it_is_gone(self, kind: Kind[object], key: tuple[str, str], uid: str) -> None:  # type: ignore[type-var]
-        for given in (uid, ""):
-            cluster = picture()
-            before = cluster.count_of(kind)
+@pytest.mark.parametrize(
+    ("named", "given", "gone"),
+    [("that", "that", 1), ("that", "", 1), ("that", "another", 0), ("other", "that", 0), ("other", "", 0)],
+    ids=["by UID", "by name", "another of the name stays", "one that is not there", "nor by name"],
+)
+def test_an_object_is_deleted(
+    kind: Kind[object],  # type: ignore[type-var]
+    key: tuple[str, str],
+    uid: str,
+    named: str,
+    given: str,
+    gone: int,
+) -> None:
+    cluster = picture()
+    before = cluster.count_of(kind)
 
-            sink_for(cluster, kind).delete(key, given)
+    store_for(cluster, kind).delete(
+        key if named == "that" else (key[0], "other"), {"that": uid, "": ""}.get(given, f"{uid}-earlier")
+    )
 
-            assert before - 1 == cluster.count_of(kind)
-
-    def test_another_of_the_same_name_stays(self, kind: Kind[object], key: tuple[str, str], uid: str) -> None:  # type: ignore[type-var]
-        cluster = picture()
-        before = cluster.count_of(kind)
-
-        sink_for(cluster, kind).delete(key, f"{uid}-earlier")
-
-        assert before == cluster.count_of(kind)
-
-    def test_what_is_not_there_is_no_error(self, kind: Kind[object], key: tuple[str, str], uid: str) -> None:  # type: ignore[type-var]
-        cluster = picture()
-
-        for given in (uid, ""):
-            sink_for(cluster, kind).delete((key[0], "other"), given)
-
-        assert [] == cluster.check()
+    assert (before - gone, []) == (cluster.count_of(kind), cluster.check())
 
 
 class TestAPodThatAListLacks:
     """It was deleted while nobody watched. That its bind is in flight does not bring it back: UIDs never do."""
 
-    def lacking(self) -> tuple[Cluster, PodSink]:
+    def lacking(self) -> tuple[Cluster, PodStore]:
         """A list has begun that will lack the pod whose bind is in flight."""
         cluster = picture()
-        sink = PodSink(cluster)
-        assert ("default", "flying") in list(sink.keys())
-        return cluster, sink
+        store = PodStore(cluster)
+        assert ("default", "flying") in list(store.keys())
+        return cluster, store
 
     @pytest.mark.parametrize(
         "settles",
@@ -111,11 +94,11 @@ class TestAPodThatAListLacks:
     )
     @pytest.mark.parametrize("first", ["the list", "the bind"])
     def test_it_is_gone_whenever_its_bind_settles(self, first: str, settles: Callable[[Cluster], None]) -> None:
-        cluster, sink = self.lacking()
+        cluster, store = self.lacking()
         if first == "the bind":
             settles(cluster)
 
-        sink.delete(("default", "flying"), "")
+        store.delete(("default", "flying"), "")
 
         if first == "the list":
             settles(cluster)
@@ -123,25 +106,25 @@ class TestAPodThatAListLacks:
         assert {"n1": 2} == dict(cluster.counts.pods_by_node("default", EVERYTHING))
 
     def test_whoever_waits_for_its_bind_is_told(self) -> None:
-        cluster, sink = self.lacking()
+        cluster, store = self.lacking()
         told: list[bool] = []
         cluster.assumed.on_settled(lambda: told.append(True))
 
-        sink.delete(("default", "flying"), "")
+        store.delete(("default", "flying"), "")
 
         assert ([True], ()) == (told, cluster.assumed.in_flight())
 
     @pytest.mark.parametrize("state", ["waits", "in flight", "accepted"])
     def test_one_of_its_name_that_was_made_since_is_another(self, state: str) -> None:
         """Read past the watch while the list was taken; the watch will tell of it."""
-        cluster, sink = self.lacking()
+        cluster, store = self.lacking()
         cluster.upsert_read_pod(make_pod("flying", uid="another"))
         if state != "waits":
             cluster.assume(make_pod("flying", uid="another"), "n1")
         if state == "accepted":
             cluster.accept("another")
 
-        sink.delete(("default", "flying"), "")
+        store.delete(("default", "flying"), "")
 
         known = cluster.pod("default", "flying")
         assert known is not None
