@@ -224,11 +224,3 @@ def test_more_devices_than_can_be_are_not_looked_for(request_: dict[str, Any]) -
 
     with pytest.raises(Unjudged, match=re.escape(REASON_STEPS)):
         run(found)
-
-
-def test_too_few_devices_are_too_few_however_many_ways_there_are() -> None:
-    found = search(
-        [slice_of(*devices(*[0] * 20))], claim_of({"exactly": exactly(12)}), claim_of({"exactly": exactly(12)})
-    )
-
-    assert Failed() == run(found)

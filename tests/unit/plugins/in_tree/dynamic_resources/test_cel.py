@@ -19,11 +19,6 @@ GPU: Final = Device(
 )
 
 
-NO_TRUTH: Final = (
-    "CEL result of type string could not be converted to bool: unsupported native conversion from string to 'bool'"
-)
-
-
 def said(expression: str, device: Device = GPU) -> Any:
     """True, false, the error, or that it is not read."""
     try:
@@ -37,25 +32,8 @@ def said(expression: str, device: Device = GPU) -> Any:
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        pytest.param("device.attributes['gpu.test'].model == 'a100'", True, id="equal"),
-        pytest.param("device.attributes['gpu.test'].index == 1.0", True, id="equal across types of numbers"),
-        pytest.param("device.attributes['gpu.test'].link == 1", False, id="a truth is no number"),
-        pytest.param("device.attributes['other.test'].speed > 9", True, id="another domain"),
-        pytest.param("device.attributes['none.test'].speed > 9", "no such key: speed", id="an absent domain"),
-        pytest.param("'none.test' in device.attributes", False, id="which is not in it"),
-        pytest.param("device.attributes['gpu.test'].x == 1 || true", True, id="an error that does not matter"),
-        pytest.param("device.attributes['gpu.test'].x == 1 && true", "no such key: x", id="one that does"),
-        pytest.param("device.attributes['gpu.test'].model < 3", "no such overload", id="no order"),
-        pytest.param("device.attributes['gpu.test'].model", NO_TRUTH, id="no truth"),
-        pytest.param("device.attributes['gpu.test'].?x.orValue(2) == 2", True, id="optional"),
-        pytest.param("device.attributes['gpu.test'].version.isGreaterThan(semver('1.9.0'))", True, id="versions"),
-        pytest.param("device.capacity['gpu.test'].memory.compareTo(quantity('40Gi')) == 0", True, id="quantities"),
-        pytest.param("cel.bind(a, device.attributes['gpu.test'], a.index == 1)", True, id="bound"),
-        pytest.param("[1, 2].exists(i, i == device.attributes['gpu.test'].index)", True, id="exists"),
         pytest.param("9223372036854775807 + 1 == 0", "integer overflow", id="more than 64 bits"),
         pytest.param("-7 / 2 == -3 && -7 % 2 == -1", True, id="towards zero"),
-        pytest.param("device.attributes['gpu.test'].model.matches('^a.*0$')", True, id="a pattern"),
-        pytest.param("device.attributes['gpu.test'].model.matches('(a+)+$')", False, id="one that repeats itself"),
         pytest.param("device.attributes['gpu.test'].model.matches('(?=a)')", "not read", id="none of RE2's"),
         pytest.param("device.attributes['gpu.test'].model.split('1').size() == 2", "not read", id="another function"),
         pytest.param("nobody == 1", "not read", id="another variable"),
@@ -63,7 +41,7 @@ def said(expression: str, device: Device = GPU) -> Any:
         pytest.param("device.driver ==", "not read", id="half an expression"),
     ],
 )
-def test_an_expression(expression: str, expected: object) -> None:
+def test_what_topic_dra_cel_does_not_ask(expression: str, expected: object) -> None:
     assert expected == said(expression)
 
 

@@ -94,35 +94,12 @@ def test_a_device_of_another_claim_is_taken_until_that_gives_it_back() -> None:
     assert {"n0": "Success", "n1": NOT_ALL} == found.filter(pod("mine"))
 
 
-@pytest.mark.parametrize(
-    ("objects", "named", "reason"),
-    [
-        pytest.param([], {"resourceClaimName": "mine"}, 'could not find ResourceClaim "default/mine"', id="missing"),
-        pytest.param(
-            [], {"resourceClaimTemplateName": "t"}, 'pod "default/p": ResourceClaim not created yet', id="not made"
-        ),
-        pytest.param(
-            [claim(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
-            {"resourceClaimName": "mine"},
-            'resourceclaim "mine" is being deleted',
-            id="going",
-        ),
-        pytest.param(
-            [],
-            {},
-            'pod "default/p", spec.resourceClaim "c": none of the supported fields are set',
-            id="of no known kind",
-        ),
-    ],
-)
-def test_a_pod_whose_claims_are_not_there_is_refused_before_any_node(
-    objects: list[JsonObject], named: JsonObject, reason: str
-) -> None:
-    waiting = CORE.decode_pod(encoded(pod_object("p", uid="p1", more={"resourceClaims": [{"name": "c", **named}]})))
-    found = world(*objects)
-
-    assert {"n0": refused(reason), "n1": refused(reason)} == found.filter(waiting)
-    assert (reason,) == plugin_of(found).pre_enqueue(waiting).reasons
+def test_a_pod_whose_claims_are_not_there_is_not_queued() -> None:
+    """PreFilter says the same: topic ``dra`` of ``tests/conformance``."""
+    assert ('could not find ResourceClaim "default/mine"',) == plugin_of(world()).pre_enqueue(pod("mine")).reasons
+    unknown = CORE.decode_pod(encoded(pod_object("p", more={"resourceClaims": [{"name": "c"}]})))
+    reason = 'pod "default/p", spec.resourceClaim "c": none of the supported fields are set'
+    assert {refused(reason)} == set(world().filter(unknown).values())
 
 
 def test_what_cannot_be_judged_is_refused() -> None:
@@ -132,6 +109,7 @@ def test_what_cannot_be_judged_is_refused() -> None:
 
     assert {"n0": unknown, "n1": NOT_ALL} == found.filter(pod("mine"))
     assert {"n0": long, "n1": long} == found.filter(pod(*["mine"] * 33))
+    assert (REASON_LONG_CLAIMS,) == plugin_of(found).pre_enqueue(pod(*["mine"] * 33)).reasons
 
 
 def test_many_nodes_are_searched_in_turns() -> None:
@@ -155,7 +133,9 @@ def test_a_signature_moves_with_what_it_rests_on() -> None:
     plugin = plugin_of(found)
     before = plugin.signature(pod("mine"))
     assert before == plugin.signature(pod("mine"))
-    assert () == plugin.signature(pod())
+    many = pod(*["mine"] * 33)
+    assert ((), many.spec.oversized) == (plugin.signature(pod()), plugin.signature(many))
+    assert many.spec.oversized, "a pod whose claims are not read is not one that wants no devices"
 
     found.add(slice_of("n0", "d0", "d1"))
     assert before != plugin.signature(pod("mine"))
@@ -181,19 +161,18 @@ def test_a_pod_is_bound_only_with_its_claims(mine: JsonObject, ready: bool) -> N
     assert ready or bound.reasons == ("the pod's resource claims are not allocated and reserved for it",)
 
 
-def test_post_filter_frees_nothing() -> None:
+@pytest.mark.parametrize(
+    ("filtered", "reason"), [(True, "still not schedulable"), (False, "no new claims to deallocate")]
+)
+def test_post_filter_frees_nothing(filtered: bool, reason: str) -> None:
+    """Without a state, an earlier plugin's PreFilter has refused the pod."""
     plugin, state = plugin_of(world(claim())), CycleState()
-    plugin.pre_filter(state, pod("mine"))
+    if filtered:
+        plugin.pre_filter(state, pod("mine"))
 
     result, status = at_once(plugin.post_filter(state, pod("mine"), {}))
 
-    assert (None, ("still not schedulable",)) == (result, status.reasons)
-
-
-def test_post_filter_has_nothing_to_free_where_an_earlier_pre_filter_refused() -> None:
-    result, status = at_once(plugin_of(world(claim())).post_filter(CycleState(), pod("mine"), {}))
-
-    assert (None, ("no new claims to deallocate",)) == (result, status.reasons)
+    assert (None, (reason,)) == (result, status.reasons)
 
 
 def test_arguments() -> None:
@@ -334,11 +313,3 @@ def test_what_was_asked_for_before_makes_room(monkeypatch: pytest.MonkeyPatch) -
     assert 40 == remembered()
     monkeypatch.setattr(judging, "MOST_KNOWN_BYTES", kept._known_bytes // 4)
     assert 8 <= remembered() <= 10
-
-
-def test_a_pod_whose_claims_are_not_read_is_not_one_that_wants_no_devices() -> None:
-    found = plugin_of(world())
-    many = pod(*(f"c{it}" for it in range(33)))
-
-    assert ((), many.spec.oversized) == (found.signature(pod()), found.signature(many))
-    assert many.spec.oversized

@@ -20,7 +20,6 @@ from plugins.in_tree.volume_binding import changes, placing, shelf
 from plugins.in_tree.volume_binding import room as room_module
 from plugins.in_tree.volume_binding.args import VolumeBindingArgs
 from plugins.in_tree.volume_binding.placing import REASON_STEPS, STEPS_AT_ONCE
-from plugins.in_tree.volume_binding.plugin import VolumeBinding
 from plugins.in_tree.volume_binding.room import Room
 from plugins.in_tree.volume_binding.shelf import Placed
 from plugins.in_tree.volume_binding.supply import Volumes
@@ -74,52 +73,35 @@ def open_claim(class_name: str = "static", **fields: Any) -> JsonObject:
     return claim_object(class_name=class_name, **fields)
 
 
-class TestNoNode:
-    def test_volumes_that_are_not_read(self) -> None:
-        reason = "node(s) can't be judged: the pod's spec.volumes is longer than 64 KiB"
+def test_volumes_that_are_not_read() -> None:
+    reason = "node(s) can't be judged: the pod's spec.volumes is longer than 64 KiB"
 
-        assert [refused(reason)] * 2 == judged(claims=("x" * 70_000,))
-
-    def test_a_class_without_a_mode_is_an_error(self) -> None:
-        with pytest.raises(PluginError, match='VolumeBindingMode not set for StorageClass "x"'):
-            judged(claim_object(class_name="x"), class_object("x", mode=None))
+    assert [refused(reason)] * 2 == judged(claims=("x" * 70_000,))
 
 
-class TestFreeVolumes:
-    def test_a_selector_that_makes_no_sense_is_an_error(self) -> None:
-        selector = {"matchLabels": {"-": ""}}
-
-        with pytest.raises(PluginError, match="error creating internal label selector for claim: default/data: key"):
-            judged(open_claim(more={"selector": selector}), volume_object(class_name="static"))
-
-
-class TestRoom:
-    @pytest.mark.parametrize(
-        ("claim", "objects", "expected"),
-        [
-            pytest.param({}, [], ["Success"] * 2, id="a driver that tells of no room"),
-            pytest.param({}, [DRIVER], [refused(NO_ROOM)] * 2, id="none"),
-            pytest.param({}, [DRIVER, room(capacity="1Gi")], ["Success", refused(NO_ROOM)], id="in a zone"),
-            pytest.param({}, [DRIVER, room(capacity="1Mi")], [refused(NO_ROOM)] * 2, id="too little"),
-            pytest.param(
-                {}, [DRIVER, room(capacity="9Gi", maximumVolumeSize="1Mi")], [refused(NO_ROOM)] * 2, id="for less"
-            ),
-            pytest.param({}, [DRIVER, room("other", capacity="1Gi")], [refused(NO_ROOM)] * 2, id="of another class"),
-            pytest.param({"size": None}, [DRIVER], ["Success"] * 2, id="no size is asked for"),
-        ],
-    )
-    def test_there_is_room_to_make_a_volume(
-        self, claim: JsonObject, objects: list[JsonObject], expected: list[Answer]
-    ) -> None:
-        assert expected == judged(open_claim("later", **claim), *objects)
+@pytest.mark.parametrize(
+    ("objects", "message"),
+    [
+        (
+            [claim_object(class_name="x"), class_object("x", mode=None)],
+            'VolumeBindingMode not set for StorageClass "x"',
+        ),
+        (
+            [
+                open_claim(more={"selector": {"matchLabels": {"-": ""}}}),
+                volume_object(class_name="static"),
+            ],
+            "error creating internal label selector for claim: default/data: key",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_an_error(objects: list[JsonObject], message: str) -> None:
+    with pytest.raises(PluginError, match=message):
+        judged(*objects)
 
 
-def test_it_does_not_score() -> None:
-    found = world()
-    plugin: Any = found.framework.plugins[NAME]
-
-    assert isinstance(plugin, VolumeBinding)
-    assert {} == found.score(found.pod())
+def test_a_claim_that_requests_no_size_needs_no_room() -> None:
+    assert ["Success"] * 2 == judged(open_claim("later", size=None), DRIVER)
 
 
 def test_a_refusal_stands_as_long_as_what_it_rests_on() -> None:
@@ -139,18 +121,6 @@ def test_a_refusal_stands_as_long_as_what_it_rests_on() -> None:
     assert not plugin.depends_on(pod, pod)
 
 
-def test_free_volumes_are_looked_at_anew_when_one_comes() -> None:
-    found = world(open_claim())
-    pod = found.pod(more=mounting("data"))
-    said = [found.filter(pod)["a"]]
-    found.add(volume_object(class_name="static"))
-    said.append(found.filter(pod)["a"])
-    found.add(volume_object(class_name="static", claim="other", resourceVersion="2"))
-    said.append(found.filter(pod)["a"])
-
-    assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
-
-
 def looks(monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str) -> list[object]:
     """What a method is called with from now on."""
     found: list[object] = []
@@ -162,17 +132,6 @@ def looks(monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str) -> list[
 
     monkeypatch.setattr(owner, name, looked)
     return found
-
-
-@pytest.mark.parametrize("mentions", [1, 256])
-def test_a_claim_is_looked_at_once_a_node_however_often_it_is_named(
-    monkeypatch: pytest.MonkeyPatch, mentions: int
-) -> None:
-    found = world(claim_object(volume="pv"), volume_object("pv", claim="data", zone="b"))
-    matched = looks(monkeypatch, NodeMatcher, "matches")
-
-    assert [refused(AFFINITY), "Success"] == list(found.filter(found.pod(more=mounting(*["data"] * mentions))).values())
-    assert 2 == len(matched)
 
 
 def test_volumes_of_one_zone_are_looked_at_once_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,31 +192,6 @@ def test_a_volume_that_changes_is_all_that_is_looked_at(monkeypatch: pytest.Monk
     assert 1 == len(looked)
 
 
-def test_selected_volumes_are_those_that_are_there() -> None:
-    found = world(open_claim(more={"selector": {"matchLabels": {"a": "b"}}}))
-    pod = found.pod(more=mounting("data"))
-    said = [found.filter(pod)["a"]]
-    for version, labels in enumerate(({"a": "b"}, {"a": "c"}, {"a": "b"})):
-        found.add(volume_object(class_name="static", labels=labels, resourceVersion=str(version)))
-        said.append(found.filter(pod)["a"])
-    found.cluster.others.delete(PERSISTENT_VOLUMES, ("", "pv-1"))
-    said.append(found.filter(pod)["a"])
-
-    assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
-
-
-def test_room_that_changes_counts_as_it_is() -> None:
-    found = world(open_claim("later"), DRIVER)
-    pod = found.pod(more=mounting("data"))
-    said = [found.filter(pod)["a"]]
-    for version, (capacity, zone) in enumerate((("1Gi", "a"), ("1Mi", "a"), ("1Gi", "b"))):
-        topology = {"matchLabels": {ZONE: zone}}
-        found.add(room(resourceVersion=str(version), capacity=capacity, nodeTopology=topology))
-        said.append(found.filter(pod)["a"])
-
-    assert [refused(NO_ROOM), "Success", refused(NO_ROOM), refused(NO_ROOM)] == said
-
-
 def test_volumes_are_taken_in_by_steps_where_there_are_many() -> None:
     many = [volume_object(f"pv-{it}", class_name="static", size="1Ki") for it in range(AT_ONCE + 100)]
     found = world(open_claim(), *many)
@@ -270,31 +204,6 @@ def test_volumes_are_taken_in_by_steps_where_there_are_many() -> None:
     assert {"Success"} == set(found.filter(pod).values())
 
 
-@pytest.mark.parametrize(
-    ("affinity", "topology", "room_of"),
-    [
-        pytest.param("disk", "", "", id="by a free volume"),
-        pytest.param("", "disk", "", id="by the class"),
-        pytest.param("", "", "disk", id="by the room that there is"),
-    ],
-)
-def test_nodes_are_told_apart_by_each_label_that_matters(affinity: str, topology: str, room_of: str) -> None:
-    """Nodes that are alike in these are judged once; those of one zone here are not."""
-    nodes = (node_object(it, labels={"disk": it, ZONE: "a"}) for it in ("here", "there"))
-    terms = [{"matchLabelExpressions": [{"key": "disk", "values": ["here"]}]}]
-    objects = [open_claim("only", size="1Gi"), class_object("only", allowedTopologies=terms if topology else None)]
-    if affinity:
-        placed = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("disk", "In", "here"))]}}}
-        objects[1] = class_object("only", provisioner="kubernetes.io/no-provisioner")
-        objects.append(volume_object(class_name="only", more=placed))
-    if room_of:
-        objects += [DRIVER, room("only", capacity="1Gi", nodeTopology={"matchLabels": {"disk": "here"}})]
-    found = World(*nodes, *objects, profile=only(NAME))
-
-    said = found.filter(found.pod(more=mounting("data")))
-    assert ("Success", refused(NO_ROOM if room_of else NO_VOLUME)) == (said["here"], said["there"])
-
-
 def changed(draw: Random, version: int) -> JsonObject:
     """A volume, or room for some, as it may be next."""
     number = draw.randrange(12)
@@ -302,6 +211,7 @@ def changed(draw: Random, version: int) -> JsonObject:
     if number > 9:
         limit = {"capacity": draw.choice(("1Gi", "2Gi", "9Gi"))}
         return room(draw.choice(("later", "other")), draw.choice("abc"), **limit, **fields)
+    nowhere = {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}} if draw.random() < 0.1 else {}
     return volume_object(
         f"pv-{number}",
         class_name=draw.choice(("static", "later")),
@@ -311,6 +221,7 @@ def changed(draw: Random, version: int) -> JsonObject:
         zone=draw.choice(("", "a", "b")),
         phase=draw.choice(("", "", "Released")),
         labels={"disk": draw.choice(("fast", "slow"))},
+        more=nowhere,
         **fields,
     )
 
@@ -457,13 +368,6 @@ def test_one_node_is_judged_without_the_others(monkeypatch: pytest.MonkeyPatch) 
     assert 1 >= len(looked)
 
 
-class TestArguments:
-    def test_the_time_has_a_default_and_is_not_negative(self) -> None:
-        assert 600 == VolumeBindingArgs().bindTimeoutSeconds
-        assert 0 == VolumeBindingArgs.model_validate({"bindTimeoutSeconds": 0, "shape": None}).bindTimeoutSeconds
-        with pytest.raises(ValidationError, match="greater than or equal to 0"):
-            VolumeBindingArgs.model_validate({"bindTimeoutSeconds": -1})
-
-    def test_a_shape_is_refused_with_a_reason(self) -> None:
-        with pytest.raises(ValidationError, match="feature gate StorageCapacityScoring"):
-            VolumeBindingArgs.model_validate({"shape": [{"utilization": 0, "score": 0}]})
+def test_a_shape_is_refused_with_a_reason() -> None:
+    with pytest.raises(ValidationError, match="feature gate StorageCapacityScoring"):
+        VolumeBindingArgs.model_validate({"shape": [{"utilization": 0, "score": 0}]})
