@@ -166,7 +166,7 @@ def test_an_open_claim_takes_a_volume_for_each_of_its_mentions() -> None:
 
 def test_volumes_of_one_place_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"c{it}" for it in range(30)]
-    nowhere = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("missing", "Exists"))]}}}
+    nowhere: JsonObject = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("missing", "Exists"))]}}}
     far = [volume_object(f"far-{it}", class_name="static", more=nowhere) for it in range(40)]
     near = [volume_object(f"near-{it}", class_name="static", size="9Gi") for it in range(29)]
     found = world(*(open_claim(name=it) for it in names), *far, *near)
@@ -211,7 +211,7 @@ def changed(draw: Random, version: int) -> JsonObject:
     if number > 9:
         limit = {"capacity": draw.choice(("1Gi", "2Gi", "9Gi"))}
         return room(draw.choice(("later", "other")), draw.choice("abc"), **limit, **fields)
-    nowhere = {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}} if draw.random() < 0.1 else {}
+    nowhere: JsonObject = {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}} if draw.random() < 0.1 else {}
     return volume_object(
         f"pv-{number}",
         class_name=draw.choice(("static", "later")),
