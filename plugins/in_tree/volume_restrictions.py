@@ -168,16 +168,16 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
             return state.read(_OURS)
         except StateNotFound:
             pass
-        found = self._remembered.pop(pod.key, None)
-        if found is None or found.volumes != pod.spec.volumes:
-            found = _Ours(pod.spec.volumes)
-        found.spent = 0
-        if found:
-            self._remembered[pod.key] = found
+        disks = self._remembered.pop(pod.key, None)
+        if disks is None or disks.volumes != pod.spec.volumes:
+            disks = _Ours(pod.spec.volumes)
+        disks.spent = 0
+        if disks:
+            self._remembered[pod.key] = disks
             while len(self._remembered) > _FEWEST and sum(map(len, self._remembered.values())) > _MOST_REMEMBERED:
                 del self._remembered[next(iter(self._remembered))]
-        state.write(_OURS, found)
-        return found
+        state.write(_OURS, disks)
+        return disks
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         ours, theirs = pod.spec.volumes, other.spec.volumes
@@ -219,8 +219,8 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
 
     def _moved(self, state: CycleState, other: Pod, times: int) -> Status:
         """As in kube-scheduler, claims count by their name alone here, whatever the namespace of the other pod."""
-        found = _read(state)
-        found.uses += times * sum(it.claim in found.claims for it in other.spec.volumes)
+        conflicts = _read(state)
+        conflicts.uses += times * sum(it.claim in conflicts.claims for it in other.spec.volumes)
         return SUCCESS
 
 

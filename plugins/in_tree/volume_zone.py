@@ -93,12 +93,12 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
         try:
-            found = self._topologies(pod)
+            topologies = self._topologies(pod)
         except _Rejected as rejected:
             return rejected.status, None
-        if not found:
+        if not topologies:
             return SKIP, None
-        state.write(_STATE, _Topologies(found))
+        state.write(_STATE, _Topologies(topologies))
         return SUCCESS, None
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -118,8 +118,8 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
         return False
 
     def signature(self, pod: Pod) -> Hashable | None:
-        found = claims_signature(self._objects, pod)
-        return NO_CLAIMS if found is NO_CLAIMS else (found, self._nodes.generation)
+        claims = claims_signature(self._objects, pod)
+        return NO_CLAIMS if claims is NO_CLAIMS else (claims, self._nodes.generation)
 
     def _topologies(self, pod: Pod) -> tuple[_Topology, ...]:
         """One of each label, with the values that all claims allow, so that a node takes as long for many as for one.
@@ -128,11 +128,11 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
         """
         if VOLUMES in pod.spec.oversized:
             raise _Rejected(REASON_LONG_VOLUMES)
-        names = dict.fromkeys(it.claim for it in pod.spec.volumes if it.claim is not None)
+        names = dict.fromkeys(topology.claim for topology in pod.spec.volumes if topology.claim is not None)
         allowed: dict[str, frozenset[str]] = {}
         for name in names:
-            for it in self._of_claim(pod.namespace, name):
-                allowed[it.key] = allowed.get(it.key, it.values) & it.values
+            for topology in self._of_claim(pod.namespace, name):
+                allowed[topology.key] = allowed.get(topology.key, topology.values) & topology.values
         return tuple(_Topology(key, values) for key, values in allowed.items())
 
     def _of_claim(self, namespace: str, name: str) -> Iterator[_Topology]:
@@ -156,12 +156,12 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
         """A volume that is chosen for the node later is in the right zone."""
         if not claim.class_name:
             raise _Rejected(REASON_NO_CLASS)
-        found = self._objects.get(STORAGE_CLASSES, "", claim.class_name)
-        if found is None:
+        storage_class = self._objects.get(STORAGE_CLASSES, "", claim.class_name)
+        if storage_class is None:
             raise _Rejected(class_not_found(claim.class_name))
-        if found.binding_mode is None:
+        if storage_class.binding_mode is None:
             raise _Rejected(f"VolumeBindingMode not set for StorageClass {quoted(claim.class_name)}")
-        if found.binding_mode != WAIT_FOR_FIRST_CONSUMER:
+        if storage_class.binding_mode != WAIT_FOR_FIRST_CONSUMER:
             raise _Rejected(REASON_UNBOUND)
 
 

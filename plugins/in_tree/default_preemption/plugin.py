@@ -110,19 +110,19 @@ class DefaultPreemption(PostFilterPlugin):
             return None, unschedulable(f"preemption: {why}")
         names = _from_somewhere(pod, [name for name, it in rejected.items() if it.code is Code.UNSCHEDULABLE])
         wanted = self._args.candidates(len(names))
-        found, filters = _Found(), 0
+        results, filters = _Found(), 0
         for name in names:
             if filters >= _FILTERS_A_STEP:
                 state = yield
                 filters = 0
-            state, run = yield from self._try(state, pod, name, found)
+            state, run = yield from self._try(state, pod, name, results)
             filters += run
-            if found.is_enough(wanted):
+            if results.is_enough(wanted):
                 break
-        return self._chosen(found)
+        return self._chosen(results)
 
     def _try(
-        self, state: CycleState, pod: Pod, name: str, found: _Found
+        self, state: CycleState, pod: Pod, name: str, results: _Found
     ) -> Generator[None, CycleState, tuple[CycleState, int]]:
         """Try one node. Return the latest state and the approximate number of filter runs since the last yield."""
         count = Count()
@@ -135,20 +135,20 @@ class DefaultPreemption(PostFilterPlugin):
                 break
             answer = self._select(state, pod, node, count)
             if answer is not None:
-                found.take(name, *answer)
+                results.take(name, *answer)
                 return state, 1 + len(node.pods)
             for _ in count.steps():
                 state = yield
         return state, 0
 
-    def _chosen(self, found: _Found) -> PostFilterAnswer:
-        if found.best is not None:
-            _, node, victims = found.best
+    def _chosen(self, results: _Found) -> PostFilterAnswer:
+        if results.best is not None:
+            _, node, victims = results.best
             return PostFilterResult(node, victims), SUCCESS
-        faults = [it for it in found.statuses.values() if it.code is Code.ERROR]
+        faults = [status for status in results.statuses.values() if status.code is Code.ERROR]
         if faults:
-            return None, error("preemption: " + ", ".join(dict.fromkeys(it.message for it in faults)))
-        return PostFilterResult(""), unschedulable(f"preemption: {self._no_fit(found.statuses)}")
+            return None, error("preemption: " + ", ".join(dict.fromkeys(status.message for status in faults)))
+        return PostFilterResult(""), unschedulable(f"preemption: {self._no_fit(results.statuses)}")
 
     def _no_fit(self, statuses: Mapping[str, Status]) -> str:
         """Return the message in kube-scheduler's format: counts of the reasons, sorted as strings."""
@@ -184,8 +184,8 @@ class DefaultPreemption(PostFilterPlugin):
         if not potential:
             return _NO_VICTIMS, _NOBODY
         dry_run = self._handle.profile.dry_run(state, pod, node)
-        for it in potential:
-            dry_run.remove_pod(it)
+        for victim in potential:
+            dry_run.remove_pod(victim)
         status = dry_run.filter()
         if not status.is_success:
             return _NO_VICTIMS, status
@@ -194,8 +194,8 @@ class DefaultPreemption(PostFilterPlugin):
             count.begin(potential, self._budgets.violating(potential))
         if count.violating is None:
             return None
-        violating = [it for it in potential if it.uid in count.violating]
-        others = [it for it in potential if it.uid not in count.violating]
+        violating = [victim for victim in potential if victim.uid in count.violating]
+        others = [victim for victim in potential if victim.uid not in count.violating]
         unspared = _unspared(dry_run, violating)
         violations = len(unspared)
         unspared += _unspared(dry_run, others)
@@ -249,13 +249,13 @@ def _by_importance(pods: Sequence[Pod]) -> list[Pod]:
 
 def _unspared(dry_run: DryRun, pods: Iterable[Pod]) -> list[Pod]:
     """Add the pods back in order. Return, and remove again, those that the incoming pod does not fit beside."""
-    found: list[Pod] = []
-    for it in pods:
-        dry_run.add_pod(it)
+    victims: list[Pod] = []
+    for victim in pods:
+        dry_run.add_pod(victim)
         if not dry_run.filter().is_success:
-            dry_run.remove_pod(it)
-            found.append(it)
-    return found
+            dry_run.remove_pod(victim)
+            victims.append(victim)
+    return victims
 
 
 def _cost(victims: Victims) -> _Cost:

@@ -18,11 +18,11 @@ def fits(
     """Whether a device still has what is requested: ``allocated`` is taken by claims, ``allocating`` in this search."""
     if requested and not requested.keys() <= capacity.keys():
         return False
-    for name, it in capacity.items():
-        taken = consumed_of(None if requested is None else requested.get(name), it)
-        if _violates(taken, it.policy):
+    for name, of_device in capacity.items():
+        taken = consumed_of(None if requested is None else requested.get(name), of_device)
+        if _violates(taken, of_device.policy):
             return False
-        if taken + allocated.get(name, 0) + allocating.get(name, 0) > it.value:
+        if taken + allocated.get(name, 0) + allocating.get(name, 0) > of_device.value:
             return False
     return True
 
@@ -75,7 +75,7 @@ def _whole(amount: Amount) -> int:
 
 
 def _step(amount: Amount) -> int:
-    found = _whole(amount)
-    if found <= 0:
+    step = _whole(amount)
+    if step <= 0:
         raise Unjudged(REASON_MALFORMED)
-    return found
+    return step

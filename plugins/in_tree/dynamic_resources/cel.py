@@ -53,21 +53,21 @@ class Selector:
 
     def matches(self, variables: dict[str, Any], budget: Budget) -> bool:
         """Raises ``CelError`` and ``Unsupported``."""
-        found = self._evaluate(Scope(variables, budget))
-        if not isinstance(found, bool):
-            raise CelError(f"CEL result of type {_type(found)} could not be converted to bool: {_conversion(found)}")
-        return found
+        result = self._evaluate(Scope(variables, budget))
+        if not isinstance(result, bool):
+            raise CelError(f"CEL result of type {_type(result)} could not be converted to bool: {_conversion(result)}")
+        return result
 
 
-def _conversion(found: Any) -> str:
-    if isinstance(found, str):
+def _conversion(value: Any) -> str:
+    if isinstance(value, str):
         return "unsupported native conversion from string to 'bool'"
-    if isinstance(found, int | float):
-        return f"unsupported type conversion from '{_type(found)}' to bool"
-    return f"type conversion error from '{_type(found).rpartition('.')[2]}' to 'bool'"
+    if isinstance(value, int | float):
+        return f"unsupported type conversion from '{_type(value)}' to bool"
+    return f"type conversion error from '{_type(value).rpartition('.')[2]}' to 'bool'"
 
 
-def _type(found: Any) -> str:
+def _type(value: Any) -> str:
     for kind, name in (
         (bool, "bool"),
         (int, "int"),
@@ -79,7 +79,7 @@ def _type(found: Any) -> str:
         (Semver, "kubernetes.Semver"),
         (Optional, "optional_type"),
     ):
-        if isinstance(found, kind):
+        if isinstance(value, kind):
             return name
     return "null_type"
 
@@ -171,13 +171,13 @@ def _logic(terms: tuple[Evaluate, ...], *, decides: bool) -> Evaluate:
         for term in terms:
             scope.step()
             try:
-                found = term(scope)
+                value = term(scope)
             except CelError as error:
                 fault = fault or error
                 continue
-            if not isinstance(found, bool):
+            if not isinstance(value, bool):
                 fault = fault or CelError(NO_OVERLOAD)
-            elif found is decides:
+            elif value is decides:
                 return decides
         if fault is not None:
             raise fault
@@ -189,10 +189,10 @@ def _logic(terms: tuple[Evaluate, ...], *, decides: bool) -> Evaluate:
 def _conditional(test: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
     def evaluate(scope: Scope) -> Any:
         scope.step()
-        found = test(scope)
-        if not isinstance(found, bool):
+        condition = test(scope)
+        if not isinstance(condition, bool):
             raise NoOverload
-        return yes(scope) if found else no(scope)
+        return yes(scope) if condition else no(scope)
 
     return evaluate
 
@@ -213,11 +213,11 @@ def _call(node: Call) -> Evaluate:
 
     def evaluate(scope: Scope) -> Any:
         scope.step()
-        given = [it(scope) for it in arguments]
+        given = [argument(scope) for argument in arguments]
         size = 0
-        for it in given:
-            if type(it) is str or type(it) is tuple:
-                size += len(it)
+        for argument in given:
+            if type(argument) is str or type(argument) is tuple:
+                size += len(argument)
         if size >= OF_A_STEP:
             scope.step(size // OF_A_STEP)
         try:
@@ -260,20 +260,20 @@ def _among(item: Evaluate, of: frozenset[tuple[bool, Any]]) -> Evaluate:
 
     def evaluate(scope: Scope) -> bool:
         scope.step()
-        found = item(scope)
-        if isinstance(found, Semver):
+        value = item(scope)
+        if isinstance(value, Semver):
             raise CelError("internal error: runtime error: hash of unhashable type cel.Semver")
-        if isinstance(found, Amounting):
+        if isinstance(value, Amounting):
             raise NoOverload
-        return (found is None or isinstance(found, int | float | str)) and _told_apart(found) in of
+        return (value is None or isinstance(value, int | float | str)) and _told_apart(value) in of
 
     return evaluate
 
 
-def _has(asked: Any) -> Evaluate:
-    if not isinstance(asked, Select) or asked.optional:
+def _has(argument: Any) -> Evaluate:
+    if not isinstance(argument, Select) or argument.optional:
         raise Unsupported("has() of what is no field")
-    of, field = _compiled(asked.of), asked.field
+    of, field = _compiled(argument.of), argument.field
 
     def evaluate(scope: Scope) -> bool:
         scope.step()
@@ -304,20 +304,20 @@ def _over(node: Call) -> Evaluate:
         within = scope.within(name)
         fault: CelError | None = None
         count = 0
-        for it in sorted(target) if isinstance(target, dict) else target:
+        for element in sorted(target) if isinstance(target, dict) else target:
             scope.step()
-            within.variables[name] = it
+            within.variables[name] = element
             try:
-                found = test(within)
+                value = test(within)
             except CelError as error:
                 fault = fault or error
                 continue
-            if not isinstance(found, bool):
+            if not isinstance(value, bool):
                 fault = fault or CelError(NO_OVERLOAD)
             elif macro == "exists_one":
-                count += found
-            elif found is (macro == "exists"):
-                return found
+                count += value
+            elif value is (macro == "exists"):
+                return value
         if fault is not None:
             raise fault
         return count == 1 if macro == "exists_one" else macro == "all"

@@ -87,32 +87,32 @@ def _without(operator: str, first: Any) -> CelError:
 def _of(kind: type[Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, for what is of that kind."""
 
-    def of(it: Any, *more: Any) -> Any:
-        if not isinstance(it, kind):
+    def of(value: Any, *more: Any) -> Any:
+        if not isinstance(value, kind):
             raise NoOverload
-        return function(it, *more)
+        return function(value, *more)
 
     return of
 
 
-def _is_int(it: Any) -> bool:
-    return isinstance(it, int) and not isinstance(it, bool)
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _fitting(found: int) -> int:
-    if not _INT_MIN <= found <= _INT_MAX:
+def _fitting(result: int) -> int:
+    if not _INT_MIN <= result <= _INT_MAX:
         raise CelError("integer overflow")
-    return found
+    return result
 
 
-def _negative(it: Any) -> Any:
-    if isinstance(it, float):
-        return -it
-    if not isinstance(it, int):
-        raise _without("-_", it)
-    if not _is_int(it):
+def _negative(value: Any) -> Any:
+    if isinstance(value, float):
+        return -value
+    if not isinstance(value, int):
+        raise _without("-_", value)
+    if not _is_int(value):
         raise NoOverload
-    return _fitting(-it)
+    return _fitting(-value)
 
 
 def _plus(a: Any, b: Any) -> Any:
@@ -144,8 +144,8 @@ def _divided(a: Any, b: Any) -> Any:
         raise NoOverload
     if b == 0:
         raise CelError("division by zero")
-    found = abs(a) // abs(b)
-    return _fitting(found if (a < 0) == (b < 0) else -found)
+    quotient = abs(a) // abs(b)
+    return _fitting(quotient if (a < 0) == (b < 0) else -quotient)
 
 
 def _rest(a: Any, b: Any) -> Any:
@@ -155,14 +155,14 @@ def _rest(a: Any, b: Any) -> Any:
         raise NoOverload
     if b == 0:
         raise CelError("modulus by zero")
-    found = abs(a) % abs(b)
-    return found if a >= 0 else -found
+    remainder = abs(a) % abs(b)
+    return remainder if a >= 0 else -remainder
 
 
-def _text(it: Any) -> str:
-    if not isinstance(it, str):
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
         raise NoOverload
-    return it
+    return value
 
 
 def _ascii(characters: str, instead: str) -> Callable[[Any], str]:
@@ -170,24 +170,24 @@ def _ascii(characters: str, instead: str) -> Callable[[Any], str]:
     return lambda it: _text(it).translate(table)
 
 
-def _size(it: Any) -> int:
-    if not isinstance(it, str | tuple | dict):
+def _size(value: Any) -> int:
+    if not isinstance(value, str | tuple | dict):
         raise NoOverload("size")
-    return len(it)
+    return len(value)
 
 
 def _amount(text: Any) -> Amounting:
-    found = parse_amount(_text(text))
-    if found is None:
+    quantity = parse_amount(_text(text))
+    if quantity is None:
         raise CelError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
-    return found
+    return quantity
 
 
 def _semver(text: Any) -> Semver:
-    found = parse_semver(_text(text))
-    if found is None:
+    version = parse_semver(_text(text))
+    if version is None:
         raise Unsupported("a version that is none")
-    return found
+    return version
 
 
 def _order(a: Any, b: Any) -> int:
@@ -200,11 +200,11 @@ def _order(a: Any, b: Any) -> int:
     raise NoOverload
 
 
-def _as_integer(it: Amounting) -> int:
-    found = whole(it)
-    if found is None:
+def _as_integer(quantity: Amounting) -> int:
+    integer = whole(quantity)
+    if integer is None:
         raise CelError("cannot convert value to integer")
-    return found
+    return integer
 
 
 def _summed(sign: int) -> Callable[[Any, Any], Amounting]:
@@ -216,24 +216,24 @@ def _summed(sign: int) -> Callable[[Any, Any], Amounting]:
     return of
 
 
-def _value(it: Optional) -> Any:
-    if not it.present:
+def _value(optional: Optional) -> Any:
+    if not optional.present:
         raise CelError("optional.none() dereference")
-    return it.value
+    return optional.value
 
 
-def _or(it: Any, other: Any) -> Any:
-    if not isinstance(it, Optional) or not isinstance(other, Optional):
+def _or(optional: Any, other: Any) -> Any:
+    if not isinstance(optional, Optional) or not isinstance(other, Optional):
         raise NoOverload
-    return it if it.present else other
+    return optional if optional.present else other
 
 
-def _as_text(it: Any) -> str:
-    if isinstance(it, bool):
-        return shown(it)
-    if isinstance(it, int | str):
-        return str(it)
-    if isinstance(it, float):
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return shown(value)
+    if isinstance(value, int | str):
+        return str(value)
+    if isinstance(value, float):
         raise Unsupported("a conversion that is not known")
     raise NoOverload
 

@@ -63,9 +63,9 @@ def device_variables(driver: str, device: Device) -> dict[str, Any]:
     for name, value in device.attributes.items():
         domain, local = _qualified(name, driver)
         attributes.setdefault(domain, {})[local] = _native(name, value)  # type: ignore[index]  # what was put there is a dict
-    for name, found in device.capacity.items():
+    for name, of_device in device.capacity.items():
         domain, local = _qualified(name, driver)
-        capacity.setdefault(domain, {})[local] = Amounting(found.value)  # type: ignore[index]  # the same
+        capacity.setdefault(domain, {})[local] = Amounting(of_device.value)  # type: ignore[index]  # the same
     return {
         _DEVICE: {
             "driver": driver,
@@ -85,8 +85,8 @@ def _native(name: str, value: AttributeValue) -> Any:
     if value is None:
         raise CelError(f"attribute {name}: unsupported attribute value")
     if isinstance(value, Version):
-        found = parse_semver(value.text)
-        if found is None:
+        version = parse_semver(value.text)
+        if version is None:
             raise Unsupported("a version that is none")
-        return found
+        return version
     return value

@@ -118,16 +118,16 @@ def parse(text: str) -> Any:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    tokens: list[tuple[str, str]] = []
     at = 0
     while at < len(text):
-        it = _TOKEN.match(text, at)
-        if it is None or it["unsigned"]:
+        match = _TOKEN.match(text, at)
+        if match is None or match["unsigned"]:
             raise Unsupported("a character or number that is not read")
-        at = it.end()
-        if it.lastgroup is not None:
-            found.append((it.lastgroup, it[it.lastgroup]))
-    return found
+        at = match.end()
+        if match.lastgroup is not None:
+            tokens.append((match.lastgroup, match[match.lastgroup]))
+    return tokens
 
 
 class _Parser:
@@ -141,21 +141,21 @@ class _Parser:
         self._heights: dict[int, int] = {}
 
     def whole(self) -> Any:
-        found = self._expression()
+        node = self._expression()
         self._expect("")
-        return found
+        return node
 
     def _expression(self) -> Any:
         self._depth += 1
         if self._depth > DEEPEST:
             raise Unsupported("an expression that is nested too deeply")
-        found = self._logic(any_of=True)
+        node = self._logic(any_of=True)
         if self._take("?"):
             yes = self._logic(any_of=True)
             self._expect(":")
-            found = self._made(Conditional(found, yes, self._expression()))
+            node = self._made(Conditional(node, yes, self._expression()))
         self._depth -= 1
-        return found
+        return node
 
     def _logic(self, *, any_of: bool) -> Any:
         operator = "||" if any_of else "&&"
@@ -165,11 +165,11 @@ class _Parser:
         return terms[0] if len(terms) == 1 else self._made(Logic(tuple(terms), any_of))
 
     def _comparison(self) -> Any:
-        found = self._sum()
+        node = self._sum()
         while (operator := self._tokens[self._at][1]) in _COMPARISONS and self._tokens[self._at][0] != "text":
             self._at += 1
-            found = self._made(Call(operator, None, (found, self._sum())))
-        return found
+            node = self._made(Call(operator, None, (node, self._sum())))
+        return node
 
     def _sum(self) -> Any:
         return self._chain(("+", "-"), self._product)
@@ -178,12 +178,12 @@ class _Parser:
         return self._chain(("*", "/", "%"), self._unary)
 
     def _chain(self, operators: tuple[str, ...], part: Any) -> Any:
-        found = part()
+        node = part()
         while self._tokens[self._at] in [("mark", it) for it in operators]:
             operator = self._tokens[self._at][1]
             self._at += 1
-            found = self._made(Call(operator, None, (found, part())))
-        return found
+            node = self._made(Call(operator, None, (node, part())))
+        return node
 
     def _unary(self) -> Any:
         for mark, function in (("!", "!"), ("-", "-")):
@@ -200,32 +200,32 @@ class _Parser:
             self._at += 1
             value = -int(text, 0 if text.startswith("0x") else 10)
             return self._members(self._literal_int(value if times % 2 else -value))
-        found = self._member()
+        node = self._member()
         for _ in range(times % 2 or 2):
-            found = self._made(Call(function, None, (found,)))
-        return found
+            node = self._made(Call(function, None, (node,)))
+        return node
 
     def _member(self) -> Any:
         return self._members(self._primary())
 
-    def _members(self, found: Any) -> Any:
+    def _members(self, node: Any) -> Any:
         while True:
             if self._take("."):
                 name = self._name()
                 if self._take("("):
-                    found = self._made(Call(name, found, self._list(")")))
+                    node = self._made(Call(name, node, self._list(")")))
                 else:
-                    found = self._made(Select(found, name))
+                    node = self._made(Select(node, name))
             elif self._take(".?"):
-                found = self._made(Select(found, self._name(), optional=True))
+                node = self._made(Select(node, self._name(), optional=True))
             elif self._take("[?"):
-                found = self._made(Index(found, self._expression(), optional=True))
+                node = self._made(Index(node, self._expression(), optional=True))
                 self._expect("]")
             elif self._take("["):
-                found = self._made(Index(found, self._expression()))
+                node = self._made(Index(node, self._expression()))
                 self._expect("]")
             else:
-                return found
+                return node
 
     def _primary(self) -> Any:
         kind, text = self._tokens[self._at]
@@ -242,9 +242,9 @@ class _Parser:
             case "name" if text not in _RESERVED and text != "in":
                 return self._made(Call(text, None, self._list(")")) if self._take("(") else Name(text))
         if text == "(":
-            found = self._expression()
+            node = self._expression()
             self._expect(")")
-            return found
+            return node
         if text == "[":
             return self._made(ListOf(self._list("]")))
         raise Unsupported("an expression that is not read")
@@ -255,14 +255,14 @@ class _Parser:
         return self._made(Literal(value))
 
     def _list(self, end: str) -> tuple[Any, ...]:
-        found: list[Any] = []
+        items: list[Any] = []
         while not self._take(end):
-            if found:
+            if items:
                 self._expect(",")
                 if end == "]" and self._take(end):
                     break
-            found.append(self._expression())
-        return tuple(found)
+            items.append(self._expression())
+        return tuple(items)
 
     def _name(self) -> str:
         kind, text = self._tokens[self._at]
@@ -306,8 +306,8 @@ def _unquoted(text: str) -> str:
     return inner if "\\" not in inner else _ESCAPE.sub(_escaped, inner)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    short, long, byte, octal, other = found.groups()
+def _escaped(escape: re.Match[str]) -> str:
+    short, long, byte, octal, other = escape.groups()
     digits = short or long or byte
     if digits or octal:
         code = int(digits, 16) if digits else int(octal, 8)

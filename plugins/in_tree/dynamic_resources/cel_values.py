@@ -50,11 +50,11 @@ _UINT64_MAX: Final = 2**64 - 1
 @lru_cache(maxsize=1024)
 def parse_semver(text: str) -> Semver | None:
     """As ``semver.Parse`` of github.com/blang/semver; ``None`` for what is none."""
-    found = _SEMVER.fullmatch(text) if len(text) <= _LONGEST_SEMVER and text.isascii() else None
-    if found is None:
+    match = _SEMVER.fullmatch(text) if len(text) <= _LONGEST_SEMVER and text.isascii() else None
+    if match is None:
         return None
-    numbers = (int(found[1]), int(found[2]), int(found[3]))
-    parts = found[4].split(".") if found[4] is not None else ()
+    numbers = (int(match[1]), int(match[2]), int(match[3]))
+    parts = match[4].split(".") if match[4] is not None else ()
     if max(numbers) > _UINT64_MAX or any(not it or (it.isdigit() and len(it) > 1 and it[0] == "0") for it in parts):
         return None
     return Semver(numbers, tuple((False, int(it), "") if it.isdigit() else (True, 0, it) for it in parts))
@@ -67,16 +67,16 @@ def parse_amount(text: str) -> Amounting | None:
     if not data or b'"' in data or data.strip() != data:
         return None
     try:
-        found = quantity_of(Raw(b'"' + data + b'"'))
+        quantity = quantity_of(Raw(b'"' + data + b'"'))
     except MalformedQuantity:
         return None
     except OverlongQuantity:
         raise Unsupported("a quantity that is longer than what is read") from None
-    power: int = 10 ** (found.scale + 9)
-    return Amounting(found.unscaled * power)
+    power: int = 10 ** (quantity.scale + 9)
+    return Amounting(quantity.unscaled * power)
 
 
-def whole(it: Amounting) -> int | None:
+def whole(quantity: Amounting) -> int | None:
     """As an integer, if it is one of 64 bits."""
-    found, rest = divmod(it.amount, BILLION)
-    return None if rest or not -(2**63) <= found < 2**63 else found
+    integer, rest = divmod(quantity.amount, BILLION)
+    return None if rest or not -(2**63) <= integer < 2**63 else integer

@@ -26,12 +26,12 @@ class Constraint(Protocol):
         ...
 
 
-def constraint_of(claim: str, index: int, found: DeviceConstraint) -> Constraint:
+def constraint_of(claim: str, index: int, constraint: DeviceConstraint) -> Constraint:
     """Raises ``AllocationError``."""
-    if found.match_attribute is not None:
-        return Match(found.requests, found.match_attribute)
-    if found.distinct_attribute is not None:
-        return _Distinct(found.requests, found.distinct_attribute)
+    if constraint.match_attribute is not None:
+        return Match(constraint.requests, constraint.match_attribute)
+    if constraint.distinct_attribute is not None:
+        return _Distinct(constraint.requests, constraint.distinct_attribute)
     raise AllocationError(f"claim {claim}, constraint #{index}: empty constraint (unsupported constraint type?)")
 
 
@@ -99,12 +99,12 @@ class _Distinct(_OfRequests):
         has, value = self.lookup(driver, device)
         if not has:
             return False
-        found = (type(value), value)
-        if self._held and (value is None or found in self._held):
+        typed = (type(value), value)
+        if self._held and (value is None or typed in self._held):
             return False
         self._forget(request)
-        self._values[request] = found
-        self._held.add(found)
+        self._values[request] = typed
+        self._held.add(typed)
         self._count += 1
         return True
 

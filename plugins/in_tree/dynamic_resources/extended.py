@@ -26,13 +26,13 @@ def requested(pod: Pod) -> Mapping[str, int]:
 
 def from_devices(resources: Mapping[str, int], allocatable: Mapping[str, int], class_of: ClassOf) -> list[str] | None:
     """The resources that a node has no device plugin for, and a class; ``None`` if there is neither for one of them."""
-    found: list[str] = []
+    names: list[str] = []
     for name in resources:
         if not allocatable.get(name):
             if class_of(name) is None:
                 return None
-            found.append(name)
-    return sorted(found)
+            names.append(name)
+    return sorted(names)
 
 
 def device_requests(
@@ -43,30 +43,30 @@ def device_requests(
     An init container that ends before others start uses what those have that start after it; of what init containers
     need beyond that, the largest request is enough.
     """
-    asked: dict[str, list[_Asked]] = {name: [] for name in resources}
-    for it in containers:
-        for name, amount, place in it.resources:
-            if name in asked and amount:
-                asked[name].append((it, amount, place))
-    found: list[DeviceRequest] = []
-    for resource, of_resource in asked.items():
+    by_resource: dict[str, list[_Asked]] = {name: [] for name in resources}
+    for container in containers:
+        for name, amount, place in container.resources:
+            if name in by_resource and amount:
+                by_resource[name].append((container, amount, place))
+    requests: list[DeviceRequest] = []
+    for resource, of_resource in by_resource.items():
         device_class = class_of(resource)
         if device_class is not None:
-            found += _of_resource(of_resource, device_class.name)
-    return tuple(sorted(found, key=lambda it: it.name))
+            requests += _of_resource(of_resource, device_class.name)
+    return tuple(sorted(requests, key=lambda container: container.name))
 
 
-def _of_resource(asked: Sequence[_Asked], device_class: str) -> list[DeviceRequest]:
+def _of_resource(of_containers: Sequence[_Asked], device_class: str) -> list[DeviceRequest]:
     """``asked``: for one resource, by the containers that ask for it."""
     lasting: list[DeviceRequest] = []
     largest: DeviceRequest | None = None
     later = 0
-    for it, amount, place in reversed(asked):
-        if it.runs_on:
+    for container, amount, place in reversed(of_containers):
+        if container.runs_on:
             later += amount
-            lasting.append(_request(it.index, place, device_class, amount))
+            lasting.append(_request(container.index, place, device_class, amount))
         elif amount > later:
-            request = _request(it.index, place, device_class, amount - later)
+            request = _request(container.index, place, device_class, amount - later)
             if largest is None or _count(largest) <= _count(request):
                 largest = request
     return [*([] if largest is None else [largest]), *reversed(lasting)]

@@ -53,13 +53,13 @@ class _Groups(Generic[Group, Member]):
             del self._members[group]
 
     def of(self, group: Group) -> tuple[Member, ...]:
-        found = self._made.get(group)
-        if found is None:
-            members = self._members.get(group)
-            if members is None:
+        members = self._made.get(group)
+        if members is None:
+            by_key = self._members.get(group)
+            if by_key is None:
                 return ()
-            found = self._made[group] = tuple(members.values())
-        return found
+            members = self._made[group] = tuple(by_key.values())
+        return members
 
 
 class Inventory:
@@ -136,8 +136,8 @@ class Inventory:
     def stand_of_shared_pools(self) -> Stand:
         """Snapshot of pools shared by several nodes; the identical object is returned until they change."""
         if self._shared_pools is None:
-            found = self.stand_of(self._on_node.of(_EVERYWHERE))
-            self._shared_pools = self._last_shared_pools if found == self._last_shared_pools else found
+            stand = self.stand_of(self._on_node.of(_EVERYWHERE))
+            self._shared_pools = self._last_shared_pools if stand == self._last_shared_pools else stand
             self._last_shared_pools = self._shared_pools
         return self._shared_pools
 
@@ -153,9 +153,9 @@ class Inventory:
         return next((it for it in self._extended.of(uid) if (name, uid) in it.extended_for), None)
 
     def _take_in_slice(self, namespace: str, name: str) -> int:
-        found = self._readable(RESOURCE_SLICES, namespace, name)
-        self._put_slice((namespace, name), found)
-        return 1 if found is None else 1 + len(found.devices) // _DEVICES_OF_AN_OBJECT
+        current = self._readable(RESOURCE_SLICES, namespace, name)
+        self._put_slice((namespace, name), current)
+        return 1 if current is None else 1 + len(current.devices) // _DEVICES_OF_AN_OBJECT
 
     def _take_in_claim(self, namespace: str, name: str) -> int:
         self._put_claim((namespace, name), self._readable(RESOURCE_CLAIMS, namespace, name))
@@ -167,46 +167,50 @@ class Inventory:
         except Unreadable:
             return None
 
-    def _put_slice(self, key: ObjectKey, found: ResourceSlice | None) -> None:
+    def _put_slice(self, key: ObjectKey, current: ResourceSlice | None) -> None:
         self._shared_pools = None
         self.slices_version += 1
         known = self._slices.pop(key, None)
         if known is not None:
             self.gathering.forget(known)
-        if known is not None and (found is None or _place(known) != _place(found)):
+        if known is not None and (current is None or _place(known) != _place(current)):
             self._on_node.remove(_place(known), key)
-        if known is not None and (found is None or known.pool_id != found.pool_id):
+        if known is not None and (current is None or known.pool_id != current.pool_id):
             self._of_pool.remove(known.pool_id, key)
-        if found is not None:
-            self._slices[key] = found
-            self.gathering.take_in(found)
-            self._on_node.add(_place(found), key, found)
-            self._of_pool.add(found.pool_id, key, found)
+        if current is not None:
+            self._slices[key] = current
+            self.gathering.take_in(current)
+            self._on_node.add(_place(current), key, current)
+            self._of_pool.add(current.pool_id, key, current)
 
-    def _put_claim(self, key: ObjectKey, found: ResourceClaim | None) -> None:
+    def _put_claim(self, key: ObjectKey, current: ResourceClaim | None) -> None:
         self._shared_pools = None
         known = self._claims.pop(key, None)
         if known is not None:
             self._uses.count(known, -1)
             for uid in {uid for _, uid in known.extended_for}:
                 self._extended.remove(uid, key)
-        if found is not None and (found.allocation is not None or found.extended_for):
-            self._claims[key] = found
-            self._uses.count(found, 1)
-            for uid in {uid for _, uid in found.extended_for}:
-                self._extended.add(uid, key, found)
+        if current is not None and (current.allocation is not None or current.extended_for):
+            self._claims[key] = current
+            self._uses.count(current, 1)
+            for uid in {uid for _, uid in current.extended_for}:
+                self._extended.add(uid, key, current)
 
 
-def _place(found: ResourceSlice) -> str:
-    return _EVERYWHERE if found.counter_sets else found.node_name
+def _place(resource_slice: ResourceSlice) -> str:
+    return _EVERYWHERE if resource_slice.counter_sets else resource_slice.node_name
 
 
 def _by_resource(classes: Sequence[DeviceClass]) -> dict[str, DeviceClass]:
     """Map resources to classes. The newest class wins, then the first by name."""
-    found: dict[str, DeviceClass] = {}
-    by_age = sorted(sorted(classes, key=lambda it: it.name), key=lambda it: it.created, reverse=True)
-    for it in by_age:
-        if it.extended_resource:
-            found.setdefault(it.extended_resource, it)
-    found.update((DEVICE_CLASS_RESOURCE + it.name, it) for it in classes)
-    return found
+    by_resource: dict[str, DeviceClass] = {}
+    by_age = sorted(
+        sorted(classes, key=lambda device_class: device_class.name),
+        key=lambda device_class: device_class.created,
+        reverse=True,
+    )
+    for device_class in by_age:
+        if device_class.extended_resource:
+            by_resource.setdefault(device_class.extended_resource, device_class)
+    by_resource.update((DEVICE_CLASS_RESOURCE + device_class.name, device_class) for device_class in classes)
+    return by_resource

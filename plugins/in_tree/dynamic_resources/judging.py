@@ -124,9 +124,9 @@ class Judging:
             self._steps += steps
         return outcome
 
-    def _ahead(self, *asked: Iterable[tuple[Any, ...]]) -> Iterator[None]:
+    def _ahead(self, *sources: Iterable[tuple[Any, ...]]) -> Iterator[None]:
         steps = 0
-        for each in asked:
+        for each in sources:
             for claims, node in each:
                 steps += _STEPS_OF_A_LOOK
                 if self._of(claims, node) is None:
@@ -147,17 +147,17 @@ class Judging:
     def _kind(self, claims: Sequence[ResourceClaim]) -> _Kind:
         """What is remembered of pods that ask for the same, which is asked for now."""
         key = tuple(id(it.spec) for it in claims)
-        found = self._kinds.get(key)
-        if found is None or found.evaluation != self._evaluation:
-            found = self._kinds.pop(key, None)
-            if found is None:
+        kind = self._kinds.get(key)
+        if kind is None or kind.evaluation != self._evaluation:
+            kind = self._kinds.pop(key, None)
+            if kind is None:
                 specs = tuple(it.spec for it in claims)
-                found = _Kind(specs, _BYTES_OF_AN_OUTCOME + sum(map(_weight, specs)))
-                self._known_bytes += found.weight
-            found.evaluation = self._evaluation
-            self._kinds[key] = found
+                kind = _Kind(specs, _BYTES_OF_AN_OUTCOME + sum(map(_weight, specs)))
+                self._known_bytes += kind.weight
+            kind.evaluation = self._evaluation
+            self._kinds[key] = kind
             self._make_room()
-        return found
+        return kind
 
     def _make_room(self) -> None:
         """Of what was asked for just now nothing is forgotten: it has to be there when it is asked for again."""
@@ -188,19 +188,19 @@ class Judging:
 
     def spec_of(self, requests: tuple[DeviceRequest, ...]) -> ClaimSpec:
         """One spec for equal requests, as claims of one template have: what is remembered is remembered by it."""
-        found = self._specs.pop(requests, None)
-        if found is None:
-            found = _MadeSpec(ClaimSpec(requests))
-            self._made_bytes += _weight(found.spec)
-        found.evaluation = self._evaluation
-        self._specs[requests] = found
+        cached = self._specs.pop(requests, None)
+        if cached is None:
+            cached = _MadeSpec(ClaimSpec(requests))
+            self._made_bytes += _weight(cached.spec)
+        cached.evaluation = self._evaluation
+        self._specs[requests] = cached
         while self._made_bytes > MOST_MADE_BYTES:
             key, oldest = next(iter(self._specs.items()))
             if oldest.evaluation > self._evaluation - _EVALUATIONS:
                 break
             del self._specs[key]
             self._made_bytes -= _weight(oldest.spec)
-        return found.spec
+        return cached.spec
 
     def _search(
         self, claims: Sequence[ResourceClaim], node: NodeInfo
@@ -213,14 +213,14 @@ class Judging:
             near, anywhere = inventory.slices_for(node.name)
             pools = inventory.gathering.pools(node.node, near, anywhere)
             search = Search(node.node, claims, pools, inventory.device_class, inventory.use, self._matches)
-            found = yield from search.run()
+            result = yield from search.run()
         except Unjudged as cause:
             return unresolvable(cause.reason).by(NAME), _steps(search), True
         except AllocationError as cause:
             return error(str(cause)), _steps(search), False
-        if not isinstance(found, Failed):
-            return found, _steps(search), True
-        return (unresolvable(found.reason).by(NAME) if found.reason else _NOT_ALL), _steps(search), True
+        if not isinstance(result, Failed):
+            return result, _steps(search), True
+        return (unresolvable(result.reason).by(NAME) if result.reason else _NOT_ALL), _steps(search), True
 
     def _said_now(self) -> None:
         """What was said of devices is kept while they are the same."""
@@ -230,12 +230,12 @@ class Judging:
 
     def _matches(self, expression: str, driver: str, device: Device) -> Said:
         key = (expression, driver, id(device))
-        found = self._said.get(key)
-        if found is MISSING:
-            found = self._evaluated(expression, driver, device)
-            text = found.outcome if isinstance(found.outcome, str) else ""
-            self._said.put(key, found, len(expression) + len(text) + _BYTES_OF_WHAT_IS_SAID)
-        return found
+        evaluated = self._said.get(key)
+        if evaluated is MISSING:
+            evaluated = self._evaluated(expression, driver, device)
+            text = evaluated.outcome if isinstance(evaluated.outcome, str) else ""
+            self._said.put(key, evaluated, len(expression) + len(text) + _BYTES_OF_WHAT_IS_SAID)
+        return evaluated
 
     def _evaluated(self, expression: str, driver: str, device: Device) -> Said:
         selector = self._selectors.get(expression)
@@ -262,10 +262,10 @@ def _selector(expression: str) -> Selector | None:
 
 def _weight(spec: ClaimSpec) -> int:
     """Its bytes, about: what is remembered holds on to it when its claim is gone."""
-    asked = [it for request in spec.requests for it in (request.exactly, *request.first_available) if it is not None]
-    texts = sum(len(text or "") for it in asked for text in it.selectors)
+    requests = [it for request in spec.requests for it in (request.exactly, *request.first_available) if it is not None]
+    texts = sum(len(text or "") for it in requests for text in it.selectors)
     texts += sum(len(text) for it in spec.constraints for text in it.requests)
-    return _BYTES_OF_A_REQUEST * (1 + len(asked) + len(spec.constraints)) + texts
+    return _BYTES_OF_A_REQUEST * (1 + len(requests) + len(spec.constraints)) + texts
 
 
 def _names(claims: Sequence[ResourceClaim]) -> tuple[str, ...]:

@@ -125,12 +125,12 @@ class DynamicResources(
 
     def _checked(self, claim: ResourceClaim, request: DeviceRequest) -> Status:
         """Whether all classes of a request exist: without one, no node can be right."""
-        asked = [(request.name, request.exactly.device_class)] if request.exactly is not None else []
-        if not asked:
-            asked = [(f"{request.name}/{it.name}", it.device_class) for it in request.first_available]
-        if not asked:
+        named = [(request.name, request.exactly.device_class)] if request.exactly is not None else []
+        if not named:
+            named = [(f"{request.name}/{it.name}", it.device_class) for it in request.first_available]
+        if not named:
             return unresolvable(f"resource claim {claim}, request {request.name}: unknown request type")
-        for name, device_class in asked:
+        for name, device_class in named:
             if not device_class:
                 return error(f"request {name}: unsupported request type")
             if self._inventory.device_class(device_class) is None:
@@ -178,12 +178,12 @@ class DynamicResources(
 
     def _variant(self, wanted: Wanted, pod: Pod, resources: tuple[str, ...]) -> ResourceClaim:
         """The claim for the resources that a node has no device plugin for."""
-        found = wanted.variants.get(resources)
-        if found is None:
+        claim = wanted.variants.get(resources)
+        if claim is None:
             requests = device_requests(pod.spec.claims.containers, resources, self._inventory.class_of_resource)
-            found = ResourceClaim(pod.namespace, MADE_UP, "", False, None, self._judging.spec_of(requests))
-            wanted.variants[resources] = found
-        return found
+            claim = ResourceClaim(pod.namespace, MADE_UP, "", False, None, self._judging.spec_of(requests))
+            wanted.variants[resources] = claim
+        return claim
 
     def _is_available(self, claim: ResourceClaim, node: NodeInfo) -> bool:
         """Whether an allocated claim can be used there, and its devices will be ready. Raises ``Unjudged``."""
@@ -210,10 +210,10 @@ class DynamicResources(
         if not may_want_devices(pod):
             return ()
         try:
-            found = self._claims.of(pod)
+            named = self._claims.of(pod)
         except ClaimNotFound:
             return (pod.key, pod.uid, claims, self._objects.version(RESOURCE_CLAIMS, pod.namespace))
-        conditional = (it.allocation is not None and has_conditions(it.allocation) for it in found)
+        conditional = (it.allocation is not None and has_conditions(it.allocation) for it in named)
         if any(conditional):
             return None
         return (pod.key, pod.uid, claims, self._nodes.generation, *self._inventory.versions())
@@ -248,10 +248,10 @@ class DynamicResources(
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         """Of alternatives, the first is worth most."""
         wanted = _read(state)
-        found = wanted.solutions.get(node.name)
-        if found is None:
+        solution = wanted.solutions.get(node.name)
+        if solution is None:
             return 0
-        chosen = iter(found)
+        chosen = iter(solution)
         return sum(_worth(it, next(chosen) if it.allocation is None else _chosen(it)) for it in wanted.everything)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
@@ -273,9 +273,9 @@ class DynamicResources(
 
     def object_changed(self, kind: Kind[Any], old: object, new: object) -> None:
         """Let each pod of any profile go on that waits and has all claims now."""
-        for it in self._waiting.all():
-            if NAME in it.pending_plugins() and self._are_its_own(it.pod, it.node_name):
-                it.allow(NAME)
+        for waiting in self._waiting.all():
+            if NAME in waiting.pending_plugins() and self._are_its_own(waiting.pod, waiting.node_name):
+                waiting.allow(NAME)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         return SUCCESS if self._are_its_own(pod, node_name) else unresolvable(REASON_NOT_ALLOCATED)

@@ -70,24 +70,24 @@ class _Facts:
 
     __slots__ = ("_every", "_names", "_selectors", "conditional", "counters", "devices", "slice")
 
-    def __init__(self, found: ResourceSlice) -> None:
-        self.slice = found
-        self.devices = frozenset(it.name for it in found.devices)
-        self.conditional = any(it.binding_conditions is not None for it in found.devices)
+    def __init__(self, resource_slice: ResourceSlice) -> None:
+        self.slice = resource_slice
+        self.devices = frozenset(device.name for device in resource_slice.devices)
+        self.conditional = any(device.binding_conditions is not None for device in resource_slice.devices)
         self.counters: dict[str, set[str]] = {}
         """Counters that devices consume, by their set."""
         self._every = False
         names: set[str] = set()
         selectors: dict[RequiredNodeAffinity, None] = {}
-        for it in found.devices:
-            for use in it.consumes:
+        for device in resource_slice.devices:
+            for use in device.consumes:
                 self.counters.setdefault(use.counter_set, set()).update(use.counters)
-            if it.node_name:
-                names.add(it.node_name)
-            elif it.all_nodes:
+            if device.node_name:
+                names.add(device.node_name)
+            elif device.all_nodes:
                 self._every = True
-            elif it.node_selector is not None:
-                selectors[it.node_selector] = None
+            elif device.node_selector is not None:
+                selectors[device.node_selector] = None
         self._names = frozenset(names)
         self._selectors = tuple(selectors)
 
@@ -113,19 +113,19 @@ class Gathering:
         self._facts: dict[str, _Facts] = {}
         self._built: dict[PoolID, _Built] = {}
 
-    def take_in(self, found: ResourceSlice) -> None:
+    def take_in(self, resource_slice: ResourceSlice) -> None:
         """Look into a slice that came or changed, ahead of the searches."""
-        self._facts_of(found)
+        self._facts_of(resource_slice)
 
-    def forget(self, found: ResourceSlice) -> None:
+    def forget(self, resource_slice: ResourceSlice) -> None:
         """A slice is gone."""
-        self._facts.pop(found.name, None)
-        self._built.pop(found.pool_id, None)
+        self._facts.pop(resource_slice.name, None)
+        self._built.pop(resource_slice.pool_id, None)
 
-    def _facts_of(self, found: ResourceSlice) -> _Facts:
-        known = self._facts.get(found.name)
-        if known is None or known.slice is not found:
-            known = self._facts[found.name] = _Facts(found)
+    def _facts_of(self, resource_slice: ResourceSlice) -> _Facts:
+        known = self._facts.get(resource_slice.name)
+        if known is None or known.slice is not resource_slice:
+            known = self._facts[resource_slice.name] = _Facts(resource_slice)
         return known
 
     def pools(self, node: Node, near: Iterable[ResourceSlice], shared: Sequence[ResourceSlice] = ()) -> list[Pool]:
@@ -133,28 +133,30 @@ class Gathering:
 
         ``near`` are slices of the node alone. Raises ``Unjudged``.
         """
-        found: dict[PoolID, list[ResourceSlice]] = {}
-        for it in chain(near, shared):
-            if it.oversized:
+        by_pool: dict[PoolID, list[ResourceSlice]] = {}
+        for resource_slice in chain(near, shared):
+            if resource_slice.oversized:
                 raise Unjudged(REASON_LONG_OBJECT)
-            if self._is_relevant(node, it):
-                _add(found, it)
-        seen_by_many = {it.pool_id for it in shared}
+            if self._is_relevant(node, resource_slice):
+                _add(by_pool, resource_slice)
+        seen_by_many = {resource_slice.pool_id for resource_slice in shared}
         pools: list[Pool] = []
         conditional: list[Pool] = []
-        for pool_id in sorted(found):
-            built = self._pool(pool_id, found[pool_id], keep=pool_id in seen_by_many)
+        for pool_id in sorted(by_pool):
+            built = self._pool(pool_id, by_pool[pool_id], keep=pool_id in seen_by_many)
             if built is not None:
                 (conditional if built.conditional else pools).append(built.pool)
         return pools + conditional
 
-    def _is_relevant(self, node: Node, it: ResourceSlice) -> bool:
+    def _is_relevant(self, node: Node, resource_slice: ResourceSlice) -> bool:
         """Counters are needed wherever their pool is used."""
-        if it.counter_sets:
+        if resource_slice.counter_sets:
             return True
-        if it.node_name or it.all_nodes or it.node_selector is not None:
-            return node_matches(node, it.node_name, it.node_selector, all_nodes=it.all_nodes)
-        return it.per_device and self._facts_of(it).reach(node)
+        if resource_slice.node_name or resource_slice.all_nodes or resource_slice.node_selector is not None:
+            return node_matches(
+                node, resource_slice.node_name, resource_slice.node_selector, all_nodes=resource_slice.all_nodes
+            )
+        return resource_slice.per_device and self._facts_of(resource_slice).reach(node)
 
     def _pool(self, pool_id: PoolID, slices: list[ResourceSlice], *, keep: bool) -> _Built | None:
         """``None`` for one that is about to be replaced by a newer generation."""
@@ -195,8 +197,8 @@ class Gathering:
         return _Built(slices, elsewhere, pool, any(it.conditional for it in facts))
 
 
-def _are(known: Sequence[ResourceSlice], found: Sequence[ResourceSlice]) -> bool:
-    return len(known) == len(found) and all(map(is_, known, found))
+def _are(known: Sequence[ResourceSlice], current: Sequence[ResourceSlice]) -> bool:
+    return len(known) == len(current) and all(map(is_, known, current))
 
 
 def _are_counted(consumed: Mapping[str, Set[str]], counters: Mapping[str, Amounts]) -> bool:
@@ -204,11 +206,11 @@ def _are_counted(consumed: Mapping[str, Set[str]], counters: Mapping[str, Amount
     return all(name in counters and counters[name].keys() >= consumed[name] for name in consumed)
 
 
-def _add(found: dict[PoolID, list[ResourceSlice]], it: ResourceSlice) -> None:
+def _add(by_pool: dict[PoolID, list[ResourceSlice]], resource_slice: ResourceSlice) -> None:
     """Slices of the newest generation replace all others."""
-    known = found.setdefault(it.pool_id, [])
-    if known and it.generation < known[0].generation:
+    known = by_pool.setdefault(resource_slice.pool_id, [])
+    if known and resource_slice.generation < known[0].generation:
         return
-    if known and it.generation > known[0].generation:
+    if known and resource_slice.generation > known[0].generation:
         known.clear()
-    known.append(it)
+    known.append(resource_slice)

@@ -52,11 +52,11 @@ class _OfPool:
         self.shared: dict[str, _Shared] = {}
         self.use: Use | None = None
 
-    def count(self, it: AllocatedDevice, sign: int) -> None:
+    def count(self, device: AllocatedDevice, sign: int) -> None:
         self.use = None
-        name = it.device[2]
-        if it.shared:
-            if not self.shared.setdefault(name, _Shared()).count(it.consumed, sign):
+        name = device.device[2]
+        if device.shared:
+            if not self.shared.setdefault(name, _Shared()).count(device.consumed, sign):
                 del self.shared[name]
             return
         times = self.taken.get(name, 0) + sign
@@ -74,21 +74,21 @@ class Uses:
 
     def count(self, claim: ResourceClaim, sign: int) -> None:
         """Add (``sign`` 1) or remove (-1) the devices of a claim. Admin access does not use up a device."""
-        for it in () if claim.allocation is None else claim.allocation.devices:
-            if it.admin_access:
+        for device in () if claim.allocation is None else claim.allocation.devices:
+            if device.admin_access:
                 continue
-            pool_id = it.device[:2]
+            pool_id = device.device[:2]
             pool = self._pools.setdefault(pool_id, _OfPool())
-            pool.count(it, sign)
+            pool.count(device, sign)
             if not pool.taken and not pool.shared:
                 del self._pools[pool_id]
 
     def of(self, pool: PoolID) -> Use:
         """Return the use of a pool. Equal until allocations from the pool change."""
-        found = self._pools.get(pool)
-        if found is None:
+        of_pool = self._pools.get(pool)
+        if of_pool is None:
             return NO_USE
-        if found.use is None:
-            shared: Mapping[str, Amounts | None] = {name: it.total() for name, it in found.shared.items()}
-            found.use = Use(frozenset(found.taken), shared)
-        return found.use
+        if of_pool.use is None:
+            shared: Mapping[str, Amounts | None] = {name: it.total() for name, it in of_pool.shared.items()}
+            of_pool.use = Use(frozenset(of_pool.taken), shared)
+        return of_pool.use

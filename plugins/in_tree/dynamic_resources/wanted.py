@@ -68,14 +68,14 @@ class PodClaims:
             name = named.generated
             if name is None:
                 return None
-        found = self._objects.get(RESOURCE_CLAIMS, pod.namespace, name)
-        if found is None:
+        claim = self._objects.get(RESOURCE_CLAIMS, pod.namespace, name)
+        if claim is None:
             raise ClaimNotFound(f'could not find ResourceClaim "{pod.namespace}/{name}"')
-        if found.terminating:
-            raise ClaimNotFound(f'resourceclaim "{found.name}" is being deleted')
-        if named.claim is None and (found.owner is None or found.owner.uid != pod.uid):
-            raise ClaimNotFound(f"ResourceClaim {found} was not created for Pod {pod} (Pod is not owner)")
-        return found
+        if claim.terminating:
+            raise ClaimNotFound(f'resourceclaim "{claim.name}" is being deleted')
+        if named.claim is None and (claim.owner is None or claim.owner.uid != pod.uid):
+            raise ClaimNotFound(f"ResourceClaim {claim} was not created for Pod {pod} (Pod is not owner)")
+        return claim
 
     def wanted(self, pod: Pod) -> Wanted:
         """Return the device requests of a pod. Raises ``ClaimNotFound``."""

@@ -146,11 +146,11 @@ class RequiredState:
     def shift(self, other: Pod, node: NodeInfo, delta: int) -> None:
         """Record that another pod was added to the node (``delta`` 1) or removed from it (-1)."""
         if self.own.draw(other):
-            for it in self.drawn:
-                it.shift(node, delta)
-        for peers, it in self.repelled:
+            for occupied in self.drawn:
+                occupied.shift(node, delta)
+        for peers, occupied in self.repelled:
             if peers.include(other.namespace, other.labels):
-                it.shift(node, delta)
+                occupied.shift(node, delta)
         for key in refusing_keys(other, self.newcomer):
             self.refusing.setdefault(key, Occupied(key, None)).shift(node, delta)
 
@@ -214,9 +214,9 @@ class RequiredState:
 
     def _are_all(self, places: Sequence[Sequence[str | None]]) -> bool:
         """Return whether no pods match the required affinity except those at ``places``."""
-        for index, it in enumerate(self.drawn):
-            found = [place[index] for place in places]
-            if any(it.count(value) > found.count(value) for value in it.values()):
+        for index, occupied in enumerate(self.drawn):
+            in_flight = [place[index] for place in places]
+            if any(occupied.count(value) > in_flight.count(value) for value in occupied.values()):
                 return False
         return True
 
@@ -231,12 +231,12 @@ class RequiredState:
         """Return the nodes that pass. Anti-affinity terms of one topology key share one pass over the names."""
         names: Sequence[str] = nodes.names
         first = bool(self.drawn) and self._is_first()
-        for it in self.drawn:
-            names = it.known(nodes, names, counts) if first else it.inside(nodes, names, counts)
+        for occupied in self.drawn:
+            names = occupied.known(nodes, names, counts) if first else occupied.inside(nodes, names, counts)
         blocked: dict[str, Set[str]] = {}
-        for it in (*(it for _, it in self.repelled), *self.refusing.values()):
-            values, known = it.values(), blocked.get(it.key)
-            blocked[it.key] = values if not known else known | values if values else known
+        for occupied in (*(occupied for _, occupied in self.repelled), *self.refusing.values()):
+            values, known = occupied.values(), blocked.get(occupied.key)
+            blocked[occupied.key] = values if not known else known | values if values else known
         for key, values in blocked.items():
             names = _outside(key, values, nodes, names, counts)
         return names
@@ -255,12 +255,12 @@ class RequiredState:
         self, nodes: Candidates, counts: Counts
     ) -> Iterator[tuple[Callable[[Sequence[str]], Sequence[str]], Status]]:
         first = bool(self.drawn) and self._is_first()
-        for it in self.drawn:
-            yield partial((it.known if first else it.inside), nodes, counts=counts), AFFINITY
-        for _, it in self.repelled:
-            yield partial(it.outside, nodes, counts=counts), ANTI_AFFINITY
-        for it in self.refusing.values():
-            yield partial(it.outside, nodes, counts=counts), EXISTING
+        for occupied in self.drawn:
+            yield partial((occupied.known if first else occupied.inside), nodes, counts=counts), AFFINITY
+        for _, occupied in self.repelled:
+            yield partial(occupied.outside, nodes, counts=counts), ANTI_AFFINITY
+        for occupied in self.refusing.values():
+            yield partial(occupied.outside, nodes, counts=counts), EXISTING
 
 
 def _outside(key: str, blocked: Set[str], nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:

@@ -64,11 +64,11 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         invalid = pod.spec.pod_affinity.invalid
         if invalid:
             return unresolvable(f"parsing pod: {invalid}"), None
-        found = self._required(pod)
-        if not found.decides:
+        required = self._required(pod)
+        if not required.decides:
             return SKIP, None
-        all_prepared(partial(self._counts.values, key) for key in found.topology_keys())
-        state.write(REQUIRED, found)
+        all_prepared(partial(self._counts.values, key) for key in required.topology_keys())
+        state.write(REQUIRED, required)
         return SUCCESS, None
 
     def _required(self, pod: Pod) -> RequiredState:
@@ -110,8 +110,8 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         invalid = pod.spec.pod_affinity.invalid
         if invalid:
             return invalid
-        found = self._required(pod)
-        return found.stamp(), tuple(map(self._counts.stamp, found.topology_keys()))
+        required = self._required(pod)
+        return required.stamp(), tuple(map(self._counts.stamp, required.topology_keys()))
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
         affinity = pod.spec.pod_affinity
@@ -119,11 +119,11 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
             return SKIP
         if affinity.invalid:
             return error(f"failed to parse pod: {affinity.invalid}")
-        found = preferred_state(self._own.of(pod), self._newcomer(pod), self._hard_weight, self._terms)
-        if found is None:
+        preferred = preferred_state(self._own.of(pod), self._newcomer(pod), self._hard_weight, self._terms)
+        if preferred is None:
             return SKIP
-        all_prepared(partial(self._counts.values, key) for key in found.topology_keys())
-        state.write(PREFERRED, found)
+        all_prepared(partial(self._counts.values, key) for key in preferred.topology_keys())
+        state.write(PREFERRED, preferred)
         return SUCCESS
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:

@@ -69,16 +69,16 @@ class AddedAffinity(_Model):
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] | None = None
 
     def required_terms(self) -> list[TermObject] | None:
-        found = self.required_during_scheduling_ignored_during_execution
-        return None if found is None else [it.wire() for it in found.node_selector_terms or ()]
+        required = self.required_during_scheduling_ignored_during_execution
+        return None if required is None else [it.wire() for it in required.node_selector_terms or ()]
 
     def preferred_terms(self) -> list[PreferredTermObject]:
         return [it.wire() for it in self.preferred_during_scheduling_ignored_during_execution or ()]
 
     def flaws(self) -> Iterator[str]:
         """Yield the validation errors of the terms, each with its field path."""
-        for index, it in enumerate(self.required_terms() or ()):
-            yield from it.flaws(f"{_REQUIRED}[{index}]")
+        for index, term in enumerate(self.required_terms() or ()):
+            yield from term.flaws(f"{_REQUIRED}[{index}]")
         if invalid := preferred(self.preferred_terms(), _PREFERRED).invalid:
             yield invalid
 

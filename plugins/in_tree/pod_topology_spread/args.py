@@ -74,8 +74,8 @@ class PodTopologySpreadArgs(PluginArgs):
         if self.defaulting_type == "System" and self.default_constraints:
             raise ValueError("defaultingType: System: when .defaultConstraints are not empty")
         seen = set()
-        for it in self.default_constraints:
-            pair = (it.topology_key, it.when_unsatisfiable)
+        for constraint in self.default_constraints:
+            pair = (constraint.topology_key, constraint.when_unsatisfiable)
             if pair in seen:
                 raise ValueError(f"defaultConstraints: duplicate {{{pair[0]}, {pair[1]}}}")
             seen.add(pair)

@@ -68,11 +68,11 @@ def unread_part(pod: Pod, constraints: Iterable[TopologySpreadConstraint]) -> st
     if SPREAD in oversized:
         return SPREAD
     read: set[str] = set()
-    for it in constraints:
+    for constraint in constraints:
         read.add(LABELS)
-        if _honours_affinity(it):
+        if _honours_affinity(constraint):
             read |= {AFFINITY, NODE_SELECTOR}
-        if _honours_taints(it):
+        if _honours_taints(constraint):
             read.add(TOLERATIONS)
     return next((part for part in oversized if part in read), "")
 
@@ -121,10 +121,10 @@ class _Inclusions:
 
     def of(self, constraint: TopologySpreadConstraint) -> Inclusion:
         policies = (_honours_affinity(constraint), _honours_taints(constraint))
-        found = self._made.get(policies)
-        if found is None:
-            found = self._made[policies] = self._inclusion(*policies)
-        return found
+        inclusion = self._made.get(policies)
+        if inclusion is None:
+            inclusion = self._made[policies] = self._inclusion(*policies)
+        return inclusion
 
     def _inclusion(self, honours_affinity: bool, honours_taints: bool) -> Inclusion:  # two policies
         affinity, tolerations = self._spec.affinity, self._spec.tolerations

@@ -66,13 +66,19 @@ def _hard_table(judged: HardConstraint, most: int) -> Table:
 def _soft_tables(
     pod: Pod, soft: Sequence[Constraint], told: Sequence[Constraint], counts: Counts, most: int
 ) -> Iterator[Table]:
-    required = frozenset(it.topology_key for it in soft)
-    for it in told:
-        domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
+    required = frozenset(constraint.topology_key for constraint in soft)
+    for constraint in told:
+        domains = counts.domains(
+            pod.namespace, constraint.counted, constraint.topology_key, required, constraint.inclusion
+        )
         by_domain = domains.nodes_by_domain()
         names, rest = _told(domains, most)
         rows = ((name, by_domain[name], domains.count(name)) for name in names)
-        yield Table(f"ScheduleAnyway over {it.topology_key}, maxSkew {it.max_skew}{rest}", SOFT_COLUMNS, tuple(rows))
+        yield Table(
+            f"ScheduleAnyway over {constraint.topology_key}, maxSkew {constraint.max_skew}{rest}",
+            SOFT_COLUMNS,
+            tuple(rows),
+        )
 
 
 def _unblock(judged: HardConstraint) -> Iterator[str]:

@@ -112,8 +112,8 @@ class HardConstraint:
             return {name: status for name, status in known if not status.is_success}
         blocked = frozenset(self.domains.above(limit))
         try:
-            found = map(blocked.__contains__, map(values.__getitem__, nodes.names))
-            return dict.fromkeys(compress(nodes.names, found), CONSTRAINTS_NOT_MATCH)
+            is_blocked = map(blocked.__contains__, map(values.__getitem__, nodes.names))
+            return dict.fromkeys(compress(nodes.names, is_blocked), CONSTRAINTS_NOT_MATCH)
         except KeyError:
             return {
                 name: NODE_LABEL_NOT_MATCH if value is None else CONSTRAINTS_NOT_MATCH
@@ -176,6 +176,6 @@ def hard_state(pod: Pod, constraints: Sequence[Constraint], counts: Counts) -> H
         raise
 
 
-def _hard(pod: Pod, it: Constraint, required: frozenset[str], counts: Counts) -> HardConstraint:
-    domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
-    return HardConstraint(it, domains, int(it.matches(pod.labels)), {})
+def _hard(pod: Pod, constraint: Constraint, required: frozenset[str], counts: Counts) -> HardConstraint:
+    domains = counts.domains(pod.namespace, constraint.counted, constraint.topology_key, required, constraint.inclusion)
+    return HardConstraint(constraint, domains, int(constraint.matches(pod.labels)), {})

@@ -161,13 +161,13 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
     def _own_constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
         """Made once for all pods of equal labels and spec: both are interned."""
         key = (pod.labels, pod.spec, when)
-        found: tuple[Constraint, ...] = self._own.young.get(key, MISSING)
-        if found is MISSING:
-            found = self._own.get(key)
-        if found is MISSING:
-            found = own_constraints(pod, when)
-            self._own.put(key, found, _weight(pod, found))
-        return found
+        constraints: tuple[Constraint, ...] = self._own.young.get(key, MISSING)
+        if constraints is MISSING:
+            constraints = self._own.get(key)
+        if constraints is MISSING:
+            constraints = own_constraints(pod, when)
+            self._own.put(key, constraints, _weight(pod, constraints))
+        return constraints
 
     def _unread(self, pod: Pod) -> str:
         """The part of the pod that keeps us from judging it; empty for nearly all."""

@@ -79,10 +79,10 @@ class SoftState:
 
     def _with_ignored(self, names: Sequence[str]) -> ScoreClasses:
         scored = [name for name in names if name not in self.ignored]
-        found = self._classed([it.keys_of(scored) for it in self.constraints])
-        rest = iter(found.of)
+        classes = self._classed([it.keys_of(scored) for it in self.constraints])
+        rest = iter(classes.of)
         return ScoreClasses(
-            [IGNORED if name in self.ignored else next(rest) for name in names], {**found.scores, IGNORED: 0}
+            [IGNORED if name in self.ignored else next(rest) for name in names], {**classes.scores, IGNORED: 0}
         )
 
     def _classed(self, keys: Sequence[Sequence[Any]]) -> ScoreClasses:
@@ -133,12 +133,16 @@ def soft_state(
         raise
 
 
-def _asks(pod: Pod, it: Constraint, counts: Counts, required: frozenset[str]) -> tuple[Callable[[], object], ...]:
+def _asks(
+    pod: Pod, constraint: Constraint, counts: Counts, required: frozenset[str]
+) -> tuple[Callable[[], object], ...]:
     """All that the score of a constraint rests on."""
-    of_key = partial(counts.values, it.topology_key)
-    if it.topology_key == HOSTNAME:
-        return of_key, partial(counts.pods_by_node, pod.namespace, it.counted)
-    return of_key, partial(counts.domains, pod.namespace, it.counted, it.topology_key, required, it.inclusion)
+    of_key = partial(counts.values, constraint.topology_key)
+    if constraint.topology_key == HOSTNAME:
+        return of_key, partial(counts.pods_by_node, pod.namespace, constraint.counted)
+    return of_key, partial(
+        counts.domains, pod.namespace, constraint.counted, constraint.topology_key, required, constraint.inclusion
+    )
 
 
 def _soft_state(
@@ -151,9 +155,9 @@ def _soft_state(
     scored = nodes.without(ignored)
     among = len(constraints)
 
-    def soft(it: Constraint) -> SoftConstraint:
-        without_key = _NO_NODES if keys else lacking[it.topology_key]
-        return _soft(pod, it, scored, values[it.topology_key], without_key, counts, keys, among)
+    def soft(constraint: Constraint) -> SoftConstraint:
+        without_key = _NO_NODES if keys else lacking[constraint.topology_key]
+        return _soft(pod, constraint, scored, values[constraint.topology_key], without_key, counts, keys, among)
 
     return SoftState([soft(it) for it in constraints], scored.names, ignored)
 
@@ -167,7 +171,7 @@ def _lacking(nodes: Candidates, key: str, on_node: Mapping[str, str], counts: Co
 
 def _soft(
     pod: Pod,
-    it: Constraint,
+    constraint: Constraint,
     scored: Candidates,
     on_node: Mapping[str, str],
     without_key: frozenset[str],
@@ -175,36 +179,36 @@ def _soft(
     required: frozenset[str],
     among: int,
 ) -> SoftConstraint:
-    if it.topology_key == HOSTNAME:
+    if constraint.topology_key == HOSTNAME:
         # Hosts are counted on the very node, whatever the inclusion policies say.
-        pods = counts.pods_by_node(pod.namespace, it.counted)
+        pods = counts.pods_by_node(pod.namespace, constraint.counted)
         weight = _weight(len(scored.names))
         keys = _pods_on(scored, pods) if among == 1 and not without_key else _keys(pods, without_key, scored.names)
         classes = ScoreClasses(keys, {}).classes()
-        return SoftConstraint(pods, without_key, keys, _credits(it, classes, lambda count: count or 0, weight))
-    domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
+        return SoftConstraint(pods, without_key, keys, _credits(constraint, classes, lambda count: count or 0, weight))
+    domains = counts.domains(pod.namespace, constraint.counted, constraint.topology_key, required, constraint.inclusion)
     keys = _keys(on_node, without_key, scored.names)
     values = set(keys)
     weight = _weight(len(values) - (_NOTHING in values and "" in values))
     if among > _FEW:
-        crowded = _credits(it, (_NOTHING, *domains.above(0)), domains.count, weight)
-        return SoftConstraint(on_node, without_key, keys, crowded, 0 * weight + (it.max_skew - 1))
-    return SoftConstraint(on_node, without_key, keys, _credits(it, values, domains.count, weight))
+        crowded = _credits(constraint, (_NOTHING, *domains.above(0)), domains.count, weight)
+        return SoftConstraint(on_node, without_key, keys, crowded, 0 * weight + (constraint.max_skew - 1))
+    return SoftConstraint(on_node, without_key, keys, _credits(constraint, values, domains.count, weight))
 
 
 def _pods_on(nodes: Candidates, pods: Mapping[str, int]) -> Sequence[Any]:
     """The number of pods on each node, ``None`` for none; few nodes may have any."""
     if 2 * len(pods) > len(nodes):
         return list(map(pods.get, nodes.names))
-    asked = nodes.name_set
-    return SparseClasses(nodes.names, None, {name: count for name, count in pods.items() if name in asked})
+    candidates = nodes.name_set
+    return SparseClasses(nodes.names, None, {name: count for name, count in pods.items() if name in candidates})
 
 
 def _keys(key_of: Mapping[str, Any], without_key: frozenset[str], names: Sequence[str]) -> Sequence[Any]:
-    found = list(map(key_of.get, names))
+    keys = list(map(key_of.get, names))
     if not without_key:
-        return found
-    return [_NOTHING if name in without_key else it for name, it in zip(names, found, strict=True)]
+        return keys
+    return [_NOTHING if name in without_key else it for name, it in zip(names, keys, strict=True)]
 
 
 def _credits(

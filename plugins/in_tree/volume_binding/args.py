@@ -17,6 +17,6 @@ class VolumeBindingArgs(PluginArgs):
 
     @field_validator("shape", mode="before")
     @classmethod
-    def _without_a_gate(cls, found: Any) -> None:
-        if found is not None:
+    def _without_a_gate(cls, shape: Any) -> None:
+        if shape is not None:
             raise ValueError("remove it: it needs the feature gate StorageCapacityScoring, which is not known here")

@@ -21,15 +21,15 @@ def places_of_affinity(affinity: RequiredNodeAffinity | None) -> Collection[Plac
     """What any node that it matches has one of; ``ANYWHERE`` if nothing is known, ``None`` if it matches no node."""
     if affinity is None or affinity.terms is None:
         return ANYWHERE
-    found = []
+    places = []
     for term in affinity.terms:
         if not term.can_match:
             continue
         place = next(((it.key, it.values) for it in term.expressions if it.operator == IN), None)
         if place is None:
             return ANYWHERE
-        found.append(place)
-    return found or None
+        places.append(place)
+    return places or None
 
 
 def places_of_selector(selector: Selector) -> Collection[Place]:

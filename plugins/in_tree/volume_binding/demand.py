@@ -80,9 +80,9 @@ def demand_of(objects: Objects, pod: Pod) -> Demand:
 
 def _waits(objects: Objects, claim: PersistentVolumeClaim) -> bool:
     """Return whether a claim waits for its pod's node. The controller binds a claim that names its volume."""
-    found = objects.get(STORAGE_CLASSES, "", claim.class_name) if claim.class_name else None
-    if found is None:
+    storage_class = objects.get(STORAGE_CLASSES, "", claim.class_name) if claim.class_name else None
+    if storage_class is None:
         return False
-    if found.binding_mode is None:
+    if storage_class.binding_mode is None:
         raise ModelessClass(claim.class_name)
-    return found.binding_mode == WAIT_FOR_FIRST_CONSUMER and not claim.volume_name
+    return storage_class.binding_mode == WAIT_FOR_FIRST_CONSUMER and not claim.volume_name

@@ -103,14 +103,14 @@ def once(claims: Iterable[PersistentVolumeClaim]) -> Sequence[PersistentVolumeCl
 
 def needs_of(claims: Iterable[PersistentVolumeClaim]) -> Sequence[Need]:
     """Return needs in the order of the claims; consecutive claims of one class become the largest of them."""
-    found: list[Need] = []
+    needs: list[Need] = []
     for need in map(need_of, once(claims)):
-        last = found[-1] if found and found[-1].class_name == need.class_name else None
+        last = needs[-1] if needs and needs[-1].class_name == need.class_name else None
         if last is None:
-            found.append(need)
+            needs.append(need)
         elif need.size is not None and (last.size is None or need.size > last.size):
-            found[-1] = need
-    return found
+            needs[-1] = need
+    return needs
 
 
 def need_of(claim: PersistentVolumeClaim) -> Need:
