@@ -67,7 +67,6 @@ ELSEWHERE: Final = {
     "tests/unit/app/verbs/test_filter.py": ["app/verbs/filter_answer.py", "app/verbs/outcome.py"],
     "tests/unit/app/verbs/test_slices.py": ["app/cache/pins.py"],
     "tests/unit/app/writes/test_events.py": ["app/framework/events.py", "app/writes/event_queue.py"],
-    "tests/unit/plugins/in_tree/inter_pod_affinity/test_filtering.py": ["plugins/in_tree/inter_pod_affinity/plugin.py"],
     "tests/unit/plugins/in_tree/pod_topology_spread/test_defaults.py": ["app/framework/default_selectors.py"],
     "tests/unit/plugins/in_tree/pod_topology_spread/test_filtering.py": [
         f"plugins/in_tree/pod_topology_spread/{name}.py" for name in ("constraints", "plugin")
@@ -89,7 +88,17 @@ ELSEWHERE: Final = {
     ],
     "tests/unit/plugins/in_tree/volume_binding/test_plugin.py": [
         f"plugins/in_tree/volume_binding/{name}.py"
-        for name in ("args", "changes", "demand", "filling", "placing", "room", "shelf", "supply")
+        for name in (
+            *("args", "capacity_index", "changes", "evaluation", "free_volumes", "label_index"),
+            *("pod_volume_claims", "pod_volumes", "volume_index"),
+        )
+    ],
+    "tests/conformance/test_generated.py": [
+        "plugins/in_tree/node_name.py",
+        "plugins/in_tree/node_resources_fit/scoring.py",
+    ],
+    "tests/unit/plugins/in_tree/inter_pod_affinity/test_plugin.py": [
+        f"plugins/in_tree/inter_pod_affinity/{name}.py" for name in ("filtering", "own", "scoring")
     ],
     "tests/unit/app/runtime/test_filters.py": ["app/runtime/prefilter.py"],
     "tests/unit/app/runtime/test_kept.py": [f"app/runtime/{name}.py" for name in ("dated", "kept_verdicts", "search")],

@@ -19,6 +19,7 @@ SOFT_COLUMNS: Final = ("domain", "eligible nodes", "pods")
 _MOST_TABLES: Final = 8
 _MOST_ROWS: Final = 1000
 """Of all tables together."""
+
 _MOST_SENTENCES: Final = 10
 _MOST_LACKING: Final = 5
 """Of one constraint."""

@@ -1,4 +1,4 @@
-"""``VolumeBindingArgs``: how long a bind waits for volumes."""
+"""Arguments of VolumeBinding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from app.framework.spec import PluginArgs
 
 
 class VolumeBindingArgs(PluginArgs):
-    """``bindTimeoutSeconds``: the longest time to wait for volumes; a bind that has less ends sooner."""
+    """Arguments as in ``kubescheduler.config.k8s.io/v1``.
+
+    ``bindTimeoutSeconds``: maximum time that a bind waits for volumes. A bind with an earlier deadline waits less.
+    """
 
     bindTimeoutSeconds: Annotated[int, Field(ge=0)] = 600  # noqa: N815  # its name in KubeSchedulerConfiguration
     shape: None = None

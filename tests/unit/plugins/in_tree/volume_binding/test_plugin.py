@@ -16,13 +16,12 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUMES
 from app.kube.node_affinity import NodeMatcher
 from app.runtime.guard import PluginError
-from plugins.in_tree.volume_binding import changes, placing, shelf
-from plugins.in_tree.volume_binding import room as room_module
+from plugins.in_tree.volume_binding import capacity_index, changes, evaluation, free_volumes
 from plugins.in_tree.volume_binding.args import VolumeBindingArgs
-from plugins.in_tree.volume_binding.placing import REASON_STEPS, STEPS_AT_ONCE
-from plugins.in_tree.volume_binding.room import Room
-from plugins.in_tree.volume_binding.shelf import Placed
-from plugins.in_tree.volume_binding.supply import Volumes
+from plugins.in_tree.volume_binding.capacity_index import CapacityIndex
+from plugins.in_tree.volume_binding.evaluation import MAX_STEPS_PER_EVALUATION, REASON_STEPS
+from plugins.in_tree.volume_binding.free_volumes import LocatedVolume
+from plugins.in_tree.volume_binding.volume_index import VolumeIndex
 from tests.builders import (
     ZONE,
     JsonObject,
@@ -62,7 +61,7 @@ def judged(*objects: JsonObject, claims: tuple[str, ...] = ("data",), **more: An
     return list(found.filter(found.pod(more=mounting(*claims, **more))).values())
 
 
-def room(class_name: str = "later", zone: str = "a", **fields: Any) -> JsonObject:
+def capacities(class_name: str = "later", zone: str = "a", **fields: Any) -> JsonObject:
     topology = {"matchLabels": {ZONE: zone}}
     name = f"room-{zone}"
     more = {"storageClassName": class_name, "nodeTopology": topology, **fields}
@@ -147,8 +146,8 @@ def test_volumes_of_one_zone_are_looked_at_once_a_node(monkeypatch: pytest.Monke
 def test_room_is_looked_for_once_a_class_and_node(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"c{it}" for it in range(50)]
     claims = [open_claim("later", name=it, size=f"{index + 1}Gi") for index, it in enumerate(names)]
-    found = world(*claims, DRIVER, room(capacity="50Gi"), room(zone="b", capacity="49Gi"))
-    asked = looks(monkeypatch, Room, "most")
+    found = world(*claims, DRIVER, capacities(capacity="50Gi"), capacities(zone="b", capacity="49Gi"))
+    asked = looks(monkeypatch, CapacityIndex, "max_size")
 
     assert ["Success", refused(NO_ROOM)] == list(found.filter(found.pod(more=mounting(*names))).values())
     assert 2 == len(asked)
@@ -170,7 +169,7 @@ def test_volumes_of_one_place_are_looked_at_once(monkeypatch: pytest.MonkeyPatch
     far = [volume_object(f"far-{it}", class_name="static", more=nowhere) for it in range(40)]
     near = [volume_object(f"near-{it}", class_name="static", size="9Gi") for it in range(29)]
     found = world(*(open_claim(name=it) for it in names), *far, *near)
-    looked = looks(monkeypatch, Placed, "is_usable_from")
+    looked = looks(monkeypatch, LocatedVolume, "is_usable_from")
 
     assert [refused(NO_VOLUME)] * 2 == list(found.filter(found.pod(more=mounting(*names))).values())
     assert 2 == len(looked), "those far and those near; and the nodes differ in no label that matters"
@@ -182,7 +181,7 @@ def test_a_volume_that_changes_is_all_that_is_looked_at(monkeypatch: pytest.Monk
     found = world(open_claim(), *many)
     pod = found.pod(more=mounting("data"))
     said = [found.filter(pod)["a"]]
-    looked = looks(monkeypatch, Volumes, "placed")
+    looked = looks(monkeypatch, VolumeIndex, "located")
     found.add(volume_object("pv-7", class_name="static", size="9Gi", resourceVersion="2"))
     said.append(found.filter(pod)["a"])
     found.cluster.others.delete(PERSISTENT_VOLUMES, ("", "pv-7"))
@@ -210,7 +209,7 @@ def changed(draw: Random, version: int) -> JsonObject:
     fields: dict[str, Any] = {"resourceVersion": str(version)}
     if number > 9:
         limit = {"capacity": draw.choice(("1Gi", "2Gi", "9Gi"))}
-        return room(draw.choice(("later", "other")), draw.choice("abc"), **limit, **fields)
+        return capacities(draw.choice(("later", "other")), draw.choice("abc"), **limit, **fields)
     nowhere: JsonObject = {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}} if draw.random() < 0.1 else {}
     return volume_object(
         f"pv-{number}",
@@ -240,17 +239,17 @@ def judged_between_changes(found: World, pod: Pod, change: Callable[[], object],
             return {name: answer_of(verdict.rejected.get(name, SUCCESS)) for name in found.cluster.nodes}
 
 
-@pytest.mark.parametrize("at_once", [1, 40, STEPS_AT_ONCE])
+@pytest.mark.parametrize("at_once", [1, 40, MAX_STEPS_PER_EVALUATION])
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_kept_of_volumes_is_what_is_found_afresh(
     monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int
 ) -> None:
-    for name, steps in (("STEPS_AT_ONCE", at_once), ("_STEPS_OF_A_PIECE", 1)):
-        monkeypatch.setattr(placing, name, steps)
-    for module in (shelf, room_module):
-        monkeypatch.setattr(module, "PIECE", 1)
-    monkeypatch.setattr(shelf, "_MOST_CHANGES", 3)
-    monkeypatch.setattr(changes, "_MOST_NOTED", 3)
+    for name, steps in (("MAX_STEPS_PER_EVALUATION", at_once), ("_STEPS_BETWEEN_YIELDS", 1)):
+        monkeypatch.setattr(evaluation, name, steps)
+    for module in (free_volumes, capacity_index):
+        monkeypatch.setattr(module, "STEPS_BETWEEN_YIELDS", 1)
+    monkeypatch.setattr(free_volumes, "_MAX_REPLAYED_CHANGES", 3)
+    monkeypatch.setattr(changes, "_MAX_CHANGES_PER_CLASS", 3)
     draw = Random(seed)
     fast = {"selector": {"matchLabels": {"disk": "fast"}}}
     found = world(
@@ -284,8 +283,8 @@ def test_what_is_kept_of_volumes_is_what_is_found_afresh(
 
 def test_a_pod_is_decided_on_though_room_changes_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What changes on one node does not undo what was worked out for others."""
-    monkeypatch.setattr(placing, "STEPS_AT_ONCE", 40)
-    monkeypatch.setattr(placing, "_STEPS_OF_A_PIECE", 10)
+    monkeypatch.setattr(evaluation, "MAX_STEPS_PER_EVALUATION", 40)
+    monkeypatch.setattr(evaluation, "_STEPS_BETWEEN_YIELDS", 10)
     names = [f"n{it}" for it in range(100)]
     versions = count()
 
@@ -324,7 +323,7 @@ class TestBounds:
 
     @pytest.mark.parametrize(("most", "expected"), [(20, TOO_MANY), (2000, refused(NO_VOLUME))])
     def test_free_volumes_of_a_node(self, monkeypatch: pytest.MonkeyPatch, most: int, expected: Answer) -> None:
-        monkeypatch.setattr(placing, "MOST_STEPS", most)
+        monkeypatch.setattr(evaluation, "MAX_STEPS_PER_NODE", most)
         found = world(open_claim(), *self.some_volumes())
         pod = found.pod(more=mounting("data"))
 
@@ -332,7 +331,7 @@ class TestBounds:
 
     @pytest.mark.parametrize(("most", "expected"), [(39, TOO_MANY), (40, refused(NO_VOLUME))])
     def test_looks_of_selectors(self, monkeypatch: pytest.MonkeyPatch, most: int, expected: Answer) -> None:
-        monkeypatch.setattr(placing, "MOST_LOOKS", most)
+        monkeypatch.setattr(evaluation, "MAX_SELECTOR_MATCHES", most)
         claims = [open_claim(name=it, more={"selector": {"matchLabels": {"a": it}}}) for it in ("x", "y")]
         found = world(*claims, *self.some_volumes(labels={"a": "x"}))
         pod = found.pod(more=mounting("x", "y", "x"))
@@ -340,8 +339,8 @@ class TestBounds:
         assert [{"a": expected, "b": expected}] * 2 == [found.filter(pod), found.filter(pod)]
 
     def test_places_of_bound_volumes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(placing, "MOST_STEPS", 10)
-        monkeypatch.setattr(shelf, "PIECE", 1)
+        monkeypatch.setattr(evaluation, "MAX_STEPS_PER_NODE", 10)
+        monkeypatch.setattr(free_volumes, "STEPS_BETWEEN_YIELDS", 1)
         names = [f"c{it}" for it in range(20)]
         claims = [claim_object(it, volume=f"pv-{it}") for it in names]
         volumes = [volume_object(f"pv-{it}", claim=it, more=self.elsewhere(it)) for it in names]
@@ -355,7 +354,7 @@ class TestBounds:
 
 def test_one_node_is_judged_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """As at a bind, which waits for no more than it needs."""
-    monkeypatch.setattr(placing, "STEPS_AT_ONCE", 1)
+    monkeypatch.setattr(evaluation, "MAX_STEPS_PER_EVALUATION", 1)
     found = world(open_claim(), volume_object(class_name="static", zone="b"))
     pod, node = found.pod(more=mounting("data")), found.cluster.nodes["a"]
     with pytest.raises(Unprepared) as missing:
@@ -369,5 +368,6 @@ def test_one_node_is_judged_without_the_others(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_shape_is_refused_with_a_reason() -> None:
+    assert VolumeBindingArgs() == VolumeBindingArgs.model_validate({"shape": None})
     with pytest.raises(ValidationError, match="feature gate StorageCapacityScoring"):
         VolumeBindingArgs.model_validate({"shape": [{"utilization": 0, "score": 0}]})
