@@ -73,16 +73,19 @@ ELSEWHERE: Final = {
     ],
     "tests/unit/plugins/in_tree/dynamic_resources/test_allocator.py": [
         f"plugins/in_tree/dynamic_resources/{name}.py"
-        for name in ("capacity", "constraints", "extended", "pools", "unjudged")
+        for name in ("capacity", "constraints", "errors", "extended", "pools")
     ],
     "tests/unit/plugins/in_tree/dynamic_resources/test_cel.py": [
         f"plugins/in_tree/dynamic_resources/{name}.py"
         for name in ("cel_functions", "cel_scope", "cel_syntax", "cel_values")
     ],
     "tests/unit/plugins/in_tree/dynamic_resources/test_plugin.py": [
-        f"plugins/in_tree/dynamic_resources/{name}.py" for name in ("args", "judging", "readiness", "wanted")
+        f"plugins/in_tree/dynamic_resources/{name}.py"
+        for name in ("args", "cached_allocator", "pod_claims", "readiness")
     ],
-    "tests/unit/plugins/in_tree/dynamic_resources/test_inventory.py": ["plugins/in_tree/dynamic_resources/uses.py"],
+    "tests/unit/plugins/in_tree/dynamic_resources/test_inventory.py": [
+        "plugins/in_tree/dynamic_resources/allocated_devices.py"
+    ],
     "tests/unit/plugins/in_tree/node_volume_limits/test_plugin.py": [
         f"plugins/in_tree/node_volume_limits/{name}.py" for name in ("attached", "sources")
     ],

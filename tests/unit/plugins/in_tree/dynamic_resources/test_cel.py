@@ -6,11 +6,18 @@ from typing import Any, Final
 import pytest
 
 from app.kube.resource_v1 import BILLION, Device, DeviceCapacity, Version
-from plugins.in_tree.dynamic_resources.cel import Selector
+from plugins.in_tree.dynamic_resources.cel import DeviceSelector
 from plugins.in_tree.dynamic_resources.cel_functions import CelError
-from plugins.in_tree.dynamic_resources.cel_scope import MOST_STEPS, Budget, device_variables
-from plugins.in_tree.dynamic_resources.cel_syntax import DEEPEST, LONGEST, MOST_NODES, TALLEST, Unsupported, parse
-from plugins.in_tree.dynamic_resources.cel_values import parse_amount, parse_semver
+from plugins.in_tree.dynamic_resources.cel_scope import MAX_STEPS, Budget, device_variables
+from plugins.in_tree.dynamic_resources.cel_syntax import (
+    MAX_DEPTH,
+    MAX_HEIGHT,
+    MAX_LENGTH,
+    MAX_NODES,
+    Unsupported,
+    parse,
+)
+from plugins.in_tree.dynamic_resources.cel_values import parse_quantity, parse_semver
 
 GPU: Final = Device(
     "d0",
@@ -22,7 +29,7 @@ GPU: Final = Device(
 def said(expression: str, device: Device = GPU) -> Any:
     """True, false, the error, or that it is not read."""
     try:
-        return Selector(expression).matches(device_variables("gpu.test", device), Budget())
+        return DeviceSelector(expression).matches(device_variables("gpu.test", device), Budget())
     except CelError as error:
         return str(error)
     except Unsupported:
@@ -52,9 +59,9 @@ def test_an_attribute_of_an_unknown_type_is_an_error_whatever_is_asked() -> None
 @pytest.mark.parametrize(
     "expression",
     [
-        pytest.param(" " * LONGEST + "true", id="long"),
-        pytest.param("(" * (DEEPEST + 1) + "true" + ")" * (DEEPEST + 1), id="deep"),
-        pytest.param("&&".join(["true"] * (MOST_NODES + 1)), id="of many parts"),
+        pytest.param(" " * MAX_LENGTH + "true", id="long"),
+        pytest.param("(" * (MAX_DEPTH + 1) + "true" + ")" * (MAX_DEPTH + 1), id="deep"),
+        pytest.param("&&".join(["true"] * (MAX_NODES + 1)), id="of many parts"),
     ],
 )
 def test_what_is_beyond_the_bounds_is_not_read(expression: str) -> None:
@@ -82,7 +89,7 @@ def doubled(times: int) -> str:
 def steps(expression: str) -> int:
     budget = Budget()
     with suppress(Unsupported):
-        Selector(expression).matches(device_variables("gpu.test", GPU), budget)
+        DeviceSelector(expression).matches(device_variables("gpu.test", GPU), budget)
     return budget.steps
 
 
@@ -100,7 +107,7 @@ def steps(expression: str) -> int:
 )
 def test_steps_are_bounded(expression: str) -> None:
     assert "not read" == said(expression)
-    assert MOST_STEPS < steps(expression) < 2 * MOST_STEPS
+    assert MAX_STEPS < steps(expression) < 2 * MAX_STEPS
 
 
 def test_what_is_compared_in_few_steps_is_judged() -> None:
@@ -117,8 +124,8 @@ def test_to_look_among_constants_takes_as_long_for_many_as_for_few() -> None:
 
 
 def test_a_chain_is_as_deep_as_it_is_long() -> None:
-    assert said("+".join(["1"] * TALLEST) + f" == {TALLEST}") == "not read"
-    assert said("+".join(["1"] * (TALLEST - 1)) + f" == {TALLEST - 1}") is True
+    assert said("+".join(["1"] * MAX_HEIGHT) + f" == {MAX_HEIGHT}") == "not read"
+    assert said("+".join(["1"] * (MAX_HEIGHT - 1)) + f" == {MAX_HEIGHT - 1}") is True
 
 
 @pytest.mark.parametrize(
@@ -138,7 +145,7 @@ def test_what_is_no_version(text: str) -> None:
 
 
 def test_quantities() -> None:
-    assert parse_amount("1Ki") == parse_amount("1024")
-    assert parse_amount("one") is None
+    assert parse_quantity("1Ki") == parse_quantity("1024")
+    assert parse_quantity("one") is None
     with pytest.raises(Unsupported):
-        parse_amount("1" * 99)
+        parse_quantity("1" * 99)

@@ -16,13 +16,13 @@ from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
 from app.kube.resource_v1 import Device
 from app.runtime.guard import PluginError
-from plugins.in_tree.dynamic_resources import judging
+from plugins.in_tree.dynamic_resources import cached_allocator
 from plugins.in_tree.dynamic_resources.args import DynamicResourcesArgs, seconds_of
+from plugins.in_tree.dynamic_resources.cached_allocator import MAX_STEPS_PER_EVALUATION
 from plugins.in_tree.dynamic_resources.cel_scope import device_variables
+from plugins.in_tree.dynamic_resources.errors import REASON_LONG_CLAIMS
 from plugins.in_tree.dynamic_resources.inventory import Inventory
-from plugins.in_tree.dynamic_resources.judging import STEPS_AT_ONCE
 from plugins.in_tree.dynamic_resources.plugin import DynamicResources
-from plugins.in_tree.dynamic_resources.unjudged import REASON_LONG_CLAIMS
 from tests.builders import JsonObject, container, encoded, node_object, pod_object
 from tests.harness import Answer, World, only
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_judged_is_refused() -> None:
 
 
 def test_many_nodes_are_searched_in_turns() -> None:
-    count = STEPS_AT_ONCE // 60 + 80
+    count = MAX_STEPS_PER_EVALUATION // 60 + 80
     found = world(claim(), nodes=count)
     plugin, state, waiting = plugin_of(found), CycleState(), pod("mine")
     plugin.pre_filter(state, waiting)
@@ -261,7 +261,7 @@ def test_a_device_is_selected_once_for_all_nodes_until_slices_change(monkeypatch
         asked.append(device.name)
         return device_variables(driver, device)
 
-    monkeypatch.setattr(judging, "device_variables", variables)
+    monkeypatch.setattr(cached_allocator, "device_variables", variables)
     found = world(claim(expression="device.driver == 'nobody'"), everywhere("d0", "d1"), nodes=5)
 
     for slices in (everywhere("d0", "d1"), everywhere("d0", "d2")):
@@ -288,10 +288,10 @@ def asking_nodes_for_different_things(resources: int) -> tuple[World, Pod]:
 @pytest.mark.parametrize("least_room", [False, True])
 def test_one_pod_may_ask_every_node_for_something_else(monkeypatch: pytest.MonkeyPatch, *, least_room: bool) -> None:
     """What it asked for is there when it asks again, however little else is remembered."""
-    monkeypatch.setattr(judging, "STEPS_AT_ONCE", 500)
+    monkeypatch.setattr(cached_allocator, "MAX_STEPS_PER_EVALUATION", 500)
     if least_room:
-        monkeypatch.setattr(judging, "MOST_KNOWN_BYTES", 0)
-        monkeypatch.setattr(judging, "MOST_MADE_BYTES", 0)
+        monkeypatch.setattr(cached_allocator, "MAX_OUTCOME_BYTES", 0)
+        monkeypatch.setattr(cached_allocator, "MAX_SPEC_BYTES", 0)
     found, wanted = asking_nodes_for_different_things(7)
     with pytest.raises(Unprepared) as unprepared:
         found.framework.search.find_nodes_that_fit(wanted, found.candidates())
@@ -302,14 +302,14 @@ def test_one_pod_may_ask_every_node_for_something_else(monkeypatch: pytest.Monke
 
 def test_what_was_asked_for_before_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     found = world(*(claim(f"c{it}", expression=f"{it} == 0") for it in range(40)), slice_of("n0", "d0"))
-    kept = plugin_of(found)._judging
+    kept = plugin_of(found)._allocator
 
     def remembered() -> int:
         for it in range(40):
             found.filter(pod(f"c{it}"))
-        assert kept._known_bytes == sum(it.weight for it in kept._kinds.values())
-        return len(kept._kinds)
+        assert kept._outcome_bytes == sum(it.weight for it in kept._by_specs.values())
+        return len(kept._by_specs)
 
     assert 40 == remembered()
-    monkeypatch.setattr(judging, "MOST_KNOWN_BYTES", kept._known_bytes // 4)
+    monkeypatch.setattr(cached_allocator, "MAX_OUTCOME_BYTES", kept._outcome_bytes // 4)
     assert 8 <= remembered() <= 10
