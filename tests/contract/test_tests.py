@@ -87,7 +87,7 @@ ELSEWHERE: Final = {
         "plugins/in_tree/dynamic_resources/allocated_devices.py"
     ],
     "tests/unit/plugins/in_tree/node_volume_limits/test_plugin.py": [
-        f"plugins/in_tree/node_volume_limits/{name}.py" for name in ("attached", "sources")
+        f"plugins/in_tree/node_volume_limits/{name}.py" for name in ("attachment_counts", "volume_resolver")
     ],
     "tests/unit/plugins/in_tree/volume_binding/test_plugin.py": [
         f"plugins/in_tree/volume_binding/{name}.py"

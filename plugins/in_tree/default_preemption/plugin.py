@@ -72,7 +72,7 @@ class DefaultPreemptionArgs(PluginArgs):
 _Cost: TypeAlias = tuple[int, int, int, int, float]
 
 
-class _Found(Struct):
+class _DryRunResults(Struct):
     """Results of the dry runs so far. ``best``: (cost, node, victims) of the first node with the least cost."""
 
     candidates: int = 0
@@ -110,7 +110,7 @@ class DefaultPreemption(PostFilterPlugin):
             return None, unschedulable(f"preemption: {why}")
         names = _from_somewhere(pod, [name for name, it in rejected.items() if it.code is Code.UNSCHEDULABLE])
         wanted = self._args.candidates(len(names))
-        results, filters = _Found(), 0
+        results, filters = _DryRunResults(), 0
         for name in names:
             if filters >= _FILTERS_A_STEP:
                 state = yield
@@ -122,7 +122,7 @@ class DefaultPreemption(PostFilterPlugin):
         return self._chosen(results)
 
     def _try(
-        self, state: CycleState, pod: Pod, name: str, results: _Found
+        self, state: CycleState, pod: Pod, name: str, results: _DryRunResults
     ) -> Generator[None, CycleState, tuple[CycleState, int]]:
         """Try one node. Return the latest state and the approximate number of filter runs since the last yield."""
         count = Count()
@@ -141,7 +141,7 @@ class DefaultPreemption(PostFilterPlugin):
                 state = yield
         return state, 0
 
-    def _chosen(self, results: _Found) -> PostFilterAnswer:
+    def _chosen(self, results: _DryRunResults) -> PostFilterAnswer:
         if results.best is not None:
             _, node, victims = results.best
             return PostFilterResult(node, victims), SUCCESS

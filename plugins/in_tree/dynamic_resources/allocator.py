@@ -55,6 +55,7 @@ _CHARACTERS_PER_STEP: Final = 8
 
 _SHORT_EXPRESSION: Final = 256
 """Maximum length of an expression whose parsing is not counted."""
+
 _CONSTRAINTS_PER_STEP: Final = 4
 _DEVICES_PER_STEP: Final = 8
 _COUNTERS_PER_STEP: Final = 8

@@ -17,6 +17,7 @@ MAX_LENGTH: Final = 10 << 10
 
 MAX_NODES: Final = 1000
 """Maximum number of nodes of the syntax tree."""
+
 MAX_DEPTH: Final = 30
 """Maximum depth of nested expressions, because each level takes several Python calls to parse."""
 

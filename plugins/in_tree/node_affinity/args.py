@@ -19,12 +19,12 @@ _PREFERRED: Final = "addedAffinity.preferredDuringSchedulingIgnoredDuringExecuti
 _Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 
 
-class _Model(BaseModel):
+class _AffinityModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class Requirement(_Model):
-    """Requirement on a label, or on the field ``metadata.name``."""
+class NodeSelectorRequirementArgs(_AffinityModel):
+    """NodeSelectorRequirementArgs on a label, or on the field ``metadata.name``."""
 
     key: str = ""
     operator: str = ""
@@ -34,11 +34,11 @@ class Requirement(_Model):
         return RequirementObject(self.key, self.operator, None if self.values is None else list(self.values))
 
 
-class Term(_Model):
+class Term(_AffinityModel):
     """Requirements that must all be met. A term without requirements matches no node."""
 
-    match_expressions: tuple[Requirement, ...] | None = None
-    match_fields: tuple[Requirement, ...] | None = None
+    match_expressions: tuple[NodeSelectorRequirementArgs, ...] | None = None
+    match_fields: tuple[NodeSelectorRequirementArgs, ...] | None = None
 
     def wire(self) -> TermObject:
         return TermObject(
@@ -46,7 +46,7 @@ class Term(_Model):
         )
 
 
-class PreferredTerm(_Model):
+class PreferredTerm(_AffinityModel):
     """Term, and the weight that a matching node scores. Weight 0 disables the term."""
 
     weight: _Int32 = 0
@@ -56,13 +56,13 @@ class PreferredTerm(_Model):
         return PreferredTermObject(self.weight, self.preference.wire())
 
 
-class Required(_Model):
+class Required(_AffinityModel):
     """Terms of which at least one must match."""
 
     node_selector_terms: tuple[Term, ...] | None = None
 
 
-class AddedAffinity(_Model):
+class AddedAffinity(_AffinityModel):
     """``NodeAffinity`` in the form of the pod API."""
 
     required_during_scheduling_ignored_during_execution: Required | None = None

@@ -1,4 +1,4 @@
-"""Keeps a pod from nodes whose zone, host or other domain already has too many of its peers; prefers emptier ones."""
+"""PodTopologySpread plugin: filters nodes by hard constraints, and scores them by soft ones."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return judged(state.read(HARD).constraints, self._counts, nodes)
 
     def signature(self, pod: Pod) -> tuple[int, ...] | None:
-        """Per constraint: who is in which domain, and which domains are above the limit. How far, no matter."""
+        """Return, for each hard constraint, stamps of the nodes' domains and of the domains above the limit.
+
+        Pod counts alone do not change it.
+        """
         unread = self._unread(pod)
         if unread:
             return (list(UNREAD).index(unread),)  # one number: no other signature has an odd length
@@ -145,9 +148,10 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return explained(pod, hard, soft, self._counts)
 
     def _constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """The pod's own constraints if it has any, hard or soft, else the defaults. Raises ``InvalidConstraint``.
+        """Return the pod's own constraints of one kind, or the defaults if it has none. Raises ``InvalidConstraint``.
 
-        None for a pod of which what they rest on is not read: it is refused, or has soft defaults that say nothing.
+        Empty if the pod has an oversized part that they depend on: hard constraints then reject it, and soft ones score
+        nothing.
         """
         if pod.spec.oversized and unread_part(pod, pod.spec.spread or self._defaults):
             return ()
@@ -159,7 +163,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return () if selector == EVERYTHING else default_constraints(self._defaults, pod, when, selector)
 
     def _own_constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """Made once for all pods of equal labels and spec: both are interned."""
+        """Return the evaluated constraints, cached for all pods with equal labels and spec, which are interned."""
         key = (pod.labels, pod.spec, when)
         constraints: tuple[Constraint, ...] = self._own.young.get(key, MISSING)
         if constraints is MISSING:
@@ -170,7 +174,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return constraints
 
     def _unread(self, pod: Pod) -> str:
-        """The part of the pod that keeps us from judging it; empty for nearly all."""
+        """Return the name of an oversized part that hard constraints depend on; empty for nearly all pods."""
         if not pod.spec.oversized:
             return ""
         return unread_part(
@@ -179,14 +183,14 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
 
 
 def _weight(pod: Pod, constraints: tuple[Constraint, ...]) -> int:
-    """Bytes that are kept with the constraints, as estimated: the pod's labels and spec are kept along."""
+    """Return the estimated size in bytes of cached constraints, including the labels and spec in the cache key."""
     values = sum(1 + len(it.values) for constraint in constraints for it in constraint.selector.requirements)
     spec = pod.spec
     return _ENTRY_BYTES + _PART_BYTES * (values + len(pod.labels) + spec.affinity.size() + len(spec.tolerations))
 
 
 def _soft(state: CycleState) -> SoftState:
-    """In-tree, this one of the two states is missed in other words."""
+    """Return the state of PreScore. Raises ``StateNotFound`` with kube-scheduler's text."""
     try:
         return state.read(SOFT)
     except StateNotFound as missing:

@@ -42,6 +42,7 @@ _MAX_EVALUATIONS: Final = 256
 
 _MAX_EVALUATION_BYTES: Final = 32 << 20
 """Maximum size of the cached evaluations, estimated."""
+
 _MIN_EVALUATIONS: Final = 8
 """Number of most recent evaluations that are cached whatever their size. Their pods might be evaluated again soon."""
 

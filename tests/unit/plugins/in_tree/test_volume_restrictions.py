@@ -100,7 +100,7 @@ def test_a_refusal_stands_as_long_as_the_claim_is_in_use() -> None:
 
 
 def test_many_disks_are_looked_at_in_steps_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STEPS_AT_ONCE", "_STEPS_OF_A_PIECE"):
+    for name in ("MAX_STEPS_PER_EVALUATION", "_STEPS_BETWEEN_YIELDS"):
         monkeypatch.setattr(volume_restrictions, name, 3)
     pods = [running(f"p{it}", f"n{1 + it % 2}", gcePersistentDisk=gce(f"d{it}")) for it in range(20)]
     found = world(*pods)
@@ -115,11 +115,11 @@ def test_many_disks_are_looked_at_in_steps_and_once(monkeypatch: pytest.MonkeyPa
 
 def test_of_pods_that_come_and_go_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where no pod that runs has a volume to look at."""
-    monkeypatch.setattr(volume_restrictions, "_MOST_REMEMBERED", 100)
+    monkeypatch.setattr(volume_restrictions, "_MAX_CACHED_STEPS", 100)
     found = world()
     disks: JsonObject = {"rbd": {"monitors": [f"m{it}" for it in range(9)], "image": "i"}}
     for number in range(50):
         found.filter(found.pod(f"web-{number}", more=mounting(**disks)))
 
     plugin: Any = found.framework.plugins[NAME]
-    assert 10 == len(plugin._remembered)
+    assert 10 == len(plugin._cached)

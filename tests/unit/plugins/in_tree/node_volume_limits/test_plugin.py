@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-import plugins.in_tree.node_volume_limits.attached as counting
+import plugins.in_tree.node_volume_limits.attachment_counts as counting
 from app.cache.cluster import Cluster
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
@@ -13,7 +13,7 @@ from app.framework.resources import Mounts
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from app.runtime.guard import PluginError
-from plugins.in_tree.node_volume_limits.sources import NOWHERE, Sources
+from plugins.in_tree.node_volume_limits.volume_resolver import NO_NODE, VolumeResolver
 from tests.builders import (
     JsonObject,
     claim_object,
@@ -115,14 +115,14 @@ class TestCertainty:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The nodes for which a pod's volumes are looked up, from now on; not those of new pods."""
     found: list[str] = []
-    of_pod = Sources.of_pod
+    of_pod = VolumeResolver.of_pod
 
-    def looked(self: Sources, pod: Mounts, node: str, **more: bool) -> Any:
-        if node != NOWHERE:
+    def looked(self: VolumeResolver, pod: Mounts, node: str, **more: bool) -> Any:
+        if node != NO_NODE:
             found.append(node)
         return of_pod(self, pod, node, **more)
 
-    monkeypatch.setattr(Sources, "of_pod", looked)
+    monkeypatch.setattr(VolumeResolver, "of_pod", looked)
     return found
 
 
@@ -214,7 +214,7 @@ def test_a_node_that_cannot_be_counted_is_counted_once_it_can() -> None:
 
 
 def test_many_nodes_are_counted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "AT_ONCE", 10)
+    monkeypatch.setattr(counting, "MAX_VOLUMES_PER_SEARCH", 10)
     found = crowd(60)
     pod, looked = found.pod(more=mounting("a")), counted(monkeypatch)
     with pytest.raises(Unprepared) as missing:
@@ -248,7 +248,7 @@ def test_a_victim_that_goes_costs_the_look_at_itself(monkeypatch: pytest.MonkeyP
 
 def test_what_pods_left_behind_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims that never were are named by pod after pod; those that are there count as before."""
-    monkeypatch.setattr(counting, "FEW", 100)
+    monkeypatch.setattr(counting, "MAX_TRACKED_OBJECTS", 100)
     found = crowd(5)
     plugin: Any = found.framework.plugins[NAME]
     pod, most, looked = found.pod(more=mounting("a")), 0, counted(monkeypatch)
@@ -256,14 +256,14 @@ def test_what_pods_left_behind_does_not_grow(monkeypatch: pytest.MonkeyPatch) ->
         found.add(running(f"late-{it}", *(f"gone-{it}-{each}" for each in range(10)), node="n1"))
         assert {"Success"} == set(found.filter(pod).values())
         found.cluster.delete_pod(("default", f"late-{it}"))
-        most = max(most, len(plugin._sources))
+        most = max(most, len(plugin._resolver))
 
     assert 100 < most < 200
     assert len(looked) < 60 + 5 * 10
 
 
 def test_pods_with_many_claims_that_lead_nowhere_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "FEW", 100)
+    monkeypatch.setattr(counting, "MAX_TRACKED_OBJECTS", 100)
     found = crowd(5)
     found.add(*(running(f"odd-{it}", *(f"gone-{it}-{each}" for each in range(100)), node="n1") for it in range(5)))
     pod, looked = found.pod(more=mounting("a")), counted(monkeypatch)
