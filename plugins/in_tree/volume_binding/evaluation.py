@@ -33,7 +33,7 @@ from plugins.in_tree.volume_binding.pod_volumes import (
     provisions_of,
 )
 from plugins.in_tree.volume_binding.volume_index import (
-    InvalidSelector,
+    InvalidClaimSelector,
     MatchingVolumes,
     VolumeIndex,
     VolumeRequirements,
@@ -204,7 +204,7 @@ class ClaimsEvaluation:
     def reasons(self, node: NodeInfo) -> tuple[str, ...]:
         """Return the reasons why the node is rejected, in kube-scheduler's order; empty if it fits.
 
-        Raises ``InvalidSelector``, ``UntranslatableVolume``, ``Unreadable`` or ``Unprepared``.
+        Raises ``InvalidClaimSelector``, ``UntranslatableVolume``, ``Unreadable`` or ``Unprepared``.
         """
         if self._is_simple:
             reason = self._bound_reason(node.node.labels, _NONE)
@@ -460,7 +460,9 @@ class ClaimsEvaluation:
         for claim in once(self._unassigned):
             if claim.invalid:
                 where = f"{claim.namespace}/{claim.name}"
-                raise InvalidSelector(f"error creating internal label selector for claim: {where}: {claim.invalid}")
+                raise InvalidClaimSelector(
+                    f"error creating internal label selector for claim: {where}: {claim.invalid}"
+                )
             required = VolumeRequirements.by(claim)
             if required not in free:
                 free[required] = []

@@ -45,7 +45,7 @@ _GroupKey = tuple[str, str, tuple[str, ...]]
 """(volume mode, attributes class, access modes) of a volume."""
 
 
-class InvalidSelector(Exception):
+class InvalidClaimSelector(Exception):
     """The selector of a claim is invalid or too long to be decoded."""
 
 
