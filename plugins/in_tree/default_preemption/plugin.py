@@ -37,7 +37,7 @@ _UNASKED: Final = unresolvable()
 """Status assumed for the nominated node if the filters did not reject it."""
 
 _FILTERS_A_STEP: Final = 64
-"""Filter runs between yields: one or two milliseconds with all of kube-scheduler's plugins."""
+"""Number of Filter runs between two yields: one or two milliseconds with all of kube-scheduler's plugins."""
 
 _NO_PRIORITY_BELOW: Final = 1 << 31
 """Offset that makes all priorities non-negative, so that each further victim raises the sum of priorities."""
@@ -96,7 +96,7 @@ class _DryRunResults(Struct):
 
 @final
 class DefaultPreemption(PostFilterPlugin):
-    """The rules are those of ``framework/preemption`` and ``plugins/defaultpreemption`` of Kubernetes 1.36 and 1.35."""
+    """Source of the rules: ``framework/preemption``, ``plugins/defaultpreemption`` of Kubernetes 1.36 and 1.35."""
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._args = args
@@ -179,7 +179,7 @@ class DefaultPreemption(PostFilterPlugin):
         return answer
 
     def _select(self, state: CycleState, pod: Pod, node: NodeInfo, count: Count) -> tuple[Victims, Status] | None:
-        """Return ``None`` if the pods' budgets must be evaluated first; ``count`` has started on them then."""
+        """Return the victims; ``None`` if ``count``, which has then begun, must first evaluate the pods' budgets."""
         potential = _lower(pod, node)
         if not potential:
             return _NO_VICTIMS, _NOBODY

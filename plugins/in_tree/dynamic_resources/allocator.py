@@ -189,7 +189,6 @@ class AllocationSearch:
         self._requests: dict[RequestKey, _PreparedRequest] = {}
         self._constraints: list[list[ClaimConstraint]] = []
         self.devices = sum(len(it.devices) for pool in pools for it in pool.slices)
-        """The number of devices that the node can reach."""
         self._candidates: list[_Candidate] = []
         self._more_candidates = self._make_candidates()
         self._selectable: dict[RequestKey, dict[int, bool]] = {}

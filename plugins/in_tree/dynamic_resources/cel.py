@@ -85,7 +85,7 @@ def _type(value: Any) -> str:
     return "null_type"
 
 
-# The tree, made into functions.
+# Compilation of the syntax tree.
 
 
 def _compile(node: Any) -> Evaluate:
@@ -123,7 +123,7 @@ def _lookup(of: Evaluate, key: Evaluate, *, optional: bool) -> Evaluate:
     def evaluate(scope: Scope) -> Any:
         scope.step()
         target, device_claims = of(scope), key(scope)
-        if isinstance(target, OptionalValue):  # a chain of optional ones stays optional
+        if isinstance(target, OptionalValue):  # access to an optional value returns an optional value
             return _optional_lookup(target.value, device_claims) if target.present else NO_VALUE
         return _optional_lookup(target, device_claims) if optional else _lookup_value(target, device_claims)
 
@@ -348,6 +348,3 @@ def _optional(node: Call) -> Evaluate:
         inner = _compile(node.arguments[0])
         return lambda scope: OptionalValue(True, inner(scope))
     raise Unsupported("a function that is not known")
-
-
-# What operators and functions do.

@@ -62,7 +62,7 @@ def device_variables(driver: str, device: Device) -> dict[str, Any]:
     attributes, capacity = ValuesByDomain(), ValuesByDomain()
     for name, value in device.attributes.items():
         domain, local = _qualified(name, driver)
-        attributes.setdefault(domain, {})[local] = _native(name, value)  # type: ignore[index]  # what was put there is a dict
+        attributes.setdefault(domain, {})[local] = _native(name, value)  # type: ignore[index]  # the value is a dict, set here
     for name, of_device in device.capacity.items():
         domain, local = _qualified(name, driver)
         capacity.setdefault(domain, {})[local] = QuantityValue(of_device.value)  # type: ignore[index]  # the same

@@ -91,7 +91,7 @@ class DynamicResources(
         self._claims = ClaimResolver(handle.objects, self._inventory)
         self._waiting = handle.waiting
 
-    # Which claims a pod has.
+    # Queueing.
 
     def pre_enqueue(self, pod: Pod) -> Status:
         if CLAIMS in pod.spec.oversized:
@@ -331,7 +331,7 @@ def _read(state: CycleState) -> PodDeviceClaims:
     try:
         return state.read(_STATE)
     except StateNotFound:
-        raise StateNotFound("not found") from None  # in-tree, in these words
+        raise StateNotFound("not found") from None  # kube-scheduler's text
 
 
 def _chosen(claim: ResourceClaim) -> frozenset[str]:

@@ -35,28 +35,24 @@ class OwnTerms(Struct, frozen=True):
 
     ``keys``: topology keys of the required affinity terms, without duplicates. ``peers``: pods that match all of them.
     ``anti``, ``preferred``: (key, matching pods) and (key, matching pods, weight) of terms that can match a pod.
-    ``decides``: whether there are required terms, including terms that match no pod.
+    ``has_required``: whether there are required terms, including terms that match no pod.
     """
 
     keys: tuple[str, ...] = ()
     peers: Peers | None = None
     anti: tuple[tuple[str, Peers], ...] = ()
     preferred: tuple[tuple[str, Peers, int], ...] = ()
-    decides: bool = False
+    has_required: bool = False
 
-    def include_itself(self, pod: Pod) -> bool:
-        """Return whether the pod itself matches all required affinity terms."""
-        return self.draw(pod)
-
-    def draw(self, other: Pod) -> bool:
+    def matches_affinity(self, other: Pod) -> bool:
         """Return whether the other pod matches all required affinity terms."""
         return self.peers is not None and self.peers.include(other.namespace, other.labels)
 
-    def repel(self, other: Pod) -> bool:
+    def matches_anti_affinity(self, other: Pod) -> bool:
         """Return whether the other pod matches a required anti-affinity term."""
         return any(peers.include(other.namespace, other.labels) for _, peers in self.anti)
 
-    def weigh(self, other: Pod) -> bool:
+    def matches_preferred(self, other: Pod) -> bool:
         """Return whether the other pod matches a preferred term."""
         return any(peers.include(other.namespace, other.labels) for _, peers, _ in self.preferred)
 
@@ -94,10 +90,10 @@ class OwnTermsOf:
         preferred = ((it.term.topology_key, self._peers(it.term), it.weight) for it in affinity.preferred)
         return OwnTerms(
             keys=tuple(dict.fromkeys(key for key, _ in each)),
-            peers=_meant_by_all(every) if every and len(every) == len(each) else None,
+            peers=_peers_of_all(every) if every and len(every) == len(each) else None,
             anti=tuple(dict.fromkeys((key, peers) for key, peers in anti if peers is not None)),
             preferred=tuple((key, peers, weight) for key, peers, weight in preferred if peers is not None),
-            decides=bool(affinity.required or affinity.required_anti),
+            has_required=bool(affinity.required or affinity.required_anti),
         )
 
     def _peers(self, term: PodAffinityTerm) -> Peers | None:
@@ -133,7 +129,7 @@ class OwnTermsOf:
         self._names.put((selector, version), frozenset(names), min(_NAME_BYTES * len(names), _NAMES_MEMO_BYTES // 32))
 
 
-def _meant_by_all(every: Iterable[Peers]) -> Peers | None:
+def _peers_of_all(every: Iterable[Peers]) -> Peers | None:
     peers = reduce(and_, every)
     return None if peers.namespaces is not None and not peers.namespaces else peers
 

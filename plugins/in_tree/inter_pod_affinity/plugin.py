@@ -27,7 +27,7 @@ from plugins.in_tree.inter_pod_affinity.filtering import (
     REQUIRED,
     UNREAD,
     RequiredState,
-    refusing_keys,
+    existing_keys,
     required_state,
 )
 from plugins.in_tree.inter_pod_affinity.own import OwnTermsOf
@@ -65,7 +65,7 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         if invalid:
             return unresolvable(f"parsing pod: {invalid}"), None
         required = self._required(pod)
-        if not required.decides:
+        if not required.can_reject:
             return SKIP, None
         all_prepared(partial(self._counts.values, key) for key in required.topology_keys())
         state.write(REQUIRED, required)
@@ -87,20 +87,24 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        return _required_of(state).judge(node)
+        return _required_of(state).evaluate(node)
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        return _required_of(state).judged(nodes, self._counts)
+        return _required_of(state).evaluate_all(nodes, self._counts)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        return _required_of(state).judge_certain(node, in_flight)
+        return _required_of(state).evaluate_certain(node, in_flight)
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         try:
             own = self._own.of(pod)
         except Unprepared:
             return True  # unknown until its namespaces are matched, which happens when the pod is filtered
-        return own.draw(other) or own.repel(other) or bool(refusing_keys(other, self._newcomer(pod)))
+        return (
+            own.matches_affinity(other)
+            or own.matches_anti_affinity(other)
+            or bool(existing_keys(other, self._newcomer(pod)))
+        )
 
     def signature(self, pod: Pod) -> Hashable | None:
         """Key of the domains that hold matching pods and of each node's domain. Pod counts do not change it."""
@@ -139,7 +143,7 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         if self._ignores_others and not pod.spec.pod_affinity.has_preferred:
             return False
         try:
-            if self._own.of(pod).weigh(other):
+            if self._own.of(pod).matches_preferred(other):
                 return True
         except Unprepared:
             return True

@@ -24,7 +24,7 @@ class _AffinityModel(BaseModel):
 
 
 class NodeSelectorRequirementArgs(_AffinityModel):
-    """NodeSelectorRequirementArgs on a label, or on the field ``metadata.name``."""
+    """Requirement on a label, or on the field ``metadata.name``."""
 
     key: str = ""
     operator: str = ""

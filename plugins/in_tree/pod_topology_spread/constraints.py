@@ -126,7 +126,7 @@ class _Inclusions:
             inclusion = self._made[policies] = self._inclusion(*policies)
         return inclusion
 
-    def _inclusion(self, honours_affinity: bool, honours_taints: bool) -> Inclusion:  # two policies
+    def _inclusion(self, honours_affinity: bool, honours_taints: bool) -> Inclusion:
         affinity, tolerations = self._spec.affinity, self._spec.tolerations
         restricts = bool(affinity.node_selector) or affinity.terms is not None
         return Inclusion(

@@ -35,11 +35,14 @@ def explained(pod: Pod, hard: Sequence[Constraint], soft: Sequence[Constraint], 
     Only the first constraints and the fullest domains are shown, to bound the size and the run time.
     """
     shown = (*hard, *soft)[:_MOST_TABLES]
-    judged = hard_state(pod, hard, counts).constraints[:_MOST_TABLES]
+    constraints = hard_state(pod, hard, counts).constraints[:_MOST_TABLES]
     most = _MOST_ROWS // max(1, len(shown))
-    tables = (*(_hard_table(it, most) for it in judged), *_soft_tables(pod, soft, shown[len(judged) :], counts, most))
-    sentences = [sentence for it in judged for sentence in _unblock(it)]
-    left = len(hard) - len(judged)
+    tables = (
+        *(_hard_table(it, most) for it in constraints),
+        *_soft_tables(pod, soft, shown[len(constraints) :], counts, most),
+    )
+    sentences = [sentence for it in constraints for sentence in _unblock(it)]
+    left = len(hard) - len(constraints)
     if left > 0:
         sentences.append(f"{left} more hard constraints are not shown")
     return Explanation(tables, tuple(sentences))
@@ -53,14 +56,14 @@ def _shown_domains(domains: DomainCounts, most: int) -> tuple[list[str], str]:
     return sorted(nlargest(most, every, key=domains.count)), f", the fullest {most} of {len(every)} domains"
 
 
-def _hard_table(judged: HardConstraint, most: int) -> Table:
-    constraint, minimum = judged.constraint, judged.minimum({})
+def _hard_table(hard: HardConstraint, most: int) -> Table:
+    constraint, minimum = hard.constraint, hard.minimum({})
     rows = []
-    domains, rest = _shown_domains(judged.domains, most)
-    by_domain = judged.domains.nodes_by_domain()
+    domains, rest = _shown_domains(hard.domains, most)
+    by_domain = hard.domains.nodes_by_domain()
     for domain in domains:
-        nodes, pods = by_domain[domain], judged.domains.count(domain)
-        skew = pods + judged.self_match - minimum
+        nodes, pods = by_domain[domain], hard.domains.count(domain)
+        skew = pods + hard.self_match - minimum
         rows.append((domain, nodes, pods, minimum, skew, skew <= constraint.max_skew))
     title = f"DoNotSchedule over {constraint.topology_key}, maxSkew {constraint.max_skew}"
     if constraint.min_domains > 1:
@@ -86,10 +89,10 @@ def _soft_tables(
         )
 
 
-def _unblock(judged: HardConstraint) -> Iterator[str]:
+def _unblock(hard: HardConstraint) -> Iterator[str]:
     """Yield for each full domain the number of pods that must leave it, or join the emptier domains."""
-    key, domains, limit = judged.constraint.topology_key, judged.domains, judged.limit({})
-    missing = judged.constraint.min_domains - domains.size()
+    key, domains, limit = hard.constraint.topology_key, hard.domains, hard.limit({})
+    missing = hard.constraint.min_domains - domains.size()
     if missing > 0:
         needed = "1 more domain is" if missing == 1 else f"{missing} more domains are"
         yield f"{key}: {needed} needed, until then the minimum counts as 0"
@@ -98,7 +101,7 @@ def _unblock(judged: HardConstraint) -> Iterator[str]:
     for domain in full[:_MOST_SENTENCES]:
         excess = counts[domain] - limit
         fewer = f"{key}={domain} takes the pod with {excess} matching pod{'s'[: excess > 1]} fewer"
-        yield fewer if missing > 0 else f"{fewer}, or with {_filled(counts, judged.minimum({}) + excess)}"
+        yield fewer if missing > 0 else f"{fewer}, or with {_filled(counts, hard.minimum({}) + excess)}"
     if len(full) > _MOST_SENTENCES:
         yield f"{key}: so do {len(full) - _MOST_SENTENCES} other domains"
 

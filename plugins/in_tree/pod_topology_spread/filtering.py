@@ -82,15 +82,15 @@ class HardConstraint:
         if value is not None:
             self.deltas[value] = self.deltas.get(value, 0) + delta
 
-    def judge(self, node: NodeInfo) -> Status:
+    def evaluate(self, node: NodeInfo) -> Status:
         value = node.node.labels.get(self.constraint.topology_key)
         if value is None:
             return NODE_LABEL_NOT_MATCH
         count = self.domains.count(value) + self.deltas.get(value, 0)
         return SUCCESS if count <= self.limit(self.deltas) else CONSTRAINTS_NOT_MATCH
 
-    def judge_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Like ``judge``, for the worst case: binds in flight to this domain succeed, and all others fail."""
+    def evaluate_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
+        """Like ``evaluate``, for the worst case: binds in flight to this domain succeed, and all others fail."""
         value = node.node.labels.get(self.constraint.topology_key)
         if value is None:
             return NODE_LABEL_NOT_MATCH
@@ -115,7 +115,9 @@ class HardConstraint:
         """
         limit = self.limit(self.deltas)
         if self.deltas or limit < 0:
-            known = ((it, self.judge(nodes.info(it)) if it in values else NODE_LABEL_NOT_MATCH) for it in nodes.names)
+            known = (
+                (it, self.evaluate(nodes.info(it)) if it in values else NODE_LABEL_NOT_MATCH) for it in nodes.names
+            )
             return {name: status for name, status in known if not status.is_success}
         blocked = frozenset(self.domains.above(limit))
         try:
@@ -129,7 +131,7 @@ class HardConstraint:
             }
 
 
-def judged(constraints: Sequence[HardConstraint], counts: Counts, nodes: Candidates) -> FilterResult:
+def evaluate_all(constraints: Sequence[HardConstraint], counts: Counts, nodes: Candidates) -> FilterResult:
     """Evaluate all constraints for all nodes."""
     passed = None if nodes.sent else _passing(constraints, counts, nodes.names)
     if passed is not None:

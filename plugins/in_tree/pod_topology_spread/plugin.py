@@ -28,7 +28,7 @@ from plugins.in_tree.pod_topology_spread.constraints import (
     unread_part,
 )
 from plugins.in_tree.pod_topology_spread.explaining import explained
-from plugins.in_tree.pod_topology_spread.filtering import HARD, UNREAD, hard_state, judged
+from plugins.in_tree.pod_topology_spread.filtering import HARD, UNREAD, evaluate_all, hard_state
 from plugins.in_tree.pod_topology_spread.scoring import SOFT, SoftState, normalized, soft_state
 
 _MEMO_BYTES: Final = 32 << 20
@@ -76,11 +76,11 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        judged = (constraint.judge(node) for constraint in state.read(HARD).constraints)
-        return next((status for status in judged if not status.is_success), SUCCESS)
+        statuses = (constraint.evaluate(node) for constraint in state.read(HARD).constraints)
+        return next((status for status in statuses if not status.is_success), SUCCESS)
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        return judged(state.read(HARD).constraints, self._counts, nodes)
+        return evaluate_all(state.read(HARD).constraints, self._counts, nodes)
 
     def signature(self, pod: Pod) -> tuple[int, ...] | None:
         """Return, for each hard constraint, stamps of the nodes' domains and of the domains above the limit.
@@ -89,7 +89,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         """
         unread = self._unread(pod)
         if unread:
-            return (list(UNREAD).index(unread),)  # one number: no other signature has an odd length
+            return (list(UNREAD).index(unread),)  # one number, because all other signatures have an even length
         try:
             constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         except InvalidConstraint:
@@ -116,8 +116,8 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         peers = [other for other in in_flight if other.namespace == pod.namespace and not other.terminating]
-        judged = (constraint.judge_certain(node, peers) for constraint in state.read(HARD).constraints)
-        return next((status for status in judged if not status.is_success), SUCCESS)
+        statuses = (constraint.evaluate_certain(node, peers) for constraint in state.read(HARD).constraints)
+        return next((status for status in statuses if not status.is_success), SUCCESS)
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
         try:

@@ -189,7 +189,7 @@ def _soft(
     among: int,
 ) -> SoftConstraint:
     if constraint.topology_key == HOSTNAME:
-        # Hosts are counted on the very node, whatever the inclusion policies say.
+        # For hostnames, the pods on the node itself count; inclusion policies do not apply.
         pods = counts.pods_by_node(pod.namespace, constraint.counted)
         weight = _weight(len(scored.names))
         keys = _pods_on(scored, pods) if among == 1 and not without_key else _keys(pods, without_key, scored.names)
@@ -228,7 +228,7 @@ def _credits(
 
 def _round(total: float) -> int:
     whole = int(total)
-    return whole + 1 if total - whole >= 0.5 else whole  # as Go's math.Round for what is not negative
+    return whole + 1 if total - whole >= 0.5 else whole  # as Go's math.Round for numbers that are not negative
 
 
 def _weight(size: int) -> float:
