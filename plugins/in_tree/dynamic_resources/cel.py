@@ -122,10 +122,10 @@ def _variable(name: str) -> Evaluate:
 def _lookup(of: Evaluate, key: Evaluate, *, optional: bool) -> Evaluate:
     def evaluate(scope: Scope) -> Any:
         scope.step()
-        target, device_claims = of(scope), key(scope)
+        target, member = of(scope), key(scope)
         if isinstance(target, OptionalValue):  # access to an optional value returns an optional value
-            return _optional_lookup(target.value, device_claims) if target.present else NO_VALUE
-        return _optional_lookup(target, device_claims) if optional else _lookup_value(target, device_claims)
+            return _optional_lookup(target.value, member) if target.present else NO_VALUE
+        return _optional_lookup(target, member) if optional else _lookup_value(target, member)
 
     return evaluate
 

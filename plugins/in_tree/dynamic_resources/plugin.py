@@ -64,7 +64,6 @@ _NO_RESOURCE: Final = unresolvable(REASON_NO_RESOURCE).by(NAME)
 _LONG_OBJECT: Final = unresolvable(REASON_LONG_OBJECT).by(NAME)
 _WAIT: Final = Status(Code.WAIT)
 
-
 _STATE: Final[StateKey[PodDeviceClaims]] = StateKey(NAME)
 _NO_CLAIMS: Final = PodDeviceClaims()
 
@@ -113,17 +112,17 @@ class DynamicResources(
         self._inventory.refresh()
         self._allocator.begin()
         try:
-            device_claims = self._claims.device_claims(pod)
+            pod_claims = self._claims.pod_claims(pod)
         except ClaimNotFound as cause:
             return unresolvable(str(cause)), None
-        state.write(_STATE, device_claims)
-        if not device_claims.all_claims:
+        state.write(_STATE, pod_claims)
+        if not pod_claims.all_claims:
             return SKIP, None
-        return self._pre_filter(device_claims), None
+        return self._pre_filter(pod_claims), None
 
-    def _pre_filter(self, device_claims: PodDeviceClaims) -> Status:
-        for claim in device_claims.all_claims:
-            if claim.allocation is None and claim is not device_claims.extended:
+    def _pre_filter(self, pod_claims: PodDeviceClaims) -> Status:
+        for claim in pod_claims.all_claims:
+            if claim.allocation is None and claim is not pod_claims.extended:
                 if claim.spec.oversized:
                     return _LONG_OBJECT
                 for request in claim.spec.requests:
@@ -134,9 +133,9 @@ class DynamicResources(
 
     def _check_classes(self, claim: ResourceClaim, request: DeviceRequest) -> Status:
         """Return success if all classes of a request exist, else a rejection of all nodes."""
-        named = [(request.name, request.exactly.device_class)] if request.exactly is not None else []
-        if not named:
-            named = [(f"{request.name}/{it.name}", it.device_class) for it in request.first_available]
+        named = [(f"{request.name}/{it.name}", it.device_class) for it in request.first_available]
+        if request.exactly is not None:
+            named = [(request.name, request.exactly.device_class)]
         if not named:
             return unresolvable(f"resource claim {claim}, request {request.name}: unknown request type")
         for name, device_class in named:
@@ -147,57 +146,53 @@ class DynamicResources(
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        device_claims = _read(state)
-        claims, status = self._to_allocate(device_claims, pod, node)
+        pod_claims = _read(state)
+        claims, status = self._to_allocate(pod_claims, pod, node)
         if status is not None:
             return status
         try:
-            other_slices = not all(self._is_available(it, node) for it in device_claims.all_claims)
+            unavailable = not all(self._is_available(it, node) for it in pod_claims.all_claims)
         except CannotEvaluate as cause:
             return unresolvable(cause.reason).by(NAME)
         if claims:
-            outcome = self._allocator.outcome(claims, node, self._other_nodes(device_claims, pod))
+            outcome = self._allocator.outcome(claims, node, self._other_nodes(pod_claims, pod))
             if isinstance(outcome, Status):
                 return outcome
-            if not other_slices:
-                device_claims.solutions[node.name] = outcome
-        return _ELSEWHERE if other_slices else SUCCESS
+            if not unavailable:
+                pod_claims.solutions[node.name] = outcome
+        return _ELSEWHERE if unavailable else SUCCESS
 
-    def _other_nodes(
-        self, device_claims: PodDeviceClaims, pod: Pod
-    ) -> Iterator[tuple[Sequence[ResourceClaim], NodeInfo]]:
+    def _other_nodes(self, pod_claims: PodDeviceClaims, pod: Pod) -> Iterator[tuple[Sequence[ResourceClaim], NodeInfo]]:
         for node in tuple(self._nodes.list()):
-            claims, status = self._to_allocate(device_claims, pod, node)
+            claims, status = self._to_allocate(pod_claims, pod, node)
             if status is None and claims:
                 yield claims, node
 
     def _to_allocate(
-        self, device_claims: PodDeviceClaims, pod: Pod, node: NodeInfo
+        self, pod_claims: PodDeviceClaims, pod: Pod, node: NodeInfo
     ) -> tuple[tuple[ResourceClaim, ...], Status | None]:
         """Return the claims that need devices on the node, or a final status."""
-        missing = tuple(it for it in device_claims.claims if it.allocation is None)
-        extended = device_claims.extended
+        missing = tuple(it for it in pod_claims.claims if it.allocation is None)
+        extended = pod_claims.extended
         if extended is None:
             return missing, None
         if extended.name != PLACEHOLDER:
             mine = extended.allocation is not None and pod.uid in extended.reserved_for
             return missing, None if mine else _STALE
-        resources = resources_from_devices(
-            device_claims.resources, node.node.allocatable, self._inventory.class_of_resource
-        )
+        resources = self._from_devices(pod_claims, node)
         if resources is None:
             return (), _NO_RESOURCE
-        if not resources and not device_claims.claims:
+        if not resources and not pod_claims.claims:
             return (), SUCCESS
-        return (*missing, self._extended_claim(device_claims, pod, tuple(resources))), None
+        return (*missing, self._extended_claim(pod_claims, pod, tuple(resources))), None
 
-    def _extended_claim(self, device_claims: PodDeviceClaims, pod: Pod, resources: tuple[str, ...]) -> ResourceClaim:
+    def _extended_claim(self, pod_claims: PodDeviceClaims, pod: Pod, resources: tuple[str, ...]) -> ResourceClaim:
         """Return the placeholder claim for the resources that the node has no device plugin for."""
-        claim = device_claims.variants.get(resources)
+        claim = pod_claims.variants.get(resources)
         if claim is None:
             requests = device_requests(pod.spec.claims.containers, resources, self._inventory.class_of_resource)
             claim = ResourceClaim(pod.namespace, PLACEHOLDER, "", False, None, self._allocator.spec_of(requests))
-            device_claims.variants[resources] = claim
+            pod_claims.variants[resources] = claim
         return claim
 
     def _is_available(self, claim: ResourceClaim, node: NodeInfo) -> bool:
@@ -243,10 +238,10 @@ class DynamicResources(
         """
         yield from ()
         try:
-            device_claims = state.read(_STATE)
+            pod_claims = state.read(_STATE)
         except StateNotFound:
-            device_claims = _NO_CLAIMS
-        return None, unschedulable(REASON_STILL if device_claims.all_claims else REASON_NOTHING_TO_FREE)
+            pod_claims = _NO_CLAIMS
+        return None, unschedulable(REASON_STILL if pod_claims.all_claims else REASON_NOTHING_TO_FREE)
 
     # Score.
 
@@ -265,14 +260,12 @@ class DynamicResources(
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         """Return the sum of the scores of the chosen alternatives. The first alternative of a request scores most."""
-        device_claims = _read(state)
-        solution = device_claims.solutions.get(node.name)
+        pod_claims = _read(state)
+        solution = pod_claims.solutions.get(node.name)
         if solution is None:
             return 0
         chosen = iter(solution)
-        return sum(
-            _score(it, next(chosen) if it.allocation is None else _chosen(it)) for it in device_claims.all_claims
-        )
+        return sum(_score(it, next(chosen) if it.allocation is None else _chosen(it)) for it in pod_claims.all_claims)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
         """Return one class for all nodes if the pod needs no devices, as most pods."""
@@ -308,23 +301,22 @@ class DynamicResources(
             return True
         self._inventory.refresh_at_once()
         try:
-            device_claims = self._claims.device_claims(pod)
+            pod_claims = self._claims.pod_claims(pod)
         except ClaimNotFound:
             return False
-        needed = device_claims.claims
-        if device_claims.extended is not None and not self._has_device_plugins(device_claims, node_name):
-            needed = device_claims.all_claims
+        needed = pod_claims.claims
+        if pod_claims.extended is not None and not self._has_device_plugins(pod_claims, node_name):
+            needed = pod_claims.all_claims
         return all(it.allocation is not None and pod.uid in it.reserved_for for it in needed)
 
-    def _has_device_plugins(self, device_claims: PodDeviceClaims, node_name: str) -> bool:
+    def _has_device_plugins(self, pod_claims: PodDeviceClaims, node_name: str) -> bool:
         """Return whether the node's device plugins provide all extended resources, so that no claim is needed."""
         node = self._nodes.get(node_name)
-        if node is None:
-            return False
-        return (
-            resources_from_devices(device_claims.resources, node.node.allocatable, self._inventory.class_of_resource)
-            == []
-        )
+        return node is not None and self._from_devices(pod_claims, node) == []
+
+    def _from_devices(self, pod_claims: PodDeviceClaims, node: NodeInfo) -> list[str] | None:
+        class_of = self._inventory.class_of_resource
+        return resources_from_devices(pod_claims.resources, node.node.allocatable, class_of)
 
 
 def _read(state: CycleState) -> PodDeviceClaims:

@@ -79,7 +79,7 @@ class ClaimResolver:
             raise ClaimNotFound(f"ResourceClaim {claim} was not created for Pod {pod} (Pod is not owner)")
         return claim
 
-    def device_claims(self, pod: Pod) -> PodDeviceClaims:
+    def pod_claims(self, pod: Pod) -> PodDeviceClaims:
         """Return the claims of a pod. Raises ``ClaimNotFound``."""
         claims = self.of(pod)
         extended: ResourceClaim | None = None

@@ -81,7 +81,7 @@ class Occupied:
         return None if self.domains is None else self.domains.domain_of(node_name)
 
     def stamp(self) -> int:
-        """Return a number that changes whenever the set of domains with relevant pods changes. It ignores ``deltas``."""
+        """Return a number that changes with the set of domains that have relevant pods. It ignores ``deltas``."""
         return 0 if self.domains is None else self.domains.stamp(0)
 
     def outside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
