@@ -4,7 +4,7 @@
 module or package. Plugins import only ``app.framework`` and the object models of ``app.kube``; a ``Handle`` gives
 access to everything else.
 
-Plugins do no I/O of their own, read no clocks, start no threads and do not know each other.
+Plugins do no I/O of their own, start no threads and do not know each other.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -86,6 +86,7 @@ class BoundVolume(Struct, frozen=True):
 
 
 _Matches = Sequence[tuple[PersistentVolumeClaim, MatchingVolumes]]
+"""Claims with the volumes that match each of them."""
 
 _Part = tuple[Hashable, Callable[[], Work[Any]], int]
 """Part of an evaluation: (key of its result, function that starts the work, maximum number of steps)."""
@@ -93,13 +94,14 @@ _Part = tuple[Hashable, Callable[[], Work[Any]], int]
 _BOUND: Final = "bound"
 _MATCHES: Final = "stock"
 _UNBOUNDED: Final = 1 << 62
-_STEPS_BETWEEN_YIELDS: Final = 4 * STEPS_BETWEEN_YIELDS
+"""Maximum number of steps of parts that are bounded by other limits."""
+_STEPS_BETWEEN_PAUSES: Final = 4 * STEPS_BETWEEN_YIELDS
+"""Steps after which the computation for the next evaluation yields so that other requests can run: about 1 ms."""
+
 _BYTES_PER_RESULT: Final = 300
 _NONE: Final[frozenset[str]] = frozenset()
 _TOO_MANY_KEYS: Final = tuple(map(str, range(_MAX_LABEL_KEYS + 1)))
 _NO_VOLUMES: Final = MatchingVolumes((), ())
-
-T = TypeVar("T")
 
 
 class ClaimsEvaluation:
@@ -266,7 +268,7 @@ class ClaimsEvaluation:
         for node in nodes:
             for steps in chain((_STEPS_PER_NODE,), self._steps(parts(node))):
                 taken += steps
-                if taken > _STEPS_BETWEEN_YIELDS:
+                if taken > _STEPS_BETWEEN_PAUSES:
                     taken = 0
                     yield
                     if self._stamp_at_begin != self._stamp():

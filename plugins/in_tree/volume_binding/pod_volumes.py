@@ -46,8 +46,9 @@ class StaticBinder:
         self._taken: set[str] = set()
 
     def volume(self, matching: MatchingVolumes) -> Work[PersistentVolume | None]:
-        """Take the volume reserved for the claim, or else the smallest matching one; ``None`` if the node can use
-        neither.
+        """Take a volume for a claim: the reserved one, or else the smallest matching one that the node can use.
+
+        Returns ``None`` if there is none.
         """
         reserved = matching.reserved_volume(self._taken)
         if reserved is not None:

@@ -244,7 +244,7 @@ def judged_between_changes(found: World, pod: Pod, change: Callable[[], object],
 def test_what_is_kept_of_volumes_is_what_is_found_afresh(
     monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int
 ) -> None:
-    for name, steps in (("MAX_STEPS_PER_EVALUATION", at_once), ("_STEPS_BETWEEN_YIELDS", 1)):
+    for name, steps in (("MAX_STEPS_PER_EVALUATION", at_once), ("_STEPS_BETWEEN_PAUSES", 1)):
         monkeypatch.setattr(evaluation, name, steps)
     for module in (free_volumes, capacity_index):
         monkeypatch.setattr(module, "STEPS_BETWEEN_YIELDS", 1)
@@ -284,7 +284,7 @@ def test_what_is_kept_of_volumes_is_what_is_found_afresh(
 def test_a_pod_is_decided_on_though_room_changes_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What changes on one node does not undo what was worked out for others."""
     monkeypatch.setattr(evaluation, "MAX_STEPS_PER_EVALUATION", 40)
-    monkeypatch.setattr(evaluation, "_STEPS_BETWEEN_YIELDS", 10)
+    monkeypatch.setattr(evaluation, "_STEPS_BETWEEN_PAUSES", 10)
     names = [f"n{it}" for it in range(100)]
     versions = count()
 
