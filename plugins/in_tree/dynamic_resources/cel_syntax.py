@@ -28,7 +28,7 @@ _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
 
 
-class Unsupported(Exception):  # no error of the expression: more than is read of the language
+class Unsupported(Exception):  # a limit of this parser rather than an error of the expression
     """The expression uses an unsupported feature or exceeds a limit, so Homeport cannot evaluate it."""
 
 
@@ -198,7 +198,7 @@ class _Parser:
 
     def _negated(self, function: str, times: int) -> Any:
         kind, text = self._tokens[self._at]
-        if function == "-" and kind == "int":  # the smallest number is written so
+        if function == "-" and kind == "int":  # the smallest int64 is written as a negated literal
             self._at += 1
             value = -int(text, 0 if text.startswith("0x") else 10)
             return self._members(self._literal_int(value if times % 2 else -value))

@@ -18,7 +18,7 @@ REASON_MALFORMED: Final = "node(s) can't be judged: devices or claims have a fie
 OVERSIZED_CLAIMS: Final = unresolvable(REASON_LONG_CLAIMS).by(NAME)
 
 
-class CannotEvaluate(Exception):  # no error: a verdict, in position of a guess
+class CannotEvaluate(Exception):  # the pod is rejected with a reason
     """Homeport cannot evaluate the allocation. The pod is rejected with ``reason``, a constant text."""
 
     def __init__(self, reason: str) -> None:

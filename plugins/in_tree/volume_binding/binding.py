@@ -136,7 +136,7 @@ class VolumeBinder:
             try:
                 await self._writer.annotate(PERSISTENT_VOLUME_CLAIMS, claim, {SELECTED_NODE: node_name})
             except WriteConflict:
-                return None  # retried with a fresh read: another component may have set it
+                return None  # retried with a fresh read: another component might have set it
             except ObjectGone as gone:
                 return unschedulable(f"{gone} is gone")
             except OSError as cause:

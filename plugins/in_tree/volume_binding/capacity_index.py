@@ -104,7 +104,7 @@ class CapacityIndex:
         try:
             return self._objects.get(CSI_STORAGE_CAPACITIES, namespace, name)
         except Unreadable:
-            return None  # other objects may provide capacity
+            return None  # other objects might provide capacity
 
 
 _NO_CAPACITIES: Final[LabelIndex[CSIStorageCapacity]] = LabelIndex()
