@@ -82,11 +82,11 @@ def _compared(operator: str, a: Any, b: Any) -> int:
     return int(a > b) - int(a < b)
 
 
-def _contained(item: Any, for_type: Any, spend: Spend) -> bool:
-    if isinstance(for_type, dict):
-        return isinstance(item, str) and item in for_type
-    if isinstance(for_type, tuple):
-        return any(_equal_items(item, it, spend) for it in for_type)
+def _contained(item: Any, container: Any, spend: Spend) -> bool:
+    if isinstance(container, dict):
+        return isinstance(item, str) and item in container
+    if isinstance(container, tuple):
+        return any(_equal_items(item, it, spend) for it in container)
     raise NoOverload
 
 
@@ -98,12 +98,12 @@ def _missing_overload(operator: str, first: Any) -> CelError:
 def _for_type(kind: type[Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function so that it raises ``NoOverload`` if its first argument is not a ``kind``."""
 
-    def for_type(value: Any, *more: Any) -> Any:
+    def checked(value: Any, *more: Any) -> Any:
         if not isinstance(value, kind):
             raise NoOverload
         return function(value, *more)
 
-    return for_type
+    return checked
 
 
 def _is_int(value: Any) -> bool:
@@ -219,12 +219,12 @@ def _as_integer(quantity: QuantityValue) -> int:
 
 
 def _sum(sign: int) -> Callable[[Any, Any], QuantityValue]:
-    def for_type(a: Any, b: Any) -> QuantityValue:
+    def combined(a: Any, b: Any) -> QuantityValue:
         if not isinstance(a, QuantityValue) or not (isinstance(b, QuantityValue) or _is_int(b)):
             raise NoOverload
         return QuantityValue(a.amount + sign * (b.amount if isinstance(b, QuantityValue) else b * 10**9))
 
-    return for_type
+    return combined
 
 
 def _value(optional: OptionalValue) -> Any:
