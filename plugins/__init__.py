@@ -1,10 +1,10 @@
-"""The plugins that come with Homeport, in the order the catalogue (``README.md`` beside this) lists them.
+"""Plugins shipped with Homeport, in the order of the catalogue (``README.md`` in this directory).
 
-``sticky_node`` is Homeport's own; those in ``in_tree`` mirror kube-scheduler's. One module or package per plugin. It
-sees ``app.framework`` and the object models of ``app.kube``, and nothing else: what it needs of the world comes in
-through its ``Handle``.
+``sticky_node`` is Homeport's own plugin; those in ``in_tree`` are equivalents of kube-scheduler's. Each plugin is one
+module or package. Plugins import only ``app.framework`` and the object models of ``app.kube``; a ``Handle`` gives
+access to everything else.
 
-Not here: I/O, clocks, threads, and anything one plugin would have to know of another.
+Plugins do no I/O of their own, start no threads and do not know each other.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ SHIPPED: Final[tuple[PluginSpec[Any], ...]] = (
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}
-"""What a profile enables at ``multiPoint`` unless it says otherwise, with its weights: the preset ``delegated``.
+"""Plugins with weights that a profile enables at ``multiPoint`` by default (preset ``delegated``).
 
-The other plugins run in the preset ``complete``, which is kube-scheduler's default profile and those of these that it
-lacks, or where a profile names them: kube-scheduler has them, and runs them before it asks Homeport.
+The other plugins run in the preset ``complete``, or where a profile enables them. That preset is kube-scheduler's
+default profile plus the plugins here that it lacks. By default they are not enabled, because kube-scheduler runs its
+own before it calls Homeport.
 """

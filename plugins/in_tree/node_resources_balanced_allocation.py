@@ -43,14 +43,14 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs):
 
     @field_validator("resources", mode="after")
     @classmethod
-    def _are_alike(cls, found: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
-        names = [it.name for it in found]
-        for it in found:
-            if names.count(it.name) > 1:
-                raise ValueError(f"{it.name}: is named more than once")
-            if it.weight != 1:
-                raise ValueError(f"{it.name}: weight must be 1")
-        return found or CPU_AND_MEMORY
+    def _are_alike(cls, resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
+        names = [resource.name for resource in resources]
+        for resource in resources:
+            if names.count(resource.name) > 1:
+                raise ValueError(f"{resource.name}: is named more than once")
+            if resource.weight != 1:
+                raise ValueError(f"{resource.name}: weight must be 1")
+        return resources or CPU_AND_MEMORY
 
 
 _COMPARISON: Final[StateKey[Comparison]] = StateKey(f"PreScore{NAME}")
@@ -105,14 +105,14 @@ def _balance(shares: Sequence[float]) -> int:
         deviation = abs((shares[0] - shares[1]) / 2)
     elif len(shares) > _PAIR:
         total = spread = 0.0
-        for it in shares:  # sequential float addition, as in Go: sum() rounds differently
-            total += it
+        for share in shares:  # sequential float addition, as in Go: sum() rounds differently
+            total += share
         mean = total / len(shares)
-        for it in shares:
-            spread += (it - mean) * (it - mean)
+        for share in shares:
+            spread += (share - mean) * (share - mean)
         deviation = sqrt(spread / len(shares))
-    found = (1 - deviation) * MAX_NODE_SCORE
-    return int(found) if found > LEAST_INT64 else LEAST_INT64
+    score = (1 - deviation) * MAX_NODE_SCORE
+    return int(score) if score > LEAST_INT64 else LEAST_INT64
 
 
 def _may_be_backed(args: NodeResourcesBalancedAllocationArgs) -> bool:

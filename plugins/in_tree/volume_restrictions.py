@@ -1,4 +1,4 @@
-"""Keeps a pod from nodes where another one has the same disk, and a claim of a single pod to that one."""
+"""Rejects nodes where another pod uses the same disk, and pods whose ReadWriteOncePod claim is in use."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ REASON_IN_USE: Final = (
 )
 REASON_LONG_VOLUMES: Final = TOO_LONG.format(VOLUMES)
 
-STEPS_AT_ONCE: Final = 20_000
-"""Disks that one evaluation looks at before others have their turn: some 10 ms."""
+MAX_STEPS_PER_EVALUATION: Final = 20_000
+"""Steps (disks compared) after which an evaluation yields so that other requests can run: about 10 ms."""
 
-_STEPS_OF_A_PIECE: Final = 2_000
+_STEPS_BETWEEN_YIELDS: Final = 2_000
+"""Steps between two yields, about 1 ms."""
 
-_MOST_REMEMBERED: Final = 1 << 16
-_FEWEST: Final = 8
-"""Places of disks of pods, and volumes that were looked at for them, that are remembered; the last pods in any case."""
+_MAX_CACHED_STEPS: Final = 1 << 16
+"""Maximum total size of the cached disks: their places, and the volumes compared with them."""
+
+_MIN_CACHED_PODS: Final = 8
+"""Number of most recent pods whose disks are cached whatever their size."""
 
 _DISK: Final = unschedulable(REASON_DISK).by(NAME)
 _IN_USE: Final = unschedulable(REASON_IN_USE).by(NAME)
@@ -49,30 +52,36 @@ class VolumeRestrictionsArgs(PluginArgs):
     """Takes no arguments."""
 
 
-class _Conflicts(Struct):
-    """What PreFilter leaves: claims that a single pod may use, and how often others use them."""
+class _ExclusiveClaims(Struct):
+    """State that PreFilter computes for Filter.
+
+    ``claims``: names of the pod's ReadWriteOncePod claims. ``uses``: number of uses of these claims by other pods.
+    """
 
     claims: frozenset[str]
     uses: int
 
-    def clone(self) -> _Conflicts:
+    def clone(self) -> _ExclusiveClaims:
         return replace(self)
 
 
-class _TakesLong(Exception):  # no error: it is to be gone on with after others had their turn
-    """This evaluation has looked at many volumes already."""
+class _StepLimitReached(Exception):
+    """This evaluation has taken ``MAX_STEPS_PER_EVALUATION`` steps."""
 
 
-class _NoClaim(Exception):  # no error: no node will do
+class _MissingClaim(Exception):  # the pod is rejected with a reason
+    """A claim of the pod does not exist. ``status``: the rejection of all nodes."""
+
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.status = unresolvable(claim_not_found(name))
 
 
-class _Ours:
-    """A pod's own disks, and whether pods with other volumes have one of them. Pods of a workload share their volumes.
+class _PodDisks:
+    """Disks of a pod, with cached results of comparing them with the volumes of other pods.
 
-    It is remembered from one evaluation to the next: the volumes of a pod never change.
+    Pods of one workload share a volumes object, and the volumes of a pod never change. So results are cached by the
+    identity of the other pod's volumes, and kept between evaluations.
     """
 
     __slots__ = ("_disks", "_known", "_places", "spent", "volumes")
@@ -88,38 +97,38 @@ class _Ours:
         return bool(self._disks)
 
     def __len__(self) -> int:
-        """Number of places of its disks, and of volumes that were looked at."""
+        """Return the size of the cached data: places of the pod's disks, and volumes compared with them."""
         return self._places + len(self._known)
 
-    def clone(self) -> _Ours:
+    def clone(self) -> _PodDisks:
         return self
 
-    def conflict(self, node: NodeInfo) -> bool:
-        """Whether a pod on the node has one of the disks. Raises ``_TakesLong``."""
+    def conflicts_on(self, node: NodeInfo) -> bool:
+        """Return whether a pod on the node uses one of the disks. Raises ``_StepLimitReached``."""
         return any(self._conflict(it.volumes) for it in node.mounts.values())
 
     def _conflict(self, volumes: Sequence[PodVolume]) -> bool:
         known = self._known.get(id(volumes))
         if known is None:
-            if self.spent > STEPS_AT_ONCE:
-                raise _TakesLong
+            if self.spent > MAX_STEPS_PER_EVALUATION:
+                raise _StepLimitReached
             self.spent += 1 + _places(volumes)
             known = self._known[id(volumes)] = volumes, self._disks.conflict(volumes)
         return known[1]
 
-    def look_at(self, nodes: Iterable[NodeInfo]) -> Iterator[None]:
-        """Look at the pods of all nodes."""
+    def compare_all(self, nodes: Iterable[NodeInfo]) -> Iterator[None]:
+        """Compare the disks with the pods of all nodes, in steps."""
         self.spent = 0
         for node in nodes:
             for mounts in tuple(node.mounts.values()):
                 self._conflict(mounts.volumes)
-                if self.spent > _STEPS_OF_A_PIECE:
+                if self.spent > _STEPS_BETWEEN_YIELDS:
                     self.spent = 0
                     yield
 
 
-_STATE: Final[StateKey[_Conflicts]] = StateKey("PreFilterVolumeRestrictions")
-_OURS: Final[StateKey[_Ours]] = StateKey("VolumeRestrictions disks")
+_STATE: Final[StateKey[_ExclusiveClaims]] = StateKey("PreFilterVolumeRestrictions")
+_DISKS: Final[StateKey[_PodDisks]] = StateKey("VolumeRestrictions disks")
 
 
 @final
@@ -129,7 +138,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
     def __init__(self, args: VolumeRestrictionsArgs, handle: Handle) -> None:
         self._objects = handle.objects
         self._nodes = handle.nodes
-        self._remembered: dict[ObjectKey, _Ours] = {}
+        self._cached: dict[ObjectKey, _PodDisks] = {}
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
         if VOLUMES in pod.spec.oversized:
@@ -139,45 +148,45 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
             return SKIP, None
         try:
             claims = frozenset(it.name for it in self._claims(pod) if READ_WRITE_ONCE_POD in it.access_modes)
-        except _NoClaim as missing:
+        except _MissingClaim as missing:
             return missing.status, None
         uses = sum(self._is_used(pod.namespace, it) for it in claims)
         if not uses and not any(it.disks for it in volumes):
             return SKIP, None
-        state.write(_STATE, _Conflicts(claims, uses))
+        state.write(_STATE, _ExclusiveClaims(claims, uses))
         return SUCCESS, None
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status:
-        return self._moved(state, added, 1)
+        return self._shift(state, added, 1)
 
     def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status:
-        return self._moved(state, removed, -1)
+        return self._shift(state, removed, -1)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         disks = self._disks_of(state, pod)
         try:
-            if disks and disks.conflict(node):
+            if disks and disks.conflicts_on(node):
                 return _DISK
-        except _TakesLong:
-            raise Unprepared(disks.look_at(tuple(self._nodes.list()))) from None
+        except _StepLimitReached:
+            raise Unprepared(disks.compare_all(tuple(self._nodes.list()))) from None
         return _IN_USE if _read(state).uses > 0 else SUCCESS
 
-    def _disks_of(self, state: CycleState, pod: Pod) -> _Ours:
-        """Put in order once for all nodes of a search."""
+    def _disks_of(self, state: CycleState, pod: Pod) -> _PodDisks:
+        """Return the pod's disks, created once for all nodes of a search."""
         try:
-            return state.read(_OURS)
+            return state.read(_DISKS)
         except StateNotFound:
             pass
-        found = self._remembered.pop(pod.key, None)
-        if found is None or found.volumes != pod.spec.volumes:
-            found = _Ours(pod.spec.volumes)
-        found.spent = 0
-        if found:
-            self._remembered[pod.key] = found
-            while len(self._remembered) > _FEWEST and sum(map(len, self._remembered.values())) > _MOST_REMEMBERED:
-                del self._remembered[next(iter(self._remembered))]
-        state.write(_OURS, found)
-        return found
+        disks = self._cached.pop(pod.key, None)
+        if disks is None or disks.volumes != pod.spec.volumes:
+            disks = _PodDisks(pod.spec.volumes)
+        disks.spent = 0
+        if disks:
+            self._cached[pod.key] = disks
+            while len(self._cached) > _MIN_CACHED_PODS and sum(map(len, self._cached.values())) > _MAX_CACHED_STEPS:
+                del self._cached[next(iter(self._cached))]
+        state.write(_DISKS, disks)
+        return disks
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         ours, theirs = pod.spec.volumes, other.spec.volumes
@@ -187,44 +196,47 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
         return (bool(shared) and pod.namespace == other.namespace) or Disks(ours).conflict(theirs)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """More pods never help: what holds with all of them holds with some."""
+        """Return the verdict with all pods in flight, because it also holds with fewer pods."""
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> Hashable | None:
         volumes = pod.spec.volumes
         if not volumes and VOLUMES not in pod.spec.oversized:
             return NO_CLAIMS
-        claims = tuple(self._known(pod.namespace, it.claim) for it in volumes if it.claim is not None)
+        claims = tuple(self._claim_key(pod.namespace, it.claim) for it in volumes if it.claim is not None)
         disks = tuple(disk for it in volumes for disk in it.disks)
         return (pod.spec.oversized, claims, disks, self._nodes.mounts_generation if disks else 0)
 
-    def _known(self, namespace: str, name: str) -> Hashable:
-        """What of a claim decides: whether there is one, a single pod may use it, another does."""
+    def _claim_key(self, namespace: str, name: str) -> Hashable:
+        """Return what the verdict depends on: whether the claim exists, is ReadWriteOncePod, and is in use."""
         claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
         if claim is None:
             return name
         return READ_WRITE_ONCE_POD in claim.access_modes and self._is_used(namespace, name)
 
     def _claims(self, pod: Pod) -> Iterable[PersistentVolumeClaim]:
-        """Those that the pod names. Raises ``_NoClaim``."""
+        """Yield the claims of the pod. Raises ``_MissingClaim``."""
         for volume in pod.spec.volumes:
             if volume.claim is not None:
                 claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, pod.namespace, volume.claim)
                 if claim is None:
-                    raise _NoClaim(volume.claim)
+                    raise _MissingClaim(volume.claim)
                 yield claim
 
     def _is_used(self, namespace: str, claim: str) -> bool:
         return self._nodes.uses_of_claim(namespace, claim) > 0
 
-    def _moved(self, state: CycleState, other: Pod, times: int) -> Status:
-        """As in kube-scheduler, claims count by their name alone here, whatever the namespace of the other pod."""
-        found = _read(state)
-        found.uses += times * sum(it.claim in found.claims for it in other.spec.volumes)
+    def _shift(self, state: CycleState, other: Pod, delta: int) -> Status:
+        """Record that another pod was added (``delta`` 1) or removed (-1).
+
+        As in kube-scheduler, claims are compared by name only, whatever the namespace of the other pod.
+        """
+        conflicts = _read(state)
+        conflicts.uses += delta * sum(it.claim in conflicts.claims for it in other.spec.volumes)
         return SUCCESS
 
 
-def _read(state: CycleState) -> _Conflicts:
+def _read(state: CycleState) -> _ExclusiveClaims:
     try:
         return state.read(_STATE)
     except StateNotFound:

@@ -1,4 +1,4 @@
-"""Keeps a pod from nodes outside the zones and regions that the labels of its PersistentVolumes name."""
+"""Rejects nodes outside the zones and regions in the labels of the pod's PersistentVolumes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OUTSIDE: Final = unresolvable(REASON_OUTSIDE).by(NAME)
 
 _KEYS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _NEW_KEYS: Final[Mapping[str, str]] = {BETA_ZONE: ZONE, BETA_REGION: REGION}
-"""Labels of old by what they are called now: a node may have the new one alone."""
+"""Current keys of deprecated labels, because a node might have only the current label."""
 
 
 class VolumeZoneArgs(PluginArgs):
@@ -49,7 +49,7 @@ class VolumeZoneArgs(PluginArgs):
 
 
 class _Topology(Struct, frozen=True):
-    """A node needs a label of ``key`` with one of ``values``."""
+    """Requirement on a node label: ``key`` must have one of ``values``."""
 
     key: str
     values: frozenset[str]
@@ -62,7 +62,7 @@ class _Topology(Struct, frozen=True):
 
 
 class _Topologies(Struct, frozen=True):
-    """What PreFilter leaves for Filter."""
+    """State that PreFilter computes for Filter."""
 
     all: tuple[_Topology, ...]
 
@@ -70,7 +70,9 @@ class _Topologies(Struct, frozen=True):
         return self
 
 
-class _Rejected(Exception):  # no error: no node will do
+class _Rejected(Exception):  # the pod is rejected with a reason
+    """A claim of the pod rejects all nodes with ``status``."""
+
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.status = unresolvable(reason)
@@ -83,8 +85,8 @@ _STATE: Final[StateKey[_Topologies]] = StateKey("PreFilterVolumeZone")
 class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
     """Source of the rules: ``framework/plugins/volumezone`` of Kubernetes 1.36, the same in 1.35.
 
-    No other pod matters to it. It reads the cluster by declaration alone: verdicts that are kept would be of one pod
-    each, since hardly two pods share their claims.
+    Verdicts depend on no other pod. The plugin declares ``Reads.CLUSTER`` so that its verdicts are not cached: hardly
+    two pods share claims.
     """
 
     def __init__(self, args: VolumeZoneArgs, handle: Handle) -> None:
@@ -93,12 +95,12 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
         try:
-            found = self._topologies(pod)
+            topologies = self._topologies(pod)
         except _Rejected as rejected:
             return rejected.status, None
-        if not found:
+        if not topologies:
             return SKIP, None
-        state.write(_STATE, _Topologies(found))
+        state.write(_STATE, _Topologies(topologies))
         return SUCCESS, None
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -118,21 +120,21 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
         return False
 
     def signature(self, pod: Pod) -> Hashable | None:
-        found = claims_signature(self._objects, pod)
-        return NO_CLAIMS if found is NO_CLAIMS else (found, self._nodes.generation)
+        claims = claims_signature(self._objects, pod)
+        return NO_CLAIMS if claims is NO_CLAIMS else (claims, self._nodes.generation)
 
     def _topologies(self, pod: Pod) -> tuple[_Topology, ...]:
-        """One of each label, with the values that all claims allow, so that a node takes as long for many as for one.
+        """Return one requirement per label, with the values that all claims allow. Raises ``_Rejected``.
 
-        Raises ``_Rejected`` where a claim keeps the pod from all nodes.
+        Merging makes the cost of a node independent of the number of claims.
         """
         if VOLUMES in pod.spec.oversized:
             raise _Rejected(REASON_LONG_VOLUMES)
-        names = dict.fromkeys(it.claim for it in pod.spec.volumes if it.claim is not None)
+        names = dict.fromkeys(topology.claim for topology in pod.spec.volumes if topology.claim is not None)
         allowed: dict[str, frozenset[str]] = {}
         for name in names:
-            for it in self._of_claim(pod.namespace, name):
-                allowed[it.key] = allowed.get(it.key, it.values) & it.values
+            for topology in self._of_claim(pod.namespace, name):
+                allowed[topology.key] = allowed.get(topology.key, topology.values) & topology.values
         return tuple(_Topology(key, values) for key, values in allowed.items())
 
     def _of_claim(self, namespace: str, name: str) -> Iterator[_Topology]:
@@ -153,15 +155,15 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
                 yield _Topology(key, frozenset(values))
 
     def _require_later_binding(self, claim: PersistentVolumeClaim) -> None:
-        """A volume that is chosen for the node later is in the right zone."""
+        """Reject all nodes unless the claim waits for the pod's node: its volume will then be in the right zone."""
         if not claim.class_name:
             raise _Rejected(REASON_NO_CLASS)
-        found = self._objects.get(STORAGE_CLASSES, "", claim.class_name)
-        if found is None:
+        storage_class = self._objects.get(STORAGE_CLASSES, "", claim.class_name)
+        if storage_class is None:
             raise _Rejected(class_not_found(claim.class_name))
-        if found.binding_mode is None:
+        if storage_class.binding_mode is None:
             raise _Rejected(f"VolumeBindingMode not set for StorageClass {quoted(claim.class_name)}")
-        if found.binding_mode != WAIT_FOR_FIRST_CONSUMER:
+        if storage_class.binding_mode != WAIT_FOR_FIRST_CONSUMER:
             raise _Rejected(REASON_UNBOUND)
 
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, ClassVar, Final
 
 from tests.conformance import per_node
-from tests.conformance.draft import CONFIG_API, HARD, PLUGIN, SOFT, ZONE, Draft, Json
+from tests.conformance.draft import CONFIG_API, HARD, PLUGIN, PREFERRED, REQUIRED, SOFT, ZONE, Draft, Json
 from tests.conformance.per_node import CORDON, TAINTS, NodeDraft
 
 AFFINITY: Final = "NodeAffinity"
@@ -59,9 +59,9 @@ class AffinityDraft(NodeDraft):
             pod["spec"]["nodeSelector"] = self._selector()
         affinity: Json = {}
         if self.chance(self.demanding):
-            affinity["requiredDuringSchedulingIgnoredDuringExecution"] = self._required()
+            affinity[REQUIRED] = self._required()
         if self.chance(self.wishing):
-            affinity["preferredDuringSchedulingIgnoredDuringExecution"] = self._preferred()
+            affinity[PREFERRED] = self._preferred()
         if affinity or self.chance(0.1):
             pod["spec"]["affinity"] = {"nodeAffinity": affinity} if self.chance(0.95) else {}
         if GATES in self.plugins and self.chance(0.3):
@@ -173,9 +173,9 @@ class AffinityDraft(NodeDraft):
         lawful, broken, self.lawful, self.broken = self.lawful, self.broken, True, 0
         added: Json = {}
         if self.chance(0.4):
-            added["requiredDuringSchedulingIgnoredDuringExecution"] = self._required()
+            added[REQUIRED] = self._required()
         if self.chance(0.6):
-            added["preferredDuringSchedulingIgnoredDuringExecution"] = self._preferred()
+            added[PREFERRED] = self._preferred()
         self.lawful, self.broken = lawful, broken
         args = {"apiVersion": CONFIG_API, "kind": f"{AFFINITY}Args", "addedAffinity": added}
         return {"name": AFFINITY, "args": args}
@@ -303,8 +303,7 @@ def _draw(make: Callable[..., AffinityDraft], *plugins: str, **more: Any) -> Cal
         draft = make(random, *(it for it in AffinityDraft.points if it == own or it in beside), **more)
         if PLUGIN in draft.plugins:
             draft.pod["spec"]["topologySpreadConstraints"] = draft.constraints({HARD: 1, SOFT: 2})
-        draft.populate()
-        return draft
+        return draft.populate()
 
     return draw
 

@@ -310,7 +310,7 @@ class AllocationDraft(NodeDraft):
 
 
 def _ports(random: Random) -> Draft:
-    return _populated(AllocationDraft(random, PORTS, ports=random.choice((0.2, 0.4, 0.8))))
+    return AllocationDraft(random, PORTS, ports=random.choice((0.2, 0.4, 0.8))).populate()
 
 
 def _resources(random: Random) -> Draft:
@@ -318,7 +318,7 @@ def _resources(random: Random) -> Draft:
     draft = AllocationDraft(random, FIT)
     if draft.chance(0.3):
         draft.ignore()
-    return _populated(draft)
+    return draft.populate()
 
 
 def _device_classes(random: Random) -> Draft:
@@ -333,17 +333,17 @@ def _device_classes(random: Random) -> Draft:
             draft.objects.append(
                 {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": metadata, "spec": spec}
             )
-    return _populated(draft)
+    return draft.populate()
 
 
 def _strategies(random: Random) -> Draft:
     draft = AllocationDraft(random, FIT)
     draft.configure(FIT, {"scoringStrategy": draft.strategy((*draft.scarce, "pods", "unknown"))})
-    return _populated(draft)
+    return draft.populate()
 
 
 def _balanced(random: Random) -> Draft:
-    return _populated(_with_balance(AllocationDraft(random, BALANCE)))
+    return _with_balance(AllocationDraft(random, BALANCE)).populate()
 
 
 def _with_balance(draft: AllocationDraft) -> AllocationDraft:
@@ -368,7 +368,7 @@ def _negative(random: Random) -> Draft:
 def _scored(draft: AllocationDraft) -> Draft:
     if draft.chance(0.7):
         draft.configure(FIT, {"scoringStrategy": draft.strategy(draft.scarce)})
-    return _populated(_with_balance(draft))
+    return _with_balance(draft).populate()
 
 
 def _crowded(random: Random) -> Draft:
@@ -381,12 +381,7 @@ def _crowded(random: Random) -> Draft:
         draft.pod["spec"]["topologySpreadConstraints"] = draft.constraints({HARD: 2, SOFT: 1})
     if draft.nodes:
         draft.objects += [draft.nominated(f"first{index}") for index in range(draft.random.choice((0, 0, 1, 3)))]
-    return _populated(_with_balance(draft))
-
-
-def _populated(draft: Draft) -> Draft:
-    draft.populate()
-    return draft
+    return _with_balance(draft).populate()
 
 
 TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {

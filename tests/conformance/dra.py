@@ -6,6 +6,7 @@ taints of devices, counters, shared capacity, binding conditions, devices behind
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from random import Random
 from typing import Final
@@ -574,32 +575,19 @@ class ExpressionDraft(DeviceDraft):
         self.objects += [*self.slices, *self.claims]
 
 
-def _dra(random: Random) -> Draft:
-    return _beside_others(random, beta=False)
-
-
-def _beta(random: Random) -> Draft:
-    return _beside_others(random, beta=True)
-
-
-def _beside_others(random: Random, *, beta: bool) -> Draft:
+def _beside_others(random: Random, *, beta: bool = False) -> Draft:
     """Alone, or beside a plugin that refuses nodes too."""
     others = random.choice(((), (), (TAINTS,), (PLUGIN,)))
     draft = DeviceDraft(random, *others, DEVICES, beta=beta)
     if PLUGIN in others:
         draft.pod["spec"]["topologySpreadConstraints"] = draft.constraints({HARD: 1, SOFT: 1})
-    draft.populate()
-    return draft
-
-
-def _expressions(random: Random) -> Draft:
-    return ExpressionDraft(random)
+    return draft.populate()
 
 
 TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {
-    "dra": _dra,
-    "dra-cel": _expressions,
-    "dra-beta": _beta,
+    "dra": _beside_others,
+    "dra-cel": ExpressionDraft,
+    "dra-beta": partial(_beside_others, beta=True),
 }
 
 ONLY_IN: Final[Mapping[str, tuple[str, ...]]] = {"dra-beta": ("1.36.3",)}

@@ -7,7 +7,7 @@ for: a change here makes other cases of all topics.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 Json: TypeAlias = dict[str, Any]
 T = TypeVar("T")
@@ -30,6 +30,8 @@ SCHEDULER: Final = "default-scheduler"
 EPOCH: Final = "2026-01-01T00:00:00Z"
 PLUGIN: Final = "PodTopologySpread"
 CONFIG_API: Final = "kubescheduler.config.k8s.io/v1"
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 LABELS: Final[Mapping[str, tuple[str, ...]]] = {
     "app": ("web", "api", "db", ""),
@@ -340,7 +342,7 @@ class Draft:
 
     # The other pods.
 
-    def populate(self) -> None:
+    def populate(self) -> Self:
         """Bound pods, gathered on some of the nodes, and what does not count among them."""
         crowd = [self.random.random() ** self.traits.crowding for _ in self.nodes]
         for index in range(round(len(self.nodes) * self.traits.pods_per_node)):
@@ -354,6 +356,7 @@ class Draft:
         for index in range(self.random.randint(0, self.traits.nominated)):
             self.objects.append(self.nominated(f"nominated{index}"))
         self.random.shuffle(self.objects)
+        return self
 
     def _make_odd(self, pod: Json) -> None:
         match self.random.choice(("terminating", "terminating", "Succeeded", "Failed", "stray", "pending", "unknown")):

@@ -25,8 +25,7 @@ def _own(kinds: Mapping[str, float], **traits: Any) -> Callable[[Random], Draft]
     def draw(random: Random) -> Draft:
         draft = Draft(random, draw_traits(random, **traits))
         draft.pod["spec"]["topologySpreadConstraints"] = draft.constraints(kinds)
-        draft.populate()
-        return draft
+        return draft.populate()
 
     return draw
 
@@ -38,8 +37,7 @@ def _defaults(random: Random) -> Draft:
     if draft.chance(0.08):
         draft.pod["spec"]["topologySpreadConstraints"] = draft.constraints({HARD: 1, SOFT: 1})
     draft.add_owners()
-    draft.populate()
-    return draft
+    return draft.populate()
 
 
 def _deployment(random: Random) -> Draft:
@@ -59,8 +57,7 @@ def _deployment(random: Random) -> Draft:
     draft.pod = draft.pending()
     draft.pod["spec"]["topologySpreadConstraints"] = draft.some(constraints, 1, 2)
     draft.add_owners()
-    draft.populate()
-    return draft
+    return draft.populate()
 
 
 SPREADING: Final[Mapping[str, Callable[[Random], Draft]]] = {

@@ -13,7 +13,7 @@ them; and its `cases`, a case of the common format at each point where a pod is 
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from tests.conformance.draft import HARD, NAMESPACES, SOFT, Draft, Json, draw_traits
 from tests.conformance.interpod import InterPodDraft, draw
@@ -24,6 +24,7 @@ ASKED: Final = 25
 BETWEEN: Final = 12
 """Events, more or less, from one to the next."""
 Key: TypeAlias = tuple[str, str, str]
+D = TypeVar("D", bound=Draft)
 
 
 class History:
@@ -54,14 +55,11 @@ class History:
 
     def _draft(self) -> Draft:
         traits = draw_traits(self.random, nominated=3, odd=0.1, odd_profile=0)
-        draft = Draft(self.random, traits)
-        while not 3 <= len(draft.nodes) <= 12:
-            draft = Draft(self.random, traits)
+        draft = _on_some_nodes(lambda: Draft(self.random, traits))
         if draft.chance(0.5):
             draft.config = draft.default_config()
         draft.add_owners()
-        draft.populate()
-        return draft
+        return draft.populate()
 
     def _pending(self, number: int) -> Json:
         """The pods that are judged stay the same, so that what is kept for them is used and must stay right."""
@@ -283,14 +281,7 @@ class NodeHistory(History):
     topic: ClassVar = "node-histories"
 
     def _draft(self) -> Draft:
-        draft = self._nodes()
-        while not 3 <= len(draft.nodes) <= 12:
-            draft = self._nodes()
-        draft.populate()
-        return draft
-
-    def _nodes(self) -> Draft:
-        return NodeDraft(self.random, *POINTS, naming=0.1, odd=0)
+        return _on_some_nodes(lambda: NodeDraft(self.random, *POINTS, naming=0.1, odd=0)).populate()
 
 
 class InterPodHistory(History):
@@ -300,11 +291,7 @@ class InterPodHistory(History):
     draft: InterPodDraft
 
     def _draft(self) -> Draft:
-        draft = draw(self.random, odd=0)
-        while not 3 <= len(draft.nodes) <= 12:
-            draft = draw(self.random, odd=0)
-        draft.populate()
-        return draft
+        return _on_some_nodes(lambda: draw(self.random, odd=0)).populate()
 
     def _pending(self, number: int) -> Json:
         pod = self.draft.pending()
@@ -318,6 +305,14 @@ class InterPodHistory(History):
 
 
 HISTORIES: Final[Mapping[str, type[History]]] = {kind.topic: kind for kind in (History, NodeHistory, InterPodHistory)}
+
+
+def _on_some_nodes(draw: Callable[[], D]) -> D:
+    """A draft with 3 to 12 nodes."""
+    found = draw()
+    while not 3 <= len(found.nodes) <= 12:
+        found = draw()
+    return found
 
 
 def _is_finished(pod: Json) -> bool:

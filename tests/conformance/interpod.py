@@ -6,24 +6,39 @@ and those of the pods that are there mean it. It is judged alone or beside plugi
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from tests.conformance.draft import CONFIG_API, EPOCH, HARD, HOSTNAME, NAMESPACES, RACK, SOFT, ZONE, Draft, Json
+from tests.conformance.draft import (
+    CONFIG_API,
+    EPOCH,
+    HARD,
+    HOSTNAME,
+    NAMESPACES,
+    PREFERRED,
+    RACK,
+    REQUIRED,
+    SOFT,
+    ZONE,
+    Draft,
+    Json,
+)
 from tests.conformance.per_node import POINTS as NODE_POINTS
 from tests.conformance.per_node import NodeDraft
 
 NAME: Final = "InterPodAffinity"
-POINTS: Final[Mapping[str, tuple[str, ...]]] = {**NODE_POINTS, NAME: ("preFilter", "filter", "preScore", "score")}
 
 KEYS: Final[Mapping[str, float]] = {ZONE: 45, HOSTNAME: 30, RACK: 10, "example.com/row": 8, "absent": 1.5, "disk": 4}
 NAMESPACE_LABELS: Final[Mapping[str, tuple[str, ...]]] = {"team": ("a", "b", ""), "stage": ("test", "live")}
-REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _UNKNOWN_NAMESPACE: Final = "nowhere"
 
 
 class InterPodDraft(NodeDraft):
     """``termed``: how likely a pod that is there has terms; ``foreign_terms``: how likely one says namespaces."""
+
+    points: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **NODE_POINTS,
+        NAME: ("preFilter", "filter", "preScore", "score"),
+    }
 
     def __init__(self, random: Random, *plugins: str, odd: float = 0.04) -> None:
         self.termed = random.choice((0, 0.1, 0.3, 0.3, 0.6, 1))
@@ -42,19 +57,6 @@ class InterPodDraft(NodeDraft):
         if self.chance(0.5):
             args["ignorePreferredTermsOfExistingPods"] = self.chance(0.7)
         return [{"name": NAME, "args": args}]
-
-    def profile(self, plugin_config: list[Json]) -> Json:
-        """As in ``NodeDraft``, with the extension points of this plugin, too."""
-        names = [*self.plugins, "PrioritySort", "DefaultBinder"]
-        if self.chance(0.3):
-            self.random.shuffle(names)
-        plugins: Json = {
-            "multiPoint": {"disabled": [{"name": "*"}], "enabled": [self._weighed(name) for name in names]}
-        }
-        while self.chance(self.odd):
-            point = self.random.choice(sorted({point for name in self.plugins for point in POINTS[name]}))
-            plugins[point] = self._at_point([name for name in self.plugins if point in POINTS[name]])
-        return {"schedulerName": "default-scheduler", "plugins": plugins, "pluginConfig": plugin_config}
 
     # Namespaces.
 
@@ -160,10 +162,4 @@ def draw(random: Random, **traits: Any) -> InterPodDraft:
     return draft
 
 
-def _interpod(random: Random) -> Draft:
-    draft = draw(random)
-    draft.populate()
-    return draft
-
-
-TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {"interpod": _interpod}
+TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {"interpod": lambda random: draw(random).populate()}

@@ -165,15 +165,15 @@ def _within_the_law(toleration: Json) -> Json:
 
 
 def _taints(random: Random) -> Draft:
-    return _populated(NodeDraft(random, TAINTS))
+    return NodeDraft(random, TAINTS).populate()
 
 
 def _node_name(random: Random) -> Draft:
-    return _populated(NodeDraft(random, NODE_NAME, naming=0.8))
+    return NodeDraft(random, NODE_NAME, naming=0.8).populate()
 
 
 def _unschedulable(random: Random) -> Draft:
-    return _populated(NodeDraft(random, CORDON))
+    return NodeDraft(random, CORDON).populate()
 
 
 def _together(random: Random) -> Draft:
@@ -189,12 +189,7 @@ def _unlawful(random: Random) -> Draft:
 def _with_constraints(draft: Draft) -> Draft:
     if draft.chance(0.6):
         draft.pod["spec"]["topologySpreadConstraints"] = draft.constraints({HARD: 2, SOFT: 1})
-    return _populated(draft)
-
-
-def _populated(draft: Draft) -> Draft:
-    draft.populate()
-    return draft
+    return draft.populate()
 
 
 TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {

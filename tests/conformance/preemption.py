@@ -8,9 +8,10 @@ profiles have a part of these filters only, so that each has the last word at ti
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from tests.conformance.draft import EPOCH, HARD, HOSTNAME, PLUGIN, RACK, SCHEDULER, ZONE, Draft, Json, draw_traits
+from tests.conformance import draft
+from tests.conformance.draft import EPOCH, HARD, HOSTNAME, PLUGIN, RACK, REQUIRED, ZONE, Draft, Json, draw_traits
 
 PREEMPTION: Final = "DefaultPreemption"
 
@@ -24,7 +25,6 @@ FILTERS: Final[Mapping[str, Sequence[str]]] = {
 }
 """Whose filters refuse nodes, with their points, in the order in which kube-scheduler runs them by default."""
 
-REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PRIORITIES: Final = (-(2**31), -10, 0, 0, 1, 10, 10, 100, 500, 2_000_001_000)
 MOST_TIED: Final = 12
 """With more pods, no two of a node may have started together: up to so many Go's sort keeps equals in their order."""
@@ -132,7 +132,7 @@ class PreemptionDraft(Draft):
     def _own(self) -> Json:
         return self._maybe("matchLabels", {key: self.labels[key] for key in self.some(list(self.labels), 1, 1)})
 
-    def populate(self) -> None:
+    def populate(self) -> Self:
         super().populate()
         bound = [it for it in self.objects if it["kind"] == "Pod" and "nodeName" in it["spec"]]
         _part_ports(bound)
@@ -141,6 +141,7 @@ class PreemptionDraft(Draft):
             self._begin(pod, together=self.tied and crowd[pod["spec"]["nodeName"]] <= MOST_TIED)
         self.objects += [self.budget(index) for index in range(self.budgeted)]
         self.random.shuffle(self.objects)
+        return self
 
     def _begin(self, pod: Json, *, together: bool) -> None:
         """When it was started, and perhaps that it goes for another."""
@@ -195,7 +196,7 @@ class PreemptionDraft(Draft):
             }
             args = dict(self.some(list(fields.items()), 1, 2))
             plugin_config = [*plugin_config, {"name": PREEMPTION, "args": args}]
-        return {"schedulerName": SCHEDULER, "plugins": plugins, "pluginConfig": plugin_config}
+        return {"schedulerName": draft.SCHEDULER, "plugins": plugins, "pluginConfig": plugin_config}
 
     def case(self, name: str) -> Json:
         names: list[Any] = [node["metadata"]["name"] for node in self.nodes]
@@ -215,10 +216,6 @@ def _part_ports(bound: Sequence[Json]) -> None:
             taken.add(key)
 
 
-def _preemption(random: Random) -> Draft:
-    draft = PreemptionDraft(random)
-    draft.populate()
-    return draft
-
-
-TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {"preemption": _preemption}
+TOPICS: Final[Mapping[str, Callable[[Random], Draft]]] = {
+    "preemption": lambda random: PreemptionDraft(random).populate()
+}

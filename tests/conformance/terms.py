@@ -27,6 +27,7 @@ from app.kube.selectors import EVERYTHING, Selector, of_labels
 from tests.builders import HOSTNAME, ZONE, JsonObject, encoded, node_object, pod_object
 from tests.conformance import changes as frame
 from tests.conformance.changes import Changing, Difference
+from tests.conformance.draft import PREFERRED, REQUIRED
 from tests.harness import World, only
 
 NAME: Final = "InterPodAffinity"
@@ -41,8 +42,6 @@ SELECTORS: Final[tuple[JsonObject, ...]] = (
     {"matchExpressions": [{"key": "tier", "operator": "Exists"}]},
     {},
 )
-REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 MOST_SIGNATURES: Final = 4096
 CHECKED_EVERY: Final = 500
 

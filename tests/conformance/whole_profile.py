@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from tests.conformance.draft import HARD, HOSTNAME, NAMESPACES, SCHEDULER, SOFT, ZONE, Json
+from tests.conformance.draft import HARD, HOSTNAME, NAMESPACES, PREFERRED, REQUIRED, SCHEDULER, SOFT, ZONE, Json
 from tests.conformance.per_node import NodeDraft
 
 FILTERS: Final = (
@@ -34,8 +34,6 @@ SCORES: Final = (
 )
 IMAGES: Final = ("registry.test/web:v1", "registry.test/db", "registry.test/big:2")
 DEVICE: Final = "example.com/gpu"
-REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 STORAGE_CLASS: Final = "late"
 
 

@@ -15,7 +15,7 @@ LONGER: Final = {
     "app/main.py": "one list of all parts: in three modules it is no clearer, and has 94 lines of code more",
     "app/server/protocol.py": "callbacks of one connection share its state, and a call less counts",
     "plugins/in_tree/dynamic_resources/allocator.py": "one search: its parts take and give back the same state",
-    "plugins/in_tree/volume_binding/placing.py": "one search for all claims of a pod, in steps that share its state",
+    "plugins/in_tree/volume_binding/evaluation.py": "one evaluation of all claims of a pod: its steps share state",
     "plugins/sticky_node/plugin.py": "one method for each extension point that it has, and the loops that they share",
 }
 """Each with the reason. Who makes one short enough takes it out; a new one needs a reason that lasts."""

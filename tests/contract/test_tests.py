@@ -67,29 +67,41 @@ ELSEWHERE: Final = {
     "tests/unit/app/verbs/test_filter.py": ["app/verbs/filter_answer.py", "app/verbs/outcome.py"],
     "tests/unit/app/verbs/test_stepwise.py": ["app/cache/pins.py"],
     "tests/unit/app/writes/test_events.py": ["app/framework/events.py", "app/writes/event_queue.py"],
-    "tests/unit/plugins/in_tree/inter_pod_affinity/test_filtering.py": ["plugins/in_tree/inter_pod_affinity/plugin.py"],
     "tests/unit/plugins/in_tree/pod_topology_spread/test_defaults.py": ["app/framework/default_selectors.py"],
     "tests/unit/plugins/in_tree/pod_topology_spread/test_filtering.py": [
         f"plugins/in_tree/pod_topology_spread/{name}.py" for name in ("constraints", "plugin")
     ],
     "tests/unit/plugins/in_tree/dynamic_resources/test_allocator.py": [
         f"plugins/in_tree/dynamic_resources/{name}.py"
-        for name in ("capacity", "constraints", "extended", "pools", "unjudged")
+        for name in ("capacity", "constraints", "errors", "extended", "pools")
     ],
     "tests/unit/plugins/in_tree/dynamic_resources/test_cel.py": [
         f"plugins/in_tree/dynamic_resources/{name}.py"
         for name in ("cel_functions", "cel_scope", "cel_syntax", "cel_values")
     ],
     "tests/unit/plugins/in_tree/dynamic_resources/test_plugin.py": [
-        f"plugins/in_tree/dynamic_resources/{name}.py" for name in ("args", "judging", "readiness", "wanted")
+        f"plugins/in_tree/dynamic_resources/{name}.py"
+        for name in ("args", "cached_allocator", "pod_claims", "readiness")
     ],
-    "tests/unit/plugins/in_tree/dynamic_resources/test_inventory.py": ["plugins/in_tree/dynamic_resources/uses.py"],
+    "tests/unit/plugins/in_tree/dynamic_resources/test_inventory.py": [
+        "plugins/in_tree/dynamic_resources/allocated_devices.py"
+    ],
     "tests/unit/plugins/in_tree/node_volume_limits/test_plugin.py": [
-        f"plugins/in_tree/node_volume_limits/{name}.py" for name in ("attached", "sources")
+        f"plugins/in_tree/node_volume_limits/{name}.py" for name in ("attachment_counts", "volume_resolver")
     ],
     "tests/unit/plugins/in_tree/volume_binding/test_plugin.py": [
         f"plugins/in_tree/volume_binding/{name}.py"
-        for name in ("args", "changes", "demand", "filling", "placing", "room", "shelf", "supply")
+        for name in (
+            *("args", "capacity_index", "changes", "evaluation", "free_volumes", "label_index"),
+            *("pod_volume_claims", "pod_volumes", "volume_index"),
+        )
+    ],
+    "tests/conformance/test_generated.py": [
+        "plugins/in_tree/node_name.py",
+        "plugins/in_tree/node_resources_fit/scoring.py",
+    ],
+    "tests/unit/plugins/in_tree/inter_pod_affinity/test_plugin.py": [
+        f"plugins/in_tree/inter_pod_affinity/{name}.py" for name in ("filtering", "own", "scoring")
     ],
     "tests/unit/app/runtime/test_filters.py": ["app/runtime/prefilter.py"],
     "tests/unit/app/runtime/test_kept.py": [f"app/runtime/{name}.py" for name in ("dated", "kept_verdicts", "search")],

@@ -99,21 +99,21 @@ class Budgets:
             if budgets is MISSING:
                 budgets = yield from self._budgets_of(pod, pace)
                 self._selecting.put(key, budgets, _ENTRY_BYTES + _BUDGET_BYTES * len(budgets))
-            for it in budgets:
+            for budget in budgets:
                 if pace.is_due(1):
                     yield
-                if pod.name not in it.disrupted_pods:
-                    left[it.key] = left.get(it.key, it.disruptions_allowed) - 1
-                    if left[it.key] < 0:
+                if pod.name not in budget.disrupted_pods:
+                    left[budget.key] = left.get(budget.key, budget.disruptions_allowed) - 1
+                    if left[budget.key] < 0:
                         violating.add(pod.uid)
         return violating
 
     def _budgets_of(self, pod: Pod, pace: _Pace) -> Generator[None, None, tuple[PodDisruptionBudget, ...]]:
         """Return, in steps, the budgets in the pod's namespace that select it."""
-        found: list[PodDisruptionBudget] = []
-        for it in tuple(self._objects.in_namespace(POD_DISRUPTION_BUDGETS, pod.namespace)):
-            if it.selects(pod.labels):
-                found.append(it)
-            if pace.is_due(1 if it.selector is None else 1 + len(it.selector.requirements)):
+        selecting: list[PodDisruptionBudget] = []
+        for budget in tuple(self._objects.in_namespace(POD_DISRUPTION_BUDGETS, pod.namespace)):
+            if budget.selects(pod.labels):
+                selecting.append(budget)
+            if pace.is_due(1 if budget.selector is None else 1 + len(budget.selector.requirements)):
                 yield
-        return tuple(found)
+        return tuple(selecting)

@@ -37,7 +37,7 @@ _UNASKED: Final = unresolvable()
 """Status assumed for the nominated node if the filters did not reject it."""
 
 _FILTERS_A_STEP: Final = 64
-"""Filter runs between yields: one or two milliseconds with all of kube-scheduler's plugins."""
+"""Number of Filter runs between two yields: one or two milliseconds with all of kube-scheduler's plugins."""
 
 _NO_PRIORITY_BELOW: Final = 1 << 31
 """Offset that makes all priorities non-negative, so that each further victim raises the sum of priorities."""
@@ -72,7 +72,7 @@ class DefaultPreemptionArgs(PluginArgs):
 _Cost: TypeAlias = tuple[int, int, int, int, float]
 
 
-class _Found(Struct):
+class _DryRunResults(Struct):
     """Results of the dry runs so far. ``best``: (cost, node, victims) of the first node with the least cost."""
 
     candidates: int = 0
@@ -96,7 +96,7 @@ class _Found(Struct):
 
 @final
 class DefaultPreemption(PostFilterPlugin):
-    """The rules are those of ``framework/preemption`` and ``plugins/defaultpreemption`` of Kubernetes 1.36 and 1.35."""
+    """Source of the rules: ``framework/preemption``, ``plugins/defaultpreemption`` of Kubernetes 1.36 and 1.35."""
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._args = args
@@ -110,19 +110,19 @@ class DefaultPreemption(PostFilterPlugin):
             return None, unschedulable(f"preemption: {why}")
         names = _from_somewhere(pod, [name for name, it in rejected.items() if it.code is Code.UNSCHEDULABLE])
         wanted = self._args.candidates(len(names))
-        found, filters = _Found(), 0
+        results, filters = _DryRunResults(), 0
         for name in names:
             if filters >= _FILTERS_A_STEP:
                 state = yield
                 filters = 0
-            state, run = yield from self._try(state, pod, name, found)
+            state, run = yield from self._try(state, pod, name, results)
             filters += run
-            if found.is_enough(wanted):
+            if results.is_enough(wanted):
                 break
-        return self._chosen(found)
+        return self._chosen(results)
 
     def _try(
-        self, state: CycleState, pod: Pod, name: str, found: _Found
+        self, state: CycleState, pod: Pod, name: str, results: _DryRunResults
     ) -> Generator[None, CycleState, tuple[CycleState, int]]:
         """Try one node. Return the latest state and the approximate number of filter runs since the last yield."""
         count = Count()
@@ -135,20 +135,20 @@ class DefaultPreemption(PostFilterPlugin):
                 break
             answer = self._select(state, pod, node, count)
             if answer is not None:
-                found.take(name, *answer)
+                results.take(name, *answer)
                 return state, 1 + len(node.pods)
             for _ in count.steps():
                 state = yield
         return state, 0
 
-    def _chosen(self, found: _Found) -> PostFilterAnswer:
-        if found.best is not None:
-            _, node, victims = found.best
+    def _chosen(self, results: _DryRunResults) -> PostFilterAnswer:
+        if results.best is not None:
+            _, node, victims = results.best
             return PostFilterResult(node, victims), SUCCESS
-        faults = [it for it in found.statuses.values() if it.code is Code.ERROR]
+        faults = [status for status in results.statuses.values() if status.code is Code.ERROR]
         if faults:
-            return None, error("preemption: " + ", ".join(dict.fromkeys(it.message for it in faults)))
-        return PostFilterResult(""), unschedulable(f"preemption: {self._no_fit(found.statuses)}")
+            return None, error("preemption: " + ", ".join(dict.fromkeys(status.message for status in faults)))
+        return PostFilterResult(""), unschedulable(f"preemption: {self._no_fit(results.statuses)}")
 
     def _no_fit(self, statuses: Mapping[str, Status]) -> str:
         """Return the message in kube-scheduler's format: counts of the reasons, sorted as strings."""
@@ -179,13 +179,13 @@ class DefaultPreemption(PostFilterPlugin):
         return answer
 
     def _select(self, state: CycleState, pod: Pod, node: NodeInfo, count: Count) -> tuple[Victims, Status] | None:
-        """Return ``None`` if the pods' budgets must be evaluated first; ``count`` has started on them then."""
+        """Return the victims; ``None`` if ``count``, which has then begun, must first evaluate the pods' budgets."""
         potential = _lower(pod, node)
         if not potential:
             return _NO_VICTIMS, _NOBODY
         dry_run = self._handle.profile.dry_run(state, pod, node)
-        for it in potential:
-            dry_run.remove_pod(it)
+        for victim in potential:
+            dry_run.remove_pod(victim)
         status = dry_run.filter()
         if not status.is_success:
             return _NO_VICTIMS, status
@@ -194,8 +194,8 @@ class DefaultPreemption(PostFilterPlugin):
             count.begin(potential, self._budgets.violating(potential))
         if count.violating is None:
             return None
-        violating = [it for it in potential if it.uid in count.violating]
-        others = [it for it in potential if it.uid not in count.violating]
+        violating = [victim for victim in potential if victim.uid in count.violating]
+        others = [victim for victim in potential if victim.uid not in count.violating]
         unspared = _unspared(dry_run, violating)
         violations = len(unspared)
         unspared += _unspared(dry_run, others)
@@ -249,13 +249,13 @@ def _by_importance(pods: Sequence[Pod]) -> list[Pod]:
 
 def _unspared(dry_run: DryRun, pods: Iterable[Pod]) -> list[Pod]:
     """Add the pods back in order. Return, and remove again, those that the incoming pod does not fit beside."""
-    found: list[Pod] = []
-    for it in pods:
-        dry_run.add_pod(it)
+    victims: list[Pod] = []
+    for victim in pods:
+        dry_run.add_pod(victim)
         if not dry_run.filter().is_success:
-            dry_run.remove_pod(it)
-            found.append(it)
-    return found
+            dry_run.remove_pod(victim)
+            victims.append(victim)
+    return victims
 
 
 def _cost(victims: Victims) -> _Cost:

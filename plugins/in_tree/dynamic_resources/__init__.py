@@ -1,9 +1,9 @@
-"""Keeps a pod from nodes where its resource claims cannot be used or met; prefers the alternatives that it names first.
+"""DynamicResources: rejects nodes where a pod's ResourceClaims cannot be used or allocated.
 
-Verdicts, reason texts and scores are those of kube-scheduler's in-tree plugin of the same name (Kubernetes 1.36).
+It scores nodes higher if they can satisfy the earlier of several alternative requests. Verdicts, reason texts and
+scores are those of kube-scheduler's in-tree plugin of the same name (Kubernetes 1.36).
 
-Not here: allocating. A claim is given its devices by the scheduler in front of us; a pod whose claims have none yet is
-not bound.
+Homeport allocates no devices: the scheduler that calls it does. A pod is bound only once its claims are allocated.
 """
 
 from plugins.in_tree.dynamic_resources.plugin import SPEC

@@ -1,10 +1,10 @@
-"""Finds devices for the claims of a pod on a node: the first full solution of an exhaustive search.
+"""Exhaustive search for devices for the claims of a pod on one node. The first complete solution is used.
 
-Claims one after the other, of each its requests, of each request one device after the other; whoever cannot be had
-sends the search back to the one before. Source of the rules: ``structured/internal/incubating`` of Kubernetes 1.36, in
-whose order devices are tried: which of several alternatives a request gets shows in its score.
+The search handles claim after claim, request after request, device after device, and backtracks if a device is not
+available. Source of the rules: ``structured/internal/incubating`` of Kubernetes 1.36. Devices are tried in the same
+order, because the chosen alternative of a request determines the score.
 
-A tenant can write claims for which such a search takes hours. It has a number of steps, and then it ends.
+Tenants can write claims for which a search would take hours, so its number of steps is limited.
 """
 
 from __future__ import annotations
@@ -31,41 +31,43 @@ from app.kube.resource_v1 import (
     ResourceSlice,
 )
 from plugins.in_tree.dynamic_resources.capacity import consumed, fits
-from plugins.in_tree.dynamic_resources.constraints import Constraint, Match, constraint_of
-from plugins.in_tree.dynamic_resources.pools import Pool, device_matches
-from plugins.in_tree.dynamic_resources.unjudged import (
+from plugins.in_tree.dynamic_resources.constraints import ClaimConstraint, MatchAttribute, constraint_of
+from plugins.in_tree.dynamic_resources.errors import (
     REASON_EXPRESSION,
     REASON_LONG_OBJECT,
     REASON_STEPS,
     AllocationError,
-    Unjudged,
+    CannotEvaluate,
 )
+from plugins.in_tree.dynamic_resources.pools import Pool, device_matches
 
-MOST_STEPS: Final = 5000
-"""Devices looked at for one node, and what their selectors take: some 20 ms. With 16 devices it is a few hundred."""
+MAX_STEPS: Final = 5000
+"""Maximum number of steps for one node, about 20 ms. A search with 16 devices takes a few hundred."""
 
-STEPS_OF_A_SELECTOR: Final = 8
-"""What it counts to ask a selector about a device for the first time, be it ever so short."""
+STEPS_PER_SELECTOR: Final = 8
+"""Minimum number of steps for the first evaluation of a selector for a device."""
 
-_PARTS_OF_A_STEP: Final = 8
-"""Of an expression."""
+_PARTS_PER_STEP: Final = 8
+"""Number of evaluated parts of an expression that count as one step."""
 
-_CHARACTERS_OF_A_STEP: Final = 8
-"""Of an expression that is longer than ``_SHORT``: it may have to be read."""
+_CHARACTERS_PER_STEP: Final = 8
+"""Number of characters of a long expression that count as one step, because it might have to be parsed."""
 
-_SHORT: Final = 256
-_CONSTRAINTS_OF_A_STEP: Final = 4
-_DEVICES_OF_A_STEP: Final = 8
-_COUNTERS_OF_A_STEP: Final = 8
+_SHORT_EXPRESSION: Final = 256
+"""Maximum length of an expression whose parsing is not counted."""
 
-_MOST_LOOKED_AT: Final = 50_000
-"""Devices, to prove that there are too few of them, when the steps are used up: some 25 ms in all."""
+_CONSTRAINTS_PER_STEP: Final = 4
+_DEVICES_PER_STEP: Final = 8
+_COUNTERS_PER_STEP: Final = 8
 
-_DEVICES_BETWEEN_TURNS: Final = 4096
-"""Devices that such a proof looks at before others have their turn."""
+_MAX_DEVICES_IN_PROOF: Final = 50_000
+"""Maximum number of devices examined to prove that a node has too few, after a search ran out of steps: about 25 ms."""
 
-MOST_DEVICES: Final = 128
-"""Or requests, of one pod: each is a few calls deep."""
+_DEVICES_BETWEEN_YIELDS: Final = 4096
+"""Number of devices that a proof examines between two yields."""
+
+MAX_DEVICES: Final = 128
+"""Maximum number of devices, and of requests, of one pod, because each takes several nested calls."""
 
 REASON_INVALID_POOLS: Final = "invalid resource pools were encountered"
 ALL: Final = "All"
@@ -73,68 +75,70 @@ EXACT_COUNT: Final = "ExactCount"
 _TAINTED: Final = ("NoSchedule", "NoExecute")
 _NONE: Final[Amounts] = {}
 
-_MOST_CHOICES: Final = 32
-"""Of values that several constraints could mean, before they are left out of account."""
+_MAX_CHOICES: Final = 32
+"""Maximum number of combinations of attribute values that a proof tries. Beyond it, constraints are ignored."""
 
 _Value: TypeAlias = tuple[type, object]
 _NO_VALUE: Final[_Value] = (object, None)
 
 RequestKey: TypeAlias = tuple[int, int, int]
-"""Which claim, which of its requests, which of the alternatives of that."""
+"""(index of the claim, index of its request, index of the alternative)"""
 
 Undo: TypeAlias = Callable[[], None]
-"""Gives back one thing that was taken for a device."""
+"""Function that reverts one effect of taking a device."""
 
 
-class Said(Struct, frozen=True):
-    """What came of an expression for a device: true, false, or the words of an error; ``None`` where it is not judged.
+class SelectorResult(Struct, frozen=True):
+    """Result of a selector for a device.
 
-    ``steps``: parts of it that were looked at.
+    ``outcome``: true, false or an error text; ``None`` if Homeport cannot evaluate the selector. ``steps``: parts
+    evaluated.
     """
 
     outcome: bool | str | None
     steps: int = 0
 
 
-Matches: TypeAlias = Callable[[str, str, Device], Said]
-"""What an expression says of a device of a driver. The same answer, steps and all, whenever it is asked."""
+MatchDevice: TypeAlias = Callable[[str, str, Device], SelectorResult]
+"""Function (expression, driver, device) -> result. It must return equal results for equal arguments."""
 
 
-class Use(Struct, frozen=True):
-    """What claims have of the devices of a pool: ``taken`` as a whole, ``shared`` in part, with how much of it.
+class PoolAllocations(Struct, frozen=True):
+    """Allocated devices of a pool.
 
-    ``shared`` is ``None`` for a device where nobody says how much.
+    ``taken``: names of devices allocated as a whole. ``shared``: consumed capacities of shared devices; ``None`` for a
+    device whose allocations specify none.
     """
 
     taken: frozenset[str] = frozenset()
     shared: Mapping[str, Amounts | None] = {}
 
 
-NO_USE: Final = Use()
+NO_ALLOCATIONS: Final = PoolAllocations()
 
 
-class Failed(Struct, frozen=True):
-    """There is no solution; ``reason`` is that of a node with invalid pools, else empty."""
+class NoSolution(Struct, frozen=True):
+    """The search found no solution. ``reason`` is set if the node has invalid pools, else empty."""
 
     reason: str = ""
 
 
 Solution: TypeAlias = tuple[frozenset[str], ...]
-"""For each claim the alternatives that were chosen, as ``request/subrequest``."""
+"""Chosen alternatives of each claim, as ``request/subrequest``."""
 
 
-class _Unproven(Exception):
-    """To prove that there are too few devices takes too long."""
+class _ProofTooLong(Exception):
+    """The proof that there are too few devices exceeds ``_MAX_DEVICES_IN_PROOF``."""
 
 
-class _TooMany(Exception):
-    """A claim would get more devices than its status can hold. Sends the search further back than mere failure."""
+class _TooManyResults(Exception):
+    """A claim would get more devices than its status can hold. It backtracks further than a missing device does."""
 
 
 class _Candidate(Struct, frozen=True, eq=False):
-    """A device in its ``place`` among all of the node. ``taken``: a claim has it."""
+    """Device at ``position`` among all devices of the node. ``taken``: whether a claim holds it."""
 
-    place: int
+    position: int
     device: Device
     id: DeviceID
     slice: ResourceSlice
@@ -142,8 +146,11 @@ class _Candidate(Struct, frozen=True, eq=False):
     taken: bool
 
 
-class _Request(Struct, eq=False):
-    """A request, or one alternative of ``parent``, with what was found out about it."""
+class _PreparedRequest(Struct, eq=False):
+    """Request, or alternative of the request ``parent``, with derived values.
+
+    ``count``: number of devices to allocate. ``all_devices``: the devices if the allocation mode is All.
+    """
 
     request: ExactRequest
     parent: str
@@ -156,8 +163,12 @@ class _Request(Struct, eq=False):
         return not self.parent and bool(self.request.admin_access)
 
 
-class Search:
-    """One search, for one node. ``uses`` tells what claims have of a pool, ``matches`` what a selector says."""
+class AllocationSearch:
+    """Search for one node.
+
+    ``allocations_of``: function from a pool to its allocations. ``match_device``: evaluates a selector. ``devices``:
+    number of devices that the node can reach. ``steps``: steps taken so far.
+    """
 
     def __init__(
         self,
@@ -165,25 +176,24 @@ class Search:
         claims: Sequence[ResourceClaim],
         pools: Sequence[Pool],
         classes: Callable[[str], DeviceClass | None],
-        uses: Callable[[tuple[str, str]], Use],
-        matches: Matches,
+        allocations_of: Callable[[tuple[str, str]], PoolAllocations],
+        match_device: MatchDevice,
     ) -> None:
         self._node = node
         self._claims = claims
         self._pools = pools
         self._classes = classes
-        self._uses = uses
-        self._matches = matches
+        self._allocations_of = allocations_of
+        self._match_device = match_device
         self.steps = 0
-        self._requests: dict[RequestKey, _Request] = {}
-        self._constraints: list[list[Constraint]] = []
+        self._requests: dict[RequestKey, _PreparedRequest] = {}
+        self._constraints: list[list[ClaimConstraint]] = []
         self.devices = sum(len(it.devices) for pool in pools for it in pool.slices)
-        """The number of devices that the node can reach."""
         self._candidates: list[_Candidate] = []
-        self._more_candidates = self._made()
+        self._more_candidates = self._make_candidates()
         self._selectable: dict[RequestKey, dict[int, bool]] = {}
-        self._said: dict[str, dict[int, Said]] = {}
-        self._looked_at = 0
+        self._results_by_selector: dict[str, dict[int, SelectorResult]] = {}
+        self._examined = 0
         self._allocating: dict[DeviceID, set[int]] = {}
         self._capacity: dict[DeviceID, dict[str, Amount]] = {}
         self._available: dict[str, dict[str, dict[str, Amount]]] = {}
@@ -191,57 +201,59 @@ class Search:
         self._overdrawn: set[str] = set()
         self._results: list[list[str]] = [[] for _ in claims]
 
-    def _made(self) -> Iterator[_Candidate]:
-        place = 0
+    def _make_candidates(self) -> Iterator[_Candidate]:
+        position = 0
         for pool in self._pools:
-            for it in pool.slices:
-                taken = self._uses(it.pool_id).taken
-                for device in it.devices:
-                    device_id = (it.driver, it.pool, device.name)
-                    yield _Candidate(place, device, device_id, it, pool, device.name in taken)
-                    place += 1
+            for resource_slice in pool.slices:
+                taken = self._allocations_of(resource_slice.pool_id).taken
+                for device in resource_slice.devices:
+                    device_id = (resource_slice.driver, resource_slice.pool, device.name)
+                    yield _Candidate(position, device, device_id, resource_slice, pool, device.name in taken)
+                    position += 1
 
     def _from(self, start: int, stop: int | None = None) -> Iterator[_Candidate]:
-        """Devices in their order. They are made when a search first gets there: few searches get far."""
-        made = self._candidates
-        for place in range(start, self.devices if stop is None else stop):
-            while place >= len(made):
-                made.append(next(self._more_candidates))
-            yield made[place]
-
-    def run(self) -> Generator[None, None, Solution | Failed]:
-        """Search, and yield between short steps. Raises ``AllocationError`` and ``Unjudged``.
-
-        All selectors are asked before the first yield.
+        """Yield the devices from a position on. Candidates are created on demand, because few searches reach many
+        devices.
         """
-        total = sum(self._prepare(index, claim) for index, claim in enumerate(self._claims))
+        candidates = self._candidates
+        for position in range(start, self.devices if stop is None else stop):
+            while position >= len(candidates):
+                candidates.append(next(self._more_candidates))
+            yield candidates[position]
+
+    def run(self) -> Generator[None, None, Solution | NoSolution]:
+        """Run the search, and yield between short steps. Raises ``AllocationError`` or ``CannotEvaluate``.
+
+        All selectors are evaluated before the first yield.
+        """
+        total = sum(self._prepare_claim(index, claim) for index, claim in enumerate(self._claims))
         total = max(total, sum(len(it.spec.requests) for it in self._claims))
-        if total > MOST_DEVICES:
-            raise Unjudged(REASON_STEPS)
+        if total > MAX_DEVICES:
+            raise CannotEvaluate(REASON_STEPS)
         try:
             done = self._allocate(0, 0, 0, 0, alternative=False, start=0)
-        except _TooMany:
+        except _TooManyResults:
             raise AllocationError("allocation max size exceeded") from None
-        except Unjudged:
-            if self.steps <= MOST_STEPS or not (yield from self._cannot_do()):
+        except CannotEvaluate:
+            if self.steps <= MAX_STEPS or not (yield from self._is_impossible()):
                 raise
             done = False
         if done:
             return tuple(frozenset(it for it in found if "/" in it) for found in self._results)
-        return Failed(REASON_INVALID_POOLS if any(it.invalid for it in self._pools) else "")
+        return NoSolution(REASON_INVALID_POOLS if any(it.invalid for it in self._pools) else "")
 
-    # What is asked for.
+    # Requests.
 
-    def _prepare(self, index: int, claim: ResourceClaim) -> int:
-        """Find out about all requests of a claim; returns how many devices they need at the least."""
+    def _prepare_claim(self, index: int, claim: ResourceClaim) -> int:
+        """Prepare all requests of a claim; return the minimum number of devices that they need."""
         if claim.spec.oversized:
-            raise Unjudged(REASON_LONG_OBJECT)
+            raise CannotEvaluate(REASON_LONG_OBJECT)
         least = 0
         for number, request in enumerate(claim.spec.requests):
             counts = []
-            for place, (asked, parent) in enumerate(_alternatives(request)):
-                found = self._found_out(claim, (index, number, place), asked, parent)
-                counts.append(found.count)
+            for position, (exact, parent) in enumerate(_alternatives(request)):
+                prepared = self._prepare_request(claim, (index, number, position), exact, parent)
+                counts.append(prepared.count)
             least += min(counts)
         if least > MOST_RESULTS:
             raise AllocationError(
@@ -250,34 +262,36 @@ class Search:
         self._constraints.append([constraint_of(str(claim), *it) for it in enumerate(claim.spec.constraints)])
         return least
 
-    def _found_out(self, claim: ResourceClaim, key: RequestKey, asked: ExactRequest, parent: str) -> _Request:
+    def _prepare_request(
+        self, claim: ResourceClaim, key: RequestKey, exact: ExactRequest, parent: str
+    ) -> _PreparedRequest:
         self._step()
-        where = f"claim {claim}, request {asked.name}"
-        for number, selector in enumerate(asked.selectors):
+        where = f"claim {claim}, request {exact.name}"
+        for number, selector in enumerate(exact.selectors):
             if selector is None:
                 raise AllocationError(f"{where}, selector #{number}: CEL expression empty (unsupported selector type?)")
-        if not asked.device_class:
+        if not exact.device_class:
             raise AllocationError(f"{where}: missing device class name (unsupported request type?)")
-        device_class = self._classes(asked.device_class)
+        device_class = self._classes(exact.device_class)
         if device_class is None:
             raise AllocationError(
-                f"{where}: could not retrieve device class {asked.device_class}: "
-                f'deviceclass.resource.k8s.io "{asked.device_class}" not found'
+                f"{where}: could not retrieve device class {exact.device_class}: "
+                f'deviceclass.resource.k8s.io "{exact.device_class}" not found'
             )
         if device_class.oversized:
-            raise Unjudged(REASON_LONG_OBJECT)
-        found = self._requests[key] = _Request(asked, parent, device_class)
-        if asked.mode == EXACT_COUNT:
-            found.count = asked.count
-        elif asked.mode == ALL:
-            found.all_devices = tuple(self._all_devices(where, key, found))
-            found.count = len(found.all_devices)
+            raise CannotEvaluate(REASON_LONG_OBJECT)
+        prepared = self._requests[key] = _PreparedRequest(exact, parent, device_class)
+        if exact.mode == EXACT_COUNT:
+            prepared.count = exact.count
+        elif exact.mode == ALL:
+            prepared.all_devices = tuple(self._all_devices(where, key, prepared))
+            prepared.count = len(prepared.all_devices)
         else:
-            raise AllocationError(f"{where}: unsupported count mode {asked.mode}")
-        return found
+            raise AllocationError(f"{where}: unsupported count mode {exact.mode}")
+        return prepared
 
-    def _all_devices(self, where: str, key: RequestKey, request: _Request) -> list[_Candidate]:
-        found: list[_Candidate] = []
+    def _all_devices(self, where: str, key: RequestKey, request: _PreparedRequest) -> list[_Candidate]:
+        devices: list[_Candidate] = []
         start = 0
         for pool in self._pools:
             if pool.incomplete:
@@ -287,18 +301,21 @@ class Search:
             if pool.invalid:
                 raise AllocationError(f"{where}: asks for all devices, but resource pool {pool} is currently invalid")
             stop = start + sum(len(it.devices) for it in pool.slices)
-            self._step(1 + (stop - start) // _DEVICES_OF_A_STEP)
+            self._step(1 + (stop - start) // _DEVICES_PER_STEP)
             of_pool, start = self._from(start, stop), stop
-            found += (it for it in of_pool if self._is_selectable(key, request, it) and self._has_capacity(request, it))
-        return found
+            devices += (
+                it for it in of_pool if self._is_selectable(key, request, it) and self._has_capacity(request, it)
+            )
+        return devices
 
     # The search.
 
-    def _allocate(self, claim: int, number: int, place: int, taken: int, *, alternative: bool, start: int) -> bool:
-        """Find a device for what is asked for there, and for all that follows. ``taken``: devices it has already.
+    def _allocate(self, claim: int, number: int, position: int, taken: int, *, alternative: bool, start: int) -> bool:
+        """Find a device for the request, and for everything after it. ``taken``: number of devices that the request
+        has.
 
-        ``alternative``: it is one particular alternative of its request. ``start``: the place at which it goes on; the
-        order of the devices of one request makes no difference. Raises ``_TooMany``.
+        ``alternative``: whether the request is a chosen alternative. ``start``: position of the first device to try,
+        because the order of the devices of one request makes no difference. Raises ``_TooManyResults``.
         """
         self._step()
         if claim >= len(self._claims):
@@ -306,9 +323,9 @@ class Search:
         if number >= len(self._claims[claim].spec.requests):
             try:
                 return self._allocate(claim + 1, 0, 0, 0, alternative=False, start=0)
-            except _TooMany:
-                return False  # another choice in this claim may leave the next an alternative with fewer devices
-        request = self._requests[claim, number, place]
+            except _TooManyResults:
+                return False  # after another choice in this claim, the next one might need fewer devices
+        request = self._requests[claim, number, position]
         if not alternative and request.parent:
             return self._first_available(claim, number)
         every = request.request.mode == ALL
@@ -317,65 +334,65 @@ class Search:
         if taken >= request.count:
             return self._allocate(claim, number + 1, 0, 0, alternative=False, start=0)
         if len(self._results[claim]) + request.count - taken > MOST_RESULTS:
-            raise _TooMany
-        here = (claim, number, place)
+            raise _TooManyResults
+        key = (claim, number, position)
         if every:
-            return self._take(here, taken, request, request.all_devices[taken], alternative, 0, must=True)
-        return self._take_any(here, taken, request, alternative, start)
+            return self._take(key, taken, request, request.all_devices[taken], alternative, 0, must=True)
+        return self._take_any(key, taken, request, alternative, start)
 
     def _first_available(self, claim: int, number: int) -> bool:
         too_many = True
-        place = 0
-        while (claim, number, place) in self._requests:
+        position = 0
+        while (claim, number, position) in self._requests:
             try:
-                if self._allocate(claim, number, place, 0, alternative=True, start=0):
+                if self._allocate(claim, number, position, 0, alternative=True, start=0):
                     return True
                 too_many = False
-            except _TooMany:
+            except _TooManyResults:
                 pass
-            place += 1
+            position += 1
         if too_many:
-            raise _TooMany
+            raise _TooManyResults
         return False
 
-    def _take_any(self, here: RequestKey, taken: int, request: _Request, alternative: bool, start: int) -> bool:
+    def _take_any(self, key: RequestKey, taken: int, request: _PreparedRequest, alternative: bool, start: int) -> bool:
         for candidate in self._from(start):
             self._step()
-            if self._is_usable(here, request, candidate) and self._take(
-                here, taken, request, candidate, alternative, candidate.place + 1, must=False
+            if self._is_usable(key, request, candidate) and self._take(
+                key, taken, request, candidate, alternative, candidate.position + 1, must=False
             ):
                 return True
         return False
 
-    def _is_usable(self, here: RequestKey, request: _Request, candidate: _Candidate) -> bool:
+    def _is_usable(self, key: RequestKey, request: _PreparedRequest, candidate: _Candidate) -> bool:
         if request.admin_access:
-            if here[0] in self._allocating.get(candidate.id, ()):
+            if key[0] in self._allocating.get(candidate.id, ()):
                 return False
         elif candidate.taken or self._allocating.get(candidate.id):
             return False
-        return self._is_selectable(here, request, candidate) and self._has_capacity(request, candidate)
+        return self._is_selectable(key, request, candidate) and self._has_capacity(request, candidate)
 
     def _take(
         self,
-        here: RequestKey,
+        key: RequestKey,
         taken: int,
-        request: _Request,
+        request: _PreparedRequest,
         candidate: _Candidate,
         alternative: bool,
         following: int,
         *,
         must: bool,
     ) -> bool:
-        """Take a device, and find all that follows; give it back where that cannot be found."""
-        if sum(map(len, self._results)) >= MOST_DEVICES:
-            raise Unjudged(REASON_STEPS)
-        undo = self._occupy(here, request, candidate, must=must)
+        """Take a device and find everything after it. The device is released if this fails."""
+        if sum(map(len, self._results)) >= MAX_DEVICES:
+            raise CannotEvaluate(REASON_STEPS)
+        undo = self._try_device(key, request, candidate, must=must)
         if undo is None:
             return False
         try:
-            if self._allocate(*here, taken + 1, alternative=alternative, start=following):
+            if self._allocate(*key, taken + 1, alternative=alternative, start=following):
                 return True
-        except _TooMany:
+        except _TooManyResults:
             _roll_back(undo)
             raise
         _roll_back(undo)
@@ -383,249 +400,253 @@ class Search:
 
     def _step(self, steps: int = 1) -> None:
         self.steps += steps
-        if self.steps > MOST_STEPS:
-            raise Unjudged(REASON_STEPS)
+        if self.steps > MAX_STEPS:
+            raise CannotEvaluate(REASON_STEPS)
 
-    def _cannot_do(self) -> Generator[None, None, bool]:
-        """Return whether there are too few devices for all requests, however they are given out.
+    def _is_impossible(self) -> Generator[None, None, bool]:
+        """Return whether there are provably too few devices for all requests, whatever the assignment.
 
-        Called when the steps of the search are used up. A device that no selector has judged yet counts as selected.
+        Called when the search has no steps left. A device counts as selected unless a selector has rejected it.
         """
         try:
             if (yield from self._any_shareable()):
                 return False
             return (yield from self._is_proven())
-        except _Unproven:
+        except _ProofTooLong:
             return False
 
-    def _look_at(self, devices: int) -> None:
-        self._looked_at += devices
-        if self._looked_at > _MOST_LOOKED_AT:
-            raise _Unproven
+    def _examine(self, devices: int) -> None:
+        self._examined += devices
+        if self._examined > _MAX_DEVICES_IN_PROOF:
+            raise _ProofTooLong
 
     def _all_slices(self) -> Iterator[tuple[int, ResourceSlice] | None]:
-        """Yield each slice with the place of its first device, and ``None`` where others may have their turn.
+        """Yield (position of the first device, slice) for each slice, and ``None`` where other requests can run.
 
-        It makes no candidates: that takes several times as long as to look at a device.
+        It creates no candidates, because that takes several times as long as examining a device.
         """
-        self._look_at(self.devices)
-        place = pause = 0
+        self._examine(self.devices)
+        position = pause = 0
         for pool in self._pools:
-            for it in pool.slices:
-                yield place, it
-                place += len(it.devices)
-                if place - pause >= _DEVICES_BETWEEN_TURNS:
-                    pause = place
+            for resource_slice in pool.slices:
+                yield position, resource_slice
+                position += len(resource_slice.devices)
+                if position - pause >= _DEVICES_BETWEEN_YIELDS:
+                    pause = position
                     yield None
 
     def _any_shareable(self) -> Generator[None, None, bool]:
-        for found in self._all_slices():
-            if found is None:
+        for entry in self._all_slices():
+            if entry is None:
                 yield
-            elif any(device.shareable for device in found[1].devices):
+            elif any(device.shareable for device in entry[1].devices):
                 return True
         return False
 
     def _is_proven(self) -> Generator[None, None, bool]:
         constraints = [(claim, it) for claim, each in enumerate(self._constraints) for it in each]
-        same = [(claim, it) for claim, it in constraints if isinstance(it, Match)][:_MOST_CHOICES]
+        same = [(claim, it) for claim, it in constraints if isinstance(it, MatchAttribute)][:_MAX_CHOICES]
         values = []
         for _, constraint in same:
             values.append((yield from self._values(constraint)) or [_NO_VALUE])
-        choices = list(islice(product(*values), _MOST_CHOICES + 1))
-        if len(choices) > _MOST_CHOICES:
-            return (yield from self._too_few([]))
+        choices = list(islice(product(*values), _MAX_CHOICES + 1))
+        if len(choices) > _MAX_CHOICES:
+            return (yield from self._lacks_devices([]))
         for each in choices:
-            if not (yield from self._too_few([(*it, value) for it, value in zip(same, each, strict=True)])):
+            if not (yield from self._lacks_devices([(*it, value) for it, value in zip(same, each, strict=True)])):
                 return False
         return True
 
-    def _values(self, constraint: Match) -> Generator[None, None, list[_Value]]:
+    def _values(self, constraint: MatchAttribute) -> Generator[None, None, list[_Value]]:
         values: dict[_Value, None] = {}
-        for found in self._all_slices():
-            if found is None:
+        for entry in self._all_slices():
+            if entry is None:
                 yield
                 continue
-            for device in found[1].devices:
-                has, value = constraint.lookup(found[1].driver, device)
+            for device in entry[1].devices:
+                has, value = constraint.lookup(entry[1].driver, device)
                 if has:
                     values[type(value), value] = None
         return list(values)
 
-    def _too_few(self, chosen: Sequence[tuple[int, Match, _Value]]) -> Generator[None, None, bool]:
-        """Return the same where each constraint means one value."""
+    def _lacks_devices(self, chosen: Sequence[tuple[int, MatchAttribute, _Value]]) -> Generator[None, None, bool]:
+        """Return whether there are too few devices if each constraint has one given value."""
         owner: dict[int, tuple[RequestKey, int]] = {}
-        would_do: dict[RequestKey, list[int]] = {}
+        usable: dict[RequestKey, list[int]] = {}
         for key, request in self._requests.items():
             if not request.parent and not request.admin_access:
-                would_do[key] = yield from self._would_do(key, request, chosen)
+                usable[key] = yield from self._usable_positions(key, request, chosen)
                 for number in range(request.count):
-                    if not self._matched((key, number), would_do, owner, set()):
+                    if not self._can_assign((key, number), usable, owner, set()):
                         return True
                 yield
         return False
 
-    def _would_do(
-        self, key: RequestKey, request: _Request, chosen: Sequence[tuple[int, Match, _Value]]
+    def _usable_positions(
+        self, key: RequestKey, request: _PreparedRequest, chosen: Sequence[tuple[int, MatchAttribute, _Value]]
     ) -> Generator[None, None, list[int]]:
         known = self._selectable.get(key, {})
-        meant = [(it, value) for claim, it, value in chosen if claim == key[0] and it.concerns(*_names(request))]
-        places: list[int] = []
-        for found in self._all_slices():
-            if found is None:
+        values = [(it, value) for claim, it, value in chosen if claim == key[0] and it.concerns(*_names(request))]
+        positions: list[int] = []
+        for entry in self._all_slices():
+            if entry is None:
                 yield
                 continue
-            first, of_slice = found
-            taken = self._uses(of_slice.pool_id).taken
-            places += (
-                place
-                for place, device in enumerate(of_slice.devices, first)
-                if known.get(place) is not False
+            first, resource_slice = entry
+            taken = self._allocations_of(resource_slice.pool_id).taken
+            positions += (
+                position
+                for position, device in enumerate(resource_slice.devices, first)
+                if known.get(position) is not False
                 and device.name not in taken
-                and not _prevented(device.taints, request.request)
-                and all(_has(constraint, of_slice.driver, device, value) for constraint, value in meant)
+                and not _is_tainted(device.taints, request.request)
+                and all(_has(constraint, resource_slice.driver, device, value) for constraint, value in values)
             )
-        return places
+        return positions
 
-    def _matched(
+    def _can_assign(
         self,
         slot: tuple[RequestKey, int],
-        would_do: Mapping[RequestKey, list[int]],
+        usable: Mapping[RequestKey, list[int]],
         owner: dict[int, tuple[RequestKey, int]],
         seen: set[int],
     ) -> bool:
-        """Return whether ``slot`` can have a device if others are moved, each to another that would do for it."""
-        self._look_at(1 + len(would_do[slot[0]]) // _DEVICES_OF_A_STEP)
-        for place in would_do[slot[0]]:
-            if place not in seen:
-                seen.add(place)
-                if place not in owner or self._matched(owner[place], would_do, owner, seen):
-                    owner[place] = slot
+        """Return whether ``slot`` can get a device by moving other slots to other usable devices (augmenting path)."""
+        self._examine(1 + len(usable[slot[0]]) // _DEVICES_PER_STEP)
+        for position in usable[slot[0]]:
+            if position not in seen:
+                seen.add(position)
+                if position not in owner or self._can_assign(owner[position], usable, owner, seen):
+                    owner[position] = slot
                     return True
         return False
 
     # One device.
 
-    def _is_selectable(self, key: RequestKey, request: _Request, it: _Candidate) -> bool:
+    def _is_selectable(self, key: RequestKey, request: _PreparedRequest, candidate: _Candidate) -> bool:
         known = self._selectable.setdefault(key, {})
-        found = known.get(it.place)
-        if found is None:
-            found = self._selected(self._claims[key[0]], request, it)
-            if found and it.slice.per_device:
-                found = device_matches(self._node, it.device)
-            known[it.place] = found
-        return found
+        selectable = known.get(candidate.position)
+        if selectable is None:
+            selectable = self._selected(self._claims[key[0]], request, candidate)
+            if selectable and candidate.slice.per_device:
+                selectable = device_matches(self._node, candidate.device)
+            known[candidate.position] = selectable
+        return selectable
 
-    def _selected(self, claim: ResourceClaim, request: _Request, it: _Candidate) -> bool:
+    def _selected(self, claim: ResourceClaim, request: _PreparedRequest, candidate: _Candidate) -> bool:
         device_class = request.device_class
         for whose, selectors in (
             (f"class {device_class.name}", device_class.selectors),
             (f"claim {claim}", request.request.selectors),
         ):
             for number, expression in enumerate(selectors):
-                outcome = self._asked(expression or "", it)
+                outcome = self._evaluate_selector(expression or "", candidate)
                 if isinstance(outcome, str):
                     raise AllocationError(f"{whose}: selector #{number}: CEL runtime error: {outcome}")
                 if not outcome:
                     return False
         return True
 
-    def _asked(self, expression: str, it: _Candidate) -> bool | str:
-        """What an expression says of a device, or the error; asked once, however many requests have it."""
-        said = self._said.get(expression)
-        if said is None:
-            said = self._said[expression] = {}
-            if len(expression) > _SHORT:
-                self._step(len(expression) // _CHARACTERS_OF_A_STEP)
-        found = said.get(it.place)
-        if found is None:
-            self._step(STEPS_OF_A_SELECTOR)
-            found = said[it.place] = self._matches(expression, it.slice.driver, it.device)
-            self._step(max(0, found.steps // _PARTS_OF_A_STEP - STEPS_OF_A_SELECTOR))
+    def _evaluate_selector(self, expression: str, candidate: _Candidate) -> bool | str:
+        """Return the result or error text of a selector for a device. It is evaluated once for all requests."""
+        results = self._results_by_selector.get(expression)
+        if results is None:
+            results = self._results_by_selector[expression] = {}
+            if len(expression) > _SHORT_EXPRESSION:
+                self._step(len(expression) // _CHARACTERS_PER_STEP)
+        result = results.get(candidate.position)
+        if result is None:
+            self._step(STEPS_PER_SELECTOR)
+            result = results[candidate.position] = self._match_device(
+                expression, candidate.slice.driver, candidate.device
+            )
+            self._step(max(0, result.steps // _PARTS_PER_STEP - STEPS_PER_SELECTOR))
         else:
             self._step()
-        if found.outcome is None:
-            raise Unjudged(REASON_EXPRESSION)
-        return found.outcome
+        if result.outcome is None:
+            raise CannotEvaluate(REASON_EXPRESSION)
+        return result.outcome
 
-    def _has_capacity(self, request: _Request, it: _Candidate) -> bool:
-        device = it.device
+    def _has_capacity(self, request: _PreparedRequest, candidate: _Candidate) -> bool:
+        device = candidate.device
         if not device.capacity and not request.request.capacity:
             return True
         self._step()
-        allocated = self._use(it.id).shared.get(device.name) or _NONE
-        return fits(request.request.capacity, device.capacity, allocated, self._capacity.get(it.id, _NONE))
+        allocated = self._allocations(candidate.id).shared.get(device.name) or _NONE
+        return fits(request.request.capacity, device.capacity, allocated, self._capacity.get(candidate.id, _NONE))
 
-    def _use(self, device: DeviceID) -> Use:
-        return self._uses((device[0], device[1]))
+    def _allocations(self, device: DeviceID) -> PoolAllocations:
+        return self._allocations_of((device[0], device[1]))
 
     def _is_shared(self, device: DeviceID) -> bool:
-        return self._use(device).shared.get(device[2]) is not None or device in self._capacity
+        return self._allocations(device).shared.get(device[2]) is not None or device in self._capacity
 
-    def _occupy(self, here: RequestKey, request: _Request, it: _Candidate, *, must: bool) -> list[Undo] | None:
-        """Take a device, if it is to be had; returns how it is given back."""
+    def _try_device(
+        self, key: RequestKey, request: _PreparedRequest, candidate: _Candidate, *, must: bool
+    ) -> list[Undo] | None:
+        """Take a device if it is available. Return functions that release it; ``None`` if it is not available."""
         undo: list[Undo] = []
-        free = self._is_free(here, request, it) and self._take_counters(it, undo)
+        free = self._is_free(key, request, candidate) and self._take_counters(candidate, undo)
         if (
             free
-            and not _prevented(it.device.taints, request.request)
-            and self._take_constraints(here, request, it, undo, must=must)
-            and self._mark(here, request, it, undo)
+            and not _is_tainted(candidate.device.taints, request.request)
+            and self._take_constraints(key, request, candidate, undo, must=must)
+            and self._record(key, request, candidate, undo)
         ):
             return undo
         _roll_back(undo)
         return None
 
-    def _is_free(self, here: RequestKey, request: _Request, it: _Candidate) -> bool:
+    def _is_free(self, key: RequestKey, request: _PreparedRequest, candidate: _Candidate) -> bool:
         if request.admin_access:
-            return it.device.shareable or here[0] not in self._allocating.get(it.id, ())
-        return not it.taken and not self._allocating.get(it.id)
+            return candidate.device.shareable or key[0] not in self._allocating.get(candidate.id, ())
+        return not candidate.taken and not self._allocating.get(candidate.id)
 
-    def _take_counters(self, it: _Candidate, undo: list[Undo]) -> bool:
-        """Whoever shares a device has no need of counters beyond those of the first."""
-        device = it.device
-        if not device.consumes or (device.shareable and self._is_shared(it.id)):
+    def _take_counters(self, candidate: _Candidate, undo: list[Undo]) -> bool:
+        """Consume the counters that the device needs. Only the first share of a shared device consumes counters."""
+        device = candidate.device
+        if not device.consumes or (device.shareable and self._is_shared(candidate.id)):
             return True
-        if not self._count_up(it):
+        if not self._consume_counters(candidate):
             return False
-        undo.append(lambda: self._count_down(it))
+        undo.append(lambda: self._release_counters(candidate))
         return True
 
     def _take_constraints(
-        self, here: RequestKey, request: _Request, it: _Candidate, undo: list[Undo], *, must: bool
+        self, key: RequestKey, request: _PreparedRequest, candidate: _Candidate, undo: list[Undo], *, must: bool
     ) -> bool:
-        claim = here[0]
+        claim = key[0]
         base, sub = _names(request)
-        self._step(len(self._constraints[claim]) // _CONSTRAINTS_OF_A_STEP)
+        self._step(len(self._constraints[claim]) // _CONSTRAINTS_PER_STEP)
         for constraint in self._constraints[claim]:
-            if not constraint.add(base, sub, it.slice.driver, it.device):
+            if not constraint.add(base, sub, candidate.slice.driver, candidate.device):
                 if must:
                     raise AllocationError(
                         f"claim {self._claims[claim]}, request {request.request.name}: cannot add device "
-                        f"{'/'.join(it.id)} because a claim constraint would not be satisfied"
+                        f"{'/'.join(candidate.id)} because a claim constraint would not be satisfied"
                     )
                 return False
             undo.append(partial(constraint.remove, base, sub))
         return True
 
-    def _mark(self, here: RequestKey, request: _Request, it: _Candidate, undo: list[Undo]) -> bool:
-        claim, device = here[0], it.device
+    def _record(self, key: RequestKey, request: _PreparedRequest, candidate: _Candidate, undo: list[Undo]) -> bool:
+        claim, device = key[0], candidate.device
         if not device.shareable:
-            self._allocating.setdefault(it.id, set()).add(claim)
-            undo.append(lambda: self._allocating[it.id].discard(claim))
-        if not self._has_capacity(request, it):
+            self._allocating.setdefault(candidate.id, set()).add(claim)
+            undo.append(lambda: self._allocating[candidate.id].discard(claim))
+        if not self._has_capacity(request, candidate):
             return False
         if device.shareable:
-            self._take_capacity(request, it, undo)
+            self._take_capacity(request, candidate, undo)
         base, sub = _names(request)
         self._results[claim].append(f"{base}/{sub}" if sub else base)
         undo.append(partial(self._results[claim].__delitem__, -1))
         return True
 
-    def _take_capacity(self, request: _Request, it: _Candidate, undo: list[Undo]) -> None:
-        was_shared = it.id in self._capacity
-        taken = consumed(request.request.capacity, it.device.capacity)
-        known = self._capacity.setdefault(it.id, {})
+    def _take_capacity(self, request: _PreparedRequest, candidate: _Candidate, undo: list[Undo]) -> None:
+        was_shared = candidate.id in self._capacity
+        taken = consumed(request.request.capacity, candidate.device.capacity)
+        known = self._capacity.setdefault(candidate.id, {})
         for name, amount in taken.items():
             known[name] = known.get(name, 0) + amount
 
@@ -633,49 +654,53 @@ class Search:
             for name, amount in taken.items():
                 known[name] -= amount
             if not was_shared and not any(known.values()):
-                del self._capacity[it.id]
+                del self._capacity[candidate.id]
 
         undo.append(give_back)
 
     # Counters that devices share.
 
-    def _count_up(self, it: _Candidate) -> bool:
-        """Take what a device needs of the counters of its pool, if all of them suffice then.
+    def _consume_counters(self, candidate: _Candidate) -> bool:
+        """Consume the counters that a device needs, if all are sufficient.
 
-        Kept by the pool's name alone, as upstream does: pools of two drivers may have the same.
+        They are tracked by pool name without the driver, as upstream does: pools of two drivers can share a name.
         """
-        self._step(3 + sum(len(use.counters) for use in it.device.consumes) // _COUNTERS_OF_A_STEP)
-        name = it.pool.name
+        self._step(
+            3 + sum(len(consumption.counters) for consumption in candidate.device.consumes) // _COUNTERS_PER_STEP
+        )
+        name = candidate.pool.name
         available = self._available.get(name)
         if available is None:
-            available = self._available[name] = self._left(it.pool)
+            available = self._available[name] = self._free_counters(candidate.pool)
         taken = self._consumed.setdefault(name, {})
-        for use in it.device.consumes:
-            of_set = taken.setdefault(use.counter_set, {})
-            for counter, amount in use.counters.items():
+        for consumption in candidate.device.consumes:
+            of_set = taken.setdefault(consumption.counter_set, {})
+            for counter, amount in consumption.counters.items():
                 of_set[counter] = of_set.get(counter, 0) + amount
         if name not in self._overdrawn and all(
-            _suffice(available.get(use.counter_set, _NONE), taken[use.counter_set], use.counters)
-            for use in it.device.consumes
+            _are_sufficient(
+                available.get(consumption.counter_set, _NONE), taken[consumption.counter_set], consumption.counters
+            )
+            for consumption in candidate.device.consumes
         ):
             return True
-        self._count_down(it)
+        self._release_counters(candidate)
         return False
 
-    def _count_down(self, it: _Candidate) -> None:
-        taken = self._consumed[it.pool.name]
-        for use in it.device.consumes:
-            for counter, amount in use.counters.items():
-                taken[use.counter_set][counter] -= amount
+    def _release_counters(self, candidate: _Candidate) -> None:
+        taken = self._consumed[candidate.pool.name]
+        for consumption in candidate.device.consumes:
+            for counter, amount in consumption.counters.items():
+                taken[consumption.counter_set][counter] -= amount
 
-    def _left(self, pool: Pool) -> dict[str, dict[str, Amount]]:
-        """What the devices that claims have leave of the counters, which may be less than nothing."""
+    def _free_counters(self, pool: Pool) -> dict[str, dict[str, Amount]]:
+        """Return the counters that allocated devices leave; negative if they exceed the pool's."""
         left = {name: dict(counters) for name, counters in pool.counter_sets.items()}
-        for it in (*pool.slices, *pool.elsewhere):
-            use = self._uses(it.pool_id)
-            for device in it.devices:
+        for resource_slice in (*pool.slices, *pool.other_slices):
+            allocations = self._allocations_of(resource_slice.pool_id)
+            for device in resource_slice.devices:
                 self._step()
-                if device.name in use.taken or device.name in use.shared:
+                if device.name in allocations.taken or device.name in allocations.shared:
                     for consumption in device.consumes:
                         counters = left.get(consumption.counter_set, {})
                         for counter, amount in consumption.counters.items():
@@ -686,24 +711,24 @@ class Search:
         return left
 
 
-def _suffice(left: Amounts, taken: Amounts, counters: Iterable[str]) -> bool:
-    """Whether as much is left of counters as is taken. One that the pool does not have is not looked at."""
+def _are_sufficient(left: Amounts, taken: Amounts, counters: Iterable[str]) -> bool:
+    """Return whether the free counters cover what is taken. Counters that the pool does not have are ignored."""
     return all(left.get(it, taken[it]) >= taken[it] for it in counters)
 
 
-def _has(constraint: Match, driver: str, device: Device, value: _Value) -> bool:
-    has, found = constraint.lookup(driver, device)
-    return has and (type(found), found) == value
+def _has(constraint: MatchAttribute, driver: str, device: Device, value: _Value) -> bool:
+    has, of_device = constraint.lookup(driver, device)
+    return has and (type(of_device), of_device) == value
 
 
 def _roll_back(undo: list[Undo]) -> None:
-    """In the opposite order."""
+    """Run the functions in reverse order."""
     while undo:
         undo.pop()()
 
 
 def _alternatives(request: DeviceRequest) -> list[tuple[ExactRequest, str]]:
-    """What would do, each with the name of the request if it is one of several."""
+    """Return the alternatives, each with the name of the request; a single request has no name here."""
     if request.first_available:
         return [(it, request.name) for it in request.first_available]
     if request.exactly is None:
@@ -711,20 +736,20 @@ def _alternatives(request: DeviceRequest) -> list[tuple[ExactRequest, str]]:
     return [(request.exactly, "")]
 
 
-def _names(request: _Request) -> tuple[str, str]:
-    """Of the request, and of the alternative."""
+def _names(request: _PreparedRequest) -> tuple[str, str]:
+    """Return the names of the request and of the alternative."""
     return (request.parent, request.request.name) if request.parent else (request.request.name, "")
 
 
-def _prevented(taints: tuple[DeviceTaint, ...], request: ExactRequest) -> bool:
-    return any(it.effect in _TAINTED and not _tolerated(it, request) for it in taints)
+def _is_tainted(taints: tuple[DeviceTaint, ...], request: ExactRequest) -> bool:
+    return any(it.effect in _TAINTED and not _is_tolerated(it, request) for it in taints)
 
 
-def _tolerated(taint: DeviceTaint, request: ExactRequest) -> bool:
-    for it in request.tolerations:
-        if it.effect in ("", taint.effect) and it.key in ("", taint.key):
-            if it.operator in ("", "Equal") and it.value == taint.value:
+def _is_tolerated(taint: DeviceTaint, request: ExactRequest) -> bool:
+    for toleration in request.tolerations:
+        if toleration.effect in ("", taint.effect) and toleration.key in ("", taint.key):
+            if toleration.operator in ("", "Equal") and toleration.value == taint.value:
                 return True
-            if it.operator == "Exists":
+            if toleration.operator == "Exists":
                 return True
     return False

@@ -1,4 +1,4 @@
-"""``DynamicResourcesArgs``, validated as kube-scheduler does."""
+"""Arguments of DynamicResources, with kube-scheduler's validation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pydantic import AfterValidator, Field
 
 from app.framework.spec import PluginArgs
 
-_LEAST_BINDING_TIMEOUT: Final = 1.0
+_MIN_BINDING_TIMEOUT: Final = 1.0
+"""Minimum ``bindingTimeout`` in seconds, as in kube-scheduler."""
 
 _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds_of(value: str) -> float:
-    """Of a duration as Go writes it. Raises ``ValueError``."""
+    """Convert a duration in Go's format, such as ``1m30s``, to seconds. Raises ``ValueError``."""
     unsigned = value.lstrip("+-")
     parts = _PART.findall(unsigned)
     if unsigned != "0" and (not parts or "".join(number + unit for number, unit in parts) != unsigned):
@@ -32,15 +33,16 @@ def _zero_or_more(value: str) -> str:
 
 
 def _a_second_or_more(value: str) -> str:
-    if seconds_of(value) < _LEAST_BINDING_TIMEOUT:
+    if seconds_of(value) < _MIN_BINDING_TIMEOUT:
         raise ValueError("must be at least 1 second")
     return value
 
 
 class DynamicResourcesArgs(PluginArgs):
-    """``filterTimeout`` is taken and has no effect: a search ends after a number of steps.
+    """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
-    ``bindingTimeout``: how long after its allocation a claim may wait for its devices' binding conditions.
+    ``filterTimeout`` has no effect: a search is limited by its number of steps. ``bindingTimeout``: maximum time
+    between the allocation of a claim and the binding conditions of its devices.
     """
 
     filter_timeout: Annotated[str, AfterValidator(_zero_or_more), Field(alias="filterTimeout")] = "10s"

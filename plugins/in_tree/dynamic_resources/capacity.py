@@ -1,7 +1,7 @@
-"""Consumable capacity: what a request takes of a device that several may share, and whether there is enough of it.
+"""Consumable capacity: amounts that a request takes of a shared device, and whether the device has enough of them.
 
-Source of the rules: ``structured/internal/incubating/consumable_capacity.go`` of Kubernetes 1.36. Amounts are whole
-billionths; where the rules round, they round up to whole units.
+Source of the rules: ``structured/internal/incubating/consumable_capacity.go`` of Kubernetes 1.36. Amounts are integers
+in billionths. Where the rules round, they round up to whole units.
 """
 
 from __future__ import annotations
@@ -9,31 +9,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.kube.resource_v1 import BILLION, Amount, Amounts, DeviceCapacity, RequestPolicy
-from plugins.in_tree.dynamic_resources.unjudged import REASON_MALFORMED, Unjudged
+from plugins.in_tree.dynamic_resources.errors import REASON_MALFORMED, CannotEvaluate
 
 
 def fits(
     requested: Amounts | None, capacity: Mapping[str, DeviceCapacity], allocated: Amounts, allocating: Amounts
 ) -> bool:
-    """Whether a device still has what is requested: ``allocated`` is taken by claims, ``allocating`` in this search."""
+    """Return whether a device has enough free capacity.
+
+    ``requested``: amounts of the request by capacity. ``capacity``: capacities of the device. ``allocated``: amounts
+    taken by claims. ``allocating``: amounts taken in this search.
+    """
     if requested and not requested.keys() <= capacity.keys():
         return False
-    for name, it in capacity.items():
-        taken = consumed_of(None if requested is None else requested.get(name), it)
-        if _violates(taken, it.policy):
+    for name, of_device in capacity.items():
+        taken = consumed_of(None if requested is None else requested.get(name), of_device)
+        if _violates(taken, of_device.policy):
             return False
-        if taken + allocated.get(name, 0) + allocating.get(name, 0) > it.value:
+        if taken + allocated.get(name, 0) + allocating.get(name, 0) > of_device.value:
             return False
     return True
 
 
 def consumed(requested: Amounts | None, capacity: Mapping[str, DeviceCapacity]) -> dict[str, Amount]:
-    """What a request takes of each capacity of a device."""
+    """Return the amounts that a request takes of each capacity of a device."""
     return {name: consumed_of(None if requested is None else requested.get(name), it) for name, it in capacity.items()}
 
 
 def consumed_of(requested: Amount | None, capacity: DeviceCapacity) -> Amount:
-    """Of one capacity: what is not asked for in so many words is the policy's default, or all of it."""
+    """Return the amount that a request takes of one capacity.
+
+    Without a requested amount, it is the policy's default, or else the whole capacity.
+    """
     policy = capacity.policy
     if requested is None:
         return policy.default if policy is not None and policy.default is not None else capacity.value
@@ -57,6 +64,7 @@ def _rounded_to_range(requested: Amount, minimum: Amount, step: Amount | None) -
 
 
 def _violates(taken: Amount, policy: RequestPolicy | None) -> bool:
+    """Return whether the policy of a capacity forbids the amount."""
     if policy is None or taken == policy.default:
         return False
     if policy.has_range:
@@ -65,17 +73,19 @@ def _violates(taken: Amount, policy: RequestPolicy | None) -> bool:
         if policy.step is None:
             return False
         if policy.minimum is None:
-            raise Unjudged(REASON_MALFORMED)
+            raise CannotEvaluate(REASON_MALFORMED)
         return (_whole(taken) - _whole(policy.minimum)) % _step(policy.step) != 0
     return bool(policy.valid_values) and taken not in (policy.valid_values or ())
 
 
 def _whole(amount: Amount) -> int:
+    """Round an amount up to whole units."""
     return -(-amount // BILLION)
 
 
 def _step(amount: Amount) -> int:
-    found = _whole(amount)
-    if found <= 0:
-        raise Unjudged(REASON_MALFORMED)
-    return found
+    """Return the step of a policy in whole units. Raises ``CannotEvaluate`` if it is not positive."""
+    step = _whole(amount)
+    if step <= 0:
+        raise CannotEvaluate(REASON_MALFORMED)
+    return step

@@ -1,11 +1,11 @@
-"""Evaluates the selectors of devices: CEL, as far as ``cel_syntax`` reads it, in kube-scheduler's environment.
+"""Evaluator for the CEL expressions of device selectors, in kube-scheduler's environment.
 
-No library is both bounded and says what kube-scheduler says: ``docs/adr/0050-cel.md``. Source of the rules:
-``k8s.io/dynamic-resource-allocation/cel`` and ``k8s.io/apiserver/pkg/cel/library`` of Kubernetes 1.36. The API server
-has checked the types of what it has stored; here they are met when it runs.
+No CEL library both limits its work and returns kube-scheduler's error texts (``docs/adr/0050-cel.md``). Source of the
+rules: ``k8s.io/dynamic-resource-allocation/cel`` and ``k8s.io/apiserver/pkg/cel/library`` of Kubernetes 1.36. The API
+server has checked the types of stored expressions; this evaluator checks them at run time.
 
-Three outcomes beside true and false: ``CelError`` in the words of a scheduler, ``Unsupported`` for what is not read of
-the language, and that too where a comprehension or a text grows beyond what is worked out.
+Besides true and false, an evaluation can raise ``CelError`` with kube-scheduler's text, or ``Unsupported`` for language
+features that are not implemented and for evaluations that exceed a limit.
 """
 
 from __future__ import annotations
@@ -14,60 +14,61 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from plugins.in_tree.dynamic_resources.cel_functions import (
-    COUNTING,
+    CHARACTERS_PER_STEP,
     FUNCTIONS,
-    GUARDED,
     METHODS,
+    NAMING_TYPES,
     NO_OVERLOAD,
-    OF_A_STEP,
+    SPENDING,
     CelError,
     NoOverload,
     shown,
 )
-from plugins.in_tree.dynamic_resources.cel_scope import Budget, Domains, Scope
+from plugins.in_tree.dynamic_resources.cel_scope import Budget, Scope, ValuesByDomain
 from plugins.in_tree.dynamic_resources.cel_syntax import (
     Call,
     Conditional,
-    Index,
+    FieldAccess,
+    IndexAccess,
     ListOf,
     Literal,
     Logic,
     Name,
-    Select,
     Unsupported,
     parse,
 )
-from plugins.in_tree.dynamic_resources.cel_values import NOTHING, Amounting, Optional, Semver
+from plugins.in_tree.dynamic_resources.cel_values import NO_VALUE, OptionalValue, QuantityValue, Semver
 
-_ITEMS_OF_A_STEP: Final = 4
-"""Of a list that is made."""
+_ITEMS_PER_STEP: Final = 4
+"""Number of items of a created list that count as one step."""
 
 Evaluate: TypeAlias = Callable[[Scope], Any]
+"""Function that evaluates a part of an expression."""
 
 
-class Selector:
-    """A compiled expression. Raises ``Unsupported`` when it is made of what is not read."""
+class DeviceSelector:
+    """Compiled selector expression. Its constructor raises ``Unsupported`` if the expression cannot be parsed."""
 
     def __init__(self, expression: str) -> None:
-        self._evaluate = _compiled(parse(expression))
+        self._evaluate = _compile(parse(expression))
 
     def matches(self, variables: dict[str, Any], budget: Budget) -> bool:
-        """Raises ``CelError`` and ``Unsupported``."""
-        found = self._evaluate(Scope(variables, budget))
-        if not isinstance(found, bool):
-            raise CelError(f"CEL result of type {_type(found)} could not be converted to bool: {_conversion(found)}")
-        return found
+        """Evaluate the selector. Raises ``CelError`` or ``Unsupported``."""
+        result = self._evaluate(Scope(variables, budget))
+        if not isinstance(result, bool):
+            raise CelError(f"CEL result of type {_type(result)} could not be converted to bool: {_conversion(result)}")
+        return result
 
 
-def _conversion(found: Any) -> str:
-    if isinstance(found, str):
+def _conversion(value: Any) -> str:
+    if isinstance(value, str):
         return "unsupported native conversion from string to 'bool'"
-    if isinstance(found, int | float):
-        return f"unsupported type conversion from '{_type(found)}' to bool"
-    return f"type conversion error from '{_type(found).rpartition('.')[2]}' to 'bool'"
+    if isinstance(value, int | float):
+        return f"unsupported type conversion from '{_type(value)}' to bool"
+    return f"type conversion error from '{_type(value).rpartition('.')[2]}' to 'bool'"
 
 
-def _type(found: Any) -> str:
+def _type(value: Any) -> str:
     for kind, name in (
         (bool, "bool"),
         (int, "int"),
@@ -75,34 +76,34 @@ def _type(found: Any) -> str:
         (str, "string"),
         (tuple, "list"),
         (dict, "map"),
-        (Amounting, "kubernetes.Quantity"),
+        (QuantityValue, "kubernetes.Quantity"),
         (Semver, "kubernetes.Semver"),
-        (Optional, "optional_type"),
+        (OptionalValue, "optional_type"),
     ):
-        if isinstance(found, kind):
+        if isinstance(value, kind):
             return name
     return "null_type"
 
 
-# The tree, made into functions.
+# Compilation of the syntax tree.
 
 
-def _compiled(node: Any) -> Evaluate:
+def _compile(node: Any) -> Evaluate:
     match node:
         case Literal(value):
             return lambda _scope: value
         case Name(name):
             return _variable(name)
-        case Select(of, field, optional):
-            return _lookup(_compiled(of), lambda _scope: field, optional=optional)
-        case Index(of, key, optional):
-            return _lookup(_compiled(of), _compiled(key), optional=optional)
+        case FieldAccess(of, field, optional):
+            return _lookup(_compile(of), lambda _scope: field, optional=optional)
+        case IndexAccess(of, key, optional):
+            return _lookup(_compile(of), _compile(key), optional=optional)
         case ListOf(items):
-            return _listed(tuple(map(_compiled, items)))
+            return _list_of(tuple(map(_compile, items)))
         case Logic(terms, any_of):
-            return _logic(tuple(map(_compiled, terms)), decides=any_of)
+            return _logic(tuple(map(_compile, terms)), decides=any_of)
         case Conditional(test, yes, no):
-            return _conditional(_compiled(test), _compiled(yes), _compiled(no))
+            return _conditional(_compile(test), _compile(yes), _compile(no))
         case Call():
             return _call(node)
     raise Unsupported("an expression that is not read")
@@ -121,29 +122,29 @@ def _variable(name: str) -> Evaluate:
 def _lookup(of: Evaluate, key: Evaluate, *, optional: bool) -> Evaluate:
     def evaluate(scope: Scope) -> Any:
         scope.step()
-        target, wanted = of(scope), key(scope)
-        if isinstance(target, Optional):  # a chain of optional ones stays optional
-            return _maybe(target.value, wanted) if target.present else NOTHING
-        return _maybe(target, wanted) if optional else _found(target, wanted)
+        target, member = of(scope), key(scope)
+        if isinstance(target, OptionalValue):  # access to an optional value returns an optional value
+            return _optional_lookup(target.value, member) if target.present else NO_VALUE
+        return _optional_lookup(target, member) if optional else _lookup_value(target, member)
 
     return evaluate
 
 
-def _maybe(target: Any, key: Any) -> Optional:
-    if isinstance(target, Domains):
-        return Optional(True, target[key])
+def _optional_lookup(target: Any, key: Any) -> OptionalValue:
+    if isinstance(target, ValuesByDomain):
+        return OptionalValue(True, target[key])
     if isinstance(target, dict):
-        return Optional(True, target[key]) if key in target else NOTHING
+        return OptionalValue(True, target[key]) if key in target else NO_VALUE
     if isinstance(target, tuple) and isinstance(key, int):
-        return Optional(True, target[key]) if 0 <= key < len(target) else NOTHING
-    return NOTHING
+        return OptionalValue(True, target[key]) if 0 <= key < len(target) else NO_VALUE
+    return NO_VALUE
 
 
-def _found(target: Any, key: Any) -> Any:
+def _lookup_value(target: Any, key: Any) -> Any:
     if isinstance(target, dict):
         if not isinstance(key, str):
-            raise CelError(NO_OVERLOAD if isinstance(target, Domains) else f"no such key: {shown(key)}")
-        if key not in target and not isinstance(target, Domains):
+            raise CelError(NO_OVERLOAD if isinstance(target, ValuesByDomain) else f"no such key: {shown(key)}")
+        if key not in target and not isinstance(target, ValuesByDomain):
             raise CelError(f"no such key: {key}")
         return target[key]
     if isinstance(target, tuple):
@@ -155,29 +156,31 @@ def _found(target: Any, key: Any) -> Any:
     raise CelError(f"no such key: {shown(key)}")
 
 
-def _listed(parts: tuple[Evaluate, ...]) -> Evaluate:
+def _list_of(parts: tuple[Evaluate, ...]) -> Evaluate:
     def evaluate(scope: Scope) -> Any:
-        scope.step(1 + len(parts) // _ITEMS_OF_A_STEP)
+        scope.step(1 + len(parts) // _ITEMS_PER_STEP)
         return tuple(part(scope) for part in parts)
 
     return evaluate
 
 
 def _logic(terms: tuple[Evaluate, ...], *, decides: bool) -> Evaluate:
-    """``decides``: the value that settles it wherever it stands, whatever became of the others."""
+    """Compile ``&&`` or ``||``. ``decides``: operand value that determines the result, even if other operands raise
+    errors.
+    """
 
     def evaluate(scope: Scope) -> Any:
         fault: CelError | None = None
         for term in terms:
             scope.step()
             try:
-                found = term(scope)
+                value = term(scope)
             except CelError as error:
                 fault = fault or error
                 continue
-            if not isinstance(found, bool):
+            if not isinstance(value, bool):
                 fault = fault or CelError(NO_OVERLOAD)
-            elif found is decides:
+            elif value is decides:
                 return decides
         if fault is not None:
             raise fault
@@ -189,10 +192,10 @@ def _logic(terms: tuple[Evaluate, ...], *, decides: bool) -> Evaluate:
 def _conditional(test: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
     def evaluate(scope: Scope) -> Any:
         scope.step()
-        found = test(scope)
-        if not isinstance(found, bool):
+        condition = test(scope)
+        if not isinstance(condition, bool):
             raise NoOverload
-        return yes(scope) if found else no(scope)
+        return yes(scope) if condition else no(scope)
 
     return evaluate
 
@@ -201,25 +204,25 @@ def _call(node: Call) -> Evaluate:
     special = _special(node)
     if special is not None:
         return special
-    arguments = tuple(map(_compiled, node.arguments))
+    arguments = tuple(map(_compile, node.arguments))
     if node.target is not None:
-        arguments = (_compiled(node.target), *arguments)
+        arguments = (_compile(node.target), *arguments)
     table = FUNCTIONS if node.target is None else METHODS
     function = table.get((node.function, len(arguments)))
     if function is None:
         raise Unsupported("a function that is not known")
 
-    name, says_types, counts = node.function, node.function in GUARDED, node.function in COUNTING
+    name, says_types, counts = node.function, node.function in NAMING_TYPES, node.function in SPENDING
 
     def evaluate(scope: Scope) -> Any:
         scope.step()
-        given = [it(scope) for it in arguments]
+        given = [argument(scope) for argument in arguments]
         size = 0
-        for it in given:
-            if type(it) is str or type(it) is tuple:
-                size += len(it)
-        if size >= OF_A_STEP:
-            scope.step(size // OF_A_STEP)
+        for argument in given:
+            if type(argument) is str or type(argument) is tuple:
+                size += len(argument)
+        if size >= CHARACTERS_PER_STEP:
+            scope.step(size // CHARACTERS_PER_STEP)
         try:
             return function(*given, scope.step) if counts else function(*given)
         except NoOverload:
@@ -231,18 +234,18 @@ def _call(node: Call) -> Evaluate:
 
 
 def _special(node: Call) -> Evaluate | None:
-    """What is no call of a function with values: macros, ``optional``, and membership in a list of constants."""
+    """Compile macros, functions of ``optional`` and ``in`` with a list of constants; ``None`` for other calls."""
     count = len(node.arguments)
     if node.function == "has" and node.target is None and count == 1:
         return _has(node.arguments[0])
-    if node.function in _MACROS and count == _OF_A_MACRO and isinstance(node.arguments[0], Name):
-        return _over(node)
-    if node.function == "bind" and node.target == Name("cel") and count == _OF_A_BINDING:
-        return _bound(node)
+    if node.function in _MACROS and count == _MACRO_ARGUMENTS and isinstance(node.arguments[0], Name):
+        return _macro(node)
+    if node.function == "bind" and node.target == Name("cel") and count == _BIND_ARGUMENTS:
+        return _bind(node)
     if node.target == Name("optional"):
         return _optional(node)
     if node.function == "in" and _is_constant(node.arguments[1]):
-        return _among(_compiled(node.arguments[0]), frozenset(_told_apart(it.value) for it in node.arguments[1].items))
+        return _in_constants(_compile(node.arguments[0]), frozenset(_typed(it.value) for it in node.arguments[1].items))
     return None
 
 
@@ -250,51 +253,51 @@ def _is_constant(node: Any) -> bool:
     return isinstance(node, ListOf) and bool(node.items) and all(isinstance(it, Literal) for it in node.items)
 
 
-def _told_apart(constant: Any) -> tuple[bool, Any]:
-    """Equal for equal constants: true is not 1."""
+def _typed(constant: Any) -> tuple[bool, Any]:
+    """Return a key that is equal for equal constants. It distinguishes ``true`` from ``1``."""
     return (isinstance(constant, bool), constant)
 
 
-def _among(item: Evaluate, of: frozenset[tuple[bool, Any]]) -> Evaluate:
-    """Upstream makes a set of constants too, in which it cannot look for a version."""
+def _in_constants(item: Evaluate, of: frozenset[tuple[bool, Any]]) -> Evaluate:
+    """Compile ``in`` with a list of constants. As upstream, it uses a set, in which a version cannot be looked up."""
 
     def evaluate(scope: Scope) -> bool:
         scope.step()
-        found = item(scope)
-        if isinstance(found, Semver):
+        value = item(scope)
+        if isinstance(value, Semver):
             raise CelError("internal error: runtime error: hash of unhashable type cel.Semver")
-        if isinstance(found, Amounting):
+        if isinstance(value, QuantityValue):
             raise NoOverload
-        return (found is None or isinstance(found, int | float | str)) and _told_apart(found) in of
+        return (value is None or isinstance(value, int | float | str)) and _typed(value) in of
 
     return evaluate
 
 
-def _has(asked: Any) -> Evaluate:
-    if not isinstance(asked, Select) or asked.optional:
+def _has(argument: Any) -> Evaluate:
+    if not isinstance(argument, FieldAccess) or argument.optional:
         raise Unsupported("has() of what is no field")
-    of, field = _compiled(asked.of), asked.field
+    of, field = _compile(argument.of), argument.field
 
     def evaluate(scope: Scope) -> bool:
         scope.step()
         target = of(scope)
-        if isinstance(target, Optional):
+        if isinstance(target, OptionalValue):
             target = target.value if target.present else {}
-        return isinstance(target, Domains) or (isinstance(target, dict) and field in target)
+        return isinstance(target, ValuesByDomain) or (isinstance(target, dict) and field in target)
 
     return evaluate
 
 
 _MACROS: Final = ("exists", "all", "exists_one")
-_OF_A_MACRO: Final = 2
-_OF_A_BINDING: Final = 3
+_MACRO_ARGUMENTS: Final = 2
+_BIND_ARGUMENTS: Final = 3
 
 
-def _over(node: Call) -> Evaluate:
-    """A macro over the items of a list or the keys of a map."""
+def _macro(node: Call) -> Evaluate:
+    """Compile a macro over the items of a list or the keys of a map."""
     if node.target is None:
         raise Unsupported("a function that is not known")
-    of, name, test = _compiled(node.target), node.arguments[0].name, _compiled(node.arguments[1])
+    of, name, test = _compile(node.target), node.arguments[0].name, _compile(node.arguments[1])
     macro = node.function
 
     def evaluate(scope: Scope) -> bool:
@@ -304,20 +307,20 @@ def _over(node: Call) -> Evaluate:
         within = scope.within(name)
         fault: CelError | None = None
         count = 0
-        for it in sorted(target) if isinstance(target, dict) else target:
+        for element in sorted(target) if isinstance(target, dict) else target:
             scope.step()
-            within.variables[name] = it
+            within.variables[name] = element
             try:
-                found = test(within)
+                value = test(within)
             except CelError as error:
                 fault = fault or error
                 continue
-            if not isinstance(found, bool):
+            if not isinstance(value, bool):
                 fault = fault or CelError(NO_OVERLOAD)
             elif macro == "exists_one":
-                count += found
-            elif found is (macro == "exists"):
-                return found
+                count += value
+            elif value is (macro == "exists"):
+                return value
         if fault is not None:
             raise fault
         return count == 1 if macro == "exists_one" else macro == "all"
@@ -325,11 +328,11 @@ def _over(node: Call) -> Evaluate:
     return evaluate
 
 
-def _bound(node: Call) -> Evaluate:
+def _bind(node: Call) -> Evaluate:
     name, value, body = node.arguments
     if not isinstance(name, Name):
         raise Unsupported("cel.bind() without a name")
-    bound, inner = _compiled(value), _compiled(body)
+    bound, inner = _compile(value), _compile(body)
 
     def evaluate(scope: Scope) -> Any:
         scope.step()
@@ -340,11 +343,8 @@ def _bound(node: Call) -> Evaluate:
 
 def _optional(node: Call) -> Evaluate:
     if node.function == "none" and not node.arguments:
-        return lambda _scope: NOTHING
+        return lambda _scope: NO_VALUE
     if node.function == "of" and len(node.arguments) == 1:
-        inner = _compiled(node.arguments[0])
-        return lambda scope: Optional(True, inner(scope))
+        inner = _compile(node.arguments[0])
+        return lambda scope: OptionalValue(True, inner(scope))
     raise Unsupported("a function that is not known")
-
-
-# What operators and functions do.

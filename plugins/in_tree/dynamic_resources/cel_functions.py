@@ -1,4 +1,4 @@
-"""What the operators and functions of CEL do with values, and the words in which they fail."""
+"""Operators and functions of CEL, with the error texts of kube-scheduler's CEL implementation."""
 
 from __future__ import annotations
 
@@ -7,48 +7,59 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final
 
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
-from plugins.in_tree.dynamic_resources.cel_values import Amounting, Optional, Semver, parse_amount, parse_semver, whole
+from plugins.in_tree.dynamic_resources.cel_values import (
+    OptionalValue,
+    QuantityValue,
+    Semver,
+    as_int64,
+    parse_quantity,
+    parse_semver,
+)
 from plugins.in_tree.dynamic_resources.patterns import Spend, matches
 
-OF_A_STEP: Final = 16
-"""Characters, or items that are copied."""
+CHARACTERS_PER_STEP: Final = 16
+"""Number of characters, or of copied items, that count as one step."""
 
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
-_LONGEST_TEXT: Final = 4096
+_MAX_TEXT_LENGTH: Final = 4096
 NO_OVERLOAD: Final = "no such overload"
 
 
 class CelError(Exception):
-    """What a scheduler's evaluation ends with, in its words."""
+    """Error of an evaluation; the text is kube-scheduler's."""
 
 
 class NoOverload(CelError):
-    """An operator or function met a type that it is not for."""
+    """An operator or function was applied to a type that it does not support."""
 
     def __init__(self, operator: str = "") -> None:
         super().__init__(f"{NO_OVERLOAD}: {operator}" if operator else NO_OVERLOAD)
 
 
 def shown(key: Any) -> str:
+    """Return a map key or list index as CEL prints it."""
     return ("true" if key else "false") if isinstance(key, bool) else str(key)
 
 
 def equal(a: Any, b: Any, spend: Spend) -> bool:
-    """Numbers are equal across their types, all else only within one. Few lists may be many, each within others."""
+    """Return whether two values are equal. Numbers of different types can be equal; other types cannot.
+
+    ``spend`` is called for each compared item, because nested lists can contain more items than the expression.
+    """
     if isinstance(a, bool) or isinstance(b, bool):
         return isinstance(a, bool) and isinstance(b, bool) and a is b
     if isinstance(a, int | float) and isinstance(b, int | float):
         return a == b
     if type(a) is not type(b) and not (isinstance(a, dict) and isinstance(b, dict)):
-        if isinstance(a, Amounting | Semver):
+        if isinstance(a, QuantityValue | Semver):
             raise NoOverload
         return False
     if isinstance(a, tuple):
         return len(a) == len(b) and all(_equal_items(x, y, spend) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(_equal_items(a[key], b[key], spend) for key in a)
-    if isinstance(a, Optional):
+    if isinstance(a, OptionalValue):
         return a.present is b.present and _equal_items(a.value, b.value, spend)
     return bool(a == b)
 
@@ -59,9 +70,9 @@ def _equal_items(a: Any, b: Any, spend: Spend) -> bool:
 
 
 def _compared(operator: str, a: Any, b: Any) -> int:
-    """Below 0, 0 or above, of what has an order."""
+    """Compare two numbers, texts or truth values: negative, zero or positive."""
     if not isinstance(a, int | float | str):
-        raise _without(operator, a)
+        raise _missing_overload(operator, a)
     if isinstance(a, bool) and isinstance(b, bool):
         return a - b
     numbers = isinstance(a, int | float) and isinstance(b, int | float)
@@ -71,53 +82,53 @@ def _compared(operator: str, a: Any, b: Any) -> int:
     return int(a > b) - int(a < b)
 
 
-def _contained(item: Any, of: Any, spend: Spend) -> bool:
-    if isinstance(of, dict):
-        return isinstance(item, str) and item in of
-    if isinstance(of, tuple):
-        return any(_equal_items(item, it, spend) for it in of)
+def _contained(item: Any, container: Any, spend: Spend) -> bool:
+    if isinstance(container, dict):
+        return isinstance(item, str) and item in container
+    if isinstance(container, tuple):
+        return any(_equal_items(item, it, spend) for it in container)
     raise NoOverload
 
 
-def _without(operator: str, first: Any) -> CelError:
-    """What is said where the first operand is of a type that never has the operator."""
+def _missing_overload(operator: str, first: Any) -> CelError:
+    """Return the error for a first operand whose type never has the operator."""
     return NoOverload("" if isinstance(first, str) else operator)
 
 
-def _of(kind: type[Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, for what is of that kind."""
+def _for_type(kind: type[Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function so that it raises ``NoOverload`` if its first argument is not a ``kind``."""
 
-    def of(it: Any, *more: Any) -> Any:
-        if not isinstance(it, kind):
+    def checked(value: Any, *more: Any) -> Any:
+        if not isinstance(value, kind):
             raise NoOverload
-        return function(it, *more)
+        return function(value, *more)
 
-    return of
-
-
-def _is_int(it: Any) -> bool:
-    return isinstance(it, int) and not isinstance(it, bool)
+    return checked
 
 
-def _fitting(found: int) -> int:
-    if not _INT_MIN <= found <= _INT_MAX:
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _in_range(result: int) -> int:
+    if not _INT_MIN <= result <= _INT_MAX:
         raise CelError("integer overflow")
-    return found
+    return result
 
 
-def _negative(it: Any) -> Any:
-    if isinstance(it, float):
-        return -it
-    if not isinstance(it, int):
-        raise _without("-_", it)
-    if not _is_int(it):
+def _negative(value: Any) -> Any:
+    if isinstance(value, float):
+        return -value
+    if not isinstance(value, int):
+        raise _missing_overload("-_", value)
+    if not _is_int(value):
         raise NoOverload
-    return _fitting(-it)
+    return _in_range(-value)
 
 
 def _plus(a: Any, b: Any) -> Any:
     if type(a) is type(b) and isinstance(a, str | tuple):
-        if len(a) + len(b) > _LONGEST_TEXT:
+        if len(a) + len(b) > _MAX_TEXT_LENGTH:
             raise Unsupported("a text or list that is too long")
         return a + b
     if isinstance(a, str | tuple):
@@ -127,11 +138,11 @@ def _plus(a: Any, b: Any) -> Any:
 
 def _arithmetic(operator: str, a: Any, b: Any, operation: Callable[[Any, Any], Any]) -> Any:
     if _is_int(a) and _is_int(b):
-        return _fitting(operation(a, b))
+        return _in_range(operation(a, b))
     if isinstance(a, float) and isinstance(b, float):
         return operation(a, b)
     if not _is_int(a) and not isinstance(a, float):
-        raise _without(operator, a)
+        raise _missing_overload(operator, a)
     raise NoOverload
 
 
@@ -139,60 +150,60 @@ def _divided(a: Any, b: Any) -> Any:
     if isinstance(a, float) and isinstance(b, float):
         raise Unsupported("a division of fractions")
     if not _is_int(a) and not isinstance(a, float):
-        raise _without("_/_", a)
+        raise _missing_overload("_/_", a)
     if not (_is_int(a) and _is_int(b)):
         raise NoOverload
     if b == 0:
         raise CelError("division by zero")
-    found = abs(a) // abs(b)
-    return _fitting(found if (a < 0) == (b < 0) else -found)
+    quotient = abs(a) // abs(b)
+    return _in_range(quotient if (a < 0) == (b < 0) else -quotient)
 
 
-def _rest(a: Any, b: Any) -> Any:
+def _remainder(a: Any, b: Any) -> Any:
     if not _is_int(a):
-        raise _without("_%_", a)
+        raise _missing_overload("_%_", a)
     if not _is_int(b):
         raise NoOverload
     if b == 0:
         raise CelError("modulus by zero")
-    found = abs(a) % abs(b)
-    return found if a >= 0 else -found
+    remainder = abs(a) % abs(b)
+    return remainder if a >= 0 else -remainder
 
 
-def _text(it: Any) -> str:
-    if not isinstance(it, str):
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
         raise NoOverload
-    return it
+    return value
 
 
 def _ascii(characters: str, instead: str) -> Callable[[Any], str]:
     table = str.maketrans(characters, instead)
-    return lambda it: _text(it).translate(table)
+    return lambda it: _string(it).translate(table)
 
 
-def _size(it: Any) -> int:
-    if not isinstance(it, str | tuple | dict):
+def _size(value: Any) -> int:
+    if not isinstance(value, str | tuple | dict):
         raise NoOverload("size")
-    return len(it)
+    return len(value)
 
 
-def _amount(text: Any) -> Amounting:
-    found = parse_amount(_text(text))
-    if found is None:
+def _amount(text: Any) -> QuantityValue:
+    quantity = parse_quantity(_string(text))
+    if quantity is None:
         raise CelError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
-    return found
+    return quantity
 
 
 def _semver(text: Any) -> Semver:
-    found = parse_semver(_text(text))
-    if found is None:
+    version = parse_semver(_string(text))
+    if version is None:
         raise Unsupported("a version that is none")
-    return found
+    return version
 
 
-def _order(a: Any, b: Any) -> int:
-    """Of two quantities, or two versions."""
-    if isinstance(a, Amounting) and isinstance(b, Amounting):
+def _compare_to(a: Any, b: Any) -> int:
+    """Compare two quantities or two versions: negative, zero or positive."""
+    if isinstance(a, QuantityValue) and isinstance(b, QuantityValue):
         return int(a.amount > b.amount) - int(a.amount < b.amount)
     if isinstance(a, Semver) and isinstance(b, Semver):
         first, second = a.order(), b.order()
@@ -200,40 +211,40 @@ def _order(a: Any, b: Any) -> int:
     raise NoOverload
 
 
-def _as_integer(it: Amounting) -> int:
-    found = whole(it)
-    if found is None:
+def _as_integer(quantity: QuantityValue) -> int:
+    integer = as_int64(quantity)
+    if integer is None:
         raise CelError("cannot convert value to integer")
-    return found
+    return integer
 
 
-def _summed(sign: int) -> Callable[[Any, Any], Amounting]:
-    def of(a: Any, b: Any) -> Amounting:
-        if not isinstance(a, Amounting) or not (isinstance(b, Amounting) or _is_int(b)):
+def _sum(sign: int) -> Callable[[Any, Any], QuantityValue]:
+    def combined(a: Any, b: Any) -> QuantityValue:
+        if not isinstance(a, QuantityValue) or not (isinstance(b, QuantityValue) or _is_int(b)):
             raise NoOverload
-        return Amounting(a.amount + sign * (b.amount if isinstance(b, Amounting) else b * 10**9))
+        return QuantityValue(a.amount + sign * (b.amount if isinstance(b, QuantityValue) else b * 10**9))
 
-    return of
+    return combined
 
 
-def _value(it: Optional) -> Any:
-    if not it.present:
+def _value(optional: OptionalValue) -> Any:
+    if not optional.present:
         raise CelError("optional.none() dereference")
-    return it.value
+    return optional.value
 
 
-def _or(it: Any, other: Any) -> Any:
-    if not isinstance(it, Optional) or not isinstance(other, Optional):
+def _or_value(optional: Any, other: Any) -> Any:
+    if not isinstance(optional, OptionalValue) or not isinstance(other, OptionalValue):
         raise NoOverload
-    return it if it.present else other
+    return optional if optional.present else other
 
 
-def _as_text(it: Any) -> str:
-    if isinstance(it, bool):
-        return shown(it)
-    if isinstance(it, int | str):
-        return str(it)
-    if isinstance(it, float):
+def _as_string(value: Any) -> str:
+    if isinstance(value, bool):
+        return shown(value)
+    if isinstance(value, int | str):
+        return str(value)
+    if isinstance(value, float):
         raise Unsupported("a conversion that is not known")
     raise NoOverload
 
@@ -246,53 +257,53 @@ FUNCTIONS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
     (">", 2): lambda a, b: _compared("_>_", a, b) > 0,
     (">=", 2): lambda a, b: _compared("_>=_", a, b) >= 0,
     ("in", 2): _contained,
-    ("!", 1): _of(bool, lambda it: not it),
+    ("!", 1): _for_type(bool, lambda it: not it),
     ("-", 1): _negative,
     ("+", 2): _plus,
     ("-", 2): lambda a, b: _arithmetic("_-_", a, b, lambda x, y: x - y),
     ("*", 2): lambda a, b: _arithmetic("_*_", a, b, lambda x, y: x * y),
     ("/", 2): _divided,
-    ("%", 2): _rest,
+    ("%", 2): _remainder,
     ("size", 1): _size,
-    ("string", 1): _as_text,
+    ("string", 1): _as_string,
     ("quantity", 1): _amount,
-    ("isQuantity", 1): lambda it: parse_amount(_text(it)) is not None,
-    ("sign", 1): _of(Amounting, lambda it: (it.amount > 0) - (it.amount < 0)),
+    ("isQuantity", 1): lambda it: parse_quantity(_string(it)) is not None,
+    ("sign", 1): _for_type(QuantityValue, lambda it: (it.amount > 0) - (it.amount < 0)),
     ("semver", 1): _semver,
-    ("isSemver", 1): lambda it: parse_semver(_text(it)) is not None,
+    ("isSemver", 1): lambda it: parse_semver(_string(it)) is not None,
 }
-"""By name and number of arguments."""
+"""Operators and functions by name and number of arguments."""
 
-GUARDED: Final = frozenset({
+NAMING_TYPES: Final = frozenset({
     "add", "asInteger", "compareTo", "isGreaterThan", "isInteger", "isLessThan", "isQuantity", "isSemver", "lowerAscii",
     "major", "minor", "patch", "quantity", "semver", "sign", "string", "sub", "upperAscii",
 })  # fmt: skip
-"""Functions that say with which types they were called, where these are wrong."""
+"""Functions whose type errors name the argument types."""
 
-COUNTING: Final = frozenset({"==", "!=", "in", "matches"})
-"""Functions that count their steps themselves: ``Spend`` is their last argument."""
+SPENDING: Final = frozenset({"==", "!=", "in", "matches"})
+"""Functions that count their own steps. They take ``Spend`` as their last argument."""
 
 METHODS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
     ("size", 1): _size,
-    ("startsWith", 2): lambda a, b: _text(a).startswith(_text(b)),
-    ("endsWith", 2): lambda a, b: _text(a).endswith(_text(b)),
-    ("contains", 2): lambda a, b: _text(b) in _text(a),
-    ("matches", 2): lambda a, b, spend: matches(_text(a), _text(b), spend),
+    ("startsWith", 2): lambda a, b: _string(a).startswith(_string(b)),
+    ("endsWith", 2): lambda a, b: _string(a).endswith(_string(b)),
+    ("contains", 2): lambda a, b: _string(b) in _string(a),
+    ("matches", 2): lambda a, b, spend: matches(_string(a), _string(b), spend),
     ("lowerAscii", 1): _ascii(ascii_uppercase, ascii_lowercase),
     ("upperAscii", 1): _ascii(ascii_lowercase, ascii_uppercase),
-    ("compareTo", 2): _order,
-    ("isGreaterThan", 2): lambda a, b: _order(a, b) > 0,
-    ("isLessThan", 2): lambda a, b: _order(a, b) < 0,
-    ("isInteger", 1): _of(Amounting, lambda it: whole(it) is not None),
-    ("asInteger", 1): _of(Amounting, _as_integer),
-    ("add", 2): _summed(1),
-    ("sub", 2): _summed(-1),
-    ("major", 1): _of(Semver, lambda it: it.numbers[0]),
-    ("minor", 1): _of(Semver, lambda it: it.numbers[1]),
-    ("patch", 1): _of(Semver, lambda it: it.numbers[2]),
-    ("hasValue", 1): _of(Optional, lambda it: it.present),
-    ("value", 1): _of(Optional, _value),
-    ("orValue", 2): _of(Optional, lambda it, other: it.value if it.present else other),
-    ("or", 2): _or,
+    ("compareTo", 2): _compare_to,
+    ("isGreaterThan", 2): lambda a, b: _compare_to(a, b) > 0,
+    ("isLessThan", 2): lambda a, b: _compare_to(a, b) < 0,
+    ("isInteger", 1): _for_type(QuantityValue, lambda it: as_int64(it) is not None),
+    ("asInteger", 1): _for_type(QuantityValue, _as_integer),
+    ("add", 2): _sum(1),
+    ("sub", 2): _sum(-1),
+    ("major", 1): _for_type(Semver, lambda it: it.numbers[0]),
+    ("minor", 1): _for_type(Semver, lambda it: it.numbers[1]),
+    ("patch", 1): _for_type(Semver, lambda it: it.numbers[2]),
+    ("hasValue", 1): _for_type(OptionalValue, lambda it: it.present),
+    ("value", 1): _for_type(OptionalValue, _value),
+    ("orValue", 2): _for_type(OptionalValue, lambda it, other: it.value if it.present else other),
+    ("or", 2): _or_value,
 }
-"""The same of those that are called on something, which is the first argument."""
+"""Methods by name and number of arguments, including the receiver, which is the first argument."""

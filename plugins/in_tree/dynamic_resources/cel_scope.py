@@ -1,4 +1,4 @@
-"""What a part of an expression is evaluated with: variables, among them the device, and the steps that are left."""
+"""Environment of an evaluation: variables, including the device, and the remaining steps."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, Final
 from app.kube.resource_v1 import AttributeValue, Device, Version
 from plugins.in_tree.dynamic_resources.cel_functions import CelError
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
-from plugins.in_tree.dynamic_resources.cel_values import Amounting, parse_semver
+from plugins.in_tree.dynamic_resources.cel_values import QuantityValue, parse_semver
 
-MOST_STEPS: Final = 5000
-"""Parts of an expression that are looked at for one device: some 2 ms. A selector has a dozen.
+MAX_STEPS: Final = 5000
+"""Maximum number of steps for one device, about 2 ms. A typical selector takes a dozen.
 
-A scheduler ends an evaluation too (``CELSelectorExpressionMaxCost``), after some 100 ms. What that is counted in would
-have to be counted just as it does for a verdict to be the same; what takes longer than this is not judged instead.
+kube-scheduler also limits evaluations (``CELSelectorExpressionMaxCost``), to about 100 ms. Homeport does not reproduce
+its cost model; an expression that exceeds this limit is not evaluated.
 """
 
 _DEVICE: Final = "device"
 
 
 class Budget:
-    """The steps of one evaluation."""
+    """Steps of one evaluation."""
 
     __slots__ = ("steps",)
 
@@ -29,14 +29,14 @@ class Budget:
         self.steps = 0
 
     def spend(self, steps: int = 1) -> None:
-        """To be called before they are taken. Raises ``Unsupported``."""
+        """Count steps before they are taken. Raises ``Unsupported`` beyond ``MAX_STEPS``."""
         self.steps += steps
-        if self.steps > MOST_STEPS:
+        if self.steps > MAX_STEPS:
             raise Unsupported("an expression that takes too long")
 
 
 class Scope:
-    """The variables of a part of an evaluation, and what it is part of."""
+    """Variables of a part of an expression, and the budget of the evaluation."""
 
     __slots__ = ("_budget", "step", "variables")
 
@@ -46,26 +46,26 @@ class Scope:
         self._budget = budget
 
     def within(self, name: str, value: Any = None) -> Scope:
-        """The same with one variable more."""
+        """Return an inner scope with one more variable."""
         return Scope({**self.variables, name: value}, self._budget)
 
 
-class Domains(dict[str, Mapping[str, Any]]):
-    """Attributes or capacity by domain. One that a device has nothing of reads as empty, but is not in it."""
+class ValuesByDomain(dict[str, Mapping[str, Any]]):
+    """Attributes or capacities by domain. A missing domain reads as an empty map, but ``in`` does not find it."""
 
     def __missing__(self, key: str) -> Mapping[str, Any]:
         return {}
 
 
 def device_variables(driver: str, device: Device) -> dict[str, Any]:
-    """What a selector sees. Raises ``CelError`` for a device of which a scheduler cannot make anything."""
-    attributes, capacity = Domains(), Domains()
+    """Return the variables of a selector. Raises ``CelError`` if kube-scheduler cannot convert the device."""
+    attributes, capacity = ValuesByDomain(), ValuesByDomain()
     for name, value in device.attributes.items():
         domain, local = _qualified(name, driver)
-        attributes.setdefault(domain, {})[local] = _native(name, value)  # type: ignore[index]  # what was put there is a dict
-    for name, found in device.capacity.items():
+        attributes.setdefault(domain, {})[local] = _native(name, value)  # type: ignore[index]  # the value is a dict, set here
+    for name, of_device in device.capacity.items():
         domain, local = _qualified(name, driver)
-        capacity.setdefault(domain, {})[local] = Amounting(found.value)  # type: ignore[index]  # the same
+        capacity.setdefault(domain, {})[local] = QuantityValue(of_device.value)  # type: ignore[index]  # the same
     return {
         _DEVICE: {
             "driver": driver,
@@ -85,8 +85,8 @@ def _native(name: str, value: AttributeValue) -> Any:
     if value is None:
         raise CelError(f"attribute {name}: unsupported attribute value")
     if isinstance(value, Version):
-        found = parse_semver(value.text)
-        if found is None:
+        version = parse_semver(value.text)
+        if version is None:
             raise Unsupported("a version that is none")
-        return found
+        return version
     return value

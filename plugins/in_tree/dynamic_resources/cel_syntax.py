@@ -1,7 +1,7 @@
-"""Reads a CEL expression into a tree, within bounds: a tenant writes it.
+"""Parser for CEL expressions, with limits, because tenants write them.
 
-Of the language (github.com/google/cel-spec) what selectors of devices are written in: comparisons, logic, arithmetic,
-fields, keys, optional ones included, calls, lists, the conditional. Anything else raises ``Unsupported``.
+It supports what device selectors use of the language (github.com/google/cel-spec): comparisons, logic, arithmetic,
+fields, keys, optional values, calls, lists and the conditional operator. Other expressions raise ``Unsupported``.
 """
 
 from __future__ import annotations
@@ -12,46 +12,48 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import astuple
 
-LONGEST: Final = 10 << 10
-"""Characters of an expression: the API server takes no longer one."""
+MAX_LENGTH: Final = 10 << 10
+"""Maximum number of characters of an expression, the same as the API server's limit."""
 
-MOST_NODES: Final = 1000
-DEEPEST: Final = 30
-"""Nested levels, each of them some calls deep here."""
+MAX_NODES: Final = 1000
+"""Maximum number of nodes of the syntax tree."""
 
-TALLEST: Final = 64
-"""Parts within parts, be they nested or in a chain: each is some calls deep when it is evaluated."""
+MAX_DEPTH: Final = 30
+"""Maximum depth of nested expressions, because each level takes several Python calls to parse."""
+
+MAX_HEIGHT: Final = 64
+"""Maximum height of the syntax tree, because each level takes several Python calls to evaluate."""
 
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
 
 
-class Unsupported(Exception):  # no error of the expression: more than is read of the language
-    """It cannot be judged here, though a scheduler perhaps can."""
+class Unsupported(Exception):  # a limit of this parser rather than an error of the expression
+    """The expression uses an unsupported feature or exceeds a limit, so Homeport cannot evaluate it."""
 
 
 class Literal(Struct, frozen=True):
-    """A number, a text, true, false or null."""
+    """Number, text, truth value or null."""
 
     value: Any
 
 
 class Name(Struct, frozen=True):
-    """A variable."""
+    """Variable."""
 
     name: str
 
 
-class Select(Struct, frozen=True):
-    """``of.field``; ``optional``: ``of.?field``."""
+class FieldAccess(Struct, frozen=True):
+    """``of.field``, or ``of.?field`` if ``optional``."""
 
     of: Any
     field: str
     optional: bool = False
 
 
-class Index(Struct, frozen=True):
-    """``of[key]``; ``optional``: ``of[?key]``."""
+class IndexAccess(Struct, frozen=True):
+    """``of[key]``, or ``of[?key]`` if ``optional``."""
 
     of: Any
     key: Any
@@ -73,7 +75,7 @@ class ListOf(Struct, frozen=True):
 
 
 class Logic(Struct, frozen=True):
-    """``&&`` of all terms, or with ``any`` ``||``."""
+    """``&&`` of all terms, or ``||`` if ``any``."""
 
     terms: tuple[Any, ...]
     any: bool
@@ -111,27 +113,27 @@ _COMPARISONS: Final = ("==", "!=", "<", "<=", ">", ">=", "in")
 
 
 def parse(text: str) -> Any:
-    """The tree of an expression. Raises ``Unsupported``."""
-    if len(text) > LONGEST:
+    """Return the syntax tree of an expression. Raises ``Unsupported``."""
+    if len(text) > MAX_LENGTH:
         raise Unsupported("an expression of more than 10 KiB")
-    return _Parser(_tokens(text)).whole()
+    return _Parser(_tokens(text)).parse()
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    tokens: list[tuple[str, str]] = []
     at = 0
     while at < len(text):
-        it = _TOKEN.match(text, at)
-        if it is None or it["unsigned"]:
+        match = _TOKEN.match(text, at)
+        if match is None or match["unsigned"]:
             raise Unsupported("a character or number that is not read")
-        at = it.end()
-        if it.lastgroup is not None:
-            found.append((it.lastgroup, it[it.lastgroup]))
-    return found
+        at = match.end()
+        if match.lastgroup is not None:
+            tokens.append((match.lastgroup, match[match.lastgroup]))
+    return tokens
 
 
 class _Parser:
-    """Recursive descent, by the precedence of CEL's grammar."""
+    """Recursive-descent parser, with the precedences of CEL's grammar."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = [*tokens, ("end", "")]
@@ -140,36 +142,36 @@ class _Parser:
         self._depth = 0
         self._heights: dict[int, int] = {}
 
-    def whole(self) -> Any:
-        found = self._expression()
+    def parse(self) -> Any:
+        node = self._expression()
         self._expect("")
-        return found
+        return node
 
     def _expression(self) -> Any:
         self._depth += 1
-        if self._depth > DEEPEST:
+        if self._depth > MAX_DEPTH:
             raise Unsupported("an expression that is nested too deeply")
-        found = self._logic(any_of=True)
+        node = self._logic(any_of=True)
         if self._take("?"):
             yes = self._logic(any_of=True)
             self._expect(":")
-            found = self._made(Conditional(found, yes, self._expression()))
+            node = self._add(Conditional(node, yes, self._expression()))
         self._depth -= 1
-        return found
+        return node
 
     def _logic(self, *, any_of: bool) -> Any:
         operator = "||" if any_of else "&&"
         terms = [self._logic(any_of=False) if any_of else self._comparison()]
         while self._take(operator):
             terms.append(self._logic(any_of=False) if any_of else self._comparison())
-        return terms[0] if len(terms) == 1 else self._made(Logic(tuple(terms), any_of))
+        return terms[0] if len(terms) == 1 else self._add(Logic(tuple(terms), any_of))
 
     def _comparison(self) -> Any:
-        found = self._sum()
+        node = self._sum()
         while (operator := self._tokens[self._at][1]) in _COMPARISONS and self._tokens[self._at][0] != "text":
             self._at += 1
-            found = self._made(Call(operator, None, (found, self._sum())))
-        return found
+            node = self._add(Call(operator, None, (node, self._sum())))
+        return node
 
     def _sum(self) -> Any:
         return self._chain(("+", "-"), self._product)
@@ -178,12 +180,12 @@ class _Parser:
         return self._chain(("*", "/", "%"), self._unary)
 
     def _chain(self, operators: tuple[str, ...], part: Any) -> Any:
-        found = part()
+        node = part()
         while self._tokens[self._at] in [("mark", it) for it in operators]:
             operator = self._tokens[self._at][1]
             self._at += 1
-            found = self._made(Call(operator, None, (found, part())))
-        return found
+            node = self._add(Call(operator, None, (node, part())))
+        return node
 
     def _unary(self) -> Any:
         for mark, function in (("!", "!"), ("-", "-")):
@@ -196,36 +198,36 @@ class _Parser:
 
     def _negated(self, function: str, times: int) -> Any:
         kind, text = self._tokens[self._at]
-        if function == "-" and kind == "int":  # the smallest number is written so
+        if function == "-" and kind == "int":  # the smallest int64 is written as a negated literal
             self._at += 1
             value = -int(text, 0 if text.startswith("0x") else 10)
             return self._members(self._literal_int(value if times % 2 else -value))
-        found = self._member()
+        node = self._member()
         for _ in range(times % 2 or 2):
-            found = self._made(Call(function, None, (found,)))
-        return found
+            node = self._add(Call(function, None, (node,)))
+        return node
 
     def _member(self) -> Any:
         return self._members(self._primary())
 
-    def _members(self, found: Any) -> Any:
+    def _members(self, node: Any) -> Any:
         while True:
             if self._take("."):
                 name = self._name()
                 if self._take("("):
-                    found = self._made(Call(name, found, self._list(")")))
+                    node = self._add(Call(name, node, self._list(")")))
                 else:
-                    found = self._made(Select(found, name))
+                    node = self._add(FieldAccess(node, name))
             elif self._take(".?"):
-                found = self._made(Select(found, self._name(), optional=True))
+                node = self._add(FieldAccess(node, self._name(), optional=True))
             elif self._take("[?"):
-                found = self._made(Index(found, self._expression(), optional=True))
+                node = self._add(IndexAccess(node, self._expression(), optional=True))
                 self._expect("]")
             elif self._take("["):
-                found = self._made(Index(found, self._expression()))
+                node = self._add(IndexAccess(node, self._expression()))
                 self._expect("]")
             else:
-                return found
+                return node
 
     def _primary(self) -> Any:
         kind, text = self._tokens[self._at]
@@ -234,35 +236,35 @@ class _Parser:
             case "int":
                 return self._literal_int(int(text, 16) if text.startswith("0x") else int(text))
             case "float":
-                return self._made(Literal(float(text)))
+                return self._add(Literal(float(text)))
             case "text":
-                return self._made(Literal(_unquoted(text)))
+                return self._add(Literal(_unquoted(text)))
             case "name" if text in _CONSTANTS:
-                return self._made(Literal(_CONSTANTS[text]))
+                return self._add(Literal(_CONSTANTS[text]))
             case "name" if text not in _RESERVED and text != "in":
-                return self._made(Call(text, None, self._list(")")) if self._take("(") else Name(text))
+                return self._add(Call(text, None, self._list(")")) if self._take("(") else Name(text))
         if text == "(":
-            found = self._expression()
+            node = self._expression()
             self._expect(")")
-            return found
+            return node
         if text == "[":
-            return self._made(ListOf(self._list("]")))
+            return self._add(ListOf(self._list("]")))
         raise Unsupported("an expression that is not read")
 
     def _literal_int(self, value: int) -> Any:
         if not _INT_MIN <= value <= _INT_MAX:
             raise Unsupported("a number of more than 64 bits")
-        return self._made(Literal(value))
+        return self._add(Literal(value))
 
     def _list(self, end: str) -> tuple[Any, ...]:
-        found: list[Any] = []
+        items: list[Any] = []
         while not self._take(end):
-            if found:
+            if items:
                 self._expect(",")
                 if end == "]" and self._take(end):
                     break
-            found.append(self._expression())
-        return tuple(found)
+            items.append(self._expression())
+        return tuple(items)
 
     def _name(self) -> str:
         kind, text = self._tokens[self._at]
@@ -282,18 +284,19 @@ class _Parser:
             raise Unsupported("an expression that is not read")
         self._at += 1
 
-    def _made(self, node: Any) -> Any:
+    def _add(self, node: Any) -> Any:
+        """Check the limits for a new node and return it. Raises ``Unsupported``."""
         self._nodes += 1
-        if self._nodes > MOST_NODES:
+        if self._nodes > MAX_NODES:
             raise Unsupported("an expression of too many parts")
         height = 1 + max(map(self._height, astuple(node)))
-        if height > TALLEST:
+        if height > MAX_HEIGHT:
             raise Unsupported("an expression with too many parts within parts")
         self._heights[id(node)] = height
         return node
 
     def _height(self, part: Any) -> int:
-        """Of a part of the tree, which holds on to it; 0 for whatever is none."""
+        """Return the height of a part of the tree; 0 for anything that is not a node."""
         if isinstance(part, tuple):
             return max(map(self._height, part), default=0)
         return self._heights.get(id(part), 0) if isinstance(part, Struct) else 0
@@ -306,8 +309,8 @@ def _unquoted(text: str) -> str:
     return inner if "\\" not in inner else _ESCAPE.sub(_escaped, inner)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    short, long, byte, octal, other = found.groups()
+def _escaped(escape: re.Match[str]) -> str:
+    short, long, byte, octal, other = escape.groups()
     digits = short or long or byte
     if digits or octal:
         code = int(digits, 16) if digits else int(octal, 8)

@@ -1,4 +1,4 @@
-"""Constraints between the devices of a claim: the same value of an attribute, or each another.
+"""Constraints between the devices of a claim: an attribute has the same value for all, or a different value for each.
 
 Source of the rules: ``structured/internal/incubating`` of Kubernetes 1.36.
 """
@@ -8,35 +8,35 @@ from __future__ import annotations
 from typing import Protocol, TypeAlias
 
 from app.kube.resource_v1 import AttributeValue, Device, DeviceConstraint
-from plugins.in_tree.dynamic_resources.unjudged import AllocationError
+from plugins.in_tree.dynamic_resources.errors import AllocationError
 
 _Value: TypeAlias = tuple[type, AttributeValue]
-"""True is not 1."""
+"""(type, value) of an attribute, so that ``True`` differs from ``1``."""
 
 
-class Constraint(Protocol):
-    """Keeps book of the devices that a search has taken so far."""
+class ClaimConstraint(Protocol):
+    """Constraint that tracks the devices which a search has taken for a claim."""
 
     def add(self, request: str, subrequest: str, driver: str, device: Device) -> bool:
-        """Whether one more may be taken; then it is."""
+        """Take the device if it satisfies the constraint; return whether it does."""
         ...
 
     def remove(self, request: str, subrequest: str) -> None:
-        """It is given back."""
+        """Return the device that was last taken for the request."""
         ...
 
 
-def constraint_of(claim: str, index: int, found: DeviceConstraint) -> Constraint:
-    """Raises ``AllocationError``."""
-    if found.match_attribute is not None:
-        return Match(found.requests, found.match_attribute)
-    if found.distinct_attribute is not None:
-        return _Distinct(found.requests, found.distinct_attribute)
+def constraint_of(claim: str, index: int, constraint: DeviceConstraint) -> ClaimConstraint:
+    """Return the constraint at position ``index`` of a claim. Raises ``AllocationError`` if its type is unknown."""
+    if constraint.match_attribute is not None:
+        return MatchAttribute(constraint.requests, constraint.match_attribute)
+    if constraint.distinct_attribute is not None:
+        return _DistinctAttribute(constraint.requests, constraint.distinct_attribute)
     raise AllocationError(f"claim {claim}, constraint #{index}: empty constraint (unsupported constraint type?)")
 
 
-class _OfRequests:
-    """``requests`` are those that the constraint is about, all if there are none."""
+class _AttributeConstraint:
+    """Constraint on an attribute for the named ``requests``, or for all requests if none are named."""
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
         self._requests = frozenset(requests)
@@ -44,13 +44,13 @@ class _OfRequests:
         self._count = 0
 
     def concerns(self, request: str, subrequest: str) -> bool:
-        """Whether it is about a request, or an alternative of it."""
+        """Return whether the constraint applies to a request or to an alternative of it."""
         if not self._requests or request in self._requests:
             return True
         return bool(subrequest) and f"{request}/{subrequest}" in self._requests
 
     def lookup(self, driver: str, device: Device) -> tuple[bool, AttributeValue]:
-        """Whether the device has the attribute, and its value; a driver may leave its own domain out."""
+        """Return whether the device has the attribute, and its value. A driver can omit its own domain in the name."""
         name = self._attribute
         if name in device.attributes:
             return True, device.attributes[name]
@@ -60,8 +60,8 @@ class _OfRequests:
         return False, None
 
 
-class Match(_OfRequests):
-    """All have the same value. The first may have any."""
+class MatchAttribute(_AttributeConstraint):
+    """Constraint ``matchAttribute``: all devices have the same value."""
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
         super().__init__(requests, attribute)
@@ -85,8 +85,11 @@ class Match(_OfRequests):
             self._count -= 1
 
 
-class _Distinct(_OfRequests):
-    """Each has another value. Upstream remembers one value a request, the last; so does this."""
+class _DistinctAttribute(_AttributeConstraint):
+    """Constraint ``distinctAttribute``: each device has a different value.
+
+    As upstream, only the value of the last device of each request is tracked.
+    """
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
         super().__init__(requests, attribute)
@@ -99,12 +102,12 @@ class _Distinct(_OfRequests):
         has, value = self.lookup(driver, device)
         if not has:
             return False
-        found = (type(value), value)
-        if self._held and (value is None or found in self._held):
+        typed = (type(value), value)
+        if self._held and (value is None or typed in self._held):
             return False
         self._forget(request)
-        self._values[request] = found
-        self._held.add(found)
+        self._values[request] = typed
+        self._held.add(typed)
         self._count += 1
         return True
 
@@ -119,5 +122,5 @@ class _Distinct(_OfRequests):
 
 
 def _same(a: AttributeValue, b: AttributeValue) -> bool:
-    """True is not 1."""
+    """Return whether two values are equal and of one type: ``True`` differs from ``1``."""
     return type(a) is type(b) and a == b

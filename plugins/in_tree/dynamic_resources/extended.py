@@ -1,4 +1,4 @@
-"""Extended resources that a class of devices stands behind: what is to be allocated for them on a node.
+"""Extended resources that a DeviceClass provides, and the device requests for them.
 
 Source of the rules: ``extendeddynamicresources.go`` of Kubernetes 1.36.
 """
@@ -15,65 +15,70 @@ from plugins.in_tree.dynamic_resources.allocator import EXACT_COUNT
 
 ClassOf: TypeAlias = Callable[[str], DeviceClass | None]
 
-_Asked: TypeAlias = tuple[ContainerRequests, int, int]
-"""A container, with how much of one resource it asks for, and the place of that among all of its requests."""
+_ContainerRequest: TypeAlias = tuple[ContainerRequests, int, int]
+"""(container, requested amount of one resource, position of the resource among the container's requests)"""
 
 
-def requested(pod: Pod) -> Mapping[str, int]:
-    """What the pod asks for of resources that a class could stand behind."""
+def requested_resources(pod: Pod) -> Mapping[str, int]:
+    """Return the pod's requests for resources that a DeviceClass could provide."""
     return {name: it for name, it in pod.spec.resources.requests.items() if is_device_resource(name)}
 
 
-def from_devices(resources: Mapping[str, int], allocatable: Mapping[str, int], class_of: ClassOf) -> list[str] | None:
-    """The resources that a node has no device plugin for, and a class; ``None`` if there is neither for one of them."""
-    found: list[str] = []
+def resources_from_devices(
+    resources: Mapping[str, int], allocatable: Mapping[str, int], class_of: ClassOf
+) -> list[str] | None:
+    """Return the sorted resources that a class provides because the node has no device plugin for them.
+
+    ``None`` if the node has neither a device plugin nor a class for one of the resources.
+    """
+    names: list[str] = []
     for name in resources:
         if not allocatable.get(name):
             if class_of(name) is None:
                 return None
-            found.append(name)
-    return sorted(found)
+            names.append(name)
+    return sorted(names)
 
 
 def device_requests(
     containers: Sequence[ContainerRequests], resources: Sequence[str], class_of: ClassOf
 ) -> tuple[DeviceRequest, ...]:
-    """The requests of the claim for ``resources``, by name: one for each container that asks for one of them.
+    """Return the device requests for ``resources``, sorted by name: one for each container that requests a resource.
 
-    An init container that ends before others start uses what those have that start after it; of what init containers
-    need beyond that, the largest request is enough.
+    An init container that ends before others start reuses the devices of the containers that start after it. Of what
+    init containers need beyond these, only the largest request remains.
     """
-    asked: dict[str, list[_Asked]] = {name: [] for name in resources}
-    for it in containers:
-        for name, amount, place in it.resources:
-            if name in asked and amount:
-                asked[name].append((it, amount, place))
-    found: list[DeviceRequest] = []
-    for resource, of_resource in asked.items():
+    by_resource: dict[str, list[_ContainerRequest]] = {name: [] for name in resources}
+    for container in containers:
+        for name, amount, position in container.resources:
+            if name in by_resource and amount:
+                by_resource[name].append((container, amount, position))
+    requests: list[DeviceRequest] = []
+    for resource, of_resource in by_resource.items():
         device_class = class_of(resource)
         if device_class is not None:
-            found += _of_resource(of_resource, device_class.name)
-    return tuple(sorted(found, key=lambda it: it.name))
+            requests += _of_resource(of_resource, device_class.name)
+    return tuple(sorted(requests, key=lambda container: container.name))
 
 
-def _of_resource(asked: Sequence[_Asked], device_class: str) -> list[DeviceRequest]:
-    """``asked``: for one resource, by the containers that ask for it."""
+def _of_resource(of_containers: Sequence[_ContainerRequest], device_class: str) -> list[DeviceRequest]:
+    """Return the requests for one resource. ``of_containers``: the containers that request it, in start order."""
     lasting: list[DeviceRequest] = []
     largest: DeviceRequest | None = None
     later = 0
-    for it, amount, place in reversed(asked):
-        if it.runs_on:
+    for container, amount, position in reversed(of_containers):
+        if container.runs_on:
             later += amount
-            lasting.append(_request(it.index, place, device_class, amount))
+            lasting.append(_request(container.index, position, device_class, amount))
         elif amount > later:
-            request = _request(it.index, place, device_class, amount - later)
+            request = _request(container.index, position, device_class, amount - later)
             if largest is None or _count(largest) <= _count(request):
                 largest = request
     return [*([] if largest is None else [largest]), *reversed(lasting)]
 
 
-def _request(index: int, place: int, device_class: str, count: int) -> DeviceRequest:
-    name = f"container-{index}-request-{place}"
+def _request(index: int, position: int, device_class: str, count: int) -> DeviceRequest:
+    name = f"container-{index}-request-{position}"
     return DeviceRequest(name, ExactRequest(name, device_class, EXACT_COUNT, count))
 
 

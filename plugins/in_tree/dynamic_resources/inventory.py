@@ -15,19 +15,19 @@ from app.kube.claims import DEVICE_CLASS_RESOURCE
 from app.kube.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey
 from app.kube.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
-from plugins.in_tree.dynamic_resources.allocator import Use
-from plugins.in_tree.dynamic_resources.pools import Gathering, PoolID
-from plugins.in_tree.dynamic_resources.uses import Uses
+from plugins.in_tree.dynamic_resources.allocated_devices import AllocatedDevices
+from plugins.in_tree.dynamic_resources.allocator import PoolAllocations
+from plugins.in_tree.dynamic_resources.pools import PoolBuilder, PoolID
 
 _KINDS: Final[tuple[Kind[Any], ...]] = (RESOURCE_SLICES, RESOURCE_CLAIMS, DEVICE_CLASSES)
-_DEVICES_OF_AN_OBJECT: Final = 8
-"""Devices per unit of work: indexing a slice with more devices counts as several objects."""
+_DEVICES_PER_OBJECT: Final = 8
+"""Number of devices that count as one object: indexing a larger slice counts as several objects."""
 
 _EVERYWHERE: Final = ""
 """Key, in place of a node name, for slices that several nodes can use."""
 
-Stand: TypeAlias = Mapping[PoolID, tuple[Use, Sequence[ResourceSlice]]]
-"""Allocated devices and slices, by pool."""
+PoolStates: TypeAlias = Mapping[PoolID, tuple[PoolAllocations, Sequence[ResourceSlice]]]
+"""(allocated devices, slices) by pool."""
 
 Object = TypeVar("Object", bound=KubeObject)
 Group = TypeVar("Group", bound=Hashable)
@@ -53,13 +53,13 @@ class _Groups(Generic[Group, Member]):
             del self._members[group]
 
     def of(self, group: Group) -> tuple[Member, ...]:
-        found = self._made.get(group)
-        if found is None:
-            members = self._members.get(group)
-            if members is None:
+        members = self._made.get(group)
+        if members is None:
+            by_key = self._members.get(group)
+            if by_key is None:
                 return ()
-            found = self._made[group] = tuple(members.values())
-        return found
+            members = self._made[group] = tuple(by_key.values())
+        return members
 
 
 class Inventory:
@@ -68,14 +68,14 @@ class Inventory:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._following = (
-            Following(objects, RESOURCE_SLICES, self._take_in_slice, self._restart_slices),
-            Following(objects, RESOURCE_CLAIMS, self._take_in_claim, self._restart_claims),
+            Following(objects, RESOURCE_SLICES, self._update_slice, self._restart_slices),
+            Following(objects, RESOURCE_CLAIMS, self._update_claim, self._restart_claims),
         )
         self._classes_seen = -1
         self.slices_version = 0
         """Version of the slices; while it is unchanged, every device remains the identical object."""
         self._by_resource: Mapping[str, DeviceClass] = {}
-        self._last_shared_pools: Stand = {}
+        self._last_shared_pools: PoolStates = {}
         self._restart_slices()
         self._restart_claims()
 
@@ -83,13 +83,13 @@ class Inventory:
         self._slices: dict[ObjectKey, ResourceSlice] = {}
         self._on_node = _Groups[str, ResourceSlice]()
         self._of_pool = _Groups[PoolID, ResourceSlice]()
-        self.gathering = Gathering(self.of_pool)
-        self._shared_pools: Stand | None = None
+        self.pool_builder = PoolBuilder(self.slices_of_pool)
+        self._shared_pools: PoolStates | None = None
         self.slices_version += 1
 
     def _restart_claims(self) -> None:
         self._claims: dict[ObjectKey, ResourceClaim] = {}
-        self._uses = Uses()
+        self._uses = AllocatedDevices()
         self._extended = _Groups[str, ResourceClaim]()
         self._shared_pools = None
 
@@ -102,7 +102,7 @@ class Inventory:
             self._by_resource = _by_resource(tuple(self._objects.every(DEVICE_CLASSES)))
 
     def refresh_at_once(self) -> None:
-        """Like ``refresh``, for callers that cannot wait: a search refreshes first, so little has changed since."""
+        """Update the index without yielding. Cheap, because searches update it often."""
         try:
             self.refresh()
         except Unprepared as missing:
@@ -121,23 +121,23 @@ class Inventory:
         """Return the node's own slices and those shared by several nodes; identical tuples until they change."""
         return self._on_node.of(node) if node else (), self._on_node.of(_EVERYWHERE)
 
-    def of_pool(self, pool: PoolID) -> Sequence[ResourceSlice]:
+    def slices_of_pool(self, pool: PoolID) -> Sequence[ResourceSlice]:
         """Return all slices of a pool, of every generation."""
         return self._of_pool.of(pool)
 
-    def use(self, pool: PoolID) -> Use:
+    def allocations(self, pool: PoolID) -> PoolAllocations:
         """Return the devices of a pool that are allocated to claims."""
         return self._uses.of(pool)
 
-    def stand_of(self, slices: Iterable[ResourceSlice]) -> Stand:
-        """Return the use and the slices of each pool of ``slices``. Equal until one of these changes."""
-        return {it: (self.use(it), self.of_pool(it)) for it in {each.pool_id for each in slices}}
+    def pool_states(self, slices: Iterable[ResourceSlice]) -> PoolStates:
+        """Return the allocations and slices of each pool of ``slices``. Equal until one of these changes."""
+        return {it: (self.allocations(it), self.slices_of_pool(it)) for it in {each.pool_id for each in slices}}
 
-    def stand_of_shared_pools(self) -> Stand:
-        """Snapshot of pools shared by several nodes; the identical object is returned until they change."""
+    def shared_pool_states(self) -> PoolStates:
+        """Return the state of the pools shared by several nodes; the identical object until it changes."""
         if self._shared_pools is None:
-            found = self.stand_of(self._on_node.of(_EVERYWHERE))
-            self._shared_pools = self._last_shared_pools if found == self._last_shared_pools else found
+            stand = self.pool_states(self._on_node.of(_EVERYWHERE))
+            self._shared_pools = self._last_shared_pools if stand == self._last_shared_pools else stand
             self._last_shared_pools = self._shared_pools
         return self._shared_pools
 
@@ -152,12 +152,12 @@ class Inventory:
         """Return the claim that a scheduler created for the extended resources of a pod."""
         return next((it for it in self._extended.of(uid) if (name, uid) in it.extended_for), None)
 
-    def _take_in_slice(self, namespace: str, name: str) -> int:
-        found = self._readable(RESOURCE_SLICES, namespace, name)
-        self._put_slice((namespace, name), found)
-        return 1 if found is None else 1 + len(found.devices) // _DEVICES_OF_AN_OBJECT
+    def _update_slice(self, namespace: str, name: str) -> int:
+        current = self._readable(RESOURCE_SLICES, namespace, name)
+        self._put_slice((namespace, name), current)
+        return 1 if current is None else 1 + len(current.devices) // _DEVICES_PER_OBJECT
 
-    def _take_in_claim(self, namespace: str, name: str) -> int:
+    def _update_claim(self, namespace: str, name: str) -> int:
         self._put_claim((namespace, name), self._readable(RESOURCE_CLAIMS, namespace, name))
         return 1
 
@@ -167,46 +167,50 @@ class Inventory:
         except Unreadable:
             return None
 
-    def _put_slice(self, key: ObjectKey, found: ResourceSlice | None) -> None:
+    def _put_slice(self, key: ObjectKey, current: ResourceSlice | None) -> None:
         self._shared_pools = None
         self.slices_version += 1
         known = self._slices.pop(key, None)
         if known is not None:
-            self.gathering.forget(known)
-        if known is not None and (found is None or _place(known) != _place(found)):
+            self.pool_builder.forget(known)
+        if known is not None and (current is None or _place(known) != _place(current)):
             self._on_node.remove(_place(known), key)
-        if known is not None and (found is None or known.pool_id != found.pool_id):
+        if known is not None and (current is None or known.pool_id != current.pool_id):
             self._of_pool.remove(known.pool_id, key)
-        if found is not None:
-            self._slices[key] = found
-            self.gathering.take_in(found)
-            self._on_node.add(_place(found), key, found)
-            self._of_pool.add(found.pool_id, key, found)
+        if current is not None:
+            self._slices[key] = current
+            self.pool_builder.prepare(current)
+            self._on_node.add(_place(current), key, current)
+            self._of_pool.add(current.pool_id, key, current)
 
-    def _put_claim(self, key: ObjectKey, found: ResourceClaim | None) -> None:
+    def _put_claim(self, key: ObjectKey, current: ResourceClaim | None) -> None:
         self._shared_pools = None
         known = self._claims.pop(key, None)
         if known is not None:
             self._uses.count(known, -1)
             for uid in {uid for _, uid in known.extended_for}:
                 self._extended.remove(uid, key)
-        if found is not None and (found.allocation is not None or found.extended_for):
-            self._claims[key] = found
-            self._uses.count(found, 1)
-            for uid in {uid for _, uid in found.extended_for}:
-                self._extended.add(uid, key, found)
+        if current is not None and (current.allocation is not None or current.extended_for):
+            self._claims[key] = current
+            self._uses.count(current, 1)
+            for uid in {uid for _, uid in current.extended_for}:
+                self._extended.add(uid, key, current)
 
 
-def _place(found: ResourceSlice) -> str:
-    return _EVERYWHERE if found.counter_sets else found.node_name
+def _place(resource_slice: ResourceSlice) -> str:
+    return _EVERYWHERE if resource_slice.counter_sets else resource_slice.node_name
 
 
 def _by_resource(classes: Sequence[DeviceClass]) -> dict[str, DeviceClass]:
     """Map resources to classes. The newest class wins, then the first by name."""
-    found: dict[str, DeviceClass] = {}
-    by_age = sorted(sorted(classes, key=lambda it: it.name), key=lambda it: it.created, reverse=True)
-    for it in by_age:
-        if it.extended_resource:
-            found.setdefault(it.extended_resource, it)
-    found.update((DEVICE_CLASS_RESOURCE + it.name, it) for it in classes)
-    return found
+    by_resource: dict[str, DeviceClass] = {}
+    by_age = sorted(
+        sorted(classes, key=lambda device_class: device_class.name),
+        key=lambda device_class: device_class.created,
+        reverse=True,
+    )
+    for device_class in by_age:
+        if device_class.extended_resource:
+            by_resource.setdefault(device_class.extended_resource, device_class)
+    by_resource.update((DEVICE_CLASS_RESOURCE + device_class.name, device_class) for device_class in classes)
+    return by_resource

@@ -15,18 +15,18 @@ import re2
 
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
 
-LONGEST_PATTERN: Final = 1024
-"""Characters. A pattern that RE2 refuses for its size takes up to 8 ms of this length."""
+MAX_PATTERN_LENGTH: Final = 1024
+"""Maximum number of characters. RE2 takes up to 8 ms to reject a pattern of this length for its size."""
 
-_STEPS_OF_A_PATTERN: Final = 16
-_STEPS_OF_A_UNICODE_CLASS: Final = 250
-"""RE2 reads ``\\pL`` in 100 microseconds."""
+_STEPS_PER_PATTERN: Final = 16
+_STEPS_PER_UNICODE_CLASS: Final = 250
+"""Steps per class such as ``\\pL``, which RE2 takes 100 microseconds to compile."""
 
-_INSTRUCTIONS_OF_A_STEP: Final = 4
-"""Of a program that is made."""
+_INSTRUCTIONS_PER_STEP: Final = 4
+"""Number of instructions of a compiled program that count as one step."""
 
-_PAIRS_OF_A_STEP: Final = 64
-"""Of an instruction and a byte of the text: RE2 looks at each pair once at most, for 9 nanoseconds."""
+_PAIRS_PER_STEP: Final = 64
+"""Number of (instruction, byte of the text) pairs that count as one step. RE2 visits each at most once, in 9 ns."""
 
 _UNICODE_CLASS: Final = re.compile(r"\\[pP]")
 _OPTIONS: Final = re2.Options()
@@ -35,12 +35,12 @@ _OPTIONS.never_capture = True
 _OPTIONS.log_errors = False
 
 Spend: TypeAlias = Callable[[int], None]
-"""Called with a number of steps before they are taken. Raises what ends the search."""
+"""Function that counts steps before they are taken. Raises an exception that ends the search."""
 
 
 @lru_cache(maxsize=64)
-def _compiled(pattern: str) -> tuple[re2._Regexp, int] | None:
-    """Return the pattern and the instructions of its program, or ``None`` if RE2 refuses it."""
+def _compile(pattern: str) -> tuple[re2._Regexp, int] | None:
+    """Return the compiled pattern and its number of instructions, or ``None`` if RE2 rejects it."""
     try:
         compiled = re2.compile(pattern, _OPTIONS)
     except re2.error:
@@ -52,16 +52,16 @@ def matches(text: str, pattern: str, spend: Spend) -> bool:
     """Return whether the pattern occurs in the text.
 
     The steps are the same whether the pattern is cached or not. Raises ``Unsupported`` for a pattern that RE2 refuses,
-    is longer than ``LONGEST_PATTERN``, or has ``\\C``, which Go does not know.
+    is longer than ``MAX_PATTERN_LENGTH``, or has ``\\C``, which Go does not know.
     """
-    if len(pattern) > LONGEST_PATTERN:
+    if len(pattern) > MAX_PATTERN_LENGTH:
         raise Unsupported("a pattern that is longer than what is read")
     classes = len(_UNICODE_CLASS.findall(pattern))
-    spend(_STEPS_OF_A_PATTERN + len(pattern) + classes * _STEPS_OF_A_UNICODE_CLASS)
-    compiled = None if r"\C" in pattern else _compiled(pattern)
+    spend(_STEPS_PER_PATTERN + len(pattern) + classes * _STEPS_PER_UNICODE_CLASS)
+    compiled = None if r"\C" in pattern else _compile(pattern)
     if compiled is None:
         raise Unsupported("a pattern that is not read")
     program, instructions = compiled
     searched = text.encode()
-    spend(instructions // _INSTRUCTIONS_OF_A_STEP + instructions * len(searched) // _PAIRS_OF_A_STEP)
+    spend(instructions // _INSTRUCTIONS_PER_STEP + instructions * len(searched) // _PAIRS_PER_STEP)
     return program.search(searched) is not None

@@ -1,4 +1,6 @@
-"""The plugin: finds a pod's claims, says of each node whether they can be used or met there, and guards its bind."""
+"""DynamicResources plugin: finds a pod's claims, filters and scores nodes by them, and delays binds until they are
+ready.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,19 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from app.kube.resource_v1 import DeviceRequest, ResourceClaim
 from plugins.in_tree.dynamic_resources.args import DynamicResourcesArgs, seconds_of
-from plugins.in_tree.dynamic_resources.extended import device_requests, from_devices
+from plugins.in_tree.dynamic_resources.cached_allocator import CachedAllocator
+from plugins.in_tree.dynamic_resources.errors import NAME, OVERSIZED_CLAIMS, REASON_LONG_OBJECT, CannotEvaluate
+from plugins.in_tree.dynamic_resources.extended import device_requests, resources_from_devices
 from plugins.in_tree.dynamic_resources.inventory import Inventory
-from plugins.in_tree.dynamic_resources.judging import Judging
+from plugins.in_tree.dynamic_resources.pod_claims import (
+    PLACEHOLDER,
+    ClaimNotFound,
+    ClaimResolver,
+    PodDeviceClaims,
+    may_need_devices,
+)
 from plugins.in_tree.dynamic_resources.pools import node_selected
 from plugins.in_tree.dynamic_resources.readiness import has_conditions, is_late, is_ready
-from plugins.in_tree.dynamic_resources.unjudged import NAME, REASON_LONG_OBJECT, UNREAD_CLAIMS, Unjudged
-from plugins.in_tree.dynamic_resources.wanted import MADE_UP, ClaimNotFound, PodClaims, Wanted, may_want_devices
 
 REASON_ELSEWHERE: Final = "resourceclaim not available on the node"
 REASON_STALE: Final = "cannot schedule extended resource claim"
@@ -44,10 +52,11 @@ REASON_NOT_ALLOCATED: Final = "the pod's resource claims are not allocated and r
 REASON_NOTHING_TO_FREE: Final = "no new claims to deallocate"
 REASON_STILL: Final = "still not schedulable"
 
-LONGEST_WAIT: Final = 900.0
-"""Seconds at Permit; the caller's own time limit is shorter."""
+MAX_WAIT_SECONDS: Final = 900.0
+"""Maximum time in seconds that a pod waits at Permit. The caller's time limit is shorter."""
 
-_ALTERNATIVES: Final = 8
+_MAX_ALTERNATIVES: Final = 8
+"""Maximum number of alternatives of a request; the score of the first one."""
 
 _ELSEWHERE: Final = unresolvable(REASON_ELSEWHERE).by(NAME)
 _STALE: Final = unresolvable(REASON_STALE).by(NAME)
@@ -55,9 +64,8 @@ _NO_RESOURCE: Final = unresolvable(REASON_NO_RESOURCE).by(NAME)
 _LONG_OBJECT: Final = unresolvable(REASON_LONG_OBJECT).by(NAME)
 _WAIT: Final = Status(Code.WAIT)
 
-
-_WANTED: Final[StateKey[Wanted]] = StateKey(NAME)
-_NOTHING_WANTED: Final = Wanted()
+_STATE: Final[StateKey[PodDeviceClaims]] = StateKey(NAME)
+_NO_CLAIMS: Final = PodDeviceClaims()
 
 
 @final
@@ -78,15 +86,15 @@ class DynamicResources(
         self._objects = handle.objects
         self._nodes = handle.nodes
         self._inventory = Inventory(handle.objects)
-        self._judging = Judging(self._inventory)
-        self._claims = PodClaims(handle.objects, self._inventory)
+        self._allocator = CachedAllocator(self._inventory)
+        self._claims = ClaimResolver(handle.objects, self._inventory)
         self._waiting = handle.waiting
 
-    # Which claims a pod has.
+    # Queueing.
 
     def pre_enqueue(self, pod: Pod) -> Status:
         if CLAIMS in pod.spec.oversized:
-            return UNREAD_CLAIMS
+            return OVERSIZED_CLAIMS
         try:
             self._claims.of(pod)
         except ClaimNotFound as cause:
@@ -97,40 +105,40 @@ class DynamicResources(
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         if CLAIMS in pod.spec.oversized:
-            return UNREAD_CLAIMS, None
-        if not may_want_devices(pod):
-            state.write(_WANTED, _NOTHING_WANTED)
+            return OVERSIZED_CLAIMS, None
+        if not may_need_devices(pod):
+            state.write(_STATE, _NO_CLAIMS)
             return SKIP, None
         self._inventory.refresh()
-        self._judging.begin()
+        self._allocator.begin()
         try:
-            wanted = self._claims.wanted(pod)
+            pod_claims = self._claims.pod_claims(pod)
         except ClaimNotFound as cause:
             return unresolvable(str(cause)), None
-        state.write(_WANTED, wanted)
-        if not wanted.everything:
+        state.write(_STATE, pod_claims)
+        if not pod_claims.all_claims:
             return SKIP, None
-        return self._pre_filter(wanted), None
+        return self._pre_filter(pod_claims), None
 
-    def _pre_filter(self, wanted: Wanted) -> Status:
-        for claim in wanted.everything:
-            if claim.allocation is None and claim is not wanted.extended:
+    def _pre_filter(self, pod_claims: PodDeviceClaims) -> Status:
+        for claim in pod_claims.all_claims:
+            if claim.allocation is None and claim is not pod_claims.extended:
                 if claim.spec.oversized:
                     return _LONG_OBJECT
                 for request in claim.spec.requests:
-                    status = self._checked(claim, request)
+                    status = self._check_classes(claim, request)
                     if not status.is_success:
                         return status
         return SUCCESS
 
-    def _checked(self, claim: ResourceClaim, request: DeviceRequest) -> Status:
-        """Whether all classes of a request exist: without one, no node can be right."""
-        asked = [(request.name, request.exactly.device_class)] if request.exactly is not None else []
-        if not asked:
-            asked = [(f"{request.name}/{it.name}", it.device_class) for it in request.first_available]
-        if not asked:
+    def _check_classes(self, claim: ResourceClaim, request: DeviceRequest) -> Status:
+        """Return success if all classes of a request exist, else a rejection of all nodes."""
+        named = [(f"{request.name}/{it.name}", it.device_class) for it in request.first_available]
+        if request.exactly is not None:
+            named = [(request.name, request.exactly.device_class)]
+        if not named:
             return unresolvable(f"resource claim {claim}, request {request.name}: unknown request type")
-        for name, device_class in asked:
+        for name, device_class in named:
             if not device_class:
                 return error(f"request {name}: unsupported request type")
             if self._inventory.device_class(device_class) is None:
@@ -138,55 +146,60 @@ class DynamicResources(
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        wanted = _read(state)
-        claims, status = self._to_allocate(wanted, pod, node)
+        pod_claims = _read(state)
+        claims, status = self._to_allocate(pod_claims, pod, node)
         if status is not None:
             return status
         try:
-            elsewhere = not all(self._is_available(it, node) for it in wanted.everything)
-        except Unjudged as cause:
+            unavailable = not all(self._is_available(it, node) for it in pod_claims.all_claims)
+        except CannotEvaluate as cause:
             return unresolvable(cause.reason).by(NAME)
         if claims:
-            outcome = self._judging.of(claims, node, self._others(wanted, pod))
+            outcome = self._allocator.outcome(claims, node, self._other_nodes(pod_claims, pod))
             if isinstance(outcome, Status):
                 return outcome
-            if not elsewhere:
-                wanted.solutions[node.name] = outcome
-        return _ELSEWHERE if elsewhere else SUCCESS
+            if not unavailable:
+                pod_claims.solutions[node.name] = outcome
+        return _ELSEWHERE if unavailable else SUCCESS
 
-    def _others(self, wanted: Wanted, pod: Pod) -> Iterator[tuple[Sequence[ResourceClaim], NodeInfo]]:
+    def _other_nodes(self, pod_claims: PodDeviceClaims, pod: Pod) -> Iterator[tuple[Sequence[ResourceClaim], NodeInfo]]:
         for node in tuple(self._nodes.list()):
-            claims, status = self._to_allocate(wanted, pod, node)
+            claims, status = self._to_allocate(pod_claims, pod, node)
             if status is None and claims:
                 yield claims, node
 
-    def _to_allocate(self, wanted: Wanted, pod: Pod, node: NodeInfo) -> tuple[tuple[ResourceClaim, ...], Status | None]:
-        """The claims that still need devices there; with a status that says all there is to say."""
-        missing = tuple(it for it in wanted.claims if it.allocation is None)
-        extended = wanted.extended
+    def _to_allocate(
+        self, pod_claims: PodDeviceClaims, pod: Pod, node: NodeInfo
+    ) -> tuple[tuple[ResourceClaim, ...], Status | None]:
+        """Return the claims that need devices on the node, or a final status."""
+        missing = tuple(it for it in pod_claims.claims if it.allocation is None)
+        extended = pod_claims.extended
         if extended is None:
             return missing, None
-        if extended.name != MADE_UP:
+        if extended.name != PLACEHOLDER:
             mine = extended.allocation is not None and pod.uid in extended.reserved_for
             return missing, None if mine else _STALE
-        resources = from_devices(wanted.resources, node.node.allocatable, self._inventory.class_of_resource)
+        resources = self._from_devices(pod_claims, node)
         if resources is None:
             return (), _NO_RESOURCE
-        if not resources and not wanted.claims:
+        if not resources and not pod_claims.claims:
             return (), SUCCESS
-        return (*missing, self._variant(wanted, pod, tuple(resources))), None
+        return (*missing, self._extended_claim(pod_claims, pod, tuple(resources))), None
 
-    def _variant(self, wanted: Wanted, pod: Pod, resources: tuple[str, ...]) -> ResourceClaim:
-        """The claim for the resources that a node has no device plugin for."""
-        found = wanted.variants.get(resources)
-        if found is None:
+    def _extended_claim(self, pod_claims: PodDeviceClaims, pod: Pod, resources: tuple[str, ...]) -> ResourceClaim:
+        """Return the placeholder claim for the resources that the node has no device plugin for."""
+        claim = pod_claims.variants.get(resources)
+        if claim is None:
             requests = device_requests(pod.spec.claims.containers, resources, self._inventory.class_of_resource)
-            found = ResourceClaim(pod.namespace, MADE_UP, "", False, None, self._judging.spec_of(requests))
-            wanted.variants[resources] = found
-        return found
+            claim = ResourceClaim(pod.namespace, PLACEHOLDER, "", False, None, self._allocator.spec_of(requests))
+            pod_claims.variants[resources] = claim
+        return claim
 
     def _is_available(self, claim: ResourceClaim, node: NodeInfo) -> bool:
-        """Whether an allocated claim can be used there, and its devices will be ready. Raises ``Unjudged``."""
+        """Return whether an allocated claim can be used on the node, and its devices can become ready.
+
+        Raises ``CannotEvaluate``.
+        """
         allocation = claim.allocation
         if allocation is None:
             return True
@@ -196,46 +209,46 @@ class DynamicResources(
         return ready or (ready is False and not is_late(allocation, self._binding_timeout))
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        """It is claims that have devices, wherever the pods are that use them."""
+        """Return ``False``: allocated claims hold devices, whichever pods use them."""
         return False
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> tuple[Any, ...] | None:
-        """What there is, and which claims the pod means; ``None`` where time alone can change the answer."""
+        """Return a key of the devices and the pod's claims; ``None`` if a verdict changes with time."""
         if CLAIMS in pod.spec.oversized:
             return pod.spec.oversized
         claims = pod.spec.claims
-        if not may_want_devices(pod):
+        if not may_need_devices(pod):
             return ()
         try:
-            found = self._claims.of(pod)
+            named = self._claims.of(pod)
         except ClaimNotFound:
             return (pod.key, pod.uid, claims, self._objects.version(RESOURCE_CLAIMS, pod.namespace))
-        conditional = (it.allocation is not None and has_conditions(it.allocation) for it in found)
+        conditional = (it.allocation is not None and has_conditions(it.allocation) for it in named)
         if any(conditional):
             return None
         return (pod.key, pod.uid, claims, self._nodes.generation, *self._inventory.versions())
 
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
-        """Free nothing: the scheduler in front of us does.
+        """Deallocate no claims; the scheduler that calls Homeport does it.
 
-        There is no state where an earlier plugin's PreFilter refused the pod; kube-scheduler then fails with an Error.
+        There is no state if an earlier plugin's PreFilter rejected the pod; kube-scheduler then fails with an error.
         """
         yield from ()
         try:
-            wanted = state.read(_WANTED)
+            pod_claims = state.read(_STATE)
         except StateNotFound:
-            wanted = _NOTHING_WANTED
-        return None, unschedulable(REASON_STILL if wanted.everything else REASON_NOTHING_TO_FREE)
+            pod_claims = _NO_CLAIMS
+        return None, unschedulable(REASON_STILL if pod_claims.all_claims else REASON_NOTHING_TO_FREE)
 
     # Score.
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
-        """Where nothing was filtered before, as in prioritize, what there is to be had is found out now."""
+        """Evaluate the nodes if Filter has not run in this cycle, as in prioritize."""
         try:
-            state.read(_WANTED)
+            state.read(_STATE)
         except StateNotFound:
             status, _ = self.pre_filter(state, pod)
             if status.is_success:
@@ -246,16 +259,16 @@ class DynamicResources(
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Of alternatives, the first is worth most."""
-        wanted = _read(state)
-        found = wanted.solutions.get(node.name)
-        if found is None:
+        """Return the sum of the scores of the chosen alternatives. The first alternative of a request scores most."""
+        pod_claims = _read(state)
+        solution = pod_claims.solutions.get(node.name)
+        if solution is None:
             return 0
-        chosen = iter(found)
-        return sum(_worth(it, next(chosen) if it.allocation is None else _chosen(it)) for it in wanted.everything)
+        chosen = iter(solution)
+        return sum(_score(it, next(chosen) if it.allocation is None else _chosen(it)) for it in pod_claims.all_claims)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        """All alike for a pod that wants no devices, as most."""
+        """Return one class for all nodes if the pod needs no devices, as most pods."""
         if not _read(state).solutions:
             return ScoreClasses([0] * len(nodes), {0: 0}, all_used=len(nodes) > 0)
         return ScoreClasses.by_value([self.score(state, pod, node) for node in nodes])
@@ -266,49 +279,51 @@ class DynamicResources(
     # Bind.
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
-        """The scheduler has written that the claims are the pod's; that word may still be on its way to us."""
-        if self._are_its_own(pod, node_name):
+        """Wait until the claims are reserved for the pod, because the watch might lag behind the scheduler's write."""
+        if self._has_own_claims(pod, node_name):
             return SUCCESS, 0.0
-        return _WAIT, LONGEST_WAIT
+        return _WAIT, MAX_WAIT_SECONDS
 
     def object_changed(self, kind: Kind[Any], old: object, new: object) -> None:
-        """Let each pod of any profile go on that waits and has all claims now."""
-        for it in self._waiting.all():
-            if NAME in it.pending_plugins() and self._are_its_own(it.pod, it.node_name):
-                it.allow(NAME)
+        """Allow waiting pods of all profiles whose claims are now reserved."""
+        for waiting in self._waiting.all():
+            if NAME in waiting.pending_plugins() and self._has_own_claims(waiting.pod, waiting.node_name):
+                waiting.allow(NAME)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        return SUCCESS if self._are_its_own(pod, node_name) else unresolvable(REASON_NOT_ALLOCATED)
+        return SUCCESS if self._has_own_claims(pod, node_name) else unresolvable(REASON_NOT_ALLOCATED)
 
-    def _are_its_own(self, pod: Pod, node_name: str) -> bool:
-        """Whether all claims that it needs there have devices and are reserved for it."""
+    def _has_own_claims(self, pod: Pod, node_name: str) -> bool:
+        """Return whether all claims that the pod needs on the node are allocated and reserved for it."""
         if CLAIMS in pod.spec.oversized:
             return False
-        if not may_want_devices(pod):
+        if not may_need_devices(pod):
             return True
         self._inventory.refresh_at_once()
         try:
-            wanted = self._claims.wanted(pod)
+            pod_claims = self._claims.pod_claims(pod)
         except ClaimNotFound:
             return False
-        needed = wanted.claims
-        if wanted.extended is not None and not self._has_device_plugins(wanted, node_name):
-            needed = wanted.everything
+        needed = pod_claims.claims
+        if pod_claims.extended is not None and not self._has_device_plugins(pod_claims, node_name):
+            needed = pod_claims.all_claims
         return all(it.allocation is not None and pod.uid in it.reserved_for for it in needed)
 
-    def _has_device_plugins(self, wanted: Wanted, node_name: str) -> bool:
-        """Whether the node has no need of a claim for the extended resources."""
+    def _has_device_plugins(self, pod_claims: PodDeviceClaims, node_name: str) -> bool:
+        """Return whether the node's device plugins provide all extended resources, so that no claim is needed."""
         node = self._nodes.get(node_name)
-        if node is None:
-            return False
-        return from_devices(wanted.resources, node.node.allocatable, self._inventory.class_of_resource) == []
+        return node is not None and self._from_devices(pod_claims, node) == []
+
+    def _from_devices(self, pod_claims: PodDeviceClaims, node: NodeInfo) -> list[str] | None:
+        class_of = self._inventory.class_of_resource
+        return resources_from_devices(pod_claims.resources, node.node.allocatable, class_of)
 
 
-def _read(state: CycleState) -> Wanted:
+def _read(state: CycleState) -> PodDeviceClaims:
     try:
-        return state.read(_WANTED)
+        return state.read(_STATE)
     except StateNotFound:
-        raise StateNotFound("not found") from None  # in-tree, in these words
+        raise StateNotFound("not found") from None  # kube-scheduler's text
 
 
 def _chosen(claim: ResourceClaim) -> frozenset[str]:
@@ -316,12 +331,12 @@ def _chosen(claim: ResourceClaim) -> frozenset[str]:
     return frozenset(it.request for it in devices if "/" in it.request)
 
 
-def _worth(claim: ResourceClaim, chosen: frozenset[str]) -> int:
+def _score(claim: ResourceClaim, chosen: frozenset[str]) -> int:
     return sum(
-        _ALTERNATIVES - place
+        _MAX_ALTERNATIVES - position
         for request in claim.spec.requests
         if request.exactly is None
-        for place, it in enumerate(request.first_available)
+        for position, it in enumerate(request.first_available)
         if f"{request.name}/{it.name}" in chosen
     )
 

@@ -14,14 +14,14 @@ def has_conditions(allocation: Allocation) -> bool:
 
 def is_ready(claim: ResourceClaim, allocation: Allocation) -> bool | None:
     """Return whether all binding conditions are true; ``None`` if a binding failure condition is."""
-    for it in allocation.devices:
-        if it.binding_conditions:
-            status = next((status for status in claim.devices if status.device == it.device), None)
+    for device in allocation.devices:
+        if device.binding_conditions:
+            status = next((status for status in claim.devices if status.device == device.device), None)
             if status is None:
                 return False
-            if not status.true_conditions.isdisjoint(it.binding_failure_conditions):
+            if not status.true_conditions.isdisjoint(device.binding_failure_conditions):
                 return None
-            if not status.true_conditions.issuperset(it.binding_conditions):
+            if not status.true_conditions.issuperset(device.binding_conditions):
                 return False
     return True
 

@@ -37,9 +37,10 @@ UNREAD: Final = {
 
 
 class Occupied:
-    """Domains of one topology key that hold pods which a term matches, or whose terms match the incoming pod.
+    """Domains of one topology key with their number of relevant pods.
 
-    ``domains``: counts from the cache, or ``None`` if no pod can match. ``deltas``: changes of a dry run, by domain.
+    Relevant pods match a term of the incoming pod, or have a term that matches it. ``domains``: counts from the cache,
+    or ``None`` if no pod can be relevant. ``deltas``: changes of a dry run, by domain.
     """
 
     __slots__ = ("deltas", "domains", "key")
@@ -57,7 +58,7 @@ class Occupied:
         return kept + self.deltas.get(value, 0)
 
     def values(self) -> Set[str]:
-        """Return the domains with at least one such pod."""
+        """Return the domains with at least one relevant pod."""
         kept: Collection[str] = () if self.domains is None else self.domains.above(0)
         if not self.deltas:
             return kept if isinstance(kept, Set) else frozenset(kept)
@@ -65,13 +66,13 @@ class Occupied:
         return {value for value in kept if value not in self.deltas} | touched
 
     def is_empty(self) -> bool:
-        """Return whether no domain has such a pod."""
+        """Return whether no domain has a relevant pod."""
         if not self.deltas:
             return self.domains is None or self.domains.is_empty()
         return not self.values()
 
     def shift(self, node: NodeInfo, delta: int) -> None:
-        """Record that such a pod was added to the node (``delta`` 1) or removed from it (-1)."""
+        """Record that a relevant pod was added to the node (``delta`` 1) or removed from it (-1)."""
         value = node.node.labels.get(self.key)
         if value is not None:
             self.deltas[value] = self.deltas.get(value, 0) + delta
@@ -80,7 +81,7 @@ class Occupied:
         return None if self.domains is None else self.domains.domain_of(node_name)
 
     def stamp(self) -> int:
-        """Return a number that changes whenever the set of domains with such pods changes. Ignores ``deltas``."""
+        """Return a number that changes with the set of domains that have relevant pods. It ignores ``deltas``."""
         return 0 if self.domains is None else self.domains.stamp(0)
 
     def outside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
@@ -105,138 +106,142 @@ class Occupied:
 class RequiredState:
     """State that PreFilter computes for Filter.
 
-    ``drawn``: for each key of the required affinity terms, the pods that match all terms.
-    ``repelled``: matches of each anti-affinity term. ``refusing``: existing pods with anti-affinity to it, by key.
+    ``affinity``: domains of the pods that match all required affinity terms, one entry per topology key.
+    ``anti_affinity``: for each required anti-affinity term, the pods that it matches and their domains. ``existing``:
+    domains of existing pods whose required anti-affinity terms match the incoming pod, by topology key.
+    ``matches_itself``: whether the incoming pod matches its own required affinity terms.
     """
 
-    __slots__ = ("drawn", "is_drawn_to_itself", "newcomer", "own", "refusing", "repelled")
+    __slots__ = ("affinity", "anti_affinity", "existing", "matches_itself", "newcomer", "own")
 
     def __init__(
         self,
         own: OwnTerms,
         newcomer: Newcomer,
         *,
-        is_drawn_to_itself: bool,
-        drawn: Sequence[Occupied],
-        repelled: Sequence[tuple[Peers, Occupied]],
-        refusing: dict[str, Occupied],
+        matches_itself: bool,
+        affinity: Sequence[Occupied],
+        anti_affinity: Sequence[tuple[Peers, Occupied]],
+        existing: dict[str, Occupied],
     ) -> None:
         self.own = own
         self.newcomer = newcomer
-        self.is_drawn_to_itself = is_drawn_to_itself
-        self.drawn = drawn
-        self.repelled = repelled
-        self.refusing = refusing
+        self.matches_itself = matches_itself
+        self.affinity = affinity
+        self.anti_affinity = anti_affinity
+        self.existing = existing
 
     def clone(self) -> RequiredState:
         return RequiredState(
             self.own,
             self.newcomer,
-            is_drawn_to_itself=self.is_drawn_to_itself,
-            drawn=[it.clone() for it in self.drawn],
-            repelled=[(peers, it.clone()) for peers, it in self.repelled],
-            refusing={key: it.clone() for key, it in self.refusing.items()},
+            matches_itself=self.matches_itself,
+            affinity=[it.clone() for it in self.affinity],
+            anti_affinity=[(peers, it.clone()) for peers, it in self.anti_affinity],
+            existing={key: it.clone() for key, it in self.existing.items()},
         )
 
     @property
-    def decides(self) -> bool:
+    def can_reject(self) -> bool:
         """True if Filter might reject a node."""
-        return self.own.decides or not all(it.is_empty() for it in self.refusing.values())
+        return self.own.has_required or not all(it.is_empty() for it in self.existing.values())
 
     def shift(self, other: Pod, node: NodeInfo, delta: int) -> None:
         """Record that another pod was added to the node (``delta`` 1) or removed from it (-1)."""
-        if self.own.draw(other):
-            for it in self.drawn:
-                it.shift(node, delta)
-        for peers, it in self.repelled:
+        if self.own.matches_affinity(other):
+            for occupied in self.affinity:
+                occupied.shift(node, delta)
+        for peers, occupied in self.anti_affinity:
             if peers.include(other.namespace, other.labels):
-                it.shift(node, delta)
-        for key in refusing_keys(other, self.newcomer):
-            self.refusing.setdefault(key, Occupied(key, None)).shift(node, delta)
+                occupied.shift(node, delta)
+        for key in existing_keys(other, self.newcomer):
+            self.existing.setdefault(key, Occupied(key, None)).shift(node, delta)
 
     def stamp(self) -> tuple[object, ...]:
         """Return a key that changes whenever a verdict might change, unless only the domains of nodes change."""
         return (
-            self.is_drawn_to_itself,
-            tuple((it.key, it.stamp()) for it in self.drawn),
-            tuple((it.key, it.stamp()) for _, it in self.repelled),
-            tuple((key, it.stamp()) for key, it in self.refusing.items()),
+            self.matches_itself,
+            tuple((it.key, it.stamp()) for it in self.affinity),
+            tuple((it.key, it.stamp()) for _, it in self.anti_affinity),
+            tuple((key, it.stamp()) for key, it in self.existing.items()),
         )
 
     def topology_keys(self) -> list[str]:
         """Return the topology keys of all terms, without duplicates."""
-        repelled = (it.key for _, it in self.repelled)
-        return list(dict.fromkeys((*(it.key for it in self.drawn), *repelled, *self.refusing)))
+        anti_affinity = (it.key for _, it in self.anti_affinity)
+        return list(dict.fromkeys((*(it.key for it in self.affinity), *anti_affinity, *self.existing)))
 
     # One node.
 
-    def judge(self, node: NodeInfo) -> Status:
+    def evaluate(self, node: NodeInfo) -> Status:
         labels = node.node.labels
-        if self.drawn and not self._is_drawn(labels):
+        if self.affinity and not self._matches_affinity(labels):
             return AFFINITY
-        if any(labels.get(it.key) is not None and it.count(labels[it.key]) > 0 for _, it in self.repelled):
+        if any(labels.get(it.key) is not None and it.count(labels[it.key]) > 0 for _, it in self.anti_affinity):
             return ANTI_AFFINITY
-        if any(key in labels and it.count(labels[key]) > 0 for key, it in self.refusing.items()):
+        if any(key in labels and it.count(labels[key]) > 0 for key, it in self.existing.items()):
             return EXISTING
         return SUCCESS
 
-    def _is_drawn(self, labels: Mapping[str, str]) -> bool:
-        if not all(it.key in labels for it in self.drawn):
+    def _matches_affinity(self, labels: Mapping[str, str]) -> bool:
+        if not all(it.key in labels for it in self.affinity):
             return False
-        return all(it.count(labels[it.key]) > 0 for it in self.drawn) or self._is_first()
+        return all(it.count(labels[it.key]) > 0 for it in self.affinity) or self._is_first()
 
     def _is_first(self) -> bool:
-        """Return whether only the pod itself matches its affinity terms: then each node with the keys passes."""
-        return self.is_drawn_to_itself and all(it.is_empty() for it in self.drawn)
+        """Return whether no other pod matches the affinity terms, but the pod itself does. Then each node with the keys
+        passes.
+        """
+        return self.matches_itself and all(it.is_empty() for it in self.affinity)
 
-    def judge_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Like ``judge``, but succeed only if the verdict holds whichever of the ``in_flight`` pods fail to bind.
+    def evaluate_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
+        """Like ``evaluate``, but succeed only if the verdict holds whichever of the ``in_flight`` pods fail to bind.
 
         Only required affinity differs, since fewer pods never harm the rest. Each domain needs a matching pod that is
         not in flight. Otherwise all matching pods must be in flight to these domains, and the pod must match itself.
         """
-        status = self.judge(node)
-        others = [it for it in in_flight if self.own.draw(it)] if self.drawn else []
+        status = self.evaluate(node)
+        others = [it for it in in_flight if self.own.matches_affinity(it)] if self.affinity else []
         if not status.is_success or not others:
             return status
         labels = node.node.labels
-        here = [labels[it.key] for it in self.drawn]
-        places = [[it.domain_of(other.node_name) for it in self.drawn] for other in others]
+        here = [labels[it.key] for it in self.affinity]
+        places = [[it.domain_of(other.node_name) for it in self.affinity] for other in others]
         firm = (
             it.count(value) - sum(place[index] == value for place in places)
-            for index, (it, value) in enumerate(zip(self.drawn, here, strict=True))
+            for index, (it, value) in enumerate(zip(self.affinity, here, strict=True))
         )
         if all(count > 0 for count in firm):
             return SUCCESS
         nowhere = [None] * len(here)
         alike = all(place in (here, nowhere) for place in places)
-        return SUCCESS if self.is_drawn_to_itself and alike and self._are_all(places) else AFFINITY
+        return SUCCESS if self.matches_itself and alike and self._are_all(places) else AFFINITY
 
     def _are_all(self, places: Sequence[Sequence[str | None]]) -> bool:
         """Return whether no pods match the required affinity except those at ``places``."""
-        for index, it in enumerate(self.drawn):
-            found = [place[index] for place in places]
-            if any(it.count(value) > found.count(value) for value in it.values()):
+        for index, occupied in enumerate(self.affinity):
+            in_flight = [place[index] for place in places]
+            if any(occupied.count(value) > in_flight.count(value) for value in occupied.values()):
                 return False
         return True
 
     # Many nodes.
 
-    def judged(self, nodes: Candidates, counts: Counts) -> FilterResult:
-        """Evaluate all nodes as ``judge`` does. Rejection reasons are computed only when they are read."""
+    def evaluate_all(self, nodes: Candidates, counts: Counts) -> FilterResult:
+        """Evaluate all nodes as ``evaluate`` does. Rejection reasons are computed only when they are read."""
         passed = self._passing(nodes, counts)
         return FilterResult(passed, lambda: self._rejections(nodes, passed, counts))
 
     def _passing(self, nodes: Candidates, counts: Counts) -> Sequence[str]:
         """Return the nodes that pass. Anti-affinity terms of one topology key share one pass over the names."""
         names: Sequence[str] = nodes.names
-        first = bool(self.drawn) and self._is_first()
-        for it in self.drawn:
-            names = it.known(nodes, names, counts) if first else it.inside(nodes, names, counts)
+        first = bool(self.affinity) and self._is_first()
+        for occupied in self.affinity:
+            names = occupied.known(nodes, names, counts) if first else occupied.inside(nodes, names, counts)
         blocked: dict[str, Set[str]] = {}
-        for it in (*(it for _, it in self.repelled), *self.refusing.values()):
-            values, known = it.values(), blocked.get(it.key)
-            blocked[it.key] = values if not known else known | values if values else known
+        for occupied in (*(occupied for _, occupied in self.anti_affinity), *self.existing.values()):
+            values, known = occupied.values(), blocked.get(occupied.key)
+            blocked[occupied.key] = values if not known else known | values if values else known
         for key, values in blocked.items():
             names = _outside(key, values, nodes, names, counts)
         return names
@@ -254,13 +259,13 @@ class RequiredState:
     def _steps(
         self, nodes: Candidates, counts: Counts
     ) -> Iterator[tuple[Callable[[Sequence[str]], Sequence[str]], Status]]:
-        first = bool(self.drawn) and self._is_first()
-        for it in self.drawn:
-            yield partial((it.known if first else it.inside), nodes, counts=counts), AFFINITY
-        for _, it in self.repelled:
-            yield partial(it.outside, nodes, counts=counts), ANTI_AFFINITY
-        for it in self.refusing.values():
-            yield partial(it.outside, nodes, counts=counts), EXISTING
+        first = bool(self.affinity) and self._is_first()
+        for occupied in self.affinity:
+            yield partial((occupied.known if first else occupied.inside), nodes, counts=counts), AFFINITY
+        for _, occupied in self.anti_affinity:
+            yield partial(occupied.outside, nodes, counts=counts), ANTI_AFFINITY
+        for occupied in self.existing.values():
+            yield partial(occupied.outside, nodes, counts=counts), EXISTING
 
 
 def _outside(key: str, blocked: Set[str], nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
@@ -288,18 +293,18 @@ def required_state(pod: Pod, own: OwnTerms, newcomer: Newcomer, terms: PodTerms)
 
 
 def _required_state(pod: Pod, own: OwnTerms, newcomer: Newcomer, terms: PodTerms) -> RequiredState:
-    meant = own.peers
+    peers_of_all = own.peers
     return RequiredState(
         own,
         newcomer,
-        is_drawn_to_itself=own.include_itself(pod),
-        drawn=[Occupied(key, None if meant is None else terms.peers(meant, key)) for key in own.keys],
-        repelled=[(peers, Occupied(key, terms.peers(peers, key))) for key, peers in own.anti],
-        refusing={key: Occupied(key, it) for key, it in terms.refusing(newcomer).items()},
+        matches_itself=own.matches_affinity(pod),
+        affinity=[Occupied(key, None if peers_of_all is None else terms.peers(peers_of_all, key)) for key in own.keys],
+        anti_affinity=[(peers, Occupied(key, terms.peers(peers, key))) for key, peers in own.anti],
+        existing={key: Occupied(key, it) for key, it in terms.refusing(newcomer).items()},
     )
 
 
-def refusing_keys(other: Pod, newcomer: Newcomer) -> set[str]:
+def existing_keys(other: Pod, newcomer: Newcomer) -> set[str]:
     """Return the topology keys of the other pod's required anti-affinity terms that match the newcomer."""
     terms = other.spec.pod_affinity.required_anti
     return {it.topology_key for it in terms if it.within(other.namespace).matches(newcomer)}

@@ -35,28 +35,24 @@ class OwnTerms(Struct, frozen=True):
 
     ``keys``: topology keys of the required affinity terms, without duplicates. ``peers``: pods that match all of them.
     ``anti``, ``preferred``: (key, matching pods) and (key, matching pods, weight) of terms that can match a pod.
-    ``decides``: whether there are required terms, including terms that match no pod.
+    ``has_required``: whether there are required terms, including terms that match no pod.
     """
 
     keys: tuple[str, ...] = ()
     peers: Peers | None = None
     anti: tuple[tuple[str, Peers], ...] = ()
     preferred: tuple[tuple[str, Peers, int], ...] = ()
-    decides: bool = False
+    has_required: bool = False
 
-    def include_itself(self, pod: Pod) -> bool:
-        """Return whether the pod itself matches all required affinity terms."""
-        return self.draw(pod)
-
-    def draw(self, other: Pod) -> bool:
+    def matches_affinity(self, other: Pod) -> bool:
         """Return whether the other pod matches all required affinity terms."""
         return self.peers is not None and self.peers.include(other.namespace, other.labels)
 
-    def repel(self, other: Pod) -> bool:
+    def matches_anti_affinity(self, other: Pod) -> bool:
         """Return whether the other pod matches a required anti-affinity term."""
         return any(peers.include(other.namespace, other.labels) for _, peers in self.anti)
 
-    def weigh(self, other: Pod) -> bool:
+    def matches_preferred(self, other: Pod) -> bool:
         """Return whether the other pod matches a preferred term."""
         return any(peers.include(other.namespace, other.labels) for _, peers, _ in self.preferred)
 
@@ -78,13 +74,13 @@ class OwnTermsOf:
         if affinity is NO_TERMS:
             return _NONE
         key = (pod.namespace, affinity, self._objects.version(NAMESPACES))
-        found: OwnTerms = self._terms.young.get(key, MISSING)
-        if found is MISSING:
-            found = self._terms.get(key)
-        if found is MISSING:
-            found = self._resolved(affinity.within(pod.namespace))
-            self._terms.put(key, found, _weight(found))
-        return found
+        terms: OwnTerms = self._terms.young.get(key, MISSING)
+        if terms is MISSING:
+            terms = self._terms.get(key)
+        if terms is MISSING:
+            terms = self._resolved(affinity.within(pod.namespace))
+            self._terms.put(key, terms, _weight(terms))
+        return terms
 
     def _resolved(self, affinity: PodAffinity) -> OwnTerms:
         self._prepare(affinity)
@@ -94,10 +90,10 @@ class OwnTermsOf:
         preferred = ((it.term.topology_key, self._peers(it.term), it.weight) for it in affinity.preferred)
         return OwnTerms(
             keys=tuple(dict.fromkeys(key for key, _ in each)),
-            peers=_meant_by_all(every) if every and len(every) == len(each) else None,
+            peers=_peers_of_all(every) if every and len(every) == len(each) else None,
             anti=tuple(dict.fromkeys((key, peers) for key, peers in anti if peers is not None)),
             preferred=tuple((key, peers, weight) for key, peers, weight in preferred if peers is not None),
-            decides=bool(affinity.required or affinity.required_anti),
+            has_required=bool(affinity.required or affinity.required_anti),
         )
 
     def _peers(self, term: PodAffinityTerm) -> Peers | None:
@@ -114,9 +110,9 @@ class OwnTermsOf:
         if selector is None:
             return frozenset()
         version = self._objects.version(NAMESPACES)
-        found = self._names.get((selector, version))
-        if found is not MISSING:
-            return found
+        names = self._names.get((selector, version))
+        if names is not MISSING:
+            return names
         if len(self._objects.in_namespace(NAMESPACES, "")) > _AT_ONCE:
             raise Unprepared(self._look(selector, version))
         for _ in self._look(selector, version):
@@ -126,22 +122,22 @@ class OwnTermsOf:
     def _look(self, selector: Selector, version: int) -> Iterator[None]:
         """Match all namespaces in steps and cache the result for ``version``. Later changes have another version."""
         every = tuple(self._objects.in_namespace(NAMESPACES, ""))
-        found: set[str] = set()
+        names: set[str] = set()
         for start in range(0, len(every), _AT_ONCE):
-            found.update(it.name for it in every[start : start + _AT_ONCE] if selector.matches(it.labels))
+            names.update(it.name for it in every[start : start + _AT_ONCE] if selector.matches(it.labels))
             yield
-        self._names.put((selector, version), frozenset(found), min(_NAME_BYTES * len(found), _NAMES_MEMO_BYTES // 32))
+        self._names.put((selector, version), frozenset(names), min(_NAME_BYTES * len(names), _NAMES_MEMO_BYTES // 32))
 
 
-def _meant_by_all(every: Iterable[Peers]) -> Peers | None:
-    found = reduce(and_, every)
-    return None if found.namespaces is not None and not found.namespaces else found
+def _peers_of_all(every: Iterable[Peers]) -> Peers | None:
+    peers = reduce(and_, every)
+    return None if peers.namespaces is not None and not peers.namespaces else peers
 
 
-def _weight(found: OwnTerms) -> int:
+def _weight(terms: OwnTerms) -> int:
     """Return the estimated size in bytes."""
-    every = [*(peers for _, peers in found.anti), *(peers for _, peers, _ in found.preferred)]
-    every += [] if found.peers is None else [found.peers]
+    every = [*(peers for _, peers in terms.anti), *(peers for _, peers, _ in terms.preferred)]
+    every += [] if terms.peers is None else [terms.peers]
     return _ENTRY_BYTES + sum(
         _PART_BYTES * (1 + len(it.selector.requirements)) + _NAME_BYTES * len(it.namespaces or ()) for it in every
     )

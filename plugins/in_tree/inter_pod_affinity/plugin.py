@@ -27,7 +27,7 @@ from plugins.in_tree.inter_pod_affinity.filtering import (
     REQUIRED,
     UNREAD,
     RequiredState,
-    refusing_keys,
+    existing_keys,
     required_state,
 )
 from plugins.in_tree.inter_pod_affinity.own import OwnTermsOf
@@ -64,11 +64,11 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         invalid = pod.spec.pod_affinity.invalid
         if invalid:
             return unresolvable(f"parsing pod: {invalid}"), None
-        found = self._required(pod)
-        if not found.decides:
+        required = self._required(pod)
+        if not required.can_reject:
             return SKIP, None
-        all_prepared(partial(self._counts.values, key) for key in found.topology_keys())
-        state.write(REQUIRED, found)
+        all_prepared(partial(self._counts.values, key) for key in required.topology_keys())
+        state.write(REQUIRED, required)
         return SUCCESS, None
 
     def _required(self, pod: Pod) -> RequiredState:
@@ -87,20 +87,24 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        return _required_of(state).judge(node)
+        return _required_of(state).evaluate(node)
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        return _required_of(state).judged(nodes, self._counts)
+        return _required_of(state).evaluate_all(nodes, self._counts)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        return _required_of(state).judge_certain(node, in_flight)
+        return _required_of(state).evaluate_certain(node, in_flight)
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         try:
             own = self._own.of(pod)
         except Unprepared:
             return True  # unknown until its namespaces are matched, which happens when the pod is filtered
-        return own.draw(other) or own.repel(other) or bool(refusing_keys(other, self._newcomer(pod)))
+        return (
+            own.matches_affinity(other)
+            or own.matches_anti_affinity(other)
+            or bool(existing_keys(other, self._newcomer(pod)))
+        )
 
     def signature(self, pod: Pod) -> Hashable | None:
         """Key of the domains that hold matching pods and of each node's domain. Pod counts do not change it."""
@@ -110,8 +114,8 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         invalid = pod.spec.pod_affinity.invalid
         if invalid:
             return invalid
-        found = self._required(pod)
-        return found.stamp(), tuple(map(self._counts.stamp, found.topology_keys()))
+        required = self._required(pod)
+        return required.stamp(), tuple(map(self._counts.stamp, required.topology_keys()))
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
         affinity = pod.spec.pod_affinity
@@ -119,11 +123,11 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
             return SKIP
         if affinity.invalid:
             return error(f"failed to parse pod: {affinity.invalid}")
-        found = preferred_state(self._own.of(pod), self._newcomer(pod), self._hard_weight, self._terms)
-        if found is None:
+        preferred = preferred_state(self._own.of(pod), self._newcomer(pod), self._hard_weight, self._terms)
+        if preferred is None:
             return SKIP
-        all_prepared(partial(self._counts.values, key) for key in found.topology_keys())
-        state.write(PREFERRED, found)
+        all_prepared(partial(self._counts.values, key) for key in preferred.topology_keys())
+        state.write(PREFERRED, preferred)
         return SUCCESS
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
@@ -139,7 +143,7 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         if self._ignores_others and not pod.spec.pod_affinity.has_preferred:
             return False
         try:
-            if self._own.of(pod).weigh(other):
+            if self._own.of(pod).matches_preferred(other):
                 return True
         except Unprepared:
             return True

@@ -58,13 +58,13 @@ class PreferredState:
             yield others
         own = self.own.get(key, ())
         if own:
-            found: dict[str, int] = {}
-            asked = {it for it in values if it is not None}
+            weights: dict[str, int] = {}
+            on_nodes = {it for it in values if it is not None}
             for domains, weight in own:
                 occupied = domains.above(0)
-                for value in occupied if len(occupied) < len(asked) else asked:
-                    found[value] = found.get(value, 0) + weight * domains.count(value)
-            yield found
+                for value in occupied if len(occupied) < len(on_nodes) else on_nodes:
+                    weights[value] = weights.get(value, 0) + weight * domains.count(value)
+            yield weights
 
 
 PREFERRED: Final[StateKey[PreferredState]] = StateKey(f"PreScore{NAME}")
@@ -74,16 +74,16 @@ def preferred_state(own: OwnTerms, newcomer: Newcomer, hard_weight: int, terms: 
     """Build the state for Score; ``None`` if no term matches a pod on a node with its key. Raises ``Unprepared``."""
     try:
         others = terms.weights(newcomer, hard_weight)
-        found: dict[str, list[tuple[DomainCounts, int]]] = {}
+        by_key: dict[str, list[tuple[DomainCounts, int]]] = {}
         for key, peers, weight in own.preferred:
             domains = terms.peers(peers, key)
             if not domains.is_empty():
-                found.setdefault(key, []).append((domains, weight))
+                by_key.setdefault(key, []).append((domains, weight))
     except Unprepared:
         asks = (partial(terms.peers, peers, key) for key, peers, _ in own.preferred)
         all_prepared((partial(terms.weights, newcomer, hard_weight), *asks))
         raise
-    return PreferredState(found, others) if found or others else None
+    return PreferredState(by_key, others) if by_key or others else None
 
 
 def normalized(scores: Mapping[K, int]) -> Mapping[K, int]:

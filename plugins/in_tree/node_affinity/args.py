@@ -19,11 +19,11 @@ _PREFERRED: Final = "addedAffinity.preferredDuringSchedulingIgnoredDuringExecuti
 _Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 
 
-class _Model(BaseModel):
+class _AffinityModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class Requirement(_Model):
+class NodeSelectorRequirementArgs(_AffinityModel):
     """Requirement on a label, or on the field ``metadata.name``."""
 
     key: str = ""
@@ -34,11 +34,11 @@ class Requirement(_Model):
         return RequirementObject(self.key, self.operator, None if self.values is None else list(self.values))
 
 
-class Term(_Model):
+class Term(_AffinityModel):
     """Requirements that must all be met. A term without requirements matches no node."""
 
-    match_expressions: tuple[Requirement, ...] | None = None
-    match_fields: tuple[Requirement, ...] | None = None
+    match_expressions: tuple[NodeSelectorRequirementArgs, ...] | None = None
+    match_fields: tuple[NodeSelectorRequirementArgs, ...] | None = None
 
     def wire(self) -> TermObject:
         return TermObject(
@@ -46,7 +46,7 @@ class Term(_Model):
         )
 
 
-class PreferredTerm(_Model):
+class PreferredTerm(_AffinityModel):
     """Term, and the weight that a matching node scores. Weight 0 disables the term."""
 
     weight: _Int32 = 0
@@ -56,29 +56,29 @@ class PreferredTerm(_Model):
         return PreferredTermObject(self.weight, self.preference.wire())
 
 
-class Required(_Model):
+class Required(_AffinityModel):
     """Terms of which at least one must match."""
 
     node_selector_terms: tuple[Term, ...] | None = None
 
 
-class AddedAffinity(_Model):
+class AddedAffinity(_AffinityModel):
     """``NodeAffinity`` in the form of the pod API."""
 
     required_during_scheduling_ignored_during_execution: Required | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] | None = None
 
     def required_terms(self) -> list[TermObject] | None:
-        found = self.required_during_scheduling_ignored_during_execution
-        return None if found is None else [it.wire() for it in found.node_selector_terms or ()]
+        required = self.required_during_scheduling_ignored_during_execution
+        return None if required is None else [it.wire() for it in required.node_selector_terms or ()]
 
     def preferred_terms(self) -> list[PreferredTermObject]:
         return [it.wire() for it in self.preferred_during_scheduling_ignored_during_execution or ()]
 
     def flaws(self) -> Iterator[str]:
         """Yield the validation errors of the terms, each with its field path."""
-        for index, it in enumerate(self.required_terms() or ()):
-            yield from it.flaws(f"{_REQUIRED}[{index}]")
+        for index, term in enumerate(self.required_terms() or ()):
+            yield from term.flaws(f"{_REQUIRED}[{index}]")
         if invalid := preferred(self.preferred_terms(), _PREFERRED).invalid:
             yield invalid
 

@@ -37,11 +37,11 @@ class RequestedToCapacityRatioParam(BaseModel):
 
     @field_validator("shape")
     @classmethod
-    def _is_sorted(cls, found: tuple[UtilizationShapePoint, ...]) -> tuple[UtilizationShapePoint, ...]:
-        each = [it.utilization for it in found]
+    def _is_sorted(cls, shape: tuple[UtilizationShapePoint, ...]) -> tuple[UtilizationShapePoint, ...]:
+        each = [it.utilization for it in shape]
         if any(one >= other for one, other in pairwise(each)):
             raise ValueError("utilization: values must be sorted in increasing order")
-        return found
+        return shape
 
 
 class ScoringStrategy(BaseModel):
@@ -55,11 +55,11 @@ class ScoringStrategy(BaseModel):
 
     @field_validator("resources", mode="after")
     @classmethod
-    def _weights(cls, found: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
-        for it in found:
-            if not 0 < it.weight <= _MOST_WEIGHT:
-                raise ValueError(f"resource weight of {it.name} not in valid range (0, {_MOST_WEIGHT}]")
-        return found or CPU_AND_MEMORY
+    def _weights(cls, resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
+        for resource in resources:
+            if not 0 < resource.weight <= _MOST_WEIGHT:
+                raise ValueError(f"resource weight of {resource.name} not in valid range (0, {_MOST_WEIGHT}]")
+        return resources or CPU_AND_MEMORY
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -78,18 +78,18 @@ class NodeResourcesFitArgs(PluginArgs):
 
     @field_validator("ignored_resources")
     @classmethod
-    def _are_names(cls, found: tuple[str, ...]) -> tuple[str, ...]:
-        _all_names(found)
-        return found
+    def _are_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        _all_names(names)
+        return names
 
     @field_validator("ignored_resource_groups")
     @classmethod
-    def _are_groups(cls, found: tuple[str, ...]) -> tuple[str, ...]:
-        for name in found:
+    def _are_groups(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
             if "/" in name:
                 raise ValueError(f"{name}: resource group name can't contain '/'")
-        _all_names(found)
-        return found
+        _all_names(names)
+        return names
 
     @property
     def strategy(self) -> ScoringStrategy:
@@ -97,8 +97,8 @@ class NodeResourcesFitArgs(PluginArgs):
         return self.scoring_strategy or _DEFAULT
 
 
-def _all_names(found: Iterable[str]) -> None:
-    for name in found:
+def _all_names(names: Iterable[str]) -> None:
+    for name in names:
         if not is_label_key(name):
             raise ValueError(f"{name}: not a valid label name")
 

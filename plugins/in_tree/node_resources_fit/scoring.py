@@ -27,19 +27,19 @@ _EXACT: Final = 2**63 // MAX_NODE_SCORE
 """Limit below which an amount times ``MAX_NODE_SCORE`` cannot overflow an int64."""
 
 
-def strategy_of(found: ScoringStrategy) -> Strategy:
+def strategy_of(strategy: ScoringStrategy) -> Strategy:
     """Return the scoring function for the configured strategy."""
-    if found.ratio is None:
-        return partial(_mean, _most_of if found.type == MOST else _least_of)
-    points = [(it.utilization, it.score * _SCALE) for it in found.ratio.shape]
+    if strategy.ratio is None:
+        return partial(_mean, _most_of if strategy.type == MOST else _least_of)
+    points = [(it.utilization, it.score * _SCALE) for it in strategy.ratio.shape]
     return partial(_rounded_mean, partial(_ratio_of, points))
 
 
 def _mean(of: _Of, uses: Sequence[Use]) -> int:
     """Return the weighted mean, truncated to an integer."""
     total = weights = 0
-    for allocatable, taken, asked, weight in uses:
-        total += of(int64(taken + asked), allocatable) * weight
+    for allocatable, taken, incoming, weight in uses:
+        total += of(int64(taken + incoming), allocatable) * weight
         weights += weight
     return quotient(int64(total), weights) if weights else 0
 
@@ -47,8 +47,8 @@ def _mean(of: _Of, uses: Sequence[Use]) -> int:
 def _rounded_mean(of: _Of, uses: Sequence[Use]) -> int:
     """Return the weighted mean of scores above 0, rounded half up."""
     total = weights = 0
-    for allocatable, taken, asked, weight in uses:
-        score = of(int64(taken + asked), allocatable)
+    for allocatable, taken, incoming, weight in uses:
+        score = of(int64(taken + incoming), allocatable)
         if score > 0:
             total += score * weight
             weights += weight

@@ -1,6 +1,6 @@
-"""Keeps a pod from nodes to which no more volumes of its CSI drivers can be attached.
+"""NodeVolumeLimits: rejects nodes to which no more volumes of the pod's CSI drivers can be attached.
 
-Not here: whether a volume can be used from a node at all. ``VolumeBinding`` and ``VolumeZone`` say that.
+It does not check whether a node can use a volume at all: VolumeBinding and VolumeZone do.
 """
 
 from plugins.in_tree.node_volume_limits.plugin import SPEC

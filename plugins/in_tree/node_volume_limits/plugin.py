@@ -1,4 +1,4 @@
-"""The plugin: its extension points, and how what is attached is held against the limits."""
+"""NodeVolumeLimits plugin: extension points, and the comparison of attached volumes with the limits."""
 
 from __future__ import annotations
 
@@ -18,8 +18,14 @@ from app.framework.status import SKIP, SUCCESS, TOO_LONG, Status, unresolvable, 
 from app.kube.core_v1 import Pod
 from app.kube.kinds import CSI_NODES, VOLUME_ATTACHMENTS, Kind
 from app.kube.volumes import VOLUMES
-from plugins.in_tree.node_volume_limits.attached import Attached, Attachments, Work
-from plugins.in_tree.node_volume_limits.sources import NOWHERE, OF_CLAIMS, NoClaim, Sources, Volumes
+from plugins.in_tree.node_volume_limits.attachment_counts import AttachmentCounts, CountedVolumes, NodeAttachments
+from plugins.in_tree.node_volume_limits.volume_resolver import (
+    CLAIM_KINDS,
+    NO_NODE,
+    MissingClaim,
+    VolumeDrivers,
+    VolumeResolver,
+)
 
 NAME: Final = "NodeVolumeLimits"
 
@@ -34,166 +40,171 @@ class NodeVolumeLimitsArgs(PluginArgs):
     """Takes no arguments."""
 
 
-class _Asked:
-    """What one search rests on: what the pod would add to a node, and how much was counted for it.
+class _IncomingVolumes:
+    """Volumes that the incoming pod would attach to a node, shared by all nodes of one search.
 
-    ``more``: how many volumes of each driver that is, on a node that tells of its drivers and has none of them.
+    ``counts``: number of them by driver, for a node with a CSINode that has none of them yet. ``counted``: volumes of
+    nodes that the search has counted. ``attachments_read``: whether all VolumeAttachments are known to be readable.
     """
 
-    __slots__ = ("_added", "_new", "attachments_read", "more", "work")
+    __slots__ = ("_resolve", "_volumes", "attachments_read", "counted", "counts")
 
-    def __init__(self, added: Callable[[bool], Volumes | Status]) -> None:
-        self._added = added
-        self._new: dict[bool, Volumes | Status] = {}
-        self.more: Mapping[str, int] = {}
-        self.work = Work()
+    def __init__(self, resolve: Callable[[bool], VolumeDrivers | Status]) -> None:
+        self._resolve = resolve
+        self._volumes: dict[bool, VolumeDrivers | Status] = {}
+        self.counts: Mapping[str, int] = {}
+        self.counted = CountedVolumes()
         self.attachments_read = False
 
-    def new(self, *, told: bool) -> Volumes | Status:
-        """For a node that tells of its CSI drivers, or one that does not."""
-        found = self._new.get(told)
-        if found is None:
-            found = self._new[told] = self._added(told)
-            if told and not isinstance(found, Status):
-                self.more = _by_driver(found, {})
-        return found
+    def volumes(self, *, has_csi_node: bool) -> VolumeDrivers | Status:
+        """Return the volumes for a node with or without a CSINode, or the rejection of all these nodes."""
+        volumes = self._volumes.get(has_csi_node)
+        if volumes is None:
+            volumes = self._volumes[has_csi_node] = self._resolve(has_csi_node)
+            if has_csi_node and not isinstance(volumes, Status):
+                self.counts = _count_by_driver(volumes, {})
+        return volumes
 
-    def clone(self) -> _Asked:
+    def clone(self) -> _IncomingVolumes:
         return self
 
 
-_STATE: Final[StateKey[_Asked]] = StateKey(NAME)
+_STATE: Final[StateKey[_IncomingVolumes]] = StateKey(NAME)
 
 
 @final
 class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
     """Source of the rules: ``framework/plugins/nodevolumelimits`` of Kubernetes 1.36.
 
-    1.35 counts a volume of an in-tree plugin only where the CSINode names the plugin as migrated.
+    1.35 counts a volume of an in-tree driver only where the CSINode names the driver as migrated.
     """
 
     def __init__(self, args: NodeVolumeLimitsArgs, handle: Handle) -> None:
         self._objects = handle.objects
         self._nodes = handle.nodes
-        self._sources = Sources(handle.objects)
-        self._attached = Attachments(handle.objects, handle.nodes, self._sources)
+        self._resolver = VolumeResolver(handle.objects)
+        self._attachments = AttachmentCounts(handle.objects, handle.nodes, self._resolver)
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
         if VOLUMES in pod.spec.oversized:
             return _UNREAD, None
-        return (SUCCESS if any(it.is_attachable for it in pod.spec.volumes) else SKIP), None
+        return (SUCCESS if _has_counted_volumes(pod) else SKIP), None
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         csi_node = self._objects.get(CSI_NODES, "", node.name)
-        asked = self._asked(state, pod)
-        new = asked.new(told=csi_node is not None)
-        if isinstance(new, Status):
-            return new
-        if not new or csi_node is None or not csi_node.limits:
+        incoming = self._incoming(state, pod)
+        volumes = incoming.volumes(has_csi_node=csi_node is not None)
+        if isinstance(volumes, Status):
+            return volumes
+        if not volumes or csi_node is None or not csi_node.limits:
             return SUCCESS
-        attached = self._attached.of(node, asked.work)
-        if attached.faults:
-            attached.require(node.mounts)
-        volumes = attached.volumes
-        more = asked.more if _are_disjoint(volumes, new) else _by_driver(new, volumes)
-        for driver, count in more.items():
+        attachments = self._attachments.of(node, incoming.counted)
+        if attachments.faults:
+            attachments.require_countable(node.mounts)
+        attached = attachments.volumes
+        counts = incoming.counts if _are_disjoint(attached, volumes) else _count_by_driver(volumes, attached)
+        for driver, count in counts.items():
             limit = csi_node.limits.get(driver)
             if limit is not None:
-                others = self._others(attached, node, asked)
-                if attached.by_driver.get(driver, 0) + count > limit - others.get(driver, 0):
+                unused = self._unused(attachments, node, incoming)
+                if attachments.by_driver.get(driver, 0) + count > limit - unused.get(driver, 0):
                     return _FULL
         return SUCCESS
 
-    def _others(self, attached: Attached, node: NodeInfo, asked: _Asked) -> Mapping[str, int]:
-        if not asked.attachments_read:
-            self._require_attachments(asked)
-        found = attached.others
-        return self._attached.others(attached, node.name, asked.work) if found is None else found
+    def _unused(self, attachments: NodeAttachments, node: NodeInfo, incoming: _IncomingVolumes) -> Mapping[str, int]:
+        if not incoming.attachments_read:
+            self._require_attachments(incoming)
+        if attachments.unused is not None:
+            return attachments.unused
+        return self._attachments.unused(attachments, node.name, incoming.counted)
 
-    def _require_attachments(self, asked: _Asked) -> None:
-        """All have to be readable: any of them may be of the node."""
+    def _require_attachments(self, incoming: _IncomingVolumes) -> None:
+        """Read all VolumeAttachments, because an unreadable one could be the node's. Raises ``Unreadable``."""
         self._objects.in_namespace(VOLUME_ATTACHMENTS, "")
-        asked.attachments_read = True
+        incoming.attachments_read = True
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        return _is_counted(pod) and _is_counted(other)
+        return _has_counted_volumes(pod) and _has_counted_volumes(other)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Counts a volume of a bind in flight where that leaves less room: a volume that is shared does not."""
-        flying = {it.uid for it in in_flight if it.node_name == node.name}
+        """Like ``filter``, for the worst outcome of the binds in flight. A volume that the pod shares needs no room."""
+        uids = {it.uid for it in in_flight if it.node_name == node.name}
         csi_node = self._objects.get(CSI_NODES, "", node.name)
-        asked = self._asked(state, pod)
-        new = asked.new(told=csi_node is not None)
-        if isinstance(new, Status) or csi_node is None or flying.isdisjoint(node.mounts):
+        incoming = self._incoming(state, pod)
+        volumes = incoming.volumes(has_csi_node=csi_node is not None)
+        if isinstance(volumes, Status) or csi_node is None or uids.isdisjoint(node.mounts):
             return self.filter(state, pod, node)
-        attached = self._attached.of(node, asked.work)
-        attached.require(node.mounts)
-        self._require_attachments(asked)
-        certain, told = attached.without(flying), self._attached.told(attached, node.name)
-        for driver in {driver for name, driver in new.items() if name not in certain}:
+        attachments = self._attachments.of(node, incoming.counted)
+        attachments.require_countable(node.mounts)
+        self._require_attachments(incoming)
+        certain, attached = attachments.without(uids), self._attachments.attached(attachments, node.name)
+        for driver in {driver for name, driver in volumes.items() if name not in certain}:
             limit = csi_node.limits.get(driver)
-            if limit is not None and _worst(driver, new, certain, attached.volumes, told) > limit:
+            if limit is not None and _max_count(driver, volumes, certain, attachments.volumes, attached) > limit:
                 return _FULL
         return SUCCESS
 
     def signature(self, pod: Pod) -> Hashable | None:
-        found = claims_signature(self._objects, pod)
-        if found is NO_CLAIMS:
+        claims = claims_signature(self._objects, pod)
+        if claims is NO_CLAIMS:
             return NO_CLAIMS
-        return (found, self._nodes.mounts_generation, self._versions(*OF_CLAIMS, CSI_NODES, VOLUME_ATTACHMENTS))
+        return (claims, self._nodes.mounts_generation, self._versions(*CLAIM_KINDS, CSI_NODES, VOLUME_ATTACHMENTS))
 
-    def _asked(self, state: CycleState, pod: Pod) -> _Asked:
-        """Worked out once for all nodes of a search."""
+    def _incoming(self, state: CycleState, pod: Pod) -> _IncomingVolumes:
+        """Return the pod's volumes, created once for all nodes of a search."""
         try:
             return state.read(_STATE)
         except StateNotFound:
-            self._attached.begin()
-            found = _Asked(lambda told: self._added(pod, told=told))
-            state.write(_STATE, found)
-            return found
+            self._attachments.begin()
+            incoming = _IncomingVolumes(lambda has_csi_node: self._volumes_of(pod, has_csi_node=has_csi_node))
+            state.write(_STATE, incoming)
+            return incoming
 
-    def _added(self, pod: Pod, *, told: bool) -> Volumes | Status:
+    def _volumes_of(self, pod: Pod, *, has_csi_node: bool) -> VolumeDrivers | Status:
         if VOLUMES in pod.spec.oversized:
             return _UNREAD
         try:
-            return dict(self._sources.of_pod(Mounts.of(pod), NOWHERE, told=told))
-        except NoClaim as missing:
+            return dict(self._resolver.of_pod(Mounts.of(pod), NO_NODE, has_csi_node=has_csi_node))
+        except MissingClaim as missing:
             return missing.status
 
     def _versions(self, *kinds: Kind[Any]) -> tuple[int, ...]:
         return tuple(self._objects.version(it) for it in kinds)
 
 
-def _is_counted(pod: Pod) -> bool:
+def _has_counted_volumes(pod: Pod) -> bool:
     return any(it.is_attachable for it in pod.spec.volumes)
 
 
-def _are_disjoint(one: Volumes, other: Volumes) -> bool:
-    """Looks up those of which there are fewer: a node may have many, and so may the pod."""
+def _are_disjoint(one: VolumeDrivers, other: VolumeDrivers) -> bool:
+    """Return whether the mappings share no volume. It looks up the volumes of the smaller one."""
     return one.keys().isdisjoint(other) if len(other) < len(one) else other.keys().isdisjoint(one)
 
 
-def _by_driver(new: Volumes, known: Volumes) -> Mapping[str, int]:
-    """How many of ``new`` are not ``known``."""
-    return Counter(driver for name, driver in new.items() if name not in known)
+def _count_by_driver(incoming: VolumeDrivers, attached: VolumeDrivers) -> Mapping[str, int]:
+    """Return the number of incoming volumes that are not attached, by driver."""
+    return Counter(driver for name, driver in incoming.items() if name not in attached)
 
 
-def _worst(driver: str, new: Volumes, certain: Volumes, every: Volumes, told: Volumes) -> int:
-    """How many volumes of a driver there may be at most, whichever of the pods in flight come.
+def _max_count(
+    driver: str, incoming: VolumeDrivers, certain: VolumeDrivers, with_in_flight: VolumeDrivers, attached: VolumeDrivers
+) -> int:
+    """Return the maximum number of a driver's volumes on a node, over all outcomes of the binds in flight.
 
-    One more pod brings its volumes. Of those that are new ones at the same time, the one that a VolumeAttachment tells
-    of counts twice as long as no pod has it: then a pod that comes makes it less.
+    ``certain``: volumes of pods that are not in flight. ``with_in_flight``: volumes of all pods. ``attached``: volumes
+    that VolumeAttachments name. An attached volume that only pods in flight use counts twice if the incoming pod uses
+    it, too: as an unused attachment and as a new volume. kube-scheduler counts this way if these pods fail.
     """
 
-    def of(volumes: Volumes) -> set[str]:
-        return {name for name, its in volumes.items() if its == driver}
+    def of_driver(volumes: VolumeDrivers) -> set[str]:
+        return {name for name, its_driver in volumes.items() if its_driver == driver}
 
-    ours, sure, all_, attached = of(new), of(certain), of(every), of(told)
-    return len(all_ | attached) + len(ours - all_) + len((ours & all_ & attached) - sure)
+    ours, sure, all_, named = map(of_driver, (incoming, certain, with_in_flight, attached))
+    return len(all_ | named) + len(ours - all_) + len((ours & all_ & named) - sure)
 
 
 def _needs(_args: NodeVolumeLimitsArgs) -> Needs:
-    return Needs(kinds=(*OF_CLAIMS, CSI_NODES, VOLUME_ATTACHMENTS))
+    return Needs(kinds=(*CLAIM_KINDS, CSI_NODES, VOLUME_ATTACHMENTS))
 
 
 SPEC: Final = PluginSpec(

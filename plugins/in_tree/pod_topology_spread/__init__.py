@@ -1,8 +1,7 @@
-"""Keeps the pods of a workload spread over zones, hosts or any other domain that node labels name.
+"""PodTopologySpread: spreads the pods of a workload over zones, hosts or other domains defined by node labels.
 
-Verdicts, reason texts and scores are those of kube-scheduler's in-tree plugin of the same name (Kubernetes 1.36).
-
-Not here: counting pods. Counts are kept by the picture of the cluster and only asked for.
+Verdicts, reason texts and scores are those of kube-scheduler's in-tree plugin of the same name (Kubernetes 1.36). The
+snapshot counts pods by domain, not this package.
 """
 
 from plugins.in_tree.pod_topology_spread.plugin import SPEC

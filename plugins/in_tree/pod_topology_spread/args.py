@@ -1,4 +1,4 @@
-"""``PodTopologySpreadArgs``, validated as kube-scheduler does, no more and no less."""
+"""Arguments of PodTopologySpread, with exactly kube-scheduler's validation."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY),
     TopologySpreadConstraint(max_skew=5, topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY),
 )
+"""Constraints of ``defaultingType: System``."""
 
 
 class DefaultConstraint(BaseModel):
-    """A constraint for pods that bring none; its selector is derived for each pod."""
+    """Constraint for pods without constraints of their own. Its selector is derived for each pod."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -60,10 +61,10 @@ class DefaultConstraint(BaseModel):
 
 
 class PodTopologySpreadArgs(PluginArgs):
-    """As in ``kubescheduler.config.k8s.io/v1``.
+    """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
-    ``System`` spreads pods of a Service or controller softly over hosts and zones; ``List`` uses
-    ``defaultConstraints``, none if it is empty.
+    ``System`` spreads the pods of a Service or controller over hosts and zones, as a preference. ``List`` uses
+    ``defaultConstraints``, which can be empty.
     """
 
     default_constraints: tuple[DefaultConstraint, ...] = Field(default=(), alias="defaultConstraints")
@@ -74,8 +75,8 @@ class PodTopologySpreadArgs(PluginArgs):
         if self.defaulting_type == "System" and self.default_constraints:
             raise ValueError("defaultingType: System: when .defaultConstraints are not empty")
         seen = set()
-        for it in self.default_constraints:
-            pair = (it.topology_key, it.when_unsatisfiable)
+        for constraint in self.default_constraints:
+            pair = (constraint.topology_key, constraint.when_unsatisfiable)
             if pair in seen:
                 raise ValueError(f"defaultConstraints: duplicate {{{pair[0]}, {pair[1]}}}")
             seen.add(pair)
@@ -86,5 +87,5 @@ class PodTopologySpreadArgs(PluginArgs):
         return self.defaulting_type == "System"
 
     def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
-        """The defaults in force."""
+        """Return the default constraints."""
         return SYSTEM_DEFAULTS if self.system_defaulted else tuple(it.slim() for it in self.default_constraints)

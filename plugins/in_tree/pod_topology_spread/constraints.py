@@ -1,4 +1,4 @@
-"""A pod's constraints in the form that is evaluated: selectors merged with matchLabelKeys, defaults filled in."""
+"""Constraints of a pod in evaluated form: selectors merged with matchLabelKeys, and defaults filled in."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from app.kube.node_affinity import AFFINITY
 from app.kube.selectors import EVERYTHING, IN, Requirement, Selector
 
 NOTHING: Final = Selector((Requirement("", IN, ()),))
-"""Matches no pod, yet has domains: what null and empty selectors count."""
+"""Selector that matches no pod but still has domains. Null and empty selectors count with it."""
 
 
 class InvalidConstraint(ValueError):
-    """A constraint's selector cannot be parsed."""
+    """The selector of a constraint cannot be parsed."""
 
 
 class Constraint(Struct, frozen=True):
-    """``selector`` decides which pods match; ``counted`` is what is counted.
+    """Evaluated constraint. ``selector`` decides which pods match; ``counted`` selects the pods that are counted.
 
-    They differ for the empty selector, which matches every pod and counts none (kubernetes#141339, in all releases
-    up to 1.36.3). A null selector matches and counts none.
+    They differ for the empty selector, which matches every pod and counts none (kubernetes#141339, in all releases up
+    to 1.36.3). A null selector matches and counts none. ``inclusion``: nodes that count.
     """
 
     max_skew: int
@@ -47,7 +47,7 @@ class Constraint(Struct, frozen=True):
 
 
 def own_constraints(pod: Pod, when: str) -> tuple[Constraint, ...]:
-    """The pod's own constraints of one kind (hard or soft). Raises ``InvalidConstraint``."""
+    """Return the pod's own constraints of one kind, hard or soft (``when``). Raises ``InvalidConstraint``."""
     inclusions = _Inclusions(pod)
     return tuple(_evaluated(it, inclusions, _selector_of(it, pod.labels)) for it in pod.spec.spread if _is(it, when))
 
@@ -55,24 +55,24 @@ def own_constraints(pod: Pod, when: str) -> tuple[Constraint, ...]:
 def default_constraints(
     defaults: Iterable[TopologySpreadConstraint], pod: Pod, when: str, selector: Selector
 ) -> tuple[Constraint, ...]:
-    """Default constraints of one kind with the selector derived for the pod."""
+    """Return the default constraints of one kind, hard or soft (``when``), with the selector derived for the pod."""
     inclusions = _Inclusions(pod)
     return tuple(_evaluated(it, inclusions, selector) for it in defaults if _is(it, when))
 
 
 def unread_part(pod: Pod, constraints: Iterable[TopologySpreadConstraint]) -> str:
-    """The part of the pod that these constraints are judged by and that is too long to be read; empty if none is."""
+    """Return the name of an oversized part of the pod that these constraints depend on; empty if there is none."""
     oversized = pod.spec.oversized
     if not oversized:
         return ""
     if SPREAD in oversized:
         return SPREAD
     read: set[str] = set()
-    for it in constraints:
+    for constraint in constraints:
         read.add(LABELS)
-        if _honours_affinity(it):
+        if _honours_affinity(constraint):
             read |= {AFFINITY, NODE_SELECTOR}
-        if _honours_taints(it):
+        if _honours_taints(constraint):
             read.add(TOLERATIONS)
     return next((part for part in oversized if part in read), "")
 
@@ -110,9 +110,9 @@ def _honours_taints(constraint: TopologySpreadConstraint) -> bool:
 
 
 class _Inclusions:
-    """The inclusions of one pod's constraints: each is made once, however many constraints share it.
+    """Inclusions of one pod's constraints, each created once.
 
-    Parts that cannot exclude a node are left out, so that equal classes share their counts.
+    Policies that cannot exclude a node are omitted, so that pods share their counts.
     """
 
     def __init__(self, pod: Pod) -> None:
@@ -121,12 +121,12 @@ class _Inclusions:
 
     def of(self, constraint: TopologySpreadConstraint) -> Inclusion:
         policies = (_honours_affinity(constraint), _honours_taints(constraint))
-        found = self._made.get(policies)
-        if found is None:
-            found = self._made[policies] = self._inclusion(*policies)
-        return found
+        inclusion = self._made.get(policies)
+        if inclusion is None:
+            inclusion = self._made[policies] = self._inclusion(*policies)
+        return inclusion
 
-    def _inclusion(self, honours_affinity: bool, honours_taints: bool) -> Inclusion:  # two policies
+    def _inclusion(self, honours_affinity: bool, honours_taints: bool) -> Inclusion:
         affinity, tolerations = self._spec.affinity, self._spec.tolerations
         restricts = bool(affinity.node_selector) or affinity.terms is not None
         return Inclusion(

@@ -1,4 +1,4 @@
-"""Hard constraints: which nodes a pod may not use, now and whatever becomes of the binds in flight."""
+"""Hard constraints: which nodes a pod must not use, now and for every outcome of the binds in flight."""
 
 from __future__ import annotations
 
@@ -37,11 +37,14 @@ UNREAD: Final = {
     TOLERATIONS: unresolvable(REASON_LONG_TOLERATIONS).by(NAME),
     LABELS: unresolvable(REASON_LONG_LABELS).by(NAME),
 }
-"""What is said of a pod whose verdict rests on a part that is not read, by that part."""
+"""Statuses for pods with an oversized, and therefore undecoded, part; by the name of the part."""
 
 
 class HardConstraint:
-    """A hard constraint with its kept counts. ``deltas`` are the changes of a dry run, by domain."""
+    """Hard constraint with the cached pod counts of its domains.
+
+    ``self_match``: 1 if the incoming pod matches its own selector, else 0. ``deltas``: changes of a dry run, by domain.
+    """
 
     __slots__ = ("constraint", "deltas", "domains", "self_match")
 
@@ -55,36 +58,39 @@ class HardConstraint:
         return HardConstraint(self.constraint, self.domains, self.self_match, dict(self.deltas))
 
     def minimum(self, deltas: Mapping[str, int]) -> int:
-        """The global minimum; 0 where there are fewer domains than ``minDomains``."""
+        """Return the global minimum of the counts; 0 if there are fewer domains than ``minDomains``."""
         if self.domains.size() < self.constraint.min_domains:
             return 0
         return self.domains.minimum(deltas)
 
     def limit(self, deltas: Mapping[str, int]) -> int:
-        """The largest count a domain may have for the pod to come in: skew = count + self - minimum."""
+        """Return the largest count of a domain that fits, because skew = count + self_match - minimum."""
         return self.constraint.max_skew + self.minimum(deltas) - self.self_match
 
     def stamp(self) -> int:
-        """Moves with the limit, and with the domains above it."""
+        """Return a number that changes whenever the limit or the set of domains above it changes."""
         return self.domains.stamp(self.limit(self.deltas))
 
     def shift(self, other: Pod, node_name: str, delta: int) -> None:
-        """``other`` came to or left the node. Whether it is terminating plays no part, as in-tree."""
+        """Record that another pod was added to the node (``delta`` 1) or removed from it (-1).
+
+        As in kube-scheduler, it does not matter whether the pod is terminating.
+        """
         if not self.constraint.matches(other.labels):
             return
         value = self.domains.domain_of(node_name)
         if value is not None:
             self.deltas[value] = self.deltas.get(value, 0) + delta
 
-    def judge(self, node: NodeInfo) -> Status:
+    def evaluate(self, node: NodeInfo) -> Status:
         value = node.node.labels.get(self.constraint.topology_key)
         if value is None:
             return NODE_LABEL_NOT_MATCH
         count = self.domains.count(value) + self.deltas.get(value, 0)
         return SUCCESS if count <= self.limit(self.deltas) else CONSTRAINTS_NOT_MATCH
 
-    def judge_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """The worst case: every bind in flight to this domain succeeds, every other one fails."""
+    def evaluate_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
+        """Like ``evaluate``, for the worst case: binds in flight to this domain succeed, and all others fail."""
         value = node.node.labels.get(self.constraint.topology_key)
         if value is None:
             return NODE_LABEL_NOT_MATCH
@@ -96,24 +102,27 @@ class HardConstraint:
         return SUCCESS if self.domains.count(value) <= self.limit(lows) else CONSTRAINTS_NOT_MATCH
 
     def passing(self, counts: Counts, names: Sequence[str]) -> list[str] | None:
-        """Those of ``names`` that ``judge`` passes; ``None`` where each has to be looked at."""
+        """Return the nodes of ``names`` that pass; ``None`` if each must be evaluated separately."""
         limit = self.limit(self.deltas)
         if self.deltas or limit < 0:
             return None
         return counts.outside(self.constraint.topology_key, self.domains.above(limit), names)
 
     def rejections(self, values: Mapping[str, str], nodes: Candidates) -> Mapping[str, Status]:
-        """``judge`` for all candidates, and for names of no node; ``values`` maps the nodes that have the key to their
-        value.
+        """Return the rejections of all candidates. ``values``: value of the topology key, for each node that has it.
+
+        Names of unknown nodes are rejected, too.
         """
         limit = self.limit(self.deltas)
         if self.deltas or limit < 0:
-            known = ((it, self.judge(nodes.info(it)) if it in values else NODE_LABEL_NOT_MATCH) for it in nodes.names)
+            known = (
+                (it, self.evaluate(nodes.info(it)) if it in values else NODE_LABEL_NOT_MATCH) for it in nodes.names
+            )
             return {name: status for name, status in known if not status.is_success}
         blocked = frozenset(self.domains.above(limit))
         try:
-            found = map(blocked.__contains__, map(values.__getitem__, nodes.names))
-            return dict.fromkeys(compress(nodes.names, found), CONSTRAINTS_NOT_MATCH)
+            is_blocked = map(blocked.__contains__, map(values.__getitem__, nodes.names))
+            return dict.fromkeys(compress(nodes.names, is_blocked), CONSTRAINTS_NOT_MATCH)
         except KeyError:
             return {
                 name: NODE_LABEL_NOT_MATCH if value is None else CONSTRAINTS_NOT_MATCH
@@ -122,8 +131,8 @@ class HardConstraint:
             }
 
 
-def judged(constraints: Sequence[HardConstraint], counts: Counts, nodes: Candidates) -> FilterResult:
-    """``judge`` for all nodes and constraints."""
+def evaluate_all(constraints: Sequence[HardConstraint], counts: Counts, nodes: Candidates) -> FilterResult:
+    """Evaluate all constraints for all nodes."""
     passed = None if nodes.sent else _passing(constraints, counts, nodes.names)
     if passed is not None:
         return FilterResult(passed, lambda: _rejections(constraints, counts, nodes.without(set(passed))))
@@ -132,7 +141,7 @@ def judged(constraints: Sequence[HardConstraint], counts: Counts, nodes: Candida
 
 
 def _passing(constraints: Iterable[HardConstraint], counts: Counts, names: Sequence[str]) -> Sequence[str] | None:
-    """Those of ``names``, whatever these are, that are nodes and pass all; ``None`` where each has to be looked at."""
+    """Return the names that are known nodes and pass all constraints; ``None`` if each must be evaluated separately."""
     left: Sequence[str] | None = names
     for constraint in constraints:
         if left is None:
@@ -142,7 +151,7 @@ def _passing(constraints: Iterable[HardConstraint], counts: Counts, names: Seque
 
 
 def _rejections(constraints: Iterable[HardConstraint], counts: Counts, nodes: Candidates) -> dict[str, Status]:
-    """The rejected candidates, each with what the first constraint says that it does not meet."""
+    """Return the rejected candidates, each with the status of the first constraint that rejects it."""
     rejected: dict[str, Status] = {}
     for constraint in constraints:
         nodes = nodes.without(rejected)
@@ -152,7 +161,7 @@ def _rejections(constraints: Iterable[HardConstraint], counts: Counts, nodes: Ca
 
 
 class HardState:
-    """What PreFilter leaves for Filter: the hard constraints in list order."""
+    """State that PreFilter computes for Filter: the hard constraints, in order."""
 
     __slots__ = ("constraints",)
 
@@ -167,7 +176,10 @@ HARD: Final[StateKey[HardState]] = StateKey("PreFilterPodTopologySpread")
 
 
 def hard_state(pod: Pod, constraints: Sequence[Constraint], counts: Counts) -> HardState:
-    """A node counts for any of the constraints only if it has the keys of all."""
+    """Build the state for Filter. A node counts for a constraint only if it has the topology keys of all constraints.
+
+    Raises one ``Unprepared`` for all counts that are not cached yet.
+    """
     required = frozenset(it.topology_key for it in constraints)
     try:
         return HardState([_hard(pod, it, required, counts) for it in constraints])
@@ -176,6 +188,6 @@ def hard_state(pod: Pod, constraints: Sequence[Constraint], counts: Counts) -> H
         raise
 
 
-def _hard(pod: Pod, it: Constraint, required: frozenset[str], counts: Counts) -> HardConstraint:
-    domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
-    return HardConstraint(it, domains, int(it.matches(pod.labels)), {})
+def _hard(pod: Pod, constraint: Constraint, required: frozenset[str], counts: Counts) -> HardConstraint:
+    domains = counts.domains(pod.namespace, constraint.counted, constraint.topology_key, required, constraint.inclusion)
+    return HardConstraint(constraint, domains, int(constraint.matches(pod.labels)), {})

@@ -1,4 +1,4 @@
-"""Keeps a pod from nodes whose zone, host or other domain already has too many of its peers; prefers emptier ones."""
+"""PodTopologySpread plugin: filters nodes by hard constraints, and scores them by soft ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from plugins.in_tree.pod_topology_spread.constraints import (
     unread_part,
 )
 from plugins.in_tree.pod_topology_spread.explaining import explained
-from plugins.in_tree.pod_topology_spread.filtering import HARD, UNREAD, hard_state, judged
+from plugins.in_tree.pod_topology_spread.filtering import HARD, UNREAD, evaluate_all, hard_state
 from plugins.in_tree.pod_topology_spread.scoring import SOFT, SoftState, normalized, soft_state
 
 _MEMO_BYTES: Final = 32 << 20
@@ -76,17 +76,20 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        judged = (constraint.judge(node) for constraint in state.read(HARD).constraints)
-        return next((status for status in judged if not status.is_success), SUCCESS)
+        statuses = (constraint.evaluate(node) for constraint in state.read(HARD).constraints)
+        return next((status for status in statuses if not status.is_success), SUCCESS)
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        return judged(state.read(HARD).constraints, self._counts, nodes)
+        return evaluate_all(state.read(HARD).constraints, self._counts, nodes)
 
     def signature(self, pod: Pod) -> tuple[int, ...] | None:
-        """Per constraint: who is in which domain, and which domains are above the limit. How far, no matter."""
+        """Return, for each hard constraint, stamps of the nodes' domains and of the domains above the limit.
+
+        Pod counts alone do not change it.
+        """
         unread = self._unread(pod)
         if unread:
-            return (list(UNREAD).index(unread),)  # one number: no other signature has an odd length
+            return (list(UNREAD).index(unread),)  # one number, because all other signatures have an even length
         try:
             constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         except InvalidConstraint:
@@ -113,8 +116,8 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         peers = [other for other in in_flight if other.namespace == pod.namespace and not other.terminating]
-        judged = (constraint.judge_certain(node, peers) for constraint in state.read(HARD).constraints)
-        return next((status for status in judged if not status.is_success), SUCCESS)
+        statuses = (constraint.evaluate_certain(node, peers) for constraint in state.read(HARD).constraints)
+        return next((status for status in statuses if not status.is_success), SUCCESS)
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
         try:
@@ -145,9 +148,10 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return explained(pod, hard, soft, self._counts)
 
     def _constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """The pod's own constraints if it has any, hard or soft, else the defaults. Raises ``InvalidConstraint``.
+        """Return the pod's own constraints of one kind, or the defaults if it has none. Raises ``InvalidConstraint``.
 
-        None for a pod of which what they rest on is not read: it is refused, or has soft defaults that say nothing.
+        Empty if the pod has an oversized part that they depend on: hard constraints then reject it, and soft ones score
+        nothing.
         """
         if pod.spec.oversized and unread_part(pod, pod.spec.spread or self._defaults):
             return ()
@@ -159,18 +163,18 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return () if selector == EVERYTHING else default_constraints(self._defaults, pod, when, selector)
 
     def _own_constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """Made once for all pods of equal labels and spec: both are interned."""
+        """Return the evaluated constraints, cached for all pods with equal labels and spec, which are interned."""
         key = (pod.labels, pod.spec, when)
-        found: tuple[Constraint, ...] = self._own.young.get(key, MISSING)
-        if found is MISSING:
-            found = self._own.get(key)
-        if found is MISSING:
-            found = own_constraints(pod, when)
-            self._own.put(key, found, _weight(pod, found))
-        return found
+        constraints: tuple[Constraint, ...] = self._own.young.get(key, MISSING)
+        if constraints is MISSING:
+            constraints = self._own.get(key)
+        if constraints is MISSING:
+            constraints = own_constraints(pod, when)
+            self._own.put(key, constraints, _weight(pod, constraints))
+        return constraints
 
     def _unread(self, pod: Pod) -> str:
-        """The part of the pod that keeps us from judging it; empty for nearly all."""
+        """Return the name of an oversized part that hard constraints depend on; empty for nearly all pods."""
         if not pod.spec.oversized:
             return ""
         return unread_part(
@@ -179,14 +183,14 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
 
 
 def _weight(pod: Pod, constraints: tuple[Constraint, ...]) -> int:
-    """Bytes that are kept with the constraints, as estimated: the pod's labels and spec are kept along."""
+    """Return the estimated size in bytes of cached constraints, including the labels and spec in the cache key."""
     values = sum(1 + len(it.values) for constraint in constraints for it in constraint.selector.requirements)
     spec = pod.spec
     return _ENTRY_BYTES + _PART_BYTES * (values + len(pod.labels) + spec.affinity.size() + len(spec.tolerations))
 
 
 def _soft(state: CycleState) -> SoftState:
-    """In-tree, this one of the two states is missed in other words."""
+    """Return the state of PreScore. Raises ``StateNotFound`` with kube-scheduler's text."""
     try:
         return state.read(SOFT)
     except StateNotFound as missing:

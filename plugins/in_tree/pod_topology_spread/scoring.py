@@ -1,4 +1,4 @@
-"""Soft constraints: how crowded a node's domains are, as a score of 0..100."""
+"""Soft constraints: score from 0 to 100 by the number of pods in a node's domains."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from plugins.in_tree.pod_topology_spread.args import HOSTNAME
 from plugins.in_tree.pod_topology_spread.constraints import Constraint
 
 IGNORED: Final = object()
-"""The class of nodes that lack a key."""
+"""Score class of nodes that lack a topology key."""
 
 _NOTHING: Final = object()
-"""What nodes without the key of one constraint depend on."""
+"""Credit key of nodes without the topology key of one constraint."""
 
 _FEW: Final = 4
-"""Constraints under which many nodes are mostly of the same few classes."""
+"""Maximum number of constraints for which nodes are grouped into classes. With more, hardly two nodes are equal."""
 
 _NO_NODES: Final = frozenset[str]()
 
@@ -35,11 +35,11 @@ K = TypeVar("K")
 
 
 class SoftConstraint(Struct, frozen=True):
-    """What one soft constraint adds to a node's raw score.
+    """Credits of one soft constraint: its addends to the raw scores of nodes.
 
-    ``key_of`` maps a node to what its credit depends on: its domain, or on hosts the number of pods. Nodes of
-    ``without_key`` lack the topology key and get nothing. ``keys`` is what ``keys_of`` says of the nodes of PreScore.
-    ``usual``: the credit of keys that have no entry in ``credits``.
+    ``key_of`` maps a node to the key of its credit: its domain, or for hostnames its number of pods. Nodes in
+    ``without_key`` lack the topology key and get no credit. ``keys``: credit keys of the nodes of PreScore. ``usual``:
+    credit of keys that are not in ``credits``.
     """
 
     key_of: Mapping[str, Any]
@@ -49,12 +49,15 @@ class SoftConstraint(Struct, frozen=True):
     usual: float = 0.0
 
     def keys_of(self, names: Sequence[str]) -> Sequence[Any]:
-        """What the credits depend on, in the order of ``names``."""
+        """Return the credit keys of the nodes, in the order of ``names``."""
         return _keys(self.key_of, self.without_key, names)
 
 
 class SoftState:
-    """What PreScore leaves for Score. ``names`` are scored; nodes of ``ignored`` lack a key and score 0."""
+    """State that PreScore computes for Score.
+
+    ``names``: scored nodes. ``ignored``: nodes that lack a topology key and score 0.
+    """
 
     __slots__ = ("constraints", "ignored", "names")
 
@@ -67,7 +70,7 @@ class SoftState:
         return self
 
     def raw_scores(self, names: Sequence[str]) -> ScoreClasses:
-        """More is worse. Nodes are of one class if all constraints see the same in them."""
+        """Return the raw scores, of which the lowest is best. Nodes with equal credit keys form one class."""
         if self.ignored:
             return self._with_ignored(names)
         if names is self.names and len(self.constraints) == 1:
@@ -79,10 +82,10 @@ class SoftState:
 
     def _with_ignored(self, names: Sequence[str]) -> ScoreClasses:
         scored = [name for name in names if name not in self.ignored]
-        found = self._classed([it.keys_of(scored) for it in self.constraints])
-        rest = iter(found.of)
+        classes = self._classed([it.keys_of(scored) for it in self.constraints])
+        rest = iter(classes.of)
         return ScoreClasses(
-            [IGNORED if name in self.ignored else next(rest) for name in names], {**found.scores, IGNORED: 0}
+            [IGNORED if name in self.ignored else next(rest) for name in names], {**classes.scores, IGNORED: 0}
         )
 
     def _classed(self, keys: Sequence[Sequence[Any]]) -> ScoreClasses:
@@ -94,14 +97,16 @@ class SoftState:
         return ScoreClasses(of, {key: self._raw(key) for key in set(of)})
 
     def _summed(self, keys: Sequence[Sequence[Any]]) -> list[int]:
-        """``_raw`` of each node: under many constraints no two nodes are alike."""
+        """Return the raw score of each node, without classes, because under many constraints hardly two nodes are
+        equal.
+        """
         totals = [0.0] * len(keys[0])
         for constraint, of_constraint in zip(self.constraints, keys, strict=True):
             totals = list(map(add, totals, map(constraint.credits.get, of_constraint, repeat(constraint.usual))))
         return list(map(_round, totals))
 
     def _raw(self, keys: Sequence[Any]) -> int:
-        """Summed in constraint order, as float64, rounded half away from zero."""
+        """Sum the credits as float64 in the order of the constraints, rounded half away from zero."""
         total = 0.0
         for constraint, key in zip(self.constraints, keys, strict=True):
             total += constraint.credits[key]
@@ -109,7 +114,7 @@ class SoftState:
 
 
 def normalized(scores: Mapping[K, int]) -> dict[K, int]:
-    """100 for the emptiest if a domain is empty, 100 * min / max for the fullest; 0 for nodes that lack a key."""
+    """Return 100 * (max + min - raw) / max for each node; 0 for ignored nodes."""
     counted = [it for key, it in scores.items() if key is not IGNORED]
     most, least = max(counted, default=0), min(counted, default=0)
     return {
@@ -124,21 +129,29 @@ SOFT: Final[StateKey[SoftState]] = StateKey("PreScorePodTopologySpread")
 def soft_state(
     pod: Pod, constraints: Sequence[Constraint], nodes: Candidates, counts: Counts, *, require_all: bool
 ) -> SoftState:
-    """Counts come from all nodes of the cluster; which domains there are, and their number, from the candidates."""
+    """Build the state for Score.
+
+    Counts include all nodes of the cluster; the domains and their number come from the candidates. Raises one
+    ``Unprepared`` for all counts that are not cached yet.
+    """
     try:
         return _soft_state(pod, constraints, nodes, counts, require_all=require_all)
     except Unprepared:
         required = frozenset(it.topology_key for it in constraints) if require_all else frozenset[str]()
-        all_prepared(ask for it in constraints for ask in _asks(pod, it, counts, required))
+        all_prepared(query for it in constraints for query in _count_queries(pod, it, counts, required))
         raise
 
 
-def _asks(pod: Pod, it: Constraint, counts: Counts, required: frozenset[str]) -> tuple[Callable[[], object], ...]:
-    """All that the score of a constraint rests on."""
-    of_key = partial(counts.values, it.topology_key)
-    if it.topology_key == HOSTNAME:
-        return of_key, partial(counts.pods_by_node, pod.namespace, it.counted)
-    return of_key, partial(counts.domains, pod.namespace, it.counted, it.topology_key, required, it.inclusion)
+def _count_queries(
+    pod: Pod, constraint: Constraint, counts: Counts, required: frozenset[str]
+) -> tuple[Callable[[], object], ...]:
+    """Return functions that prepare all counts which the score of a constraint depends on."""
+    of_key = partial(counts.values, constraint.topology_key)
+    if constraint.topology_key == HOSTNAME:
+        return of_key, partial(counts.pods_by_node, pod.namespace, constraint.counted)
+    return of_key, partial(
+        counts.domains, pod.namespace, constraint.counted, constraint.topology_key, required, constraint.inclusion
+    )
 
 
 def _soft_state(
@@ -151,15 +164,15 @@ def _soft_state(
     scored = nodes.without(ignored)
     among = len(constraints)
 
-    def soft(it: Constraint) -> SoftConstraint:
-        without_key = _NO_NODES if keys else lacking[it.topology_key]
-        return _soft(pod, it, scored, values[it.topology_key], without_key, counts, keys, among)
+    def soft(constraint: Constraint) -> SoftConstraint:
+        without_key = _NO_NODES if keys else lacking[constraint.topology_key]
+        return _soft(pod, constraint, scored, values[constraint.topology_key], without_key, counts, keys, among)
 
     return SoftState([soft(it) for it in constraints], scored.names, ignored)
 
 
 def _lacking(nodes: Candidates, key: str, on_node: Mapping[str, str], counts: Counts) -> frozenset[str]:
-    """The candidates without the label."""
+    """Return the candidates without the label."""
     if not nodes.sent and counts.on_every_node(key):
         return _NO_NODES
     return nodes.name_set.difference(on_node)
@@ -167,7 +180,7 @@ def _lacking(nodes: Candidates, key: str, on_node: Mapping[str, str], counts: Co
 
 def _soft(
     pod: Pod,
-    it: Constraint,
+    constraint: Constraint,
     scored: Candidates,
     on_node: Mapping[str, str],
     without_key: frozenset[str],
@@ -175,36 +188,36 @@ def _soft(
     required: frozenset[str],
     among: int,
 ) -> SoftConstraint:
-    if it.topology_key == HOSTNAME:
-        # Hosts are counted on the very node, whatever the inclusion policies say.
-        pods = counts.pods_by_node(pod.namespace, it.counted)
+    if constraint.topology_key == HOSTNAME:
+        # For hostnames, the pods on the node itself count; inclusion policies do not apply.
+        pods = counts.pods_by_node(pod.namespace, constraint.counted)
         weight = _weight(len(scored.names))
         keys = _pods_on(scored, pods) if among == 1 and not without_key else _keys(pods, without_key, scored.names)
         classes = ScoreClasses(keys, {}).classes()
-        return SoftConstraint(pods, without_key, keys, _credits(it, classes, lambda count: count or 0, weight))
-    domains = counts.domains(pod.namespace, it.counted, it.topology_key, required, it.inclusion)
+        return SoftConstraint(pods, without_key, keys, _credits(constraint, classes, lambda count: count or 0, weight))
+    domains = counts.domains(pod.namespace, constraint.counted, constraint.topology_key, required, constraint.inclusion)
     keys = _keys(on_node, without_key, scored.names)
     values = set(keys)
     weight = _weight(len(values) - (_NOTHING in values and "" in values))
     if among > _FEW:
-        crowded = _credits(it, (_NOTHING, *domains.above(0)), domains.count, weight)
-        return SoftConstraint(on_node, without_key, keys, crowded, 0 * weight + (it.max_skew - 1))
-    return SoftConstraint(on_node, without_key, keys, _credits(it, values, domains.count, weight))
+        crowded = _credits(constraint, (_NOTHING, *domains.above(0)), domains.count, weight)
+        return SoftConstraint(on_node, without_key, keys, crowded, 0 * weight + (constraint.max_skew - 1))
+    return SoftConstraint(on_node, without_key, keys, _credits(constraint, values, domains.count, weight))
 
 
 def _pods_on(nodes: Candidates, pods: Mapping[str, int]) -> Sequence[Any]:
-    """The number of pods on each node, ``None`` for none; few nodes may have any."""
+    """Return the number of pods on each node, or ``None`` for none. The result is sparse if few nodes have pods."""
     if 2 * len(pods) > len(nodes):
         return list(map(pods.get, nodes.names))
-    asked = nodes.name_set
-    return SparseClasses(nodes.names, None, {name: count for name, count in pods.items() if name in asked})
+    candidates = nodes.name_set
+    return SparseClasses(nodes.names, None, {name: count for name, count in pods.items() if name in candidates})
 
 
 def _keys(key_of: Mapping[str, Any], without_key: frozenset[str], names: Sequence[str]) -> Sequence[Any]:
-    found = list(map(key_of.get, names))
+    keys = list(map(key_of.get, names))
     if not without_key:
-        return found
-    return [_NOTHING if name in without_key else it for name, it in zip(names, found, strict=True)]
+        return keys
+    return [_NOTHING if name in without_key else it for name, it in zip(names, keys, strict=True)]
 
 
 def _credits(
@@ -215,9 +228,9 @@ def _credits(
 
 def _round(total: float) -> int:
     whole = int(total)
-    return whole + 1 if total - whole >= 0.5 else whole  # as Go's math.Round for what is not negative
+    return whole + 1 if total - whole >= 0.5 else whole  # as Go's math.Round for numbers that are not negative
 
 
 def _weight(size: int) -> float:
-    """More domains weigh more, so that zones are not drowned by hosts."""
+    """Return the weight of a constraint: more domains weigh more, so that hosts do not outweigh zones."""
     return log(size + 2)

@@ -1,6 +1,8 @@
-"""Keeps a pod from nodes where its claims cannot have their volumes, and from being bound before they have them.
+"""VolumeBinding: rejects nodes where a pod's claims cannot have volumes, and delays its bind until the claims are
+bound.
 
-Not here: binding a claim to a volume that is there already, or making one. Controllers and provisioners do that.
+It selects the node for claims whose volumes are to be provisioned. It binds no claim to an existing volume and
+provisions none: the PersistentVolume controller and external provisioners do that.
 """
 
 from plugins.in_tree.volume_binding.plugin import SPEC

@@ -1,4 +1,4 @@
-"""``VolumeBindingArgs``: how long a bind waits for volumes."""
+"""Arguments of VolumeBinding."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from app.framework.spec import PluginArgs
 
 
 class VolumeBindingArgs(PluginArgs):
-    """``bindTimeoutSeconds``: the longest time to wait for volumes; a bind that has less ends sooner."""
+    """Arguments as in ``kubescheduler.config.k8s.io/v1``.
+
+    ``bindTimeoutSeconds``: maximum time that a bind waits for volumes. A bind with an earlier deadline waits less.
+    """
 
     bindTimeoutSeconds: Annotated[int, Field(ge=0)] = 600  # noqa: N815  # its name in KubeSchedulerConfiguration
     shape: None = None
 
     @field_validator("shape", mode="before")
     @classmethod
-    def _without_a_gate(cls, found: Any) -> None:
-        if found is not None:
+    def _without_a_gate(cls, shape: Any) -> None:
+        if shape is not None:
             raise ValueError("remove it: it needs the feature gate StorageCapacityScoring, which is not known here")

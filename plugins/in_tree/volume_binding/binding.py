@@ -15,18 +15,20 @@ from app.framework.status import SUCCESS, Status, error, unschedulable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from app.kube.persistent_volumes import SELECTED_NODE, PersistentVolumeClaim
-from plugins.in_tree.volume_binding.demand import NoNode, claims_of
-from plugins.in_tree.volume_binding.filling import Plan
-from plugins.in_tree.volume_binding.placing import Placing
+from plugins.in_tree.volume_binding.evaluation import ClaimsEvaluation
+from plugins.in_tree.volume_binding.pod_volume_claims import NoNodeFits, claims_of
+from plugins.in_tree.volume_binding.pod_volumes import PodVolumes
 
 REASON_TIMEOUT: Final = "the volumes of the pod were not bound in time"
-REASON_TAKEN_BACK: Final = "provisioning failed: the node was taken off a PersistentVolumeClaim of the pod"
-REASON_STATIC: Final = (
+REASON_PROVISIONING_FAILED: Final = "provisioning failed: the node was taken off a PersistentVolumeClaim of the pod"
+REASON_NOT_BOUND: Final = (
     "a PersistentVolumeClaim of the pod waits to be bound to a PersistentVolume that is there: "
     "Homeport does not bind volumes, and nobody else did"
 )
 
-_LOOK_SECONDS: Final = 0.25
+_POLL_SECONDS: Final = 0.25
+"""Interval at which a bind re-evaluates the claims."""
+
 _GRACE_SECONDS: Final = 5.0
 """Time to wait for another component's binding of a claim to appear, because the watch lags behind writes."""
 
@@ -34,89 +36,111 @@ _MARGIN_SECONDS: Final = 0.5
 """Time reserved before the deadline for the bind itself."""
 
 
-class _Verdict(Struct, frozen=True):
-    """Reasons against a node, the waiting claims, and the plan for them; ``None`` if no claim waits."""
+class _NodeEvaluation(Struct, frozen=True):
+    """Evaluation of a pod's claims on one node.
+
+    ``reasons``: why the node is rejected. ``waiting``: claims that are not bound. ``pod_volumes``: volumes to bind and
+    to provision for them; ``None`` if no claim waits.
+    """
 
     reasons: tuple[str, ...]
     waiting: Sequence[PersistentVolumeClaim]
-    plan: Plan | None
+    pod_volumes: PodVolumes | None
 
 
-class Binding:
-    """Waits for the volumes of pods at bind. ``timeout`` in seconds; ``placing`` raises ``NoNode``."""
+class VolumeBinder:
+    """Waits at bind for the volumes of a pod.
 
-    def __init__(self, handle: Handle, placing: Callable[[Pod], Placing], timeout: float) -> None:
+    ``evaluation`` returns the evaluation of a pod's claims, or raises ``NoNodeFits``. ``timeout`` is in seconds.
+    """
+
+    def __init__(self, handle: Handle, evaluation: Callable[[Pod], ClaimsEvaluation], timeout: float) -> None:
         self._objects = handle.objects
         self._nodes = handle.nodes
         self._writer = handle.writer
         self._clock = handle.timing.clock
         self._sleep = handle.timing.sleep
-        self._placing = placing
+        self._evaluation = evaluation
         self._timeout = timeout
 
-    def is_done(self, pod: Pod) -> bool:
-        """Return whether all claims are bound according to the snapshot."""
+    def all_claims_bound(self, pod: Pod) -> bool:
+        """Return whether all claims of the pod are bound according to the snapshot."""
         try:
             return all(it.is_bound for it in claims_of(self._objects, pod))
-        except NoNode:
+        except NoNodeFits:
             return False
 
-    async def done(self, pod: Pod, node_name: str, deadline: float) -> Status:
-        """Wait until all claims are bound to volumes that the node can use; return success or a refusal."""
+    async def wait_until_bound(self, pod: Pod, node_name: str, deadline: float) -> Status:
+        """Wait until all claims are bound to volumes that the node can use.
+
+        ``deadline``: time of the handle's clock by which the bind must have ended. Returns success, or why the pod
+        cannot be bound.
+        """
         now = self._clock()
         until = min(now + self._timeout, deadline - _MARGIN_SECONDS)
         patient_until = now + _GRACE_SECONDS
-        given: set[str] = set()
+        annotated: set[str] = set()
         while True:
             node = self._nodes.get(node_name)
             if node is None:
                 return unschedulable(f"the node {node_name} is gone")
             try:
-                found = await self._judged(pod, node)
-            except NoNode as none:
-                return unschedulable(none.reason)
-            if found.reasons:
-                return unschedulable(*found.reasons)
-            if found.plan is None:
+                result = await self._evaluate_node(pod, node)
+            except NoNodeFits as rejection:
+                return unschedulable(rejection.reason)
+            if result.reasons:
+                return unschedulable(*result.reasons)
+            if result.pod_volumes is None:
                 return SUCCESS
-            if any(it.name in given and it.selected_node is None for it in found.waiting):
-                return unschedulable(REASON_TAKEN_BACK)
-            refusal = await self._had_made(found.plan, node, given, patient=self._clock() < patient_until)
+            if any(it.name in annotated and it.selected_node is None for it in result.waiting):
+                return unschedulable(REASON_PROVISIONING_FAILED)
+            refusal = await self._trigger(result.pod_volumes, node, annotated, patient=self._clock() < patient_until)
             if refusal is not None:
                 return refusal
             if self._clock() >= until:
                 return unschedulable(REASON_TIMEOUT)
-            await self._sleep(_LOOK_SECONDS)
+            await self._sleep(_POLL_SECONDS)
 
-    async def _judged(self, pod: Pod, node: NodeInfo) -> _Verdict:
-        """Evaluate the node, without an await between the result and its return. Raises ``NoNode``."""
+    async def _evaluate_node(self, pod: Pod, node: NodeInfo) -> _NodeEvaluation:
+        """Evaluate the claims on the node as of now. Raises ``NoNodeFits``."""
         while True:
             try:
-                placing = self._placing(pod)
-                reasons = placing.reasons(node)
-                plan = None if reasons or placing.all_bound else placing.plan(node)
-                return _Verdict(reasons, placing.waiting, plan)
+                evaluation = self._evaluation(pod)
+                reasons = evaluation.reasons(node)
+                pod_volumes = None if reasons or evaluation.all_bound else evaluation.pod_volumes(node)
+                return _NodeEvaluation(reasons, evaluation.waiting, pod_volumes)
             except Unprepared as missing:
                 for _ in missing.steps:
                     await self._sleep(0)
 
-    async def _had_made(self, plan: Plan, node: NodeInfo, given: set[str], *, patient: bool) -> Status | None:
-        """Annotate the claims to provision with the selected node. A returned status ends the bind."""
-        own = [it for name, it in plan.bound.items() if it.claim is None]
-        if own:
-            return None if patient else unschedulable(REASON_STATIC)
-        given.update(it.name for it in plan.made if it.selected_node is not None)
-        return await self._give([it for it in plan.made if it.selected_node is None], node.name, given)
+    async def _trigger(
+        self, pod_volumes: PodVolumes, node: NodeInfo, annotated: set[str], *, patient: bool
+    ) -> Status | None:
+        """Select the node on claims whose volumes are to be provisioned. A returned status ends the bind.
 
-    async def _give(self, claims: Sequence[PersistentVolumeClaim], node_name: str, given: set[str]) -> Status | None:
+        ``annotated``: names of claims that have the selected-node annotation. ``patient``: whether another component
+        might still bind claims to existing volumes.
+        """
+        if any(it.claim is None for it in pod_volumes.static_bindings.values()):
+            return None if patient else unschedulable(REASON_NOT_BOUND)
+        annotated.update(it.name for it in pod_volumes.dynamic_provisions if it.selected_node is not None)
+        return await self._select_node(
+            [it for it in pod_volumes.dynamic_provisions if it.selected_node is None], node.name, annotated
+        )
+
+    async def _select_node(
+        self, claims: Sequence[PersistentVolumeClaim], node_name: str, annotated: set[str]
+    ) -> Status | None:
+        """Annotate the claims with the selected node. A returned status ends the bind."""
         for claim in claims:
             try:
                 await self._writer.annotate(PERSISTENT_VOLUME_CLAIMS, claim, {SELECTED_NODE: node_name})
             except WriteConflict:
-                return None  # retried with a fresh read: another component may have set it
+                return None  # retried with a fresh read: another component might have set it
             except ObjectGone as gone:
                 return unschedulable(f"{gone} is gone")
             except OSError as cause:
-                return error(f"PersistentVolumeClaim {claim.namespace}/{claim.name} cannot be given a node: {cause}")
-            given.add(claim.name)
+                name = f"{claim.namespace}/{claim.name}"
+                return error(f"PersistentVolumeClaim {name} cannot be annotated with a node: {cause}")
+            annotated.add(claim.name)
         return None

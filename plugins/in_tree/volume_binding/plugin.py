@@ -1,4 +1,4 @@
-"""The plugin: its extension points, and what they share."""
+"""VolumeBinding plugin: extension points, and the cache of evaluations that they share."""
 
 from __future__ import annotations
 
@@ -29,130 +29,138 @@ from app.kube.meta_v1 import ObjectKey
 from app.kube.persistent_volumes import SELECTED_NODE
 from app.kube.volumes import VOLUMES, PodVolume
 from plugins.in_tree.volume_binding.args import VolumeBindingArgs
-from plugins.in_tree.volume_binding.binding import Binding
-from plugins.in_tree.volume_binding.demand import Demand, NoNode, demand_of
-from plugins.in_tree.volume_binding.placing import Placing
-from plugins.in_tree.volume_binding.room import Room
-from plugins.in_tree.volume_binding.supply import SUPPLY, Volumes
+from plugins.in_tree.volume_binding.binding import VolumeBinder
+from plugins.in_tree.volume_binding.capacity_index import CapacityIndex
+from plugins.in_tree.volume_binding.evaluation import ClaimsEvaluation
+from plugins.in_tree.volume_binding.pod_volume_claims import NoNodeFits, PodVolumeClaims, pod_volume_claims
+from plugins.in_tree.volume_binding.volume_index import SUPPLY_KINDS, VolumeIndex
 
 NAME: Final = "VolumeBinding"
 
-_MOST_PLACINGS: Final = 256
-_MOST_PLACINGS_BYTES: Final = 32 << 20
-_FEWEST_PLACINGS: Final = 8
-"""Pods whose verdicts are remembered: the last ones in any case, others while they are few and small."""
+_MAX_EVALUATIONS: Final = 256
+"""Maximum number of pods whose evaluations are cached."""
+
+_MAX_EVALUATION_BYTES: Final = 32 << 20
+"""Maximum size of the cached evaluations, estimated."""
+
+_MIN_EVALUATIONS: Final = 8
+"""Number of most recent evaluations that are cached whatever their size. Their pods might be evaluated again soon."""
 
 
-class _Found(Struct, frozen=True):
-    """What PreFilter leaves for Filter."""
+class _FilterState(Struct, frozen=True):
+    """State that PreFilter computes for Filter."""
 
-    placing: Placing
+    evaluation: ClaimsEvaluation
 
-    def clone(self) -> _Found:
+    def clone(self) -> _FilterState:
         return self
 
 
-_STATE: Final[StateKey[_Found]] = StateKey(NAME)
+_STATE: Final[StateKey[_FilterState]] = StateKey(NAME)
 
 
 @final
 class VolumeBinding(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScorePlugin, PreBindPlugin):
     """Source of the rules: ``framework/plugins/volumebinding`` of Kubernetes 1.36, with its default feature gates.
 
-    1.35 decides alike. No pod in flight matters: a volume is only looked at as taken once the API server has it so,
-    and no pod is bound before all of its own are.
+    1.35 has the same rules. Pods in flight do not matter: a volume counts as taken only once the API server has bound
+    it, and no pod is bound before all its claims are.
     """
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         self._objects = handle.objects
         self._nodes = handle.nodes
-        self._volumes = Volumes(handle.objects)
-        self._room = Room(handle.objects)
-        self._binding = Binding(handle, self._placing, args.bindTimeoutSeconds)
-        self._placings: dict[ObjectKey, Placing] = {}
+        self._volumes = VolumeIndex(handle.objects)
+        self._capacities = CapacityIndex(handle.objects)
+        self._binder = VolumeBinder(handle, self._evaluation, args.bindTimeoutSeconds)
+        self._evaluations: dict[ObjectKey, ClaimsEvaluation] = {}
         self._statuses: dict[tuple[str, ...], Status] = {}
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
         if not _has_claims(pod.spec.volumes) and VOLUMES not in pod.spec.oversized:
             return SKIP, None
         try:
-            state.write(_STATE, _Found(self._placing(pod)))
-        except NoNode as found:
-            return unresolvable(found.reason), None
+            state.write(_STATE, _FilterState(self._evaluation(pod)))
+        except NoNodeFits as rejection:
+            return unresolvable(rejection.reason), None
         return SUCCESS, None
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         try:
-            placing = state.read(_STATE).placing
+            evaluation = state.read(_STATE).evaluation
         except StateNotFound:
             raise StateNotFound("not found") from None
-        reasons = placing.reasons(node)
+        reasons = evaluation.reasons(node)
         if not reasons:
             return SUCCESS
-        found = self._statuses.get(reasons)
-        if found is None:
-            found = self._statuses[reasons] = unresolvable(*reasons).by(NAME)
-        return found
+        status = self._statuses.get(reasons)
+        if status is None:
+            status = self._statuses[reasons] = unresolvable(*reasons).by(NAME)
+        return status
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         return False
 
     def signature(self, pod: Pod) -> Hashable | None:
-        found = claims_signature(self._objects, pod)
-        if found is NO_CLAIMS:
+        claims = claims_signature(self._objects, pod)
+        if claims is NO_CLAIMS:
             return NO_CLAIMS
-        return (found, self._nodes.generation, *(self._objects.version(it) for it in (*SUPPLY, CSI_NODES)))
+        return (claims, self._nodes.generation, *(self._objects.version(it) for it in (*SUPPLY_KINDS, CSI_NODES)))
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
-        """Scores are behind the feature gate StorageCapacityScoring, which is off by default."""
+        """Skip Score, as kube-scheduler does unless the feature gate StorageCapacityScoring is on."""
         return SKIP
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Asked only where a profile leaves out PreScore."""
+        """Return 0. Called only if a profile disables PreScore."""
         return 0
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        return SUCCESS if self._binding.is_done(pod) else await self._binding.done(pod, node_name, state.deadline)
+        if self._binder.all_claims_bound(pod):
+            return SUCCESS
+        return await self._binder.wait_until_bound(pod, node_name, state.deadline)
 
-    def _placing(self, pod: Pod) -> Placing:
-        """Return the verdicts for the pod's claims, those of an earlier evaluation if they still hold.
+    def _evaluation(self, pod: Pod) -> ClaimsEvaluation:
+        """Return the evaluation of the pod's claims: the cached one if it is still valid.
 
-        Raises ``NoNode`` or ``Unprepared``.
+        Raises ``NoNodeFits`` or ``Unprepared``.
         """
-        demand = demand_of(self._objects, pod)
-        if demand.waiting:
+        claims = pod_volume_claims(self._objects, pod)
+        if claims.waiting:
             self._volumes.catch_up()
-            self._room.catch_up()
-        rests_on = self._rests_on(demand)
-        found = self._placings.pop(pod.key, None)
-        if found is not None and found.rests_on == rests_on and found.is_current():
-            found.begin()
+            self._capacities.catch_up()
+        inputs = self._inputs(claims)
+        evaluation = self._evaluations.pop(pod.key, None)
+        if evaluation is not None and evaluation.inputs == inputs and evaluation.is_current():
+            evaluation.begin()
         else:
-            earlier, stamp = found, partial(self._stamp, pod.namespace)
-            found = Placing(demand, rests_on, self._objects, self._nodes, self._volumes, self._room, stamp)
-            if earlier is not None and earlier.rests_on == rests_on:
-                found.take_over(earlier)
-        self._placings[pod.key] = found
-        self._make_room()
-        return found
+            earlier, stamp = evaluation, partial(self._stamp, pod.namespace)
+            evaluation = ClaimsEvaluation(
+                claims, inputs, self._objects, self._nodes, self._volumes, self._capacities, stamp
+            )
+            if earlier is not None and earlier.inputs == inputs:
+                evaluation.reuse_results(earlier)
+        self._evaluations[pod.key] = evaluation
+        self._evict_oldest()
+        return evaluation
 
-    def _rests_on(self, demand: Demand) -> tuple[Any, ...]:
-        """Everything that verdicts for these claims depend on, beside nodes, volumes that are free, and room."""
-        volumes = [self._objects.get(PERSISTENT_VOLUMES, "", it.volume_name) for it in demand.bound]
-        return demand, volumes, [self._objects.version(it) for it in (STORAGE_CLASSES, CSI_DRIVERS, CSI_NODES)]
+    def _inputs(self, claims: PodVolumeClaims) -> tuple[Any, ...]:
+        """Return everything that the evaluation depends on, except nodes, free volumes and storage capacity."""
+        volumes = [self._objects.get(PERSISTENT_VOLUMES, "", it.volume_name) for it in claims.bound]
+        return claims, volumes, [self._objects.version(it) for it in (STORAGE_CLASSES, CSI_DRIVERS, CSI_NODES)]
 
     def _stamp(self, namespace: str) -> Hashable:
-        """Moves whenever what verdicts for claims of a namespace rest on may have changed."""
+        """Return a key that changes whenever anything that evaluations depend on might have changed."""
         claims = self._objects.version(PERSISTENT_VOLUME_CLAIMS, namespace)
-        return (claims, *(self._objects.version(it) for it in (*SUPPLY, STORAGE_CLASSES, CSI_NODES)))
+        return (claims, *(self._objects.version(it) for it in (*SUPPLY_KINDS, STORAGE_CLASSES, CSI_NODES)))
 
-    def _make_room(self) -> None:
-        """Forget the oldest verdicts. Those of the last evaluations stay: their pods may be about to be judged anew."""
-        total = sum(it.weight for it in self._placings.values())
-        while len(self._placings) > _FEWEST_PLACINGS and (
-            total > _MOST_PLACINGS_BYTES or len(self._placings) > _MOST_PLACINGS
+    def _evict_oldest(self) -> None:
+        """Evict the oldest evaluations, down to the limits."""
+        total = sum(it.weight for it in self._evaluations.values())
+        while len(self._evaluations) > _MIN_EVALUATIONS and (
+            total > _MAX_EVALUATION_BYTES or len(self._evaluations) > _MAX_EVALUATIONS
         ):
-            total -= self._placings.pop(next(iter(self._placings))).weight
+            total -= self._evaluations.pop(next(iter(self._evaluations))).weight
 
 
 def _has_claims(volumes: tuple[PodVolume, ...]) -> bool:
@@ -163,7 +171,9 @@ def _needs(_args: VolumeBindingArgs) -> Needs:
     of_pods = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
     return Needs(
         kinds=(*of_pods, CSI_NODES, CSI_DRIVERS, CSI_STORAGE_CAPACITIES),
-        writes=(Writes(PERSISTENT_VOLUME_CLAIMS, f"{SELECTED_NODE}: the node for which a volume is to be made"),),
+        writes=(
+            Writes(PERSISTENT_VOLUME_CLAIMS, f"{SELECTED_NODE}: the node for which a volume is to be provisioned"),
+        ),
     )
 
 

@@ -17,11 +17,10 @@ from typing import Final
 from tests.conformance.draft import PLUGIN
 from tests.conformance.generate import SPREADING
 from tests.conformance.live.loading import Trial, Unloadable, clear, load, prepare, trial_of
-from tests.conformance.live.panel import KEPT_PLUGINS, Judge, Panel, Ruling, TrialError, bare_profile
-from tests.conformance.live.recorder import TIMEOUT_SECONDS, Json
+from tests.conformance.live.panel import KEPT_PLUGINS, Judge, Panel, Ruling, TrialError, bare_profile, homeport_with
+from tests.conformance.live.recorder import Json
 from tests.controlplane.controlplane import ControlPlane
 from tests.harness import cases
-from tests.integration.service import Homeport
 
 VECTORS: Final = Path(__file__).parents[1] / "vectors" / "generated"
 SCALE: Final = 100
@@ -76,7 +75,7 @@ class Courtroom:
             self._names.setdefault(_profile_key(config), f"profile-{len(self._names)}")
         named = [{**json.loads(key), "schedulerName": name} for key, name in self._names.items()]
         self._stack = ExitStack()
-        homeport = self._stack.enter_context(_homeport(plane, named))
+        homeport = self._stack.enter_context(homeport_with(plane, named, SCALE))
         stock = self._stack.enter_context(Judge(plane, [_with_kept(config) for config in named]))
         delegating = Judge(plane, [bare_profile(config["schedulerName"]) for config in named], homeport)
         self._panel = self._stack.enter_context(Panel(plane, [stock, self._stack.enter_context(delegating)]))
@@ -152,14 +151,6 @@ def _with_kept(config: Json) -> Json:
     plugins = config["plugins"]
     enabled = [{"name": name} for name in (PLUGIN, *KEPT_PLUGINS)]
     return {**config, "plugins": {**plugins, "multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}}}
-
-
-def _homeport(plane: ControlPlane, profiles: Sequence[Json]) -> Homeport:
-    config_file = plane.folder / "homeport.json"
-    document = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration", "profiles": profiles}
-    config_file.write_text(json.dumps(document))
-    flags = ("--due-bind-wait=0s", f"--http-timeout={TIMEOUT_SECONDS}s", f"--max-priority={SCALE}")
-    return Homeport(plane.kubeconfig, plane.folder, (*flags, f"--config={config_file}"))
 
 
 def _said(ruling: Ruling) -> Said:

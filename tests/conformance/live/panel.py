@@ -7,6 +7,7 @@ plugins are known from its log.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -248,6 +249,15 @@ class Panel:
         except ApiError as error:
             if error.status != httpx.codes.NOT_FOUND:
                 raise
+
+
+def homeport_with(plane: ControlPlane, profiles: Sequence[Json], scale: int) -> Homeport:
+    """Homeport with these profiles; ``scale``: its maxPriority."""
+    config_file = plane.folder / "homeport.json"
+    document = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration", "profiles": profiles}
+    config_file.write_text(json.dumps(document))
+    flags = ("--due-bind-wait=0s", f"--http-timeout={TIMEOUT_SECONDS}s", f"--max-priority={scale}")
+    return Homeport(plane.kubeconfig, plane.folder, (*flags, f"--config={config_file}"))
 
 
 def bare_profile(name: str, *plugins: Json) -> Json:

@@ -102,19 +102,20 @@ class Tally:
     """Pods with a score off the scale, or placed against the rules: none, if all is well."""
 
 
-def judge_town(
-    panel: Panel, plane: ControlPlane, cluster: SmallCluster, pods: int, tallies: Mapping[Setting, Tally]
-) -> None:
-    """Let the pods of a cluster come; each is bound where the stock scheduler would have it, of equals to the first."""
+def rulings(
+    panel: Panel, plane: ControlPlane, cluster: SmallCluster, pods: int
+) -> Iterator[tuple[str, Sequence[Ruling]]]:
+    """Let the pods of a cluster come; each is bound where the stock scheduler would have it, of equals to the first.
+
+    Yields each pod's name with the rulings, that of the stock scheduler first.
+    """
     for found in (*cluster.nodes, *cluster.residents):
         plane.client.create(found)
     panel.await_nodes(node["metadata"]["name"] for node in cluster.nodes)
     for pod in cluster.pods(pods):
-        stock, *others = panel.present(pod)
-        panel.dismiss(pod, bind_to=_first_of_the_best(stock))
-        for (setting, tally), ruling in zip(tallies.items(), others, strict=True):
-            if len(stock.heard.passed) > 1:
-                count(setting, tally, pod["metadata"]["name"], stock, ruling)
+        each = panel.present(pod)
+        panel.dismiss(pod, bind_to=_first_of_the_best(each[0]))
+        yield pod["metadata"]["name"], each
     plane.client.clear()
     panel.await_nodes(())
 
@@ -174,5 +175,9 @@ def measure(plane: ControlPlane, settings: Sequence[Setting], clusters: int, pod
     tallies = {setting: Tally(str(setting)) for setting in settings}
     with panel_for(plane, settings) as panel:
         for index in range(clusters):
-            judge_town(panel, plane, SmallCluster(seed * 1000 + index, SCHEDULED_BY), pods, tallies)
+            cluster = SmallCluster(seed * 1000 + index, SCHEDULED_BY)
+            for pod, (stock, *others) in rulings(panel, plane, cluster, pods):
+                for (setting, tally), ruling in zip(tallies.items(), others, strict=True):
+                    if len(stock.heard.passed) > 1:
+                        count(setting, tally, pod, stock, ruling)
     return list(tallies.values())

@@ -7,18 +7,14 @@ same nodes, and Homeport's points must be those of the in-tree total on its scal
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
 from tests.conformance.live.clusters import BusyCluster
-from tests.conformance.live.panel import Judge, Panel, Ruling, bare_profile
-from tests.conformance.live.prioritize import DEFAULT_WEIGHTS, IN_TREE_WEIGHT, SCHEDULED_BY, SPREAD
-from tests.conformance.live.recorder import TIMEOUT_SECONDS
+from tests.conformance.live.panel import Judge, Panel, Ruling, bare_profile, homeport_with
+from tests.conformance.live.prioritize import DEFAULT_WEIGHTS, IN_TREE_WEIGHT, SCHEDULED_BY, SPREAD, rulings
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import Homeport
 
 KEPT: Final = ("VolumeBinding", "DynamicResources")
 """Their Reserve finds what their Filter left, and volumes and devices are theirs to bind."""
@@ -70,41 +66,18 @@ def count(tally: Tally, nodes: int, pod: str, stock: Ruling, ours: Ruling) -> No
         tally.wrong.append(f"{pod}: {said}, stock left {sorted(left)}, points {expected}")
 
 
-def _homeport(plane: ControlPlane) -> Homeport:
-    config = plane.folder / "complete.json"
-    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
-    profiles = [{"schedulerName": "*", "preset": "complete"}]
-    config.write_text(json.dumps({**head, "profiles": profiles}))
-    flags = ("--due-bind-wait=0s", f"--http-timeout={TIMEOUT_SECONDS}s", f"--max-priority={SCALE}")
-    return Homeport(plane.kubeconfig, plane.folder, (*flags, f"--config={config}"))
-
-
 def measure(plane: ControlPlane, clusters: int, pods: int, seed: int = 1) -> Tally:
     """Judge so many pods in each of so many clusters; each is bound where the stock scheduler would have it."""
     tally = Tally()
     with ExitStack() as stack:
-        homeport = stack.enter_context(_homeport(plane))
+        profile = {"schedulerName": "*", "preset": "complete"}
+        homeport = stack.enter_context(homeport_with(plane, [profile], SCALE))
         stock = stack.enter_context(Judge(plane, [{"schedulerName": SCHEDULED_BY}]))
         bare = bare_profile(SCHEDULED_BY, *({"name": name} for name in KEPT))
         delegating = stack.enter_context(Judge(plane, [bare], homeport))
         panel = stack.enter_context(Panel(plane, [stock, delegating]))
         for index in range(clusters):
-            _judge_cluster(panel, plane, BusyCluster(seed * 1000 + index, SCHEDULED_BY), pods, tally)
+            cluster = BusyCluster(seed * 1000 + index, SCHEDULED_BY)
+            for pod, (stock_ruling, ours) in rulings(panel, plane, cluster, pods):
+                count(tally, len(cluster.nodes), pod, stock_ruling, ours)
     return tally
-
-
-def _judge_cluster(panel: Panel, plane: ControlPlane, cluster: BusyCluster, pods: int, tally: Tally) -> None:
-    for found in (*cluster.nodes, *cluster.residents):
-        plane.client.create(found)
-    panel.await_nodes(node["metadata"]["name"] for node in cluster.nodes)
-    for pod in cluster.pods(pods):
-        stock, ours = panel.present(pod)
-        panel.dismiss(pod, bind_to=_first_of_the_best(stock.totals, stock.chosen))
-        count(tally, len(cluster.nodes), pod["metadata"]["name"], stock, ours)
-    plane.client.clear()
-    panel.await_nodes(())
-
-
-def _first_of_the_best(totals: Mapping[str, int], chosen: str) -> str:
-    """So that a cluster fares the same each time; where one node is left nothing is scored."""
-    return min((node for node, it in totals.items() if it == max(totals.values())), default=chosen)

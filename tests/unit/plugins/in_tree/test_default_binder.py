@@ -1,17 +1,14 @@
 """Rules of DefaultBinder: it hands the binding, annotations and all, to the handle's binder."""
 
-import pytest
-
 from app.framework.cycle_state import CycleState
-from app.framework.status import SUCCESS, Status, error
+from app.framework.status import error
 from tests.builders import make_pod
 from tests.harness import World, only
 
 
-@pytest.mark.parametrize("answer", [SUCCESS, error("conflict")])
-async def test_a_pod_is_bound_with_what_the_plugins_contributed(answer: Status) -> None:
+async def test_a_pod_is_bound_with_what_the_plugins_contributed() -> None:
     world = World(profile=only())
-    world.binder.status = answer
+    world.binder.status = answer = error("conflict")
     state = CycleState()
     state.annotations["homeport.dev/home"] = "n1"
 

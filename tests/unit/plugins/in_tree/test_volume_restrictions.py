@@ -8,7 +8,7 @@ from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.kube.volumes import Disks
 from plugins.in_tree import volume_restrictions
-from plugins.in_tree.volume_restrictions import VolumeRestrictions, VolumeRestrictionsArgs
+from plugins.in_tree.volume_restrictions import REASON_IN_USE
 from tests.builders import JsonObject, claim_object, mounting, node_object, pod_object
 from tests.harness import Answer, World, only
 
@@ -16,43 +16,27 @@ NAME: Final = "VolumeRestrictions"
 ONE: Final = ("ReadWriteOncePod",)
 
 DISK: Final[Answer] = ("Unschedulable", NAME, ("node(s) had no available disk",))
-_IN_USE: Final = (
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by {}"
-)
-IN_USE: Final[Answer] = ("Unschedulable", NAME, (_IN_USE.format("another pod"),))
+IN_USE: Final[Answer] = ("Unschedulable", NAME, (REASON_IN_USE,))
 
 
-def refused(reason: str) -> Answer:
-    return ("UnschedulableAndUnresolvable", NAME, (reason,))
-
-
-def running(name: str, node: str = "n1", *claims: str, namespace: str = "default", **sources: Any) -> JsonObject:
-    return pod_object(name, node=node, namespace=namespace, more=mounting(*claims, **sources))
+def running(name: str, node: str = "n1", *claims: str, **sources: Any) -> JsonObject:
+    return pod_object(name, node=node, more=mounting(*claims, **sources))
 
 
 def world(*objects: JsonObject) -> World:
     return World(node_object("n1"), node_object("n2"), *objects, profile=only(NAME))
 
 
-def gce(name: str = "d", *, read_only: bool = False) -> JsonObject:
-    return {"pdName": name, "readOnly": read_only}
+def gce(name: str = "d") -> JsonObject:
+    return {"pdName": name, "readOnly": False}
 
 
-@pytest.mark.parametrize(
-    ("claims", "reason"),
-    [
-        pytest.param(("data",), 'persistentvolumeclaim "data" not found', id="no claim"),
-        pytest.param(
-            ("x" * 70_000,),
-            "node(s) can't be judged: the pod's spec.volumes is longer than 64 KiB",
-            id="volumes that are not read",
-        ),
-    ],
-)
-def test_no_node_will_do(claims: tuple[str, ...], reason: str) -> None:
+def test_volumes_that_are_not_read() -> None:
     found = world()
+    reason = "node(s) can't be judged: the pod's spec.volumes is longer than 64 KiB"
 
-    assert {refused(reason)} == set(found.filter(found.pod(more=mounting(*claims))).values())
+    refused = ("UnschedulableAndUnresolvable", NAME, (reason,))
+    assert {"n1": refused, "n2": refused} == found.filter(found.pod(more=mounting("x" * 70_000)))
 
 
 def test_a_claim_is_free_once_its_holder_would_be_gone() -> None:
@@ -88,8 +72,6 @@ def test_who_shares_a_volume_matters(more: JsonObject, expected: bool) -> None:
     plugin: Any = found.framework.plugins[NAME]
     pod = found.pod(more=mounting("data", gcePersistentDisk=gce()))
 
-    assert isinstance(plugin, VolumeRestrictions)
-    assert VolumeRestrictionsArgs() == VolumeRestrictionsArgs.model_validate({})
     assert expected is plugin.depends_on(pod, found.pod("other", more=more))
 
 
@@ -118,7 +100,7 @@ def test_a_refusal_stands_as_long_as_the_claim_is_in_use() -> None:
 
 
 def test_many_disks_are_looked_at_in_steps_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STEPS_AT_ONCE", "_STEPS_OF_A_PIECE"):
+    for name in ("MAX_STEPS_PER_EVALUATION", "_STEPS_BETWEEN_YIELDS"):
         monkeypatch.setattr(volume_restrictions, name, 3)
     pods = [running(f"p{it}", f"n{1 + it % 2}", gcePersistentDisk=gce(f"d{it}")) for it in range(20)]
     found = world(*pods)
@@ -133,12 +115,11 @@ def test_many_disks_are_looked_at_in_steps_and_once(monkeypatch: pytest.MonkeyPa
 
 def test_of_pods_that_come_and_go_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where no pod that runs has a volume to look at."""
-    monkeypatch.setattr(volume_restrictions, "_MOST_REMEMBERED", 100)
+    monkeypatch.setattr(volume_restrictions, "_MAX_CACHED_STEPS", 100)
     found = world()
     disks: JsonObject = {"rbd": {"monitors": [f"m{it}" for it in range(9)], "image": "i"}}
     for number in range(50):
         found.filter(found.pod(f"web-{number}", more=mounting(**disks)))
 
-    plugin = found.framework.plugins[NAME]
-    assert isinstance(plugin, VolumeRestrictions)
-    assert 10 == len(plugin._remembered)
+    plugin: Any = found.framework.plugins[NAME]
+    assert 10 == len(plugin._cached)

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from app.cache.cluster import Cluster
 from app.framework.background import at_once
-from app.framework.cycle_state import CycleState, StateKey
+from app.framework.cycle_state import CycleState
 from app.framework.node_info import NodeInfo
-from app.framework.points import FilterPlugin, PostFilterAnswer, PostFilterResult, PreFilterPlugin, Victims
+from app.framework.points import FilterPlugin, PostFilterAnswer, PostFilterResult, Victims
 from app.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Pod
@@ -45,33 +45,6 @@ class Room(FromSpec, FilterPlugin):
         return SUCCESS if len(node.pods) < LIMIT else FULL.by("Room")
 
 
-class _Counts(dict[str, int]):
-    def clone(self) -> _Counts:
-        return _Counts(self)
-
-
-COUNTS: Final[StateKey[_Counts]] = StateKey("counts")
-
-
-class Counted(FromSpec, PreFilterPlugin, FilterPlugin):
-    """The same by a state that is told who comes and goes, and that never looks at the node."""
-
-    def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
-        state.write(COUNTS, _Counts({it.name: len(it.pods) for it in self.handle.nodes.list()}))
-        return SUCCESS, None
-
-    def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status:
-        state.read(COUNTS)[node.name] += 1
-        return SUCCESS
-
-    def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status:
-        state.read(COUNTS)[node.name] -= 1
-        return SUCCESS
-
-    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        return SUCCESS if state.read(COUNTS)[node.name] < LIMIT else FULL.by("Counted")
-
-
 def make(name: str, on: str = "", *, started: int | None = 0, **fields: Unpack[PodFields]) -> Pod:
     status = {} if started is None else {"startTime": f"2026-01-01T00:00:{started:02}Z"}
     if on:
@@ -90,7 +63,6 @@ def budget(name: str = "web", allowed: int = 0, namespace: str = "default", **st
 
 def world(
     *pods: Pod,
-    judge: type[FromSpec] = Room,
     nodes: Mapping[str, Mapping[str, str]] | None = None,
     budgets: Sequence[JsonObject] = (),
     args: Mapping[str, int] | None = None,
@@ -98,9 +70,9 @@ def world(
     found = World(
         *(make_node(name, labels=labels) for name, labels in (nodes or {"n1": {}}).items()),
         *pods,
-        profile=only(judge.__name__, PREEMPTION, DefaultPreemption=dict(args or {})),
+        profile=only("Room", PREEMPTION, DefaultPreemption=dict(args or {})),
         cluster=Cluster(CORE),
-        specs=[spec_of(judge)],
+        specs=[spec_of(Room)],
     )
     for it in budgets:
         found.cluster.others.upsert(POD_DISRUPTION_BUDGETS, decode_budget(encoded(it)))
@@ -152,23 +124,9 @@ WAITING: Final = make("waiting", priority=100)
 
 
 class TestVictims:
-    @pytest.mark.parametrize("judge", [Room, Counted])
-    def test_the_least_important_have_to_go_and_no_more_than_needed(self, judge: type[FromSpec]) -> None:
-        """Both kinds of filters see them gone: those that read the node, and those that keep a state."""
-        found = world(
-            make("high", "n1", priority=50),
-            make("low", "n1", priority=1),
-            make("equal", "n1", priority=100),
-            make("middle", "n1", priority=10),
-            judge=judge,
-        )
-
-        assert (["middle", "low"], 0, SUCCESS) == victims(found, WAITING)
-
-    @pytest.mark.parametrize("judge", [Room, Counted])
-    def test_nothing_moves(self, judge: type[FromSpec]) -> None:
+    def test_nothing_moves(self) -> None:
         pods = [make(f"p{it}", "n1") for it in range(4)]
-        found = world(*pods, judge=judge, budgets=[budget()])
+        found = world(*pods, budgets=[budget()])
         before = found.cluster.generation
 
         state = prepared(found, WAITING)
@@ -199,43 +157,6 @@ class TestBudgets:
 
         found.cluster.others.upsert(POD_DISRUPTION_BUDGETS, decode_budget(encoded(budget(allowed=2))))
         assert ["web-0", "web-1"] == victims(found, WAITING)[0]
-
-
-class TestEligible:
-    @pytest.mark.parametrize(
-        ("pod", "status", "expected"),
-        [
-            pytest.param(WAITING, SUCCESS, "", id="not nominated"),
-            pytest.param(
-                make("never", priority=100, more={"preemptionPolicy": "Never"}),
-                SUCCESS,
-                "not eligible due to preemptionPolicy=Never.",
-                id="it must not",
-            ),
-            pytest.param(
-                make("again", priority=100, nominated="n1"),
-                FULL,
-                "not eligible due to a terminating pod on the nominated node.",
-                id="its victim is still there",
-            ),
-            pytest.param(make("again", priority=100, nominated="n1"), CLOSED, "", id="it would not help"),
-            pytest.param(make("again", priority=100, nominated="n2"), FULL, "", id="nobody goes there"),
-            pytest.param(make("again", priority=100, nominated="gone"), FULL, "", id="a node that is gone"),
-            pytest.param(make("again", priority=5, nominated="n1"), FULL, "", id="it goes for another one"),
-        ],
-    )
-    def test_who_may_have_others_evicted(self, pod: Pod, status: Status, expected: str) -> None:
-        going = make("going", "n1", priority=5, terminating=True, status=PREEMPTED)
-        staying = make("staying", "n2", priority=5, status=PREEMPTED)
-        evicted = make("evicted", "n2", priority=5, terminating=True)
-
-        found = world(going, staying, evicted, nodes={"n1": {}, "n2": {}})
-
-        assert expected == found.framework.post_filters.not_eligible(pod, status)
-
-
-def chosen(*pods: Pod, violations: int = 0) -> Victims:
-    return Victims(pods, violations)
 
 
 def crowd(node: str, priority: int = 0, count: int = LIMIT) -> Iterator[Pod]:
@@ -431,17 +352,6 @@ class TestArguments:
     def test_how_many_candidates_are_enough(self, args: JsonObject, nodes: int, expected: int) -> None:
         assert expected == DefaultPreemptionArgs.model_validate(args).candidates(nodes)
 
-    @pytest.mark.parametrize(
-        "args",
-        [
-            {"minCandidateNodesPercentage": -1},
-            {"minCandidateNodesPercentage": 101},
-            {"minCandidateNodesAbsolute": -1},
-            {"minCandidateNodesAbsolute": 1 << 31},
-            {"minCandidateNodesAbsolute": "7"},
-            {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
-        ],
-    )
-    def test_limits(self, args: JsonObject) -> None:
-        with pytest.raises(ValidationError, match="minCandidateNodes"):
-            DefaultPreemptionArgs.model_validate(args)
+    def test_both_limits_cannot_be_zero(self) -> None:
+        with pytest.raises(ValidationError, match="minCandidateNodesAbsolute cannot both be zero"):
+            DefaultPreemptionArgs.model_validate({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0})

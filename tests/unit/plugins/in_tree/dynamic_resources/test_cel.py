@@ -6,11 +6,18 @@ from typing import Any, Final
 import pytest
 
 from app.kube.resource_v1 import BILLION, Device, DeviceCapacity, Version
-from plugins.in_tree.dynamic_resources.cel import Selector
+from plugins.in_tree.dynamic_resources.cel import DeviceSelector
 from plugins.in_tree.dynamic_resources.cel_functions import CelError
-from plugins.in_tree.dynamic_resources.cel_scope import MOST_STEPS, Budget, device_variables
-from plugins.in_tree.dynamic_resources.cel_syntax import DEEPEST, LONGEST, MOST_NODES, TALLEST, Unsupported, parse
-from plugins.in_tree.dynamic_resources.cel_values import parse_amount, parse_semver
+from plugins.in_tree.dynamic_resources.cel_scope import MAX_STEPS, Budget, device_variables
+from plugins.in_tree.dynamic_resources.cel_syntax import (
+    MAX_DEPTH,
+    MAX_HEIGHT,
+    MAX_LENGTH,
+    MAX_NODES,
+    Unsupported,
+    parse,
+)
+from plugins.in_tree.dynamic_resources.cel_values import parse_quantity, parse_semver
 
 GPU: Final = Device(
     "d0",
@@ -19,15 +26,10 @@ GPU: Final = Device(
 )
 
 
-NO_TRUTH: Final = (
-    "CEL result of type string could not be converted to bool: unsupported native conversion from string to 'bool'"
-)
-
-
 def said(expression: str, device: Device = GPU) -> Any:
     """True, false, the error, or that it is not read."""
     try:
-        return Selector(expression).matches(device_variables("gpu.test", device), Budget())
+        return DeviceSelector(expression).matches(device_variables("gpu.test", device), Budget())
     except CelError as error:
         return str(error)
     except Unsupported:
@@ -37,25 +39,8 @@ def said(expression: str, device: Device = GPU) -> Any:
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        pytest.param("device.attributes['gpu.test'].model == 'a100'", True, id="equal"),
-        pytest.param("device.attributes['gpu.test'].index == 1.0", True, id="equal across types of numbers"),
-        pytest.param("device.attributes['gpu.test'].link == 1", False, id="a truth is no number"),
-        pytest.param("device.attributes['other.test'].speed > 9", True, id="another domain"),
-        pytest.param("device.attributes['none.test'].speed > 9", "no such key: speed", id="an absent domain"),
-        pytest.param("'none.test' in device.attributes", False, id="which is not in it"),
-        pytest.param("device.attributes['gpu.test'].x == 1 || true", True, id="an error that does not matter"),
-        pytest.param("device.attributes['gpu.test'].x == 1 && true", "no such key: x", id="one that does"),
-        pytest.param("device.attributes['gpu.test'].model < 3", "no such overload", id="no order"),
-        pytest.param("device.attributes['gpu.test'].model", NO_TRUTH, id="no truth"),
-        pytest.param("device.attributes['gpu.test'].?x.orValue(2) == 2", True, id="optional"),
-        pytest.param("device.attributes['gpu.test'].version.isGreaterThan(semver('1.9.0'))", True, id="versions"),
-        pytest.param("device.capacity['gpu.test'].memory.compareTo(quantity('40Gi')) == 0", True, id="quantities"),
-        pytest.param("cel.bind(a, device.attributes['gpu.test'], a.index == 1)", True, id="bound"),
-        pytest.param("[1, 2].exists(i, i == device.attributes['gpu.test'].index)", True, id="exists"),
         pytest.param("9223372036854775807 + 1 == 0", "integer overflow", id="more than 64 bits"),
         pytest.param("-7 / 2 == -3 && -7 % 2 == -1", True, id="towards zero"),
-        pytest.param("device.attributes['gpu.test'].model.matches('^a.*0$')", True, id="a pattern"),
-        pytest.param("device.attributes['gpu.test'].model.matches('(a+)+$')", False, id="one that repeats itself"),
         pytest.param("device.attributes['gpu.test'].model.matches('(?=a)')", "not read", id="none of RE2's"),
         pytest.param("device.attributes['gpu.test'].model.split('1').size() == 2", "not read", id="another function"),
         pytest.param("nobody == 1", "not read", id="another variable"),
@@ -63,7 +48,7 @@ def said(expression: str, device: Device = GPU) -> Any:
         pytest.param("device.driver ==", "not read", id="half an expression"),
     ],
 )
-def test_an_expression(expression: str, expected: object) -> None:
+def test_what_topic_dra_cel_does_not_ask(expression: str, expected: object) -> None:
     assert expected == said(expression)
 
 
@@ -74,9 +59,9 @@ def test_an_attribute_of_an_unknown_type_is_an_error_whatever_is_asked() -> None
 @pytest.mark.parametrize(
     "expression",
     [
-        pytest.param(" " * LONGEST + "true", id="long"),
-        pytest.param("(" * (DEEPEST + 1) + "true" + ")" * (DEEPEST + 1), id="deep"),
-        pytest.param("&&".join(["true"] * (MOST_NODES + 1)), id="of many parts"),
+        pytest.param(" " * MAX_LENGTH + "true", id="long"),
+        pytest.param("(" * (MAX_DEPTH + 1) + "true" + ")" * (MAX_DEPTH + 1), id="deep"),
+        pytest.param("&&".join(["true"] * (MAX_NODES + 1)), id="of many parts"),
     ],
 )
 def test_what_is_beyond_the_bounds_is_not_read(expression: str) -> None:
@@ -104,7 +89,7 @@ def doubled(times: int) -> str:
 def steps(expression: str) -> int:
     budget = Budget()
     with suppress(Unsupported):
-        Selector(expression).matches(device_variables("gpu.test", GPU), budget)
+        DeviceSelector(expression).matches(device_variables("gpu.test", GPU), budget)
     return budget.steps
 
 
@@ -122,7 +107,7 @@ def steps(expression: str) -> int:
 )
 def test_steps_are_bounded(expression: str) -> None:
     assert "not read" == said(expression)
-    assert MOST_STEPS < steps(expression) < 2 * MOST_STEPS
+    assert MAX_STEPS < steps(expression) < 2 * MAX_STEPS
 
 
 def test_what_is_compared_in_few_steps_is_judged() -> None:
@@ -139,8 +124,8 @@ def test_to_look_among_constants_takes_as_long_for_many_as_for_few() -> None:
 
 
 def test_a_chain_is_as_deep_as_it_is_long() -> None:
-    assert said("+".join(["1"] * TALLEST) + f" == {TALLEST}") == "not read"
-    assert said("+".join(["1"] * (TALLEST - 1)) + f" == {TALLEST - 1}") is True
+    assert said("+".join(["1"] * MAX_HEIGHT) + f" == {MAX_HEIGHT}") == "not read"
+    assert said("+".join(["1"] * (MAX_HEIGHT - 1)) + f" == {MAX_HEIGHT - 1}") is True
 
 
 @pytest.mark.parametrize(
@@ -160,7 +145,7 @@ def test_what_is_no_version(text: str) -> None:
 
 
 def test_quantities() -> None:
-    assert parse_amount("1Ki") == parse_amount("1024")
-    assert parse_amount("one") is None
+    assert parse_quantity("1Ki") == parse_quantity("1024")
+    assert parse_quantity("one") is None
     with pytest.raises(Unsupported):
-        parse_amount("1" * 99)
+        parse_quantity("1" * 99)

@@ -18,7 +18,7 @@ from app.kube.resource_v1 import (
     ResourceClaim,
     ResourceSlice,
 )
-from plugins.in_tree.dynamic_resources.allocator import NO_USE, Use
+from plugins.in_tree.dynamic_resources.allocator import NO_ALLOCATIONS, PoolAllocations
 from plugins.in_tree.dynamic_resources.inventory import Inventory
 
 NODES: Final = ("n0", "n1", "")
@@ -71,8 +71,8 @@ def shown(inventory: Inventory) -> object:
 
     return (
         [tuple(map(by_name, inventory.slices_for(node))) for node in NODES],
-        [(by_name(inventory.of_pool(it)), inventory.use(it)) for it in POOLS],
-        {pool: (use, by_name(slices)) for pool, (use, slices) in inventory.stand_of_shared_pools().items()},
+        [(by_name(inventory.slices_of_pool(it)), inventory.allocations(it)) for it in POOLS],
+        {pool: (use, by_name(slices)) for pool, (use, slices) in inventory.shared_pool_states().items()},
         [inventory.class_of_resource(f"example.com/{it}") for it in "ab"],
         [
             (found is not None and pod in found.extended_for)
@@ -129,16 +129,16 @@ def test_what_stays_the_same_is_the_same_object() -> None:
     cluster.others.upsert(RESOURCE_SLICES, ResourceSlice("s", "s", *POOLS[0], all_nodes=True))
     inventory = Inventory(cluster)
     inventory.refresh()
-    before = (inventory.stand_of_shared_pools(), inventory.slices_for("n0")[1])
+    before = (inventory.shared_pool_states(), inventory.slices_for("n0")[1])
 
     cluster.others.upsert(RESOURCE_CLAIMS, claim("c", has(POOLS[1], "d")))
     inventory.refresh()
-    after = (inventory.stand_of_shared_pools(), inventory.slices_for("n0")[1])
+    after = (inventory.shared_pool_states(), inventory.slices_for("n0")[1])
     cluster.others.upsert(RESOURCE_CLAIMS, claim("c", has(POOLS[0], "d")))
     inventory.refresh()
 
     assert all(a is b for a, b in zip(before, after, strict=True))
-    assert Use(frozenset("d")) == inventory.stand_of_shared_pools()[POOLS[0]][0]
+    assert PoolAllocations(frozenset("d")) == inventory.shared_pool_states()[POOLS[0]][0]
 
 
 def test_a_share_is_given_back() -> None:
@@ -149,9 +149,9 @@ def test_a_share_is_given_back() -> None:
         cluster.others.upsert(RESOURCE_CLAIMS, claim(f"c{number}", has(POOLS[0], "d", shared=True, consumed=amount)))
     for gone in ("c2", "c0", "c1"):
         inventory.refresh()
-        said.append(inventory.use(POOLS[0]).shared.get("d"))
+        said.append(inventory.allocations(POOLS[0]).shared.get("d"))
         cluster.others.delete(RESOURCE_CLAIMS, ("default", gone))
     inventory.refresh()
 
     assert [{"m": 7, "n": 1}, {"m": 3}, None] == said
-    assert inventory.use(POOLS[0]) is NO_USE
+    assert inventory.allocations(POOLS[0]) is NO_ALLOCATIONS

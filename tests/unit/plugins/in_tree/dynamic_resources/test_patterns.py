@@ -1,4 +1,4 @@
-"""Patterns: what they find, which are refused, and that the steps of a search are counted before it begins.
+"""Patterns that are refused beside those that Go refuses, and the steps of a search, counted before it begins.
 
 ``tests/conformance/test_resources.py`` compares generated patterns with Go's.
 """
@@ -7,7 +7,7 @@ import pytest
 
 from plugins.in_tree.dynamic_resources.cel_scope import Budget
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
-from plugins.in_tree.dynamic_resources.patterns import LONGEST_PATTERN, matches
+from plugins.in_tree.dynamic_resources.patterns import MAX_PATTERN_LENGTH, matches
 
 
 def steps(pattern: str, text: str) -> list[int]:
@@ -16,36 +16,10 @@ def steps(pattern: str, text: str) -> list[int]:
     return spent
 
 
-@pytest.mark.parametrize("pattern", ["(a", "a**", "(?=a)", r"(a)\1", "a{1001}", r"\C", "a" * (LONGEST_PATTERN + 1)])
+@pytest.mark.parametrize("pattern", ["(a{30}){30}" * 10, r"\PL{9}", r"\C", "a" * (MAX_PATTERN_LENGTH + 1)])
 def test_patterns_that_are_refused(pattern: str) -> None:
     with pytest.raises(Unsupported):
         steps(pattern, "a")
-
-
-@pytest.mark.parametrize("pattern", ["(a{30}){30}" * 10, r"\PL{9}"])
-def test_a_pattern_that_takes_too_much_memory_is_refused(pattern: str) -> None:
-    with pytest.raises(Unsupported):
-        steps(pattern, "a")
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text", "expected"),
-    [
-        ("^a", "ba", False),
-        ("a$", "a\n", False),
-        ("(a|b)c", "xbc", True),
-        ("[0-9]{3}", "a100", True),
-        ("a.b", "a\nb", False),
-        ("^.$", "é", True),
-        (r"\W", "é", True),
-        ("(a*)*b", "a" * 64, False),
-        ("(?i)a", "A", True),
-        ("[[:alpha:]]", "1", False),
-        ("a.*b.*c.*", "abc", True),
-    ],
-)
-def test_patterns(pattern: str, text: str, expected: bool) -> None:
-    assert expected is matches(text, pattern, lambda _steps: None)
 
 
 @pytest.mark.parametrize(

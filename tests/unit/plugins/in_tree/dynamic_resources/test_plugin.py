@@ -16,13 +16,13 @@ from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
 from app.kube.resource_v1 import Device
 from app.runtime.guard import PluginError
-from plugins.in_tree.dynamic_resources import judging
+from plugins.in_tree.dynamic_resources import cached_allocator
 from plugins.in_tree.dynamic_resources.args import DynamicResourcesArgs, seconds_of
+from plugins.in_tree.dynamic_resources.cached_allocator import MAX_STEPS_PER_EVALUATION
 from plugins.in_tree.dynamic_resources.cel_scope import device_variables
+from plugins.in_tree.dynamic_resources.errors import REASON_LONG_CLAIMS
 from plugins.in_tree.dynamic_resources.inventory import Inventory
-from plugins.in_tree.dynamic_resources.judging import STEPS_AT_ONCE
 from plugins.in_tree.dynamic_resources.plugin import DynamicResources
-from plugins.in_tree.dynamic_resources.unjudged import REASON_LONG_CLAIMS
 from tests.builders import JsonObject, container, encoded, node_object, pod_object
 from tests.harness import Answer, World, only
 
@@ -94,35 +94,12 @@ def test_a_device_of_another_claim_is_taken_until_that_gives_it_back() -> None:
     assert {"n0": "Success", "n1": NOT_ALL} == found.filter(pod("mine"))
 
 
-@pytest.mark.parametrize(
-    ("objects", "named", "reason"),
-    [
-        pytest.param([], {"resourceClaimName": "mine"}, 'could not find ResourceClaim "default/mine"', id="missing"),
-        pytest.param(
-            [], {"resourceClaimTemplateName": "t"}, 'pod "default/p": ResourceClaim not created yet', id="not made"
-        ),
-        pytest.param(
-            [claim(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
-            {"resourceClaimName": "mine"},
-            'resourceclaim "mine" is being deleted',
-            id="going",
-        ),
-        pytest.param(
-            [],
-            {},
-            'pod "default/p", spec.resourceClaim "c": none of the supported fields are set',
-            id="of no known kind",
-        ),
-    ],
-)
-def test_a_pod_whose_claims_are_not_there_is_refused_before_any_node(
-    objects: list[JsonObject], named: JsonObject, reason: str
-) -> None:
-    waiting = CORE.decode_pod(encoded(pod_object("p", uid="p1", more={"resourceClaims": [{"name": "c", **named}]})))
-    found = world(*objects)
-
-    assert {"n0": refused(reason), "n1": refused(reason)} == found.filter(waiting)
-    assert (reason,) == plugin_of(found).pre_enqueue(waiting).reasons
+def test_a_pod_whose_claims_are_not_there_is_not_queued() -> None:
+    """PreFilter says the same: topic ``dra`` of ``tests/conformance``."""
+    assert ('could not find ResourceClaim "default/mine"',) == plugin_of(world()).pre_enqueue(pod("mine")).reasons
+    unknown = CORE.decode_pod(encoded(pod_object("p", more={"resourceClaims": [{"name": "c"}]})))
+    reason = 'pod "default/p", spec.resourceClaim "c": none of the supported fields are set'
+    assert {refused(reason)} == set(world().filter(unknown).values())
 
 
 def test_what_cannot_be_judged_is_refused() -> None:
@@ -132,10 +109,11 @@ def test_what_cannot_be_judged_is_refused() -> None:
 
     assert {"n0": unknown, "n1": NOT_ALL} == found.filter(pod("mine"))
     assert {"n0": long, "n1": long} == found.filter(pod(*["mine"] * 33))
+    assert (REASON_LONG_CLAIMS,) == plugin_of(found).pre_enqueue(pod(*["mine"] * 33)).reasons
 
 
 def test_many_nodes_are_searched_in_turns() -> None:
-    count = STEPS_AT_ONCE // 60 + 80
+    count = MAX_STEPS_PER_EVALUATION // 60 + 80
     found = world(claim(), nodes=count)
     plugin, state, waiting = plugin_of(found), CycleState(), pod("mine")
     plugin.pre_filter(state, waiting)
@@ -155,7 +133,9 @@ def test_a_signature_moves_with_what_it_rests_on() -> None:
     plugin = plugin_of(found)
     before = plugin.signature(pod("mine"))
     assert before == plugin.signature(pod("mine"))
-    assert () == plugin.signature(pod())
+    many = pod(*["mine"] * 33)
+    assert ((), many.spec.oversized) == (plugin.signature(pod()), plugin.signature(many))
+    assert many.spec.oversized, "a pod whose claims are not read is not one that wants no devices"
 
     found.add(slice_of("n0", "d0", "d1"))
     assert before != plugin.signature(pod("mine"))
@@ -181,19 +161,18 @@ def test_a_pod_is_bound_only_with_its_claims(mine: JsonObject, ready: bool) -> N
     assert ready or bound.reasons == ("the pod's resource claims are not allocated and reserved for it",)
 
 
-def test_post_filter_frees_nothing() -> None:
+@pytest.mark.parametrize(
+    ("filtered", "reason"), [(True, "still not schedulable"), (False, "no new claims to deallocate")]
+)
+def test_post_filter_frees_nothing(filtered: bool, reason: str) -> None:
+    """Without a state, an earlier plugin's PreFilter has refused the pod."""
     plugin, state = plugin_of(world(claim())), CycleState()
-    plugin.pre_filter(state, pod("mine"))
+    if filtered:
+        plugin.pre_filter(state, pod("mine"))
 
     result, status = at_once(plugin.post_filter(state, pod("mine"), {}))
 
-    assert (None, ("still not schedulable",)) == (result, status.reasons)
-
-
-def test_post_filter_has_nothing_to_free_where_an_earlier_pre_filter_refused() -> None:
-    result, status = at_once(plugin_of(world(claim())).post_filter(CycleState(), pod("mine"), {}))
-
-    assert (None, ("no new claims to deallocate",)) == (result, status.reasons)
+    assert (None, (reason,)) == (result, status.reasons)
 
 
 def test_arguments() -> None:
@@ -282,7 +261,7 @@ def test_a_device_is_selected_once_for_all_nodes_until_slices_change(monkeypatch
         asked.append(device.name)
         return device_variables(driver, device)
 
-    monkeypatch.setattr(judging, "device_variables", variables)
+    monkeypatch.setattr(cached_allocator, "device_variables", variables)
     found = world(claim(expression="device.driver == 'nobody'"), everywhere("d0", "d1"), nodes=5)
 
     for slices in (everywhere("d0", "d1"), everywhere("d0", "d2")):
@@ -309,10 +288,10 @@ def asking_nodes_for_different_things(resources: int) -> tuple[World, Pod]:
 @pytest.mark.parametrize("least_room", [False, True])
 def test_one_pod_may_ask_every_node_for_something_else(monkeypatch: pytest.MonkeyPatch, *, least_room: bool) -> None:
     """What it asked for is there when it asks again, however little else is remembered."""
-    monkeypatch.setattr(judging, "STEPS_AT_ONCE", 500)
+    monkeypatch.setattr(cached_allocator, "MAX_STEPS_PER_EVALUATION", 500)
     if least_room:
-        monkeypatch.setattr(judging, "MOST_KNOWN_BYTES", 0)
-        monkeypatch.setattr(judging, "MOST_MADE_BYTES", 0)
+        monkeypatch.setattr(cached_allocator, "MAX_OUTCOME_BYTES", 0)
+        monkeypatch.setattr(cached_allocator, "MAX_SPEC_BYTES", 0)
     found, wanted = asking_nodes_for_different_things(7)
     with pytest.raises(Unprepared) as unprepared:
         found.framework.search.find_nodes_that_fit(wanted, found.candidates())
@@ -323,22 +302,14 @@ def test_one_pod_may_ask_every_node_for_something_else(monkeypatch: pytest.Monke
 
 def test_what_was_asked_for_before_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     found = world(*(claim(f"c{it}", expression=f"{it} == 0") for it in range(40)), slice_of("n0", "d0"))
-    kept = plugin_of(found)._judging
+    kept = plugin_of(found)._allocator
 
     def remembered() -> int:
         for it in range(40):
             found.filter(pod(f"c{it}"))
-        assert kept._known_bytes == sum(it.weight for it in kept._kinds.values())
-        return len(kept._kinds)
+        assert kept._outcome_bytes == sum(it.weight for it in kept._by_specs.values())
+        return len(kept._by_specs)
 
     assert 40 == remembered()
-    monkeypatch.setattr(judging, "MOST_KNOWN_BYTES", kept._known_bytes // 4)
+    monkeypatch.setattr(cached_allocator, "MAX_OUTCOME_BYTES", kept._outcome_bytes // 4)
     assert 8 <= remembered() <= 10
-
-
-def test_a_pod_whose_claims_are_not_read_is_not_one_that_wants_no_devices() -> None:
-    found = plugin_of(world())
-    many = pod(*(f"c{it}" for it in range(33)))
-
-    assert ((), many.spec.oversized) == (found.signature(pod()), found.signature(many))
-    assert many.spec.oversized

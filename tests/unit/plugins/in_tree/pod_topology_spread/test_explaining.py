@@ -37,4 +37,4 @@ def test_of_many_constraints_the_first_are_told() -> None:
     world = World(make_node("n1", zone="z1"), profile=only(SPREAD))
     found = explained(world, *(constraint(ZONE if not number else f"k{number}", app="web") for number in range(10)))
 
-    assert (8, "2 more hard constraints are not told of here") == (len(found.tables), found.unblock[-1])
+    assert (8, "2 more hard constraints are not shown") == (len(found.tables), found.unblock[-1])

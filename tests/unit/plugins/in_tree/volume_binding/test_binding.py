@@ -119,12 +119,14 @@ async def test_a_claim_that_is_named_twice_is_given_its_node_once() -> None:
 
 async def test_what_somebody_else_does_is_waited_for() -> None:
     """kube-scheduler's own VolumeBinding, of which the watch is behind."""
-    given = Bind(claim_object(class_name="later", node="a")).later(2, *BOUND)
-    kept = Bind(claim_object(class_name="static"), volume_object(class_name="static", claim="data")).later(60, *BOUND)
+    annotated = Bind(claim_object(class_name="later", node="a")).later(2, *BOUND)
+    reserved = Bind(claim_object(class_name="static"), volume_object(class_name="static", claim="data")).later(
+        60, *BOUND
+    )
     chosen = Bind(claim_object(class_name="static"), volume_object(class_name="static")).later(2, *BOUND)
 
-    assert [True] * 3 == [(await it.run()).is_success for it in (given, kept, chosen)]
-    assert [] == [*given.writer.written, *kept.writer.written, *chosen.writer.written]
+    assert [True] * 3 == [(await it.run()).is_success for it in (annotated, reserved, chosen)]
+    assert [] == [*annotated.writer.written, *reserved.writer.written, *chosen.writer.written]
 
 
 async def test_a_volume_that_nobody_binds_is_not_waited_for_long() -> None:
@@ -198,7 +200,7 @@ async def test_a_claim_that_changed_meanwhile_is_looked_at_anew() -> None:
     [
         pytest.param(
             OSError("forbidden"),
-            "PersistentVolumeClaim default/data cannot be given a node: forbidden",
+            "PersistentVolumeClaim default/data cannot be annotated with a node: forbidden",
             id="it may not be written",
         ),
         pytest.param(ObjectGone("it"), "it is gone", id="it is gone"),

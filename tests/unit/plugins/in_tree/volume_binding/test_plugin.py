@@ -16,14 +16,12 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUMES
 from app.kube.node_affinity import NodeMatcher
 from app.runtime.guard import PluginError
-from plugins.in_tree.volume_binding import changes, placing, shelf
-from plugins.in_tree.volume_binding import room as room_module
+from plugins.in_tree.volume_binding import capacity_index, changes, evaluation, free_volumes
 from plugins.in_tree.volume_binding.args import VolumeBindingArgs
-from plugins.in_tree.volume_binding.placing import REASON_STEPS, STEPS_AT_ONCE
-from plugins.in_tree.volume_binding.plugin import VolumeBinding
-from plugins.in_tree.volume_binding.room import Room
-from plugins.in_tree.volume_binding.shelf import Placed
-from plugins.in_tree.volume_binding.supply import Volumes
+from plugins.in_tree.volume_binding.capacity_index import CapacityIndex
+from plugins.in_tree.volume_binding.evaluation import MAX_STEPS_PER_EVALUATION, REASON_STEPS
+from plugins.in_tree.volume_binding.free_volumes import LocatedVolume
+from plugins.in_tree.volume_binding.volume_index import VolumeIndex
 from tests.builders import (
     ZONE,
     JsonObject,
@@ -63,7 +61,7 @@ def judged(*objects: JsonObject, claims: tuple[str, ...] = ("data",), **more: An
     return list(found.filter(found.pod(more=mounting(*claims, **more))).values())
 
 
-def room(class_name: str = "later", zone: str = "a", **fields: Any) -> JsonObject:
+def capacities(class_name: str = "later", zone: str = "a", **fields: Any) -> JsonObject:
     topology = {"matchLabels": {ZONE: zone}}
     name = f"room-{zone}"
     more = {"storageClassName": class_name, "nodeTopology": topology, **fields}
@@ -74,52 +72,35 @@ def open_claim(class_name: str = "static", **fields: Any) -> JsonObject:
     return claim_object(class_name=class_name, **fields)
 
 
-class TestNoNode:
-    def test_volumes_that_are_not_read(self) -> None:
-        reason = "node(s) can't be judged: the pod's spec.volumes is longer than 64 KiB"
+def test_volumes_that_are_not_read() -> None:
+    reason = "node(s) can't be judged: the pod's spec.volumes is longer than 64 KiB"
 
-        assert [refused(reason)] * 2 == judged(claims=("x" * 70_000,))
-
-    def test_a_class_without_a_mode_is_an_error(self) -> None:
-        with pytest.raises(PluginError, match='VolumeBindingMode not set for StorageClass "x"'):
-            judged(claim_object(class_name="x"), class_object("x", mode=None))
+    assert [refused(reason)] * 2 == judged(claims=("x" * 70_000,))
 
 
-class TestFreeVolumes:
-    def test_a_selector_that_makes_no_sense_is_an_error(self) -> None:
-        selector = {"matchLabels": {"-": ""}}
-
-        with pytest.raises(PluginError, match="error creating internal label selector for claim: default/data: key"):
-            judged(open_claim(more={"selector": selector}), volume_object(class_name="static"))
-
-
-class TestRoom:
-    @pytest.mark.parametrize(
-        ("claim", "objects", "expected"),
-        [
-            pytest.param({}, [], ["Success"] * 2, id="a driver that tells of no room"),
-            pytest.param({}, [DRIVER], [refused(NO_ROOM)] * 2, id="none"),
-            pytest.param({}, [DRIVER, room(capacity="1Gi")], ["Success", refused(NO_ROOM)], id="in a zone"),
-            pytest.param({}, [DRIVER, room(capacity="1Mi")], [refused(NO_ROOM)] * 2, id="too little"),
-            pytest.param(
-                {}, [DRIVER, room(capacity="9Gi", maximumVolumeSize="1Mi")], [refused(NO_ROOM)] * 2, id="for less"
-            ),
-            pytest.param({}, [DRIVER, room("other", capacity="1Gi")], [refused(NO_ROOM)] * 2, id="of another class"),
-            pytest.param({"size": None}, [DRIVER], ["Success"] * 2, id="no size is asked for"),
-        ],
-    )
-    def test_there_is_room_to_make_a_volume(
-        self, claim: JsonObject, objects: list[JsonObject], expected: list[Answer]
-    ) -> None:
-        assert expected == judged(open_claim("later", **claim), *objects)
+@pytest.mark.parametrize(
+    ("objects", "message"),
+    [
+        (
+            [claim_object(class_name="x"), class_object("x", mode=None)],
+            'VolumeBindingMode not set for StorageClass "x"',
+        ),
+        (
+            [
+                open_claim(more={"selector": {"matchLabels": {"-": ""}}}),
+                volume_object(class_name="static"),
+            ],
+            "error creating internal label selector for claim: default/data: key",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_an_error(objects: list[JsonObject], message: str) -> None:
+    with pytest.raises(PluginError, match=message):
+        judged(*objects)
 
 
-def test_it_does_not_score() -> None:
-    found = world()
-    plugin: Any = found.framework.plugins[NAME]
-
-    assert isinstance(plugin, VolumeBinding)
-    assert {} == found.score(found.pod())
+def test_a_claim_that_requests_no_size_needs_no_room() -> None:
+    assert ["Success"] * 2 == judged(open_claim("later", size=None), DRIVER)
 
 
 def test_a_refusal_stands_as_long_as_what_it_rests_on() -> None:
@@ -139,18 +120,6 @@ def test_a_refusal_stands_as_long_as_what_it_rests_on() -> None:
     assert not plugin.depends_on(pod, pod)
 
 
-def test_free_volumes_are_looked_at_anew_when_one_comes() -> None:
-    found = world(open_claim())
-    pod = found.pod(more=mounting("data"))
-    said = [found.filter(pod)["a"]]
-    found.add(volume_object(class_name="static"))
-    said.append(found.filter(pod)["a"])
-    found.add(volume_object(class_name="static", claim="other", resourceVersion="2"))
-    said.append(found.filter(pod)["a"])
-
-    assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
-
-
 def looks(monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str) -> list[object]:
     """What a method is called with from now on."""
     found: list[object] = []
@@ -162,17 +131,6 @@ def looks(monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str) -> list[
 
     monkeypatch.setattr(owner, name, looked)
     return found
-
-
-@pytest.mark.parametrize("mentions", [1, 256])
-def test_a_claim_is_looked_at_once_a_node_however_often_it_is_named(
-    monkeypatch: pytest.MonkeyPatch, mentions: int
-) -> None:
-    found = world(claim_object(volume="pv"), volume_object("pv", claim="data", zone="b"))
-    matched = looks(monkeypatch, NodeMatcher, "matches")
-
-    assert [refused(AFFINITY), "Success"] == list(found.filter(found.pod(more=mounting(*["data"] * mentions))).values())
-    assert 2 == len(matched)
 
 
 def test_volumes_of_one_zone_are_looked_at_once_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,8 +146,8 @@ def test_volumes_of_one_zone_are_looked_at_once_a_node(monkeypatch: pytest.Monke
 def test_room_is_looked_for_once_a_class_and_node(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"c{it}" for it in range(50)]
     claims = [open_claim("later", name=it, size=f"{index + 1}Gi") for index, it in enumerate(names)]
-    found = world(*claims, DRIVER, room(capacity="50Gi"), room(zone="b", capacity="49Gi"))
-    asked = looks(monkeypatch, Room, "most")
+    found = world(*claims, DRIVER, capacities(capacity="50Gi"), capacities(zone="b", capacity="49Gi"))
+    asked = looks(monkeypatch, CapacityIndex, "max_size")
 
     assert ["Success", refused(NO_ROOM)] == list(found.filter(found.pod(more=mounting(*names))).values())
     assert 2 == len(asked)
@@ -207,11 +165,11 @@ def test_an_open_claim_takes_a_volume_for_each_of_its_mentions() -> None:
 
 def test_volumes_of_one_place_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"c{it}" for it in range(30)]
-    nowhere = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("missing", "Exists"))]}}}
+    nowhere: JsonObject = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("missing", "Exists"))]}}}
     far = [volume_object(f"far-{it}", class_name="static", more=nowhere) for it in range(40)]
     near = [volume_object(f"near-{it}", class_name="static", size="9Gi") for it in range(29)]
     found = world(*(open_claim(name=it) for it in names), *far, *near)
-    looked = looks(monkeypatch, Placed, "is_usable_from")
+    looked = looks(monkeypatch, LocatedVolume, "is_usable_from")
 
     assert [refused(NO_VOLUME)] * 2 == list(found.filter(found.pod(more=mounting(*names))).values())
     assert 2 == len(looked), "those far and those near; and the nodes differ in no label that matters"
@@ -223,7 +181,7 @@ def test_a_volume_that_changes_is_all_that_is_looked_at(monkeypatch: pytest.Monk
     found = world(open_claim(), *many)
     pod = found.pod(more=mounting("data"))
     said = [found.filter(pod)["a"]]
-    looked = looks(monkeypatch, Volumes, "placed")
+    looked = looks(monkeypatch, VolumeIndex, "located")
     found.add(volume_object("pv-7", class_name="static", size="9Gi", resourceVersion="2"))
     said.append(found.filter(pod)["a"])
     found.cluster.others.delete(PERSISTENT_VOLUMES, ("", "pv-7"))
@@ -231,31 +189,6 @@ def test_a_volume_that_changes_is_all_that_is_looked_at(monkeypatch: pytest.Monk
 
     assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
     assert 1 == len(looked)
-
-
-def test_selected_volumes_are_those_that_are_there() -> None:
-    found = world(open_claim(more={"selector": {"matchLabels": {"a": "b"}}}))
-    pod = found.pod(more=mounting("data"))
-    said = [found.filter(pod)["a"]]
-    for version, labels in enumerate(({"a": "b"}, {"a": "c"}, {"a": "b"})):
-        found.add(volume_object(class_name="static", labels=labels, resourceVersion=str(version)))
-        said.append(found.filter(pod)["a"])
-    found.cluster.others.delete(PERSISTENT_VOLUMES, ("", "pv-1"))
-    said.append(found.filter(pod)["a"])
-
-    assert [refused(NO_VOLUME), "Success", refused(NO_VOLUME), "Success", refused(NO_VOLUME)] == said
-
-
-def test_room_that_changes_counts_as_it_is() -> None:
-    found = world(open_claim("later"), DRIVER)
-    pod = found.pod(more=mounting("data"))
-    said = [found.filter(pod)["a"]]
-    for version, (capacity, zone) in enumerate((("1Gi", "a"), ("1Mi", "a"), ("1Gi", "b"))):
-        topology = {"matchLabels": {ZONE: zone}}
-        found.add(room(resourceVersion=str(version), capacity=capacity, nodeTopology=topology))
-        said.append(found.filter(pod)["a"])
-
-    assert [refused(NO_ROOM), "Success", refused(NO_ROOM), refused(NO_ROOM)] == said
 
 
 def test_volumes_are_taken_in_by_steps_where_there_are_many() -> None:
@@ -270,38 +203,14 @@ def test_volumes_are_taken_in_by_steps_where_there_are_many() -> None:
     assert {"Success"} == set(found.filter(pod).values())
 
 
-@pytest.mark.parametrize(
-    ("affinity", "topology", "room_of"),
-    [
-        pytest.param("disk", "", "", id="by a free volume"),
-        pytest.param("", "disk", "", id="by the class"),
-        pytest.param("", "", "disk", id="by the room that there is"),
-    ],
-)
-def test_nodes_are_told_apart_by_each_label_that_matters(affinity: str, topology: str, room_of: str) -> None:
-    """Nodes that are alike in these are judged once; those of one zone here are not."""
-    nodes = (node_object(it, labels={"disk": it, ZONE: "a"}) for it in ("here", "there"))
-    terms = [{"matchLabelExpressions": [{"key": "disk", "values": ["here"]}]}]
-    objects = [open_claim("only", size="1Gi"), class_object("only", allowedTopologies=terms if topology else None)]
-    if affinity:
-        placed = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term(expression("disk", "In", "here"))]}}}
-        objects[1] = class_object("only", provisioner="kubernetes.io/no-provisioner")
-        objects.append(volume_object(class_name="only", more=placed))
-    if room_of:
-        objects += [DRIVER, room("only", capacity="1Gi", nodeTopology={"matchLabels": {"disk": "here"}})]
-    found = World(*nodes, *objects, profile=only(NAME))
-
-    said = found.filter(found.pod(more=mounting("data")))
-    assert ("Success", refused(NO_ROOM if room_of else NO_VOLUME)) == (said["here"], said["there"])
-
-
 def changed(draw: Random, version: int) -> JsonObject:
     """A volume, or room for some, as it may be next."""
     number = draw.randrange(12)
     fields: dict[str, Any] = {"resourceVersion": str(version)}
     if number > 9:
         limit = {"capacity": draw.choice(("1Gi", "2Gi", "9Gi"))}
-        return room(draw.choice(("later", "other")), draw.choice("abc"), **limit, **fields)
+        return capacities(draw.choice(("later", "other")), draw.choice("abc"), **limit, **fields)
+    nowhere: JsonObject = {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}} if draw.random() < 0.1 else {}
     return volume_object(
         f"pv-{number}",
         class_name=draw.choice(("static", "later")),
@@ -311,6 +220,7 @@ def changed(draw: Random, version: int) -> JsonObject:
         zone=draw.choice(("", "a", "b")),
         phase=draw.choice(("", "", "Released")),
         labels={"disk": draw.choice(("fast", "slow"))},
+        more=nowhere,
         **fields,
     )
 
@@ -329,17 +239,17 @@ def judged_between_changes(found: World, pod: Pod, change: Callable[[], object],
             return {name: answer_of(verdict.rejected.get(name, SUCCESS)) for name in found.cluster.nodes}
 
 
-@pytest.mark.parametrize("at_once", [1, 40, STEPS_AT_ONCE])
+@pytest.mark.parametrize("at_once", [1, 40, MAX_STEPS_PER_EVALUATION])
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_kept_of_volumes_is_what_is_found_afresh(
     monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int
 ) -> None:
-    for name, steps in (("STEPS_AT_ONCE", at_once), ("_STEPS_OF_A_PIECE", 1)):
-        monkeypatch.setattr(placing, name, steps)
-    for module in (shelf, room_module):
-        monkeypatch.setattr(module, "PIECE", 1)
-    monkeypatch.setattr(shelf, "_MOST_CHANGES", 3)
-    monkeypatch.setattr(changes, "_MOST_NOTED", 3)
+    for name, steps in (("MAX_STEPS_PER_EVALUATION", at_once), ("_STEPS_BETWEEN_PAUSES", 1)):
+        monkeypatch.setattr(evaluation, name, steps)
+    for module in (free_volumes, capacity_index):
+        monkeypatch.setattr(module, "STEPS_BETWEEN_YIELDS", 1)
+    monkeypatch.setattr(free_volumes, "_MAX_REPLAYED_CHANGES", 3)
+    monkeypatch.setattr(changes, "_MAX_CHANGES_PER_CLASS", 3)
     draw = Random(seed)
     fast = {"selector": {"matchLabels": {"disk": "fast"}}}
     found = world(
@@ -373,8 +283,8 @@ def test_what_is_kept_of_volumes_is_what_is_found_afresh(
 
 def test_a_pod_is_decided_on_though_room_changes_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What changes on one node does not undo what was worked out for others."""
-    monkeypatch.setattr(placing, "STEPS_AT_ONCE", 40)
-    monkeypatch.setattr(placing, "_STEPS_OF_A_PIECE", 10)
+    monkeypatch.setattr(evaluation, "MAX_STEPS_PER_EVALUATION", 40)
+    monkeypatch.setattr(evaluation, "_STEPS_BETWEEN_PAUSES", 10)
     names = [f"n{it}" for it in range(100)]
     versions = count()
 
@@ -413,7 +323,7 @@ class TestBounds:
 
     @pytest.mark.parametrize(("most", "expected"), [(20, TOO_MANY), (2000, refused(NO_VOLUME))])
     def test_free_volumes_of_a_node(self, monkeypatch: pytest.MonkeyPatch, most: int, expected: Answer) -> None:
-        monkeypatch.setattr(placing, "MOST_STEPS", most)
+        monkeypatch.setattr(evaluation, "MAX_STEPS_PER_NODE", most)
         found = world(open_claim(), *self.some_volumes())
         pod = found.pod(more=mounting("data"))
 
@@ -421,7 +331,7 @@ class TestBounds:
 
     @pytest.mark.parametrize(("most", "expected"), [(39, TOO_MANY), (40, refused(NO_VOLUME))])
     def test_looks_of_selectors(self, monkeypatch: pytest.MonkeyPatch, most: int, expected: Answer) -> None:
-        monkeypatch.setattr(placing, "MOST_LOOKS", most)
+        monkeypatch.setattr(evaluation, "MAX_SELECTOR_MATCHES", most)
         claims = [open_claim(name=it, more={"selector": {"matchLabels": {"a": it}}}) for it in ("x", "y")]
         found = world(*claims, *self.some_volumes(labels={"a": "x"}))
         pod = found.pod(more=mounting("x", "y", "x"))
@@ -429,8 +339,8 @@ class TestBounds:
         assert [{"a": expected, "b": expected}] * 2 == [found.filter(pod), found.filter(pod)]
 
     def test_places_of_bound_volumes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(placing, "MOST_STEPS", 10)
-        monkeypatch.setattr(shelf, "PIECE", 1)
+        monkeypatch.setattr(evaluation, "MAX_STEPS_PER_NODE", 10)
+        monkeypatch.setattr(free_volumes, "STEPS_BETWEEN_YIELDS", 1)
         names = [f"c{it}" for it in range(20)]
         claims = [claim_object(it, volume=f"pv-{it}") for it in names]
         volumes = [volume_object(f"pv-{it}", claim=it, more=self.elsewhere(it)) for it in names]
@@ -444,7 +354,7 @@ class TestBounds:
 
 def test_one_node_is_judged_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """As at a bind, which waits for no more than it needs."""
-    monkeypatch.setattr(placing, "STEPS_AT_ONCE", 1)
+    monkeypatch.setattr(evaluation, "MAX_STEPS_PER_EVALUATION", 1)
     found = world(open_claim(), volume_object(class_name="static", zone="b"))
     pod, node = found.pod(more=mounting("data")), found.cluster.nodes["a"]
     with pytest.raises(Unprepared) as missing:
@@ -457,13 +367,7 @@ def test_one_node_is_judged_without_the_others(monkeypatch: pytest.MonkeyPatch) 
     assert 1 >= len(looked)
 
 
-class TestArguments:
-    def test_the_time_has_a_default_and_is_not_negative(self) -> None:
-        assert 600 == VolumeBindingArgs().bindTimeoutSeconds
-        assert 0 == VolumeBindingArgs.model_validate({"bindTimeoutSeconds": 0, "shape": None}).bindTimeoutSeconds
-        with pytest.raises(ValidationError, match="greater than or equal to 0"):
-            VolumeBindingArgs.model_validate({"bindTimeoutSeconds": -1})
-
-    def test_a_shape_is_refused_with_a_reason(self) -> None:
-        with pytest.raises(ValidationError, match="feature gate StorageCapacityScoring"):
-            VolumeBindingArgs.model_validate({"shape": [{"utilization": 0, "score": 0}]})
+def test_a_shape_is_refused_with_a_reason() -> None:
+    assert VolumeBindingArgs() == VolumeBindingArgs.model_validate({"shape": None})
+    with pytest.raises(ValidationError, match="feature gate StorageCapacityScoring"):
+        VolumeBindingArgs.model_validate({"shape": [{"utilization": 0, "score": 0}]})

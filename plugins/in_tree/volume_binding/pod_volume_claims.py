@@ -21,7 +21,7 @@ REASON_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 REASON_LONG_VOLUMES: Final = TOO_LONG.format(VOLUMES)
 
 
-class NoNode(Exception):  # a verdict rather than an error
+class NoNodeFits(Exception):  # the pod is rejected with a reason
     """The pod fits on no node. ``reason`` is kube-scheduler's."""
 
     def __init__(self, reason: str) -> None:
@@ -29,24 +29,27 @@ class NoNode(Exception):  # a verdict rather than an error
         self.reason = reason
 
 
-class ModelessClass(Exception):
+class MissingBindingMode(Exception):
     """A StorageClass has no volumeBindingMode, although the API server always stores one."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"VolumeBindingMode not set for StorageClass {quoted(name)}")
 
 
-class Demand(Struct, frozen=True):
-    """Claims in the order of the pod's volumes, with repetitions. ``waiting``: unbound (WaitForFirstConsumer)."""
+class PodVolumeClaims(Struct, frozen=True):
+    """Claims of a pod in the order of its volumes, with repetitions.
+
+    ``waiting``: unbound claims of a class with volumeBindingMode WaitForFirstConsumer.
+    """
 
     bound: tuple[PersistentVolumeClaim, ...]
     waiting: tuple[PersistentVolumeClaim, ...]
 
 
 def claims_of(objects: Objects, pod: Pod) -> Iterator[PersistentVolumeClaim]:
-    """Yield all claims of a pod. Raises ``NoNode`` at the first claim that rules out every node."""
+    """Yield all claims of a pod. Raises ``NoNodeFits`` at the first claim that rules out every node."""
     if VOLUMES in pod.spec.oversized:
-        raise NoNode(REASON_LONG_VOLUMES)
+        raise NoNodeFits(REASON_LONG_VOLUMES)
     for volume in pod.spec.volumes:
         name = volume.claim_name(pod.name)
         if name is None:
@@ -55,34 +58,40 @@ def claims_of(objects: Objects, pod: Pod) -> Iterator[PersistentVolumeClaim]:
         own = volume.claim is None
         if claim is None and own:
             waiting = "waiting for ephemeral volume controller to create the persistentvolumeclaim"
-            raise NoNode(f"{waiting} {quoted(name)}")
+            raise NoNodeFits(f"{waiting} {quoted(name)}")
         if claim is None:
-            raise NoNode(claim_not_found(name))
+            raise NoNodeFits(claim_not_found(name))
         if claim.lost:
             lost = f"bound to non-existent persistentvolume {quoted(claim.volume_name)}"
-            raise NoNode(f"persistentvolumeclaim {quoted(name)} {lost}")
+            raise NoNodeFits(f"persistentvolumeclaim {quoted(name)} {lost}")
         if claim.terminating:
-            raise NoNode(f"persistentvolumeclaim {quoted(name)} is being deleted")
+            raise NoNodeFits(f"persistentvolumeclaim {quoted(name)} is being deleted")
         if own and not is_for_pod(claim, pod):
-            raise NoNode(not_for_pod(claim, pod))
+            raise NoNodeFits(not_for_pod(claim, pod))
         yield claim
 
 
-def demand_of(objects: Objects, pod: Pod) -> Demand:
-    """Return the claims. Raises ``NoNode`` (also for unbound immediate claims), ``ModelessClass``, ``Unreadable``."""
+def pod_volume_claims(objects: Objects, pod: Pod) -> PodVolumeClaims:
+    """Return the claims of a pod.
+
+    Raises ``NoNodeFits`` (also for unbound immediate claims), ``MissingBindingMode`` or ``Unreadable``.
+    """
     claims = tuple(claims_of(objects, pod))
     unbound = [it for it in claims if not it.is_bound]
     waits = [_waits(objects, it) for it in unbound]
     if not all(waits):
-        raise NoNode(REASON_IMMEDIATE)
-    return Demand(tuple(it for it in claims if it.is_bound), tuple(unbound))
+        raise NoNodeFits(REASON_IMMEDIATE)
+    return PodVolumeClaims(tuple(it for it in claims if it.is_bound), tuple(unbound))
 
 
 def _waits(objects: Objects, claim: PersistentVolumeClaim) -> bool:
-    """Return whether a claim waits for its pod's node. The controller binds a claim that names its volume."""
-    found = objects.get(STORAGE_CLASSES, "", claim.class_name) if claim.class_name else None
-    if found is None:
+    """Return whether an unbound claim waits for its pod's node.
+
+    A claim that names a volume does not: the PersistentVolume controller binds it.
+    """
+    storage_class = objects.get(STORAGE_CLASSES, "", claim.class_name) if claim.class_name else None
+    if storage_class is None:
         return False
-    if found.binding_mode is None:
-        raise ModelessClass(claim.class_name)
-    return found.binding_mode == WAIT_FOR_FIRST_CONSUMER and not claim.volume_name
+    if storage_class.binding_mode is None:
+        raise MissingBindingMode(claim.class_name)
+    return storage_class.binding_mode == WAIT_FOR_FIRST_CONSUMER and not claim.volume_name

@@ -12,10 +12,10 @@ from app.kube.claims import PodClaim
 from app.kube.core_v1 import Pod
 from app.kube.kinds import RESOURCE_CLAIMS
 from app.kube.resource_v1 import ClaimSpec, ResourceClaim
-from plugins.in_tree.dynamic_resources.extended import requested
+from plugins.in_tree.dynamic_resources.extended import requested_resources
 from plugins.in_tree.dynamic_resources.inventory import Inventory
 
-MADE_UP: Final = "<extended-resources>"
+PLACEHOLDER: Final = "<extended-resources>"
 """Placeholder name of an extended resource claim that does not exist yet; invalid as an object name."""
 
 
@@ -23,11 +23,12 @@ class ClaimNotFound(Exception):
     """A claim of a pod is missing, being deleted or not owned by the pod; the text is kube-scheduler's."""
 
 
-class Wanted(Struct, eq=False):
-    """Device requests of a pod when its evaluation began.
+class PodDeviceClaims(Struct, eq=False):
+    """Claims of a pod when its evaluation began.
 
-    ``claims``: those that its spec names. ``extended``: the claim for its extended ``resources``, a placeholder until
-    that claim exists. ``solutions``: the result of Filter by node.
+    ``claims``: claims that the pod's spec names. ``extended``: claim for its extended ``resources``, a placeholder
+    until that claim exists. ``solutions``: chosen alternatives by node, as computed by Filter. ``variants``:
+    placeholder claims by the resources that they request.
     """
 
     claims: tuple[ResourceClaim, ...] = ()
@@ -36,15 +37,16 @@ class Wanted(Struct, eq=False):
     solutions: dict[str, tuple[frozenset[str], ...]] = {}
     variants: dict[tuple[str, ...], ResourceClaim] = {}
 
-    def clone(self) -> Wanted:
+    def clone(self) -> PodDeviceClaims:
         return self
 
     @property
-    def everything(self) -> tuple[ResourceClaim, ...]:
+    def all_claims(self) -> tuple[ResourceClaim, ...]:
+        """Claims of the spec, followed by the claim for extended resources."""
         return self.claims if self.extended is None else (*self.claims, self.extended)
 
 
-class PodClaims:
+class ClaimResolver:
     """Finds the claims of pods."""
 
     def __init__(self, objects: Objects, inventory: Inventory) -> None:
@@ -68,28 +70,28 @@ class PodClaims:
             name = named.generated
             if name is None:
                 return None
-        found = self._objects.get(RESOURCE_CLAIMS, pod.namespace, name)
-        if found is None:
+        claim = self._objects.get(RESOURCE_CLAIMS, pod.namespace, name)
+        if claim is None:
             raise ClaimNotFound(f'could not find ResourceClaim "{pod.namespace}/{name}"')
-        if found.terminating:
-            raise ClaimNotFound(f'resourceclaim "{found.name}" is being deleted')
-        if named.claim is None and (found.owner is None or found.owner.uid != pod.uid):
-            raise ClaimNotFound(f"ResourceClaim {found} was not created for Pod {pod} (Pod is not owner)")
-        return found
+        if claim.terminating:
+            raise ClaimNotFound(f'resourceclaim "{claim.name}" is being deleted')
+        if named.claim is None and (claim.owner is None or claim.owner.uid != pod.uid):
+            raise ClaimNotFound(f"ResourceClaim {claim} was not created for Pod {pod} (Pod is not owner)")
+        return claim
 
-    def wanted(self, pod: Pod) -> Wanted:
-        """Return the device requests of a pod. Raises ``ClaimNotFound``."""
+    def pod_claims(self, pod: Pod) -> PodDeviceClaims:
+        """Return the claims of a pod. Raises ``ClaimNotFound``."""
         claims = self.of(pod)
         extended: ResourceClaim | None = None
         resources: Mapping[str, int] = {}
-        if may_want_devices(pod):
-            resources = requested(pod)
+        if may_need_devices(pod):
+            resources = requested_resources(pod)
             if any(self._inventory.class_of_resource(it) is not None for it in resources):
                 extended = self._inventory.extended_claim(pod.name, pod.uid)
-                extended = extended or ResourceClaim(pod.namespace, MADE_UP, "", False, None, ClaimSpec())
-        return Wanted(claims, extended, resources, {}, {})
+                extended = extended or ResourceClaim(pod.namespace, PLACEHOLDER, "", False, None, ClaimSpec())
+        return PodDeviceClaims(claims, extended, resources, {}, {})
 
 
-def may_want_devices(pod: Pod) -> bool:
+def may_need_devices(pod: Pod) -> bool:
     """Return whether a pod has claims, or requests a resource that a DeviceClass could provide."""
     return pod.spec.claims.wants_devices or any("/" in it for it in pod.spec.resources.requests)

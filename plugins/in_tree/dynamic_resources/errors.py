@@ -1,4 +1,4 @@
-"""Reasons why no allocation can be computed: an error of kube-scheduler, or a feature or limit of Homeport."""
+"""Errors of an allocation: errors of kube-scheduler, and features or limits of Homeport."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ REASON_LONG_OBJECT: Final = "node(s) can't be judged: a claim, slice or class of
 REASON_STEPS: Final = "node(s) can't be judged: to find devices takes more steps than a search may have"
 REASON_MALFORMED: Final = "node(s) can't be judged: devices or claims have a field that the API server does not take"
 
-UNREAD_CLAIMS: Final = unresolvable(REASON_LONG_CLAIMS).by(NAME)
+OVERSIZED_CLAIMS: Final = unresolvable(REASON_LONG_CLAIMS).by(NAME)
 
 
-class Unjudged(Exception):  # no error: a verdict, in place of a guess
-    """The pod is refused with ``reason``, a constant text."""
+class CannotEvaluate(Exception):  # the pod is rejected with a reason
+    """Homeport cannot evaluate the allocation. The pod is rejected with ``reason``, a constant text."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -27,4 +27,4 @@ class Unjudged(Exception):  # no error: a verdict, in place of a guess
 
 
 class AllocationError(Exception):
-    """An error with which kube-scheduler would end the scheduling cycle; the text is kube-scheduler's."""
+    """Error with which kube-scheduler ends the scheduling cycle; the text is kube-scheduler's."""

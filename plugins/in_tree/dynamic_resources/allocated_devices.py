@@ -9,27 +9,27 @@ from collections.abc import Mapping
 from typing import Final
 
 from app.kube.resource_v1 import AllocatedDevice, Amount, Amounts, ResourceClaim
-from plugins.in_tree.dynamic_resources.allocator import NO_USE, Use
+from plugins.in_tree.dynamic_resources.allocator import NO_ALLOCATIONS, PoolAllocations
 from plugins.in_tree.dynamic_resources.pools import PoolID
 
 _NOTHING: Final[Amounts] = {}
 
 
-class _Shared:
-    """Shared device: number of shares, shares with a consumed capacity, and shares per capacity."""
+class _SharedDevice:
+    """Allocations of a shared device: number of shares, of shares with consumed capacity, and of shares by capacity."""
 
-    __slots__ = ("_amounts", "_said", "_shares", "_times")
+    __slots__ = ("_amounts", "_shares", "_specified", "_times")
 
     def __init__(self) -> None:
         self._shares = 0
-        self._said = 0
+        self._specified = 0
         self._amounts: dict[str, Amount] = {}
         self._times: dict[str, int] = {}
 
     def count(self, consumed: Amounts | None, sign: int) -> bool:
         """Add (``sign`` 1) or remove (-1) one share; return whether any share is left."""
         self._shares += sign
-        self._said += sign * (consumed is not None)
+        self._specified += sign * (consumed is not None)
         for name, amount in (consumed or _NOTHING).items():
             times = self._times.get(name, 0) + sign
             if times:
@@ -41,22 +41,24 @@ class _Shared:
 
     def total(self) -> Amounts | None:
         """Return the consumed capacities; ``None`` if no share specifies any."""
-        return dict(self._amounts) if self._said else None
+        return dict(self._amounts) if self._specified else None
 
 
-class _OfPool:
+class _PoolUsage:
+    """Allocations of the devices of one pool, with reference counts."""
+
     __slots__ = ("shared", "taken", "use")
 
     def __init__(self) -> None:
         self.taken: dict[str, int] = {}
-        self.shared: dict[str, _Shared] = {}
-        self.use: Use | None = None
+        self.shared: dict[str, _SharedDevice] = {}
+        self.use: PoolAllocations | None = None
 
-    def count(self, it: AllocatedDevice, sign: int) -> None:
+    def count(self, device: AllocatedDevice, sign: int) -> None:
         self.use = None
-        name = it.device[2]
-        if it.shared:
-            if not self.shared.setdefault(name, _Shared()).count(it.consumed, sign):
+        name = device.device[2]
+        if device.shared:
+            if not self.shared.setdefault(name, _SharedDevice()).count(device.consumed, sign):
                 del self.shared[name]
             return
         times = self.taken.get(name, 0) + sign
@@ -66,29 +68,29 @@ class _OfPool:
             del self.taken[name]
 
 
-class Uses:
+class AllocatedDevices:
     """Allocated devices by pool. Remove a claim in exactly the form in which it was added."""
 
     def __init__(self) -> None:
-        self._pools: dict[PoolID, _OfPool] = {}
+        self._pools: dict[PoolID, _PoolUsage] = {}
 
     def count(self, claim: ResourceClaim, sign: int) -> None:
         """Add (``sign`` 1) or remove (-1) the devices of a claim. Admin access does not use up a device."""
-        for it in () if claim.allocation is None else claim.allocation.devices:
-            if it.admin_access:
+        for device in () if claim.allocation is None else claim.allocation.devices:
+            if device.admin_access:
                 continue
-            pool_id = it.device[:2]
-            pool = self._pools.setdefault(pool_id, _OfPool())
-            pool.count(it, sign)
+            pool_id = device.device[:2]
+            pool = self._pools.setdefault(pool_id, _PoolUsage())
+            pool.count(device, sign)
             if not pool.taken and not pool.shared:
                 del self._pools[pool_id]
 
-    def of(self, pool: PoolID) -> Use:
-        """Return the use of a pool. Equal until allocations from the pool change."""
-        found = self._pools.get(pool)
-        if found is None:
-            return NO_USE
-        if found.use is None:
-            shared: Mapping[str, Amounts | None] = {name: it.total() for name, it in found.shared.items()}
-            found.use = Use(frozenset(found.taken), shared)
-        return found.use
+    def of(self, pool: PoolID) -> PoolAllocations:
+        """Return the allocations of a pool. Equal until they change."""
+        of_pool = self._pools.get(pool)
+        if of_pool is None:
+            return NO_ALLOCATIONS
+        if of_pool.use is None:
+            shared: Mapping[str, Amounts | None] = {name: it.total() for name, it in of_pool.shared.items()}
+            of_pool.use = PoolAllocations(frozenset(of_pool.taken), shared)
+        return of_pool.use

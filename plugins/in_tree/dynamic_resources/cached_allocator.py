@@ -1,0 +1,283 @@
+"""Allocation of devices on nodes, with cached outcomes.
+
+Searching one node takes a fraction of a millisecond, and there are thousands of nodes. The outcome depends on the specs
+of the claims, the node's labels, the slices that the node can reach, and the allocations from their pools. While these
+are unchanged, the outcome is reused for all pods with equal claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from app.framework.background import at_once
+from app.framework.counts import Unprepared
+from app.framework.node_info import NodeInfo
+from app.framework.status import Status, error, unresolvable
+from app.kube.memo import MISSING, Memo
+from app.kube.resource_v1 import ClaimSpec, Device, DeviceRequest, ResourceClaim
+from plugins.in_tree.dynamic_resources.allocator import AllocationSearch, NoSolution, SelectorResult, Solution
+from plugins.in_tree.dynamic_resources.cel import DeviceSelector
+from plugins.in_tree.dynamic_resources.cel_functions import CelError
+from plugins.in_tree.dynamic_resources.cel_scope import Budget, device_variables
+from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
+from plugins.in_tree.dynamic_resources.errors import NAME, AllocationError, CannotEvaluate
+from plugins.in_tree.dynamic_resources.inventory import Inventory
+
+REASON_NOT_ALL: Final = "cannot allocate all claims"
+
+MAX_STEPS_PER_EVALUATION: Final = 2000
+"""Steps after which an evaluation yields so that other requests can run: about 5 ms, plus the last search."""
+
+STEPS_PER_NODE: Final = 60
+"""Steps for collecting the pools of a node."""
+
+_DEVICES_PER_STEP: Final = 8
+"""Number of devices whose preparation for a search counts as one step."""
+
+_STEPS_PER_LOOKUP: Final = 4
+"""Steps for finding the cached outcome of a node."""
+
+MAX_OUTCOME_BYTES: Final = 64 << 20
+"""Estimated maximum size of the cached outcomes, apart from those of the last evaluations."""
+
+MAX_SPEC_BYTES: Final = 4 << 20
+"""Estimated maximum size of the cached specs of placeholder claims, apart from those of the last evaluations."""
+
+_KEPT_EVALUATIONS: Final = 8
+"""Number of evaluations whose outcomes are always kept, because an evaluation restarts after its steps have run."""
+
+_BYTES_PER_OUTCOME: Final = 400
+_BYTES_PER_POOL: Final = 150
+_BYTES_PER_REQUEST: Final = 600
+
+_MAX_SELECTOR_BYTES: Final = 4 << 20
+_MAX_RESULT_BYTES: Final = 4 << 20
+_BYTES_PER_RESULT: Final = 300
+_BYTES_PER_CHARACTER: Final = 40
+_NOT_ALL: Final = unresolvable(REASON_NOT_ALL).by(NAME)
+
+Outcome = Solution | Status
+
+
+class _CachedOutcome(Struct, frozen=True):
+    """Outcome for a node, and the ``inputs`` that it depends on.
+
+    ``claims``: names of the only claims that it is valid for; ``None`` if it is valid for all claims with these specs.
+    """
+
+    inputs: tuple[Any, ...]
+    outcome: Outcome
+    claims: tuple[str, ...] | None = None
+
+
+class _OutcomesBySpec(Struct):
+    """Outcomes by node of pods whose claims have the same ``specs``; the cache key is their identity.
+
+    ``evaluation``: number of the last evaluation that used them. One pod can need different specs on different nodes,
+    if device plugins provide some of its extended resources.
+    """
+
+    specs: tuple[ClaimSpec, ...]
+    weight: int
+    evaluation: int = 0
+    by_node: dict[str, _CachedOutcome] = {}
+
+
+class _CachedSpec(Struct):
+    """Spec of a placeholder claim. ``evaluation``: number of the last evaluation that used it."""
+
+    spec: ClaimSpec
+    evaluation: int = 0
+
+
+class CachedAllocator:
+    """Allocates devices for one profile, and caches the outcomes."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+        self._selectors = Memo[str, DeviceSelector | None](_MAX_SELECTOR_BYTES)
+        self._by_specs: dict[Hashable, _OutcomesBySpec] = {}
+        self._outcome_bytes = 0
+        self._specs: dict[tuple[DeviceRequest, ...], _CachedSpec] = {}
+        self._spec_bytes = 0
+        self._evaluation = 0
+        self._selector_results = Memo[tuple[str, str, int], SelectorResult](_MAX_RESULT_BYTES)
+        self._results_version = -1
+        self._steps = 0
+
+    def begin(self) -> None:
+        """Begin an evaluation."""
+        self._steps = 0
+        self._evaluation += 1
+
+    def outcome(self, claims: Sequence[ResourceClaim], node: NodeInfo, rest: Iterable[tuple[Any, ...]]) -> Outcome:
+        """Return the alternatives that the claims get on the node, or the status that rejects it.
+
+        ``rest``: (claims, node) pairs that the evaluation might ask for next. Raises ``Unprepared`` if the evaluation
+        has no steps left; its steps compute the outcomes of all pairs.
+        """
+        outcome = self._cached(claims, node)
+        if outcome is None:
+            if self._steps > MAX_STEPS_PER_EVALUATION:
+                raise Unprepared(self._ahead([(claims, node)], rest))
+            outcome, steps = at_once(self._search_and_store(claims, node))
+            self._steps += steps
+        return outcome
+
+    def _ahead(self, *sources: Iterable[tuple[Any, ...]]) -> Iterator[None]:
+        steps = 0
+        for each in sources:
+            for claims, node in each:
+                steps += _STEPS_PER_LOOKUP
+                if self._cached(claims, node) is None:
+                    steps += (yield from self._search_and_store(claims, node))[1]
+                if steps > MAX_STEPS_PER_EVALUATION // 2:
+                    steps = 0
+                    yield
+
+    def _cached(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> Outcome | None:
+        """Return the cached outcome; ``None`` if there is none or it is outdated."""
+        known = self._outcomes_for(claims).by_node.get(node.name)
+        if known is None or known.inputs != self._inputs(node):
+            return None
+        if known.claims is not None and known.claims != _names(claims):
+            return None
+        return known.outcome
+
+    def _outcomes_for(self, claims: Sequence[ResourceClaim]) -> _OutcomesBySpec:
+        """Return the outcomes by node for claims with these specs, and mark them as used by this evaluation."""
+        key = tuple(id(it.spec) for it in claims)
+        kind = self._by_specs.get(key)
+        if kind is None or kind.evaluation != self._evaluation:
+            kind = self._by_specs.pop(key, None)
+            if kind is None:
+                specs = tuple(it.spec for it in claims)
+                kind = _OutcomesBySpec(specs, _BYTES_PER_OUTCOME + sum(map(_weight, specs)))
+                self._outcome_bytes += kind.weight
+            kind.evaluation = self._evaluation
+            self._by_specs[key] = kind
+            self._evict_oldest()
+        return kind
+
+    def _evict_oldest(self) -> None:
+        """Evict outcomes down to the limit, except those of the last evaluations, which might need them again."""
+        while self._outcome_bytes > MAX_OUTCOME_BYTES:
+            key, oldest = next(iter(self._by_specs.items()))
+            if oldest.evaluation > self._evaluation - _KEPT_EVALUATIONS:
+                break
+            del self._by_specs[key]
+            self._outcome_bytes -= oldest.weight
+
+    def _inputs(self, node: NodeInfo) -> tuple[Any, ...]:
+        inventory = self._inventory
+        slices = inventory.slices_for(node.name)
+        pools = inventory.pool_states(slices[0])
+        return (node.node.labels, slices, pools, inventory.shared_pool_states(), inventory.classes_version())
+
+    def _search_and_store(
+        self, claims: Sequence[ResourceClaim], node: NodeInfo
+    ) -> Generator[None, None, tuple[Outcome, int]]:
+        inputs = self._inputs(node)
+        outcome, steps, for_all = yield from self._search(claims, node)
+        kind = self._outcomes_for(claims)
+        if node.name not in kind.by_node:
+            weight = _BYTES_PER_OUTCOME + _BYTES_PER_POOL * len(inputs[2])
+            kind.weight += weight
+            self._outcome_bytes += weight
+        kind.by_node[node.name] = _CachedOutcome(inputs, outcome, None if for_all else _names(claims))
+        self._evict_oldest()
+        return outcome, steps
+
+    def spec_of(self, requests: tuple[DeviceRequest, ...]) -> ClaimSpec:
+        """Return one spec object for equal requests, because outcomes are cached by the identity of specs."""
+        cached = self._specs.pop(requests, None)
+        if cached is None:
+            cached = _CachedSpec(ClaimSpec(requests))
+            self._spec_bytes += _weight(cached.spec)
+        cached.evaluation = self._evaluation
+        self._specs[requests] = cached
+        while self._spec_bytes > MAX_SPEC_BYTES:
+            key, oldest = next(iter(self._specs.items()))
+            if oldest.evaluation > self._evaluation - _KEPT_EVALUATIONS:
+                break
+            del self._specs[key]
+            self._spec_bytes -= _weight(oldest.spec)
+        return cached.spec
+
+    def _search(
+        self, claims: Sequence[ResourceClaim], node: NodeInfo
+    ) -> Generator[None, None, tuple[Outcome, int, bool]]:
+        """Return (outcome, steps, whether the outcome is valid for other pods with the same specs)."""
+        inventory = self._inventory
+        search: AllocationSearch | None = None
+        self._drop_outdated_results()
+        try:
+            own_slices, shared = inventory.slices_for(node.name)
+            pools = inventory.pool_builder.pools(node.node, own_slices, shared)
+            search = AllocationSearch(
+                node.node, claims, pools, inventory.device_class, inventory.allocations, self._matches
+            )
+            result = yield from search.run()
+        except CannotEvaluate as cause:
+            return unresolvable(cause.reason).by(NAME), _steps(search), True
+        except AllocationError as cause:
+            return error(str(cause)), _steps(search), False
+        if not isinstance(result, NoSolution):
+            return result, _steps(search), True
+        return (unresolvable(result.reason).by(NAME) if result.reason else _NOT_ALL), _steps(search), True
+
+    def _drop_outdated_results(self) -> None:
+        """Drop the selector results if slices have changed, because they are cached by the identity of devices."""
+        if self._results_version != self._inventory.slices_version:
+            self._results_version = self._inventory.slices_version
+            self._selector_results = Memo(_MAX_RESULT_BYTES)
+
+    def _matches(self, expression: str, driver: str, device: Device) -> SelectorResult:
+        key = (expression, driver, id(device))
+        evaluated = self._selector_results.get(key)
+        if evaluated is MISSING:
+            evaluated = self._evaluated(expression, driver, device)
+            text = evaluated.outcome if isinstance(evaluated.outcome, str) else ""
+            self._selector_results.put(key, evaluated, len(expression) + len(text) + _BYTES_PER_RESULT)
+        return evaluated
+
+    def _evaluated(self, expression: str, driver: str, device: Device) -> SelectorResult:
+        selector = self._selectors.get(expression)
+        if selector is MISSING:
+            selector = _selector(expression)
+            self._selectors.put(expression, selector, len(expression) * _BYTES_PER_CHARACTER)
+        if selector is None:
+            return SelectorResult(None)
+        budget = Budget()
+        try:
+            return SelectorResult(selector.matches(device_variables(driver, device), budget), budget.steps)
+        except CelError as fault:
+            return SelectorResult(str(fault), budget.steps)
+        except Unsupported:
+            return SelectorResult(None, budget.steps)
+
+
+def _selector(expression: str) -> DeviceSelector | None:
+    try:
+        return DeviceSelector(expression)
+    except Unsupported:
+        return None
+
+
+def _weight(spec: ClaimSpec) -> int:
+    """Return the estimated size of a spec in bytes. The cache keeps the spec after its claim is deleted."""
+    requests = [it for request in spec.requests for it in (request.exactly, *request.first_available) if it is not None]
+    texts = sum(len(text or "") for it in requests for text in it.selectors)
+    texts += sum(len(text) for it in spec.constraints for text in it.requests)
+    return _BYTES_PER_REQUEST * (1 + len(requests) + len(spec.constraints)) + texts
+
+
+def _names(claims: Sequence[ResourceClaim]) -> tuple[str, ...]:
+    return tuple(map(str, claims))
+
+
+def _steps(search: AllocationSearch | None) -> int:
+    return STEPS_PER_NODE + (0 if search is None else search.steps + search.devices // _DEVICES_PER_STEP)

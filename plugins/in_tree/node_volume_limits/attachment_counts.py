@@ -1,0 +1,270 @@
+"""Volumes attached to each node, by its pods and by VolumeAttachments. Counted once, then updated with each change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+from app.framework.counts import Unprepared
+from app.framework.following import Following
+from app.framework.listers import NodeLister
+from app.framework.node_info import NodeInfo
+from app.framework.objects import Objects, Unreadable
+from app.framework.resources import Mounts, add
+from app.kube.kinds import CSI_NODES, PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS
+from app.kube.storage_v1 import VolumeAttachment
+from plugins.in_tree.node_volume_limits.volume_resolver import (
+    CLAIM_KINDS,
+    UncountableVolume,
+    VolumeDrivers,
+    VolumeResolver,
+)
+
+MAX_VOLUMES_PER_SEARCH: Final = 2048
+"""Number of volumes that a search counts before the remaining nodes are counted in steps: some milliseconds."""
+
+_FEW_NODES: Final = 16
+"""Number of uncounted nodes that a search counts itself, because counting them in steps would not pay."""
+
+MAX_TRACKED_OBJECTS: Final = 1 << 19
+"""Number of tracked objects beyond which unused ones are dropped."""
+
+_OBJECTS_PER_VOLUME: Final = 8
+"""Twice the maximum number of tracked objects of one volume."""
+
+_NONE: Final[Mapping[str, VolumeAttachment]] = {}
+
+Fault = UncountableVolume | Unreadable
+
+
+class NodeAttachments:
+    """Volumes attached to one node.
+
+    ``volumes`` and ``by_driver``: volumes of its pods, and their number by driver. ``attached``: volumes that
+    VolumeAttachments name, and ``unused``: the number of those that no pod uses, by driver; both ``None`` until they
+    are read. ``faults``: errors of pods whose volumes cannot be counted, by UID.
+    """
+
+    __slots__ = ("_examined", "_pods", "_shared", "attached", "by_driver", "faults", "stamp", "unused", "volumes")
+
+    def __init__(self) -> None:
+        self.volumes: dict[str, str] = {}
+        self.by_driver: dict[str, int] = {}
+        self.attached: VolumeDrivers | None = None
+        self.unused: Mapping[str, int] | None = None
+        self._pods: dict[str, tuple[str, ...]] = {}
+        self.stamp = -1
+        self._examined = 0
+        self.faults: dict[str, Fault] = {}
+        self._shared: dict[str, int] = {}
+        """Number of pods beyond the first that use a volume."""
+
+    def __len__(self) -> int:
+        """Return the number of volumes that were examined."""
+        return self._examined + len(self.attached or ())
+
+    def update(self, node: NodeInfo, resolver: VolumeResolver) -> None:
+        """Add new pods and remove deleted ones. The counts are then valid for the node's current ``stamp``."""
+        mounts = node.mounts
+        for uid in self._pods.keys() - mounts.keys():
+            self._remove(uid)
+        for uid, pod in mounts.items():
+            if uid not in self._pods:
+                self._add(uid, pod, node.name, resolver)
+        self._examined = sum(len(it.volumes) for it in mounts.values())
+        self.stamp, self.unused = node.mounts_stamp, None
+
+    def _add(self, uid: str, pod: Mounts, node: str, resolver: VolumeResolver) -> None:
+        volumes: dict[str, str] = {}
+        try:
+            volumes.update(resolver.of_pod(pod, node))
+        except (UncountableVolume, Unreadable) as fault:
+            self.faults[uid] = fault
+            volumes.clear()
+        self._pods[uid] = tuple(volumes)
+        for name, driver in volumes.items():
+            if name in self.volumes:
+                add({name: 1}, self._shared)
+            else:
+                self.volumes[name] = driver
+                add({driver: 1}, self.by_driver)
+
+    def _remove(self, uid: str) -> None:
+        self.faults.pop(uid, None)
+        for name in self._pods.pop(uid):
+            if name in self._shared:
+                add({name: 1}, self._shared, -1)
+            else:
+                add({self.volumes.pop(name): 1}, self.by_driver, -1)
+
+    def require_countable(self, mounts: Mapping[str, Mounts]) -> None:
+        """Raise the error of the first pod, in order, whose volumes cannot be counted."""
+        for uid in mounts:
+            if uid in self.faults:
+                raise self.faults[uid].with_traceback(None)
+
+    def without(self, uids: Collection[str]) -> VolumeDrivers:
+        """Return the volumes of the other pods."""
+        names = (name for uid, each in self._pods.items() if uid not in uids for name in each)
+        return {name: self.volumes[name] for name in names}
+
+
+class CountedVolumes:
+    """Number of volumes that one search had to count."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class AttachmentCounts:
+    """Attached volumes of all nodes; recounts a node when a change affects it. Call ``begin`` before each search."""
+
+    def __init__(self, objects: Objects, nodes: NodeLister, resolver: VolumeResolver) -> None:
+        self._objects = objects
+        self._nodes = nodes
+        self._resolver = resolver
+        self._seen = dict.fromkeys(CLAIM_KINDS, -1)
+        self._by_node: dict[str, NodeAttachments] = {}
+        self._following = Following(objects, VOLUME_ATTACHMENTS, self._update, self._restart)
+        self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
+        self._node_of: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Process the changes since the last search. Raises ``Unprepared`` if many VolumeAttachments have changed."""
+        tracked = len(self._resolver)
+        if tracked > MAX_TRACKED_OBJECTS and tracked > _OBJECTS_PER_VOLUME * sum(map(len, self._by_node.values())):
+            self._forget()  # most tracked objects belong to deleted pods
+        for kind in CLAIM_KINDS:
+            version = self._objects.version(kind)
+            if version == self._seen[kind]:
+                continue
+            changed = self._objects.changed(kind, self._seen[kind])
+            self._seen[kind] = version
+            if changed is None:
+                self._forget()
+                continue
+            for key, _ in changed:
+                for node in self._resolver.affected_nodes(kind, key):
+                    self._by_node.pop(node, None)
+        self._following.catch_up()
+
+    def _forget(self) -> None:
+        self._by_node.clear()
+        self._resolver.clear()
+
+    def of(self, node: NodeInfo, counted: CountedVolumes) -> NodeAttachments:
+        """Return the volumes of the node's pods. Raises ``Unprepared`` if the search has counted too many volumes."""
+        attachments = self._by_node.get(node.name)
+        if attachments is None or attachments.stamp != node.mounts_stamp:
+            self._count(counted, sum(len(it.volumes) for it in node.mounts.values()))
+            attachments = self._updated(node)
+        return attachments
+
+    def _updated(self, node: NodeInfo) -> NodeAttachments:
+        attachments = self._by_node.get(node.name)
+        if attachments is None:
+            if len(self._by_node) > 2 * len(self._nodes.list()):
+                self._forget()  # most nodes are deleted
+            attachments = self._by_node[node.name] = NodeAttachments()
+        attachments.update(node, self._resolver)
+        return attachments
+
+    def unused(self, attachments: NodeAttachments, node: str, counted: CountedVolumes) -> Mapping[str, int]:
+        """Return the number of attached volumes that no pod uses, by driver.
+
+        Raises ``Unreadable``, or ``Unprepared`` if the search has counted too many volumes.
+        """
+        if attachments.unused is None:
+            self._count(counted, len(self._attachments.get(node, _NONE)))
+            self._count_unused(attachments, node)
+        return attachments.unused or {}
+
+    def _count_unused(self, attachments: NodeAttachments, node: str) -> None:
+        unused: dict[str, int] = {}
+        for name, driver in self.attached(attachments, node).items():
+            if name not in attachments.volumes:
+                add({driver: 1}, unused)
+        attachments.unused = unused
+
+    def _count(self, counted: CountedVolumes, volumes: int) -> None:
+        """Add to the volumes that a search counts. Raises ``Unprepared`` if many more nodes must be counted."""
+        if counted.count > MAX_VOLUMES_PER_SEARCH and self._many_outdated():
+            raise Unprepared(self._update_all())
+        counted.count += volumes
+
+    def _many_outdated(self) -> bool:
+        """Return whether many nodes must be counted. Changes of nodes in a dry run do not matter here."""
+        outdated = (it for it in self._nodes.list() if self._is_outdated(it) and self._has_limits(it.name))
+        return sum(1 for _ in islice(outdated, _FEW_NODES + 1)) > _FEW_NODES
+
+    def _is_outdated(self, node: NodeInfo) -> bool:
+        attachments = self._by_node.get(node.name)
+        if attachments is None or attachments.stamp != node.mounts_stamp:
+            return True
+        return attachments.unused is None and node.name in self._attachments
+
+    def _update_all(self) -> Iterator[None]:
+        """Count all outdated nodes, one per step. Errors of a node are raised again when it is evaluated."""
+        for node in tuple(self._nodes.list()):
+            if self._is_outdated(node) and self._has_limits(node.name):
+                attachments = self._by_node.get(node.name)
+                if attachments is None or attachments.stamp != node.mounts_stamp:
+                    attachments = self._updated(node)
+                with suppress(Unreadable):
+                    self._count_unused(attachments, node.name)
+                yield
+
+    def _has_limits(self, node: str) -> bool:
+        try:
+            csi_node = self._objects.get(CSI_NODES, "", node)
+        except Unreadable:
+            return False
+        return csi_node is not None and bool(csi_node.limits)
+
+    def attached(self, attachments: NodeAttachments, node: str) -> VolumeDrivers:
+        """Return the volumes that VolumeAttachments attach to the node. Raises ``Unreadable``."""
+        if attachments.attached is None:
+            attachments.attached = dict(self._read_attachments(node))
+        return attachments.attached
+
+    def _read_attachments(self, node: str) -> Iterator[tuple[str, str]]:
+        for attachment in self._attachments.get(node, _NONE).values():
+            name = attachment.volume_name or ""
+            self._resolver.track_volume(name, node)
+            volume = self._objects.get(PERSISTENT_VOLUMES, "", name)
+            if volume is not None and volume.is_csi:
+                yield f"{attachment.attacher}/{volume.handle}", attachment.attacher
+
+    def _restart(self) -> None:
+        self._attachments, self._node_of = {}, {}
+        for attachments in self._by_node.values():
+            attachments.attached = attachments.unused = None
+
+    def _update(self, _namespace: str, name: str) -> int:
+        previous = self._node_of.pop(name, None)
+        if previous is not None:
+            del self._attachments[previous][name]
+            if not self._attachments[previous]:
+                del self._attachments[previous]
+            self._invalidate(previous)
+        current = self._attachment(name)
+        if current is not None and current.attacher and current.volume_name is not None:
+            self._node_of[name] = current.node_name
+            self._attachments.setdefault(current.node_name, {})[name] = current
+            self._invalidate(current.node_name)
+        return 1
+
+    def _attachment(self, name: str) -> VolumeAttachment | None:
+        try:
+            return self._objects.get(VOLUME_ATTACHMENTS, "", name)
+        except Unreadable:
+            return None  # Filter fails while any VolumeAttachment is unreadable
+
+    def _invalidate(self, node: str) -> None:
+        attachments = self._by_node.get(node)
+        if attachments is not None:
+            attachments.attached = attachments.unused = None
