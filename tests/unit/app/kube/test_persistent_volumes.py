@@ -94,7 +94,6 @@ def test_what_decides_is_in_the_identity_of_a_claim() -> None:
     ("reference", "expected"),
     [
         pytest.param(ClaimReference("default", "data", "uid-data"), True, id="by name and UID"),
-        pytest.param(ClaimReference("default", "data", ""), True, id="by name"),
         pytest.param(ClaimReference("default", "data", "another"), False, id="one of that name before"),
         pytest.param(ClaimReference("shop", "data", ""), False, id="of another namespace"),
     ],
