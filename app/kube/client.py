@@ -111,9 +111,9 @@ class KubeClient:
                 return None
             raise
         group, _, version = api_version.rpartition("/")
-        for it in _decoded(_SERVED, raw).resources or ():
-            if it.kind == kind and "/" not in it.name:
-                return Resource(group, version, it.name, kind, it.namespaced)
+        for served in _decoded(_SERVED, raw).resources or ():
+            if served.kind == kind and "/" not in served.name:
+                return Resource(group, version, served.name, kind, served.namespaced)
         return None
 
     async def list_page(

@@ -1,7 +1,7 @@
 """Connections for writes: HTTP/1.1 on asyncio, kept open, one request at a time on each.
 
 A write that depends on a decision must be sent before another task can run, but a general HTTP client awaits before it
-sends. So the caller first acquires a connection, and ``Connection.send`` writes the bytes without an ``await``. This
+sends. So the caller first acquires a connection, and ``WriteConnection.send`` writes the bytes without an ``await``. This
 also costs a quarter of what a general client costs, and each bind is one write. ``Connections.connect`` makes a
 connection for another protocol, such as that of a watch.
 
@@ -61,7 +61,7 @@ class Answered(Struct, frozen=True):
     body: bytes
 
 
-class Connection(asyncio.Protocol):
+class WriteConnection(asyncio.Protocol):
     """One connection with at most one request in flight."""
 
     def __init__(self) -> None:
@@ -131,23 +131,23 @@ class Connection(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        found = Answered(self._parser.get_status_code(), self._headers, b"".join(self._body))
+        response = Answered(self._parser.get_status_code(), self._headers, b"".join(self._body))
         self._headers, self._body = {}, []  # data that follows is not part of this answer
-        if found.status < _FINAL:
+        if response.status < _FINAL:
             return
         answer, self._answer = self._answer, None
         if answer is None or not self._parser.should_keep_alive():
             self.close()
         if answer is not None and not answer.done():
-            answer.set_result(found)
+            answer.set_result(response)
 
 
 def set_up(transport: asyncio.BaseTransport) -> asyncio.Transport:
     """Set ``SOCKET_OPTIONS`` on the socket of a transport, and return the transport."""
-    found = transport.get_extra_info("socket")
+    socket_ = transport.get_extra_info("socket")
     with suppress(OSError):  # the socket is possibly closed; ``connection_lost`` follows
-        for level, name, value in SOCKET_OPTIONS if found is not None else ():
-            found.setsockopt(level, name, value)
+        for level, name, value in SOCKET_OPTIONS if socket_ is not None else ():
+            socket_.setsockopt(level, name, value)
     return cast("asyncio.Transport", transport)  # uvloop's transport has the methods, but not the base class
 
 
@@ -169,8 +169,8 @@ class Connections:
         self._tls_server_name = (tls_server_name or self._host) if self._tls is not None else None
         self._authority = parts.netloc.rpartition("@")[2]
         self._prefix = parts.path.rstrip("/")
-        self._idle: list[Connection] = []
-        self._busy: set[Connection] = set()
+        self._idle: list[WriteConnection] = []
+        self._busy: set[WriteConnection] = set()
         self._turns = asyncio.Semaphore(most)
         self._retired = False
 
@@ -185,7 +185,7 @@ class Connections:
         return f"{head}\r\n\r\n".encode(_TEXT) + body
 
     @asynccontextmanager
-    async def taken(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[Connection]:
+    async def taken(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[WriteConnection]:
         """Acquire an open connection for one request. Waiting and connecting take at most ``seconds`` each.
 
         Raises ``NotConnected``."""
@@ -195,7 +195,7 @@ class Connections:
         except TimeoutError:
             raise NotConnected(f"all connections busy for {seconds:g} s") from None
         try:
-            connection = self._take_idle() or await self.connect(Connection, seconds)
+            connection = self._take_idle() or await self.connect(WriteConnection, seconds)
             self._busy.add(connection)
             try:
                 yield connection
@@ -236,7 +236,7 @@ class Connections:
             connection.close()
         self._idle.clear()
 
-    def _take_idle(self) -> Connection | None:
+    def _take_idle(self) -> WriteConnection | None:
         oldest = monotonic() - _IDLE_SECONDS
         while self._idle:
             connection = self._idle.pop()
@@ -245,7 +245,7 @@ class Connections:
             connection.close()
         return None
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, connection: WriteConnection) -> None:
         """Put a connection back into the pool. Close it if its request was abandoned: its answer is still to come."""
         if connection.usable and not self._retired:
             connection.idle_since = monotonic()

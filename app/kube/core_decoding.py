@@ -71,12 +71,12 @@ def _node_decoder(wanted: frozenset[Extra], annotations: frozenset[str] | None) 
     nodes = Decoder[WholeNodeObject](WholeNodeObject)
 
     def decode(raw: bytes | Raw) -> Node:
-        found = nodes.decode(raw)
+        node = nodes.decode(raw)
         try:
-            parts = node_parts(wanted, annotations, found.metadata, found.status or NodeStatusObject())
+            parts = node_parts(wanted, annotations, node.metadata, node.status or NodeStatusObject())
         except Oversized as error:
             raise OversizedNode(str(error)) from None
-        return slim_node(found, parts)
+        return slim_node(node, parts)
 
     return decode
 

@@ -48,7 +48,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LoadedCredentials:
     """Credentials of a source as they are now. ``expires`` is a Unix time; ``reread`` is in seconds from now.
 
     ``renews_certificate``: the source renews its certificate by itself before it expires.
@@ -71,7 +71,7 @@ class Source(Protocol):
         """Raise ``CredentialsError`` for mistakes that can be detected without running a plugin."""
         ...
 
-    def read(self) -> Found:
+    def read(self) -> LoadedCredentials:
         """Read everything again; blocks and can run a plugin. Raises ``CredentialsError``."""
         ...
 
@@ -103,12 +103,12 @@ class ServiceAccount:
     def check(self) -> None:
         self.read()
 
-    def read(self) -> Found:
-        found = _Target()
+    def read(self) -> LoadedCredentials:
+        target = _Target()
         with mistakes_of(str(self)):
             token, authority = str(self._folder / "token"), str(self._folder / "ca.crt")
-            InClusterConfigLoader(token_filename=token, cert_filename=authority).load_and_set(found)
-            return found.taken(expires=inf, reread=REREAD_SECONDS)
+            InClusterConfigLoader(token_filename=token, cert_filename=authority).load_and_set(target)
+            return target.taken(expires=inf, reread=REREAD_SECONDS)
 
     def namespace(self, *, required: bool) -> str:  # source_of checked that the token exists
         with mistakes_of(str(self)):
@@ -133,13 +133,15 @@ class Kubeconfig:
             if missing:
                 raise ConfigException("; ".join(missing))
 
-    def read(self) -> Found:
-        opened, found = self._open(), _Target()
+    def read(self) -> LoadedCredentials:
+        opened, target = self._open(), _Target()
         with mistakes_of(self._where):
             runs_plugin = _is_by_plugin(opened.user)
             expires = _run_plugin(opened) if runs_plugin else inf
-            opened.loader.load_and_set(found)
-            return replace(found.taken(expires, inf if runs_plugin else REREAD_SECONDS), renews_certificate=runs_plugin)
+            opened.loader.load_and_set(target)
+            return replace(
+                target.taken(expires, inf if runs_plugin else REREAD_SECONDS), renews_certificate=runs_plugin
+            )
 
     def namespace(self, *, required: bool) -> str:
         with mistakes_of(f"kubeconfig {self._files}"):
@@ -205,8 +207,8 @@ def _missing_files(opened: _Opened) -> Iterator[str]:
 
 def _missing_plugin(opened: _Opened) -> Iterator[str]:
     if _is_by_plugin(opened.user) and _command(opened.user) is None:
-        asked = opened.user["exec"]
-        command, hint = asked["command"], asked.safe_get("installHint")
+        entry = opened.user["exec"]
+        command, hint = entry["command"], entry.safe_get("installHint")
         where = f"no executable file {_beside(opened.user, command)}" if os.sep in command else f"no {command} in PATH"
         yield f"exec: there is {where}" + (f": {' '.join(hint.split())}" if hint else "")
 
@@ -251,11 +253,11 @@ class _Target(SimpleNamespace):
             tls_server_name=None, proxy=None,
         )  # fmt: skip
 
-    def taken(self, expires: float, reread: float) -> Found:
+    def taken(self, expires: float, reread: float) -> LoadedCredentials:
         files = (self.ssl_ca_cert, self.cert_file, self.key_file)
         contents = tuple(Path(file).read_bytes() for file in files if file)
         authorization = next(iter(self.api_key.values()), "")  # by position: release 37 renamed its only entry
-        return Found(
+        return LoadedCredentials(
             server=self.host.rstrip("/"),
             authorization=authorization.strip(),  # token files often end with a newline
             tls=Tls(files, contents, bool(self.verify_ssl)),

@@ -195,12 +195,12 @@ def _words(structure: bytes) -> memoryview:
 
 def _steps(word: int, depth: int) -> list[tuple[int, int]]:
     """Return (index in the word, depth after it) for each bracket of a word."""
-    found: list[tuple[int, int]] = []
+    steps: list[tuple[int, int]] = []
     for place, byte in enumerate(word.to_bytes(_WORD, sys.byteorder)):
         if byte != _NOTHING:
             depth += 1 if byte == _OPEN else -1
-            found.append((place, depth))
-    return found
+            steps.append((place, depth))
+    return steps
 
 
 def _last_left(at: int, word: int, depth: int) -> int:

@@ -51,14 +51,14 @@ class StatusObject(Protocol):
 
 def disruption_of(spec: SpecObject, status: StatusObject) -> Disruption:
     """Return the preemption fields of a pod; ``NO_DISRUPTION`` itself if all have their defaults."""
-    found = Disruption(
+    disruption = Disruption(
         spec.preemption_policy == _NEVER,
         None if status.start_time is None else status.start_time.timestamp(),
         _is_preempted(status.conditions),
     )
-    return NO_DISRUPTION if found == NO_DISRUPTION else found
+    return NO_DISRUPTION if disruption == NO_DISRUPTION else disruption
 
 
 def _is_preempted(conditions: Raw) -> bool:
-    found = condition_of(conditions, _DISRUPTION_TARGET)
-    return found.status == _TRUE and found.reason == _BY_SCHEDULER
+    condition = condition_of(conditions, _DISRUPTION_TARGET)
+    return condition.status == _TRUE and condition.reason == _BY_SCHEDULER

@@ -24,7 +24,7 @@ from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
 from app.kube.node_affinity import PreferredNodeAffinity
 from app.kube.node_selectors import preferred_affinity_of
 from app.kube.pod_affinity import NO_TERMS, PodAffinity, pod_affinity_of
-from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, resources_of
+from app.kube.requests import NO_REQUESTS, PodRequests, PodResources, Requests, resources_of
 from app.kube.scheduling_gates import gate_names_of
 from app.kube.volumes import VOLUMES, PodVolume, VolumeSources, volumes_of, with_claims
 
@@ -203,17 +203,17 @@ def pod_parts(
     Raises ``msgspec.ValidationError``.
     """
     oversized: list[str] = []
-    found: list[Any] = []
+    parts: list[Any] = []
     for read, empty in _readers(extras):
         part = None
         if read is not None:
             try:
                 part = read(spec, status)
-            except Oversized as it:
+            except Oversized as error:
                 part = empty
-                oversized.append(it.field)
-        found.append(part)
-    return _interned(*found), tuple(dict.fromkeys(oversized))
+                oversized.append(error.field)
+        parts.append(part)
+    return _interned(*parts), tuple(dict.fromkeys(oversized))
 
 
 def pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:
@@ -222,12 +222,12 @@ def pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[
     if _CLAIM not in data and _EPHEMERAL not in data:
         return _NONE_PENDING, ()
     try:
-        found = with_claims(_VOLUMES.decode(data) or ())
-    except Oversized as it:
-        return _NONE_PENDING, (it.field,)
+        pending = with_claims(_VOLUMES.decode(data) or ())
+    except Oversized as error:
+        return _NONE_PENDING, (error.field,)
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"{VOLUMES}: {error}") from None
-    return _interned(*(found if extra is Extra.PENDING_VOLUMES else None for extra in _OF_POD)), ()
+    return _interned(*(pending if extra is Extra.PENDING_VOLUMES else None for extra in _OF_POD)), ()
 
 
 @cache
@@ -237,20 +237,20 @@ def _readers(extras: frozenset[Extra]) -> tuple[tuple[Callable[[Any, Any], Any] 
 
 
 def _interned(*key: Any) -> PodParts:
-    found = _SHARED.get(key)
-    if found is None:
-        found = _SHARED[key] = PodParts(*key)
-    return found
+    parts = _SHARED.get(key)
+    if parts is None:
+        parts = _SHARED[key] = PodParts(*key)
+    return parts
 
 
 def _resources(spec: PodSpecExtras, status: PodStatusExtras) -> PodResources:
     return resources_of(_asked(spec, status))
 
 
-def _asked(spec: PodSpecExtras, status: PodStatusExtras) -> Asked:
-    found = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    statuses = {it.name: it for it in found if it.resources is not None}
-    return Asked(
+def _asked(spec: PodSpecExtras, status: PodStatusExtras) -> PodRequests:
+    reported = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    statuses = {it.name: it for it in reported if it.resources is not None}
+    return PodRequests(
         tuple(_requests(it, statuses.get(it.name)) for it in spec.containers or ()),
         tuple(_requests(it, statuses.get(it.name)) for it in spec.init_containers or ()),
         Requests(
@@ -263,15 +263,15 @@ def _asked(spec: PodSpecExtras, status: PodStatusExtras) -> Asked:
     )
 
 
-def _requests(it: ContainerObject, status: ContainerStatusObject | None) -> Requests:
-    keeps_running = it.restart_policy == _ALWAYS
+def _requests(container: ContainerObject, status: ContainerStatusObject | None) -> Requests:
+    keeps_running = container.restart_policy == _ALWAYS
     if status is None:
-        return Requests(_of(it.resources), None, b"", keeps_running)
-    return Requests(_of(it.resources), _of(status.resources), bytes(status.allocated_resources), keeps_running)
+        return Requests(_of(container.resources), None, b"", keeps_running)
+    return Requests(_of(container.resources), _of(status.resources), bytes(status.allocated_resources), keeps_running)
 
 
-def _of(found: RequirementsObject | None) -> bytes:
-    return bytes(found.requests) if found is not None else b""
+def _of(requirements: RequirementsObject | None) -> bytes:
+    return bytes(requirements.requests) if requirements is not None else b""
 
 
 def _is_infeasible(conditions: Raw) -> bool:
@@ -282,20 +282,20 @@ def _host_ports(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[HostPort
     """Of the containers, and of the init containers that keep running."""
     running = (it for it in spec.init_containers or () if it.restart_policy == _ALWAYS)
     containers = (*running, *(spec.containers or ()))
-    found = tuple(port for it in containers if _HOST_PORT in bytes(it.ports) for port in _ports_of(it.ports))
-    if len(found) > MOST_PORTS:
+    ports = tuple(port for it in containers if _HOST_PORT in bytes(it.ports) for port in _ports_of(it.ports))
+    if len(ports) > MOST_PORTS:
         raise Oversized(PORTS)
-    return found
+    return ports
 
 
 def _images(spec: PodSpecExtras, _status: PodStatusExtras) -> PodImages:
     init_containers, containers = spec.init_containers or (), spec.containers or ()
     names = (it.image for it in (*init_containers, *containers))
     volumes = (it.image.reference for it in spec.volumes or () if it.image is not None)
-    found = tuple(_tagged((*names, *volumes)))
-    if len(found) > MOST_IMAGES or sum(map(len, found)) > LARGEST_PART:
+    tagged = tuple(_tagged((*names, *volumes)))
+    if len(tagged) > MOST_IMAGES or sum(map(len, tagged)) > LARGEST_PART:
         raise Oversized(IMAGES)
-    return PodImages(found, len(init_containers) + len(containers))
+    return PodImages(tagged, len(init_containers) + len(containers))
 
 
 def _volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[PodVolume, ...]:

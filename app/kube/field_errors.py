@@ -71,29 +71,29 @@ def label_key_flaws(key: str) -> list[str]:
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
         return [_TOO_MANY_PARTS]
-    found = _prefix_flaws(prefix) if slash else []
+    flaws = _prefix_flaws(prefix) if slash else []
     if not name:
-        found.append(f"name part {_EMPTY}")
+        flaws.append(f"name part {_EMPTY}")
     elif len(name.encode()) > _MOST_NAME:
-        found.append(f"name part {_TOO_LONG.format(_MOST_NAME)}")
+        flaws.append(f"name part {_TOO_LONG.format(_MOST_NAME)}")
     if not re.fullmatch(_KEY, name):
-        found.append(f"name part {_NO_KEY}")
-    return found
+        flaws.append(f"name part {_NO_KEY}")
+    return flaws
 
 
 def _prefix_flaws(prefix: str) -> list[str]:
     if not prefix:
         return [f"prefix part {_EMPTY}"]
-    found = [f"prefix part {_TOO_LONG.format(_MOST_PREFIX)}"] if len(prefix.encode()) > _MOST_PREFIX else []
-    return found if re.fullmatch(_SUBDOMAIN, prefix) else [*found, f"prefix part {_NO_SUBDOMAIN}"]
+    flaws = [f"prefix part {_TOO_LONG.format(_MOST_PREFIX)}"] if len(prefix.encode()) > _MOST_PREFIX else []
+    return flaws if re.fullmatch(_SUBDOMAIN, prefix) else [*flaws, f"prefix part {_NO_SUBDOMAIN}"]
 
 
 def label_value_flaws(value: str) -> list[str]:
     """What keeps a text from being the value of a label; nothing if it is one."""
     if is_label_value(value):
         return []
-    found = [_TOO_LONG.format(_MOST_NAME)] if len(value.encode()) > _MOST_NAME else []
-    return found if re.fullmatch(_VALUE, value) else [*found, _NO_VALUE]
+    flaws = [_TOO_LONG.format(_MOST_NAME)] if len(value.encode()) > _MOST_NAME else []
+    return flaws if re.fullmatch(_VALUE, value) else [*flaws, _NO_VALUE]
 
 
 def _as_json(value: str | Sequence[str] | None) -> str:

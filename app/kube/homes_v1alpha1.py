@@ -57,7 +57,7 @@ class _KeeperObject(Struct, rename="camel"):
     slot: str | None = None
 
 
-class _SpecObject(Struct):
+class _HomeSpecObject(Struct):
     owner: _KeeperObject | None = None
     node: str | None = None
     machine: str | None = None
@@ -66,7 +66,7 @@ class _SpecObject(Struct):
 
 class _HomeObject(Struct):
     metadata: MetadataObject
-    spec: _SpecObject | None = None
+    spec: _HomeSpecObject | None = None
 
 
 _DECODER: Final = Decoder[_HomeObject](_HomeObject)
@@ -74,8 +74,8 @@ _DECODER: Final = Decoder[_HomeObject](_HomeObject)
 
 def decode_home(raw: bytes | Raw) -> Home:
     """Decode one Home. Raises ``msgspec.DecodeError``."""
-    found = _DECODER.decode(raw)
-    meta, spec = found.metadata, found.spec or _SpecObject()
+    home = _DECODER.decode(raw)
+    meta, spec = home.metadata, home.spec or _HomeSpecObject()
     keeper = spec.owner or _KeeperObject()
     return Home(
         namespace=sys.intern(meta.namespace or "default"),

@@ -54,9 +54,9 @@ _DECODER: Final = Decoder[_InstanceObject](_InstanceObject)
 
 def decode_instance(raw: bytes | Raw) -> VirtualMachineInstance:
     """Decode one VirtualMachineInstance. Raises ``msgspec.DecodeError``."""
-    found = _DECODER.decode(raw)
-    meta = found.metadata
-    status = found.status or _InstanceStatusObject()
+    instance = _DECODER.decode(raw)
+    meta = instance.metadata
+    status = instance.status or _InstanceStatusObject()
     moved = status.migration_state or _MigrationStateObject()
     return VirtualMachineInstance(
         namespace=sys.intern(meta.namespace or "default"),

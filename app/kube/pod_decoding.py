@@ -155,8 +155,8 @@ _GATES: Final[Decoder[list[Raw] | None]] = Decoder(list[Raw] | None)
 
 
 def _parse_node_selector(data: bytes) -> tuple[tuple[str, str], ...]:
-    found = _NODE_SELECTOR.decode(data) or {}
-    return tuple(sorted((key, value or "") for key, value in found.items()))
+    labels = _NODE_SELECTOR.decode(data) or {}
+    return tuple(sorted((key, value or "") for key, value in labels.items()))
 
 
 def _parse_tolerations(data: bytes) -> tuple[Toleration, ...]:
@@ -164,10 +164,10 @@ def _parse_tolerations(data: bytes) -> tuple[Toleration, ...]:
 
 
 def _parse_spread(data: bytes) -> tuple[TopologySpreadConstraint, ...]:
-    found = _SPREAD.decode(data) or ()
-    if len(found) > MOST_CONSTRAINTS:
+    constraints = _SPREAD.decode(data) or ()
+    if len(constraints) > MOST_CONSTRAINTS:
         raise Oversized(SPREAD)
-    return tuple(it.slim() for it in found)
+    return tuple(it.slim() for it in constraints)
 
 
 def _parse_gated(data: bytes) -> bool:
@@ -187,7 +187,7 @@ _NO_WHOLE_STATUS: Final = _WholePodStatusObject()
 
 
 def _interned(
-    found: _PodSpecObject,
+    wire: _PodSpecObject,
     more: PodParts,
     node_selector: tuple[tuple[str, str], ...],
     terms: tuple[NodeSelectorTerm, ...] | None,
@@ -196,9 +196,9 @@ def _interned(
     oversized: tuple[str, ...],
 ) -> PodSpec:
     key = (
-        sys.intern(found.scheduler_name or DEFAULT_SCHEDULER_NAME),
-        found.priority or 0,
-        _gated_of(found.scheduling_gates),
+        sys.intern(wire.scheduler_name or DEFAULT_SCHEDULER_NAME),
+        wire.priority or 0,
+        _gated_of(wire.scheduling_gates),
         RequiredNodeAffinity(node_selector, terms) if node_selector or terms is not None else ANY_NODE,
         tolerations,
         spread,
@@ -212,7 +212,7 @@ def _interned(
 
 
 def _read_in_part(
-    labels: Raw, found: _PodSpecObject, parts: PodParts, also: tuple[str, ...]
+    labels: Raw, wire: _PodSpecObject, parts: PodParts, also: tuple[str, ...]
 ) -> tuple[LabelSet, PodSpec]:
     """Convert a pod, replacing oversized parts by empty ones; ``also`` are oversized parts found before."""
     oversized: list[str] = []
@@ -220,21 +220,21 @@ def _read_in_part(
     def read(part: Callable[[Raw], T], raw: Raw, instead: T) -> T:
         try:
             return part(raw)
-        except Oversized as it:
-            oversized.append(it.field)
+        except Oversized as error:
+            oversized.append(error.field)
             return instead
 
     nothing: tuple[Any, ...] = ()
     label_set = read(labels_of, labels, NO_LABELS)
-    node_selector = read(_node_selector_of, found.node_selector, nothing)
-    terms = read(required_terms_of, found.affinity, None)
-    tolerations = read(_tolerations_of, found.tolerations, nothing)
-    spread = read(_spread_of, found.topology_spread_constraints, nothing)
-    return label_set, _interned(found, parts, node_selector, terms, tolerations, spread, (*oversized, *also))
+    node_selector = read(_node_selector_of, wire.node_selector, nothing)
+    terms = read(required_terms_of, wire.affinity, None)
+    tolerations = read(_tolerations_of, wire.tolerations, nothing)
+    spread = read(_spread_of, wire.topology_spread_constraints, nothing)
+    return label_set, _interned(wire, parts, node_selector, terms, tolerations, spread, (*oversized, *also))
 
 
 def slim_pod(
-    found: PodObject,
+    pod: PodObject,
     parts: PodParts = NOTHING_OF_POD,
     oversized: tuple[str, ...] = (),
     lifecycle: Disruption | None = None,
@@ -243,7 +243,7 @@ def slim_pod(
 
     Raises ``msgspec.ValidationError`` naming the invalid field.
     """
-    meta, spec, status = found.metadata, found.spec or _NO_SPEC, found.status or _NO_STATUS
+    meta, spec, status = pod.metadata, pod.spec or _NO_SPEC, pod.status or _NO_STATUS
     try:
         labels = labels_of(meta.labels)
         slim = _interned(
@@ -288,15 +288,15 @@ def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any
     if wanted - OF_NODES_ALONE == _PENDING_VOLUMES_ALONE:
         return WaitingPodObject, _slim_waiting
 
-    def slim(found: WholePodObject) -> Pod:
-        spec, status = found.spec or _NO_WHOLE_SPEC, found.status or _NO_WHOLE_STATUS
+    def slim(pod: WholePodObject) -> Pod:
+        spec, status = pod.spec or _NO_WHOLE_SPEC, pod.status or _NO_WHOLE_STATUS
         lifecycle = disruption_of(spec, status) if Extra.DISRUPTION in wanted else None
-        return slim_pod(found, *pod_parts(wanted, spec, status), lifecycle)
+        return slim_pod(pod, *pod_parts(wanted, spec, status), lifecycle)
 
     return WholePodObject, slim
 
 
-def _slim_waiting(found: WaitingPodObject) -> Pod:
+def _slim_waiting(pod: WaitingPodObject) -> Pod:
     """Convert a pod with its volumes, which are decoded only as ``pending_parts`` requires."""
-    spec = found.spec or _WaitingPodSpecObject()
-    return slim_pod(found, *pending_parts(spec.node_name, spec.volumes), None)
+    spec = pod.spec or _WaitingPodSpecObject()
+    return slim_pod(pod, *pending_parts(spec.node_name, spec.volumes), None)

@@ -82,8 +82,8 @@ class Quantity(Struct, frozen=True, gc=False):
         """Round away from zero. On overflow, wrap if Go multiplies once, and return 0 if it multiplies repeatedly."""
         if places > 0:
             return _away_from_zero(self.unscaled, _power(places))
-        found = self.unscaled * _power(-places)
-        return found if _fits(found) else _wrapped(found) if -places in _AT_ONCE else 0
+        scaled = self.unscaled * _power(-places)
+        return scaled if _fits(scaled) else _wrapped(scaled) if -places in _AT_ONCE else 0
 
     def _of_wide(self, places: int) -> int:
         """Round up. As in Go, most negative numbers with a remainder are truncated towards zero, plus 1."""
@@ -106,9 +106,9 @@ class Quantity(Struct, frozen=True, gc=False):
                 return other
         scale = min(self.scale, other.scale)
         ours, theirs = self._at(scale), other._at(scale)
-        found = ours + theirs
-        wide = self.wide or other.wide or not (_fits(ours) and _fits(theirs) and _fits(found))
-        return Quantity(found, scale, wide)
+        total = ours + theirs
+        wide = self.wide or other.wide or not (_fits(ours) and _fits(theirs) and _fits(total))
+        return Quantity(total, scale, wide)
 
     def exceeds(self, other: Quantity) -> bool:
         """Return whether this amount is greater than ``other``."""
@@ -137,18 +137,18 @@ def _wrapped(number: int) -> int:
 
 
 def _away_from_zero(number: int, divisor: int) -> int:
-    found = -(-abs(number) // divisor)
-    return found if number >= 0 else -found
+    quotient = -(-abs(number) // divisor)
+    return quotient if number >= 0 else -quotient
 
 
 def parse_quantity(text: bytes) -> Quantity:
     """Read one quantity. Raises ``MalformedQuantity`` or ``OverlongQuantity``."""
     if len(text) > LONGEST:
         raise OverlongQuantity
-    found = _TEXT.fullmatch(text)
-    if not text or found is None:
+    parts = _TEXT.fullmatch(text)
+    if not text or parts is None:
         raise MalformedQuantity(f"no quantity: {text.decode(errors='replace')!r}")
-    sign, digits, fraction, suffix = found.group(1), found.group(2), found.group(3) or b"", found.group(4)
+    sign, digits, fraction, suffix = parts.group(1), parts.group(2), parts.group(3) or b"", parts.group(4)
     negative = sign == b"-"
     if (binary := _BINARY.get(suffix)) is not None:
         return _binary(digits, fraction, binary, negative=negative)
@@ -157,10 +157,10 @@ def parse_quantity(text: bytes) -> Quantity:
 
 
 def _exponent(suffix: bytes) -> int:
-    found = _EXPONENT.fullmatch(suffix)
-    if found is None or not _fits(int(found.group(1))):
+    match = _EXPONENT.fullmatch(suffix)
+    if match is None or not _fits(int(match.group(1))):
         raise MalformedQuantity(f"no suffix of a quantity: {suffix.decode()!r}")
-    exponent = (int(found.group(1)) + 2**31) % 2**32 - 2**31  # Go truncates it to 32 bits
+    exponent = (int(match.group(1)) + 2**31) % 2**32 - 2**31  # Go truncates it to 32 bits
     if abs(exponent) > _LARGEST_EXPONENT:
         raise OverlongQuantity
     return exponent
@@ -206,18 +206,18 @@ def quantity_of(raw: Raw) -> Quantity:
     Raises ``MalformedQuantity`` or ``OverlongQuantity``.
     """
     data = bytes(raw)
-    found = _MEMO.young.get(data, MISSING)
-    return _read(data) if found is MISSING else found
+    quantity = _MEMO.young.get(data, MISSING)
+    return _read(data) if quantity is MISSING else quantity
 
 
 def _read(data: bytes) -> Quantity:
     if len(data) > LONGEST + 2:
         raise OverlongQuantity
-    found = _MEMO.get(data)
-    if found is MISSING:
-        found = ZERO if data == b"null" else parse_quantity(_trimmed(data))
-        _MEMO.put(data, found, len(data) + _MEMO_OVERHEAD)
-    return found
+    quantity = _MEMO.get(data)
+    if quantity is MISSING:
+        quantity = ZERO if data == b"null" else parse_quantity(_trimmed(data))
+        _MEMO.put(data, quantity, len(data) + _MEMO_OVERHEAD)
+    return quantity
 
 
 def _trimmed(data: bytes) -> bytes:

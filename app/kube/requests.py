@@ -90,7 +90,7 @@ class Requests(NamedTuple):
     keeps_running: bool = False
 
 
-class Asked(NamedTuple):
+class PodRequests(NamedTuple):
     """Raw input from which the resources of a pod are computed. ``infeasible``: its resize is infeasible."""
 
     containers: tuple[Requests, ...]
@@ -101,8 +101,8 @@ class Asked(NamedTuple):
 
     def size(self) -> int:
         """Return the number of bytes to decode."""
-        found = sum(len(it.requests) + len(it.actuated or b"") + len(it.allocated) for it in self._each())
-        return found + len(self.overhead)
+        size = sum(len(it.requests) + len(it.actuated or b"") + len(it.allocated) for it in self._each())
+        return size + len(self.overhead)
 
     def has_status(self) -> bool:
         return any(it.actuated is not None for it in self._each())
@@ -132,12 +132,12 @@ def is_extended_resource(name: str) -> bool:
 
 def _listed(amounts: Mapping[str, Quantity]) -> dict[str, int]:
     """Convert to integers, without resources that the scheduler does not track."""
-    found = {
+    integers = {
         name: it.milli_value() if name == CPU else it.value()
         for name, it in amounts.items()
         if len(name) <= _LONGEST_NAME and _counts(name)
     }
-    return {name: amount for name, amount in sorted(found.items()) if amount}
+    return {name: amount for name, amount in sorted(integers.items()) if amount}
 
 
 _LIST: Final[Decoder[dict[str, Raw] | None]] = Decoder(dict[str, Raw] | None)
@@ -156,38 +156,38 @@ def _parse_requests(data: bytes) -> Amounts:
 
 def _parse_allocatable(data: bytes) -> ResourceList:
     amounts = _amounts(ALLOCATABLE, data)
-    found = _listed(amounts)
+    resources = _listed(amounts)
     pods = amounts.get(PODS, ZERO).value()
-    return {**found, PODS: pods} if pods else found
+    return {**resources, PODS: pods} if pods else resources
 
 
 _requests_of: Final = shared(RESOURCES, _parse_requests)
 allocatable_of: Final = shared(ALLOCATABLE, _parse_allocatable)
 """Return a node's resources from ``status.allocatable``. Raises ``Oversized`` or ``msgspec.ValidationError``."""
 
-_MEMO: Final = Memo[Asked, PodResources](_MEMO_BYTES)
+_MEMO: Final = Memo[PodRequests, PodResources](_MEMO_BYTES)
 _SHARED: WeakValueDictionary[tuple[object, ...], PodResources] = WeakValueDictionary()
 
 
-def resources_of(asked: Asked) -> PodResources:
+def resources_of(requests: PodRequests) -> PodResources:
     """Compute the resources of a pod, cached. Raises ``Oversized`` or ``msgspec.ValidationError``."""
-    found = _MEMO.get(asked)
-    if found is MISSING:
-        size = asked.size()
+    resources = _MEMO.get(requests)
+    if resources is MISSING:
+        size = requests.size()
         if size > LARGEST_REQUESTS:
             raise Oversized(RESOURCES)
-        found = _worked_out(asked)
-        _MEMO.put(asked, found, size + _MEMO_OVERHEAD)
-    return found
+        resources = _worked_out(requests)
+        _MEMO.put(requests, resources, size + _MEMO_OVERHEAD)
+    return resources
 
 
-def _worked_out(asked: Asked) -> PodResources:
-    pod = _Pod(asked, with_status=False)
+def _worked_out(requests: PodRequests) -> PodResources:
+    pod = _EffectiveRequests(requests, with_status=False)
     requests = pod.total(_NO_DEFAULTS)
     compared = pod.total(_DEFAULTS, of_containers=True)
-    if asked.has_status():
-        pod = _Pod(asked, with_status=True)
-    requested = pod.total(_NO_DEFAULTS) if asked.has_status() else requests
+    if requests.has_status():
+        pod = _EffectiveRequests(requests, with_status=True)
+    requested = pod.total(_NO_DEFAULTS) if requests.has_status() else requests
     if len(requests.keys() | requested.keys()) > MOST_REQUESTED:
         raise Oversized(RESOURCES)
     missing = {name: it for name, it in _DEFAULTS.items() if not pod.level or name not in requested}
@@ -205,38 +205,38 @@ def _cpu_and_memory(amounts: Amounts) -> ResourceList:
 
 def _interned(*lists: ResourceList) -> PodResources:
     key = tuple(tuple(it.items()) for it in lists)
-    found = _SHARED.get(key)
-    if found is None:
+    resources = _SHARED.get(key)
+    if resources is None:
         alike = dict(zip(key, lists, strict=True))  # equal lists share one object
-        found = _SHARED[key] = PodResources(*(alike[it] for it in key))
-    return found
+        resources = _SHARED[key] = PodResources(*(alike[it] for it in key))
+    return resources
 
 
-class _Pod:
+class _EffectiveRequests:
     """Decoded requests of a pod, ready to be summed."""
 
-    def __init__(self, asked: Asked, *, with_status: bool) -> None:
-        self._infeasible = asked.infeasible
+    def __init__(self, requests: PodRequests, *, with_status: bool) -> None:
+        self._infeasible = requests.infeasible
         self._with_status = with_status
-        self._containers = [self._effective(it) for it in asked.containers]
-        self._init_containers = [(it.keeps_running, self._of_init(it)) for it in asked.init_containers]
-        self._overhead = _requests_of(Raw(asked.overhead))
-        whole, effective = _requests_of(Raw(asked.pod.requests)), self._effective(asked.pod)
+        self._containers = [self._effective(it) for it in requests.containers]
+        self._init_containers = [(it.keeps_running, self._of_init(it)) for it in requests.init_containers]
+        self._overhead = _requests_of(Raw(requests.overhead))
+        whole, effective = _requests_of(Raw(requests.pod.requests)), self._effective(requests.pod)
         self.level = {name: effective.get(name, ZERO) for name in whole if _is_of_pods(name)}
         """Pod-level requests."""
 
-    def _of_init(self, it: Requests) -> Amounts:
-        return self._effective(it) if it.keeps_running else _requests_of(Raw(it.requests))
+    def _of_init(self, container: Requests) -> Amounts:
+        return self._effective(container) if container.keeps_running else _requests_of(Raw(container.requests))
 
-    def _effective(self, it: Requests) -> Amounts:
+    def _effective(self, container: Requests) -> Amounts:
         """Return the spec's requests or, with status, the maximum of both. Ignore the spec of an infeasible resize."""
-        spec = _requests_of(Raw(it.requests))
-        if not self._with_status or it.actuated is None:
+        spec = _requests_of(Raw(container.requests))
+        if not self._with_status or container.actuated is None:
             return spec
-        found = {} if self._infeasible else dict(spec)
-        _raise_to(found, _requests_of(Raw(it.actuated)))
-        _raise_to(found, _requests_of(Raw(it.allocated)))
-        return found
+        effective = {} if self._infeasible else dict(spec)
+        _raise_to(effective, _requests_of(Raw(container.actuated)))
+        _raise_to(effective, _requests_of(Raw(container.allocated)))
+        return effective
 
     def total(self, missing: Mapping[str, Quantity], *, of_containers: bool = False) -> Amounts:
         """Return the sum for the pod. ``missing``: defaults for containers without such a request.
@@ -257,14 +257,14 @@ class _Pod:
         most: Amounts = {}
         running: Amounts = {}
         for keeps_running, amounts in self._init_containers:
-            asked = {**missing, **amounts}
+            needed = {**missing, **amounts}
             if keeps_running:
-                _add(asked, total)
-                _add(asked, running)
+                _add(needed, total)
+                _add(needed, running)
                 _raise_to(most, running)
             else:
-                _add(running, asked)
-                _raise_to(most, asked)
+                _add(running, needed)
+                _raise_to(most, needed)
         return most
 
 
@@ -286,5 +286,5 @@ def _raise_to(amounts: Amounts, others: Mapping[str, Quantity]) -> None:
             amounts[name] = amount
 
 
-NO_REQUESTS: Final = _worked_out(Asked(()))
+NO_REQUESTS: Final = _worked_out(PodRequests(()))
 """Resources of a pod whose requests are not read."""

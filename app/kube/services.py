@@ -69,13 +69,13 @@ def _service_selector(raw: Raw) -> Selector | None:
 
 def decode_service(raw: bytes | Raw) -> Service:
     """Decode one Service or ReplicationController. Raises ``msgspec.DecodeError``."""
-    found = _SERVICE_DECODER.decode(raw)
-    meta = found.metadata
+    service = _SERVICE_DECODER.decode(raw)
+    meta = service.metadata
     return Service(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
-        selector=None if found.spec is None else _service_selector(found.spec.selector),
+        selector=None if service.spec is None else _service_selector(service.spec.selector),
     )
 
 

@@ -13,18 +13,18 @@ from app.kube.node_selectors import NodeSelectorObject
 from app.kube.selectors import IN, NOT_IN
 
 
-class _AffinityObject(Struct):
+class _VolumeAffinityObject(Struct):
     required: NodeSelectorObject | None = None
 
 
-_AFFINITY: Final[Decoder[_AffinityObject | None]] = Decoder(_AffinityObject | None)
+_AFFINITY: Final[Decoder[_VolumeAffinityObject | None]] = Decoder(_VolumeAffinityObject | None)
 
 
 def _parse_affinity(data: bytes) -> RequiredNodeAffinity | None:
-    found = _AFFINITY.decode(data)
-    if found is None or found.required is None:
+    affinity = _AFFINITY.decode(data)
+    if affinity is None or affinity.required is None:
         return None
-    return RequiredNodeAffinity(terms=found.required.slim())
+    return RequiredNodeAffinity(terms=affinity.required.slim())
 
 
 def by_labels(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:

@@ -8,7 +8,7 @@ from app.kube.node_affinity import (
     NodeSelectorTerm,
     PreferredNodeAffinity,
     RequiredNodeAffinity,
-    WeightedTerm,
+    PreferredNodeTerm,
     is_int64,
 )
 from tests.builders import JsonObject, expression, make_pod, required_affinity, term
@@ -160,10 +160,10 @@ def test_a_node_is_worth_the_weights_of_the_terms_that_match() -> None:
     ssd, big = NodeSelectorRequirement("disk", "In", ("ssd",)), NodeSelectorRequirement("cores", "Gt", ("15",))
     named = NodeSelectorTerm((), (NodeSelectorRequirement("metadata.name", "In", (NAME,)),))
     wishes = (
-        WeightedTerm(3, NodeSelectorTerm((ssd,))),
-        WeightedTerm(5, NodeSelectorTerm((ssd, big))),
-        WeightedTerm(3, NodeSelectorTerm((ssd,))),
-        WeightedTerm(-1, named),
+        PreferredNodeTerm(3, NodeSelectorTerm((ssd,))),
+        PreferredNodeTerm(5, NodeSelectorTerm((ssd, big))),
+        PreferredNodeTerm(3, NodeSelectorTerm((ssd,))),
+        PreferredNodeTerm(-1, named),
     )
 
     preferences = PreferredNodeAffinity(wishes).compiled()

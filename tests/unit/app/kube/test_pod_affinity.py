@@ -20,7 +20,7 @@ from app.kube.pod_affinity import (
     Peers,
     PodAffinity,
     PodAffinityTerm,
-    WeightedTerm,
+    PreferredPodTerm,
     peers_of,
     pod_affinity_of,
 )
@@ -59,7 +59,7 @@ class TestReading:
         )
 
         term = PodAffinityTerm(ZONE, WEB)
-        liked, disliked = WeightedTerm(term, 3), WeightedTerm(term, -3)
+        liked, disliked = PreferredPodTerm(term, 3), PreferredPodTerm(term, -3)
         assert PodAffinity((term,), (), (liked, disliked), has_preferred=True) == found
         assert found.has_terms
 
