@@ -56,14 +56,12 @@ class ApiError(KubeError):
     def parse(cls, raw: bytes | Raw, *, status: int = 0, retry_after: float | None = None) -> Self:
         """Parse a Status object. Any other body becomes the message, since proxies answer with plain text."""
         try:
-            status_object = _STATUS.decode(raw)
+            decoded = _STATUS.decode(raw)
         except msgspec.DecodeError:
             return cls(status, "", bytes(raw)[:_LONGEST_MESSAGE].decode(errors="replace").strip(), retry_after)
-        if retry_after is None and status_object.details is not None:
-            retry_after = status_object.details.retry_after_seconds or None
-        return cls(
-            status or status_object.code or 0, status_object.reason or "", status_object.message or "", retry_after
-        )
+        if retry_after is None and decoded.details is not None:
+            retry_after = decoded.details.retry_after_seconds or None
+        return cls(status or decoded.code or 0, decoded.reason or "", decoded.message or "", retry_after)
 
 
 class _ErrorDetails(Struct, rename="camel"):

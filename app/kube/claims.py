@@ -109,7 +109,7 @@ def _parse_extended(data: bytes) -> tuple[tuple[str, int, int], ...]:
         ]
     except OverlongQuantity:
         raise Oversized(CLAIMS) from None
-    return tuple((sys.intern(name), amount, place) for name, amount, place in amounts if amount)
+    return tuple((sys.intern(name), amount, index) for name, amount, index in amounts if amount)
 
 
 _claims_of: Final = shared(CLAIMS, _parse_claims)

@@ -1,8 +1,8 @@
 """Connections for writes: HTTP/1.1 on asyncio, kept open, one request at a time on each.
 
 A write that depends on a decision must be sent before another task can run, but a general HTTP client awaits before it
-sends. So the caller first acquires a connection, and ``WriteConnection.send`` writes the bytes without an ``await``. This
-also costs a quarter of what a general client costs, and each bind is one write. ``Connections.connect`` makes a
+sends. So the caller first acquires a connection, and ``WriteConnection.send`` writes the bytes without an ``await``.
+This takes a quarter of a general client's CPU time, and each bind is one write. ``Connections.connect`` opens a
 connection for another protocol, such as that of a watch.
 
 Not here: the meaning of requests, retries, credentials.
@@ -53,7 +53,7 @@ class BrokenConnection(Exception):
     """The connection ended, or received invalid HTTP, before the answer was complete."""
 
 
-class Answered(Struct, frozen=True):
+class HttpResponse(Struct, frozen=True):
     """Answer of the server. ``headers`` have lower-case names."""
 
     status: int
@@ -68,7 +68,7 @@ class WriteConnection(asyncio.Protocol):
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
-        self._answer: asyncio.Future[Answered] | None = None
+        self._answer: asyncio.Future[HttpResponse] | None = None
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
 
@@ -77,7 +77,7 @@ class WriteConnection(asyncio.Protocol):
         """Return whether the connection is open and no request is in flight."""
         return self._transport is not None and not self._transport.is_closing() and self._answer is None
 
-    def send(self, request: bytes) -> asyncio.Future[Answered]:
+    def send(self, request: bytes) -> asyncio.Future[HttpResponse]:
         """Write the bytes to the transport at once. Raises ``NotConnected``; the future raises ``BrokenConnection``."""
         if self._transport is None or self._answer is not None:
             raise NotConnected("the connection is closed or busy")
@@ -131,7 +131,7 @@ class WriteConnection(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        response = Answered(self._parser.get_status_code(), self._headers, b"".join(self._body))
+        response = HttpResponse(self._parser.get_status_code(), self._headers, b"".join(self._body))
         self._headers, self._body = {}, []  # data that follows is not part of this answer
         if response.status < _FINAL:
             return

@@ -108,7 +108,7 @@ class ServiceAccount:
         with mistakes_of(str(self)):
             token, authority = str(self._folder / "token"), str(self._folder / "ca.crt")
             InClusterConfigLoader(token_filename=token, cert_filename=authority).load_and_set(target)
-            return target.taken(expires=inf, reread=REREAD_SECONDS)
+            return target.loaded(expires=inf, reread=REREAD_SECONDS)
 
     def namespace(self, *, required: bool) -> str:  # source_of checked that the token exists
         with mistakes_of(str(self)):
@@ -139,9 +139,8 @@ class Kubeconfig:
             runs_plugin = _is_by_plugin(opened.user)
             expires = _run_plugin(opened) if runs_plugin else inf
             opened.loader.load_and_set(target)
-            return replace(
-                target.taken(expires, inf if runs_plugin else REREAD_SECONDS), renews_certificate=runs_plugin
-            )
+            loaded: LoadedCredentials = target.loaded(expires, inf if runs_plugin else REREAD_SECONDS)
+            return replace(loaded, renews_certificate=runs_plugin)
 
     def namespace(self, *, required: bool) -> str:
         with mistakes_of(f"kubeconfig {self._files}"):
@@ -253,7 +252,7 @@ class _Target(SimpleNamespace):
             tls_server_name=None, proxy=None,
         )  # fmt: skip
 
-    def taken(self, expires: float, reread: float) -> LoadedCredentials:
+    def loaded(self, expires: float, reread: float) -> LoadedCredentials:
         files = (self.ssl_ca_cert, self.cert_file, self.key_file)
         contents = tuple(Path(file).read_bytes() for file in files if file)
         authorization = next(iter(self.api_key.values()), "")  # by position: release 37 renamed its only entry

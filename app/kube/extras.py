@@ -1,7 +1,7 @@
-"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images and more.
+"""Optional parts of pods and nodes, decoded only if a plugin declares them: requests, host ports, images and more.
 
-What they are read from is most of a pod, and differs between replicas in what nobody reads (the name of a token's
-volume, when a container started). Of each container a few fields are taken, and what is made of these is shared.
+These parts are read from the largest fields of a pod. Replicas of a workload differ there only in fields that are not
+read, such as the name of a token volume or a container's start time. So replicas share the decoded parts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
 MOST_PORTS: Final = 256
 MOST_IMAGES: Final = 128
-"""Of one pod: with more of them, none is read."""
+"""Maximum number of host ports and of images of one pod. If there are more, none is read."""
 
 ANY_IP: Final = "0.0.0.0"
 _TCP: Final = "TCP"
@@ -47,7 +47,7 @@ _EPHEMERAL: Final = b'"ephemeral"'
 
 @unique
 class Extra(Enum):
-    """What can be asked for."""
+    """Optional part of a pod or node. The value is the name of the attribute that returns the part."""
 
     RESOURCES = "resources"
     PORTS = "ports"
@@ -60,24 +60,25 @@ class Extra(Enum):
     CLAIMS = "claims"
     PENDING_VOLUMES = "pending_volumes"
     DISRUPTION = "disruption"
-    """Kept beside the spec, see ``app.kube.disruption``: it has no row in ``_OF_POD``."""
+    """Stored outside the interned spec (see ``app.kube.disruption``), so it is not in ``_PARTS_OF_POD``."""
 
     NODE_STATE = "state"
-    """Of nodes alone."""
+    """Part of nodes only."""
 
 
-OF_NODES_ALONE: Final = frozenset((Extra.NODE_STATE,))
+NODE_ONLY: Final = frozenset((Extra.NODE_STATE,))
+"""Parts that only nodes have."""
 
 
 class NotDecoded(LookupError):
-    """A part is read that nobody declared: it was left undecoded."""
+    """A part was read that no enabled plugin declares, so it was not decoded."""
 
     def __init__(self, extra: Extra) -> None:
         super().__init__(f"{extra.value}: not decoded, since no enabled plugin declares Part.{extra.name}")
 
 
 class HostPort(Struct, frozen=True, gc=False):
-    """A port that a pod occupies on its node. ``ip`` is ``ANY_IP`` where it is not said."""
+    """A port that a pod occupies on its node. ``ip`` is ``ANY_IP`` if the pod does not set it."""
 
     ip: str
     protocol: str
@@ -85,8 +86,9 @@ class HostPort(Struct, frozen=True, gc=False):
 
 
 class PodImages(Struct, frozen=True):
-    """``names``: images of the init containers, the containers and the volumes of a pod, each with its tag, in this
-    order and as often as they occur. ``containers``: how many of both sorts there are.
+    """Images of a pod, with tag or digest: of init containers, then containers, then volumes. Duplicates are included.
+
+    ``containers``: number of containers and init containers.
     """
 
     names: tuple[str, ...]
@@ -94,7 +96,7 @@ class PodImages(Struct, frozen=True):
 
 
 class PodParts(Struct, frozen=True, eq=False, weakref=True):
-    """What is decoded of a pod on demand; ``None`` for what nobody asked for. Interned."""
+    """Optional parts of a pod; ``None`` for parts that no plugin declares. Equal parts share one interned object."""
 
     resources: PodResources | None = None
     ports: tuple[HostPort, ...] | None = None
@@ -119,7 +121,7 @@ class RequirementsObject(Struct):
 
 
 class ContainerObject(Struct, rename="camel"):
-    """A container on the wire, as far as it is read."""
+    """A container on the wire, reduced to the fields that are read."""
 
     name: str | None = None
     image: str | None = None
@@ -134,7 +136,7 @@ class _ImageVolumeObject(Struct):
 
 
 class VolumeObject(VolumeSources):
-    """A volume. Its image is looked at for itself: it is one more that a node needs."""
+    """A volume of a pod on the wire. Its image counts as an image of the pod, in addition to its containers' images."""
 
     image: _ImageVolumeObject | None = None
 
@@ -155,7 +157,7 @@ class PodSpecExtras(Protocol):
 
 
 class ContainerStatusObject(Struct, rename="camel"):
-    """What a container still holds."""
+    """Status of a container on the wire, reduced to the resources that the container has."""
 
     name: str | None = None
     resources: RequirementsObject | None = None
@@ -198,7 +200,7 @@ _SHARED: WeakValueDictionary[tuple[object, ...], PodParts] = WeakValueDictionary
 def pod_parts(
     extras: frozenset[Extra], spec: PodSpecExtras, status: PodStatusExtras
 ) -> tuple[PodParts, tuple[str, ...]]:
-    """What is asked for of a pod, and the names of the parts that are oversized: these are empty.
+    """Decode the parts in ``extras``. Also return the names of oversized fields, whose parts are empty.
 
     Raises ``msgspec.ValidationError``.
     """
@@ -217,7 +219,7 @@ def pod_parts(
 
 
 def pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:
-    """The same where of pods ``PENDING_VOLUMES`` alone is asked for: nothing else is looked at."""
+    """Like ``pod_parts`` if ``PENDING_VOLUMES`` is the only part of pods. Volumes without claims are not decoded."""
     data = b"" if node_name else bytes(volumes)
     if _CLAIM not in data and _EPHEMERAL not in data:
         return _NONE_PENDING, ()
@@ -227,13 +229,13 @@ def pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[
         return _NONE_PENDING, (error.field,)
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"{VOLUMES}: {error}") from None
-    return _interned(*(pending if extra is Extra.PENDING_VOLUMES else None for extra in _OF_POD)), ()
+    return _interned(*(pending if extra is Extra.PENDING_VOLUMES else None for extra in _PARTS_OF_POD)), ()
 
 
 @cache
 def _readers(extras: frozenset[Extra]) -> tuple[tuple[Callable[[Any, Any], Any] | None, Any], ...]:
-    """By the order of ``PodParts``: how a part is read, if it is asked for, and what stands for an oversized one."""
-    return tuple((read if extra in extras else None, empty) for extra, (read, empty) in _OF_POD.items())
+    """Return (reader, empty value) for each field of ``PodParts`` in order. The reader is ``None`` for other parts."""
+    return tuple((read if extra in extras else None, empty) for extra, (read, empty) in _PARTS_OF_POD.items())
 
 
 def _interned(*key: Any) -> PodParts:
@@ -244,10 +246,10 @@ def _interned(*key: Any) -> PodParts:
 
 
 def _resources(spec: PodSpecExtras, status: PodStatusExtras) -> PodResources:
-    return resources_of(_asked(spec, status))
+    return resources_of(_pod_requests(spec, status))
 
 
-def _asked(spec: PodSpecExtras, status: PodStatusExtras) -> PodRequests:
+def _pod_requests(spec: PodSpecExtras, status: PodStatusExtras) -> PodRequests:
     reported = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
     statuses = {it.name: it for it in reported if it.resources is not None}
     return PodRequests(
@@ -279,7 +281,7 @@ def _is_infeasible(conditions: Raw) -> bool:
 
 
 def _host_ports(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[HostPort, ...]:
-    """Of the containers, and of the init containers that keep running."""
+    """Return the host ports of sidecars (init containers that keep running), then of containers."""
     running = (it for it in spec.init_containers or () if it.restart_policy == _ALWAYS)
     containers = (*running, *(spec.containers or ()))
     ports = tuple(port for it in containers if _HOST_PORT in bytes(it.ports) for port in _ports_of(it.ports))
@@ -307,7 +309,7 @@ def _pending_volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[Pod
 
 
 def _tagged(images: Iterable[str | None]) -> Iterator[str]:
-    """By the names under which nodes have them."""
+    """Yield the names that nodes use for the images: with the tag ``latest`` if an image has neither tag nor digest."""
     for image in images:
         name = image or ""
         yield sys.intern(name if name.rfind(":") > name.rfind("/") else name + _LATEST)
@@ -333,7 +335,7 @@ def _pod_affinity(spec: PodSpecExtras, _status: PodStatusExtras) -> PodAffinity:
     return pod_affinity_of(spec.affinity)
 
 
-_OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
+_PARTS_OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.RESOURCES: (_resources, NO_REQUESTS),
     Extra.PORTS: (_host_ports, ()),
     Extra.IMAGES: (_images, PodImages((), 0)),
@@ -345,4 +347,4 @@ _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.CLAIMS: (claims_of, NO_CLAIMS),
     Extra.PENDING_VOLUMES: (_pending_volumes, ()),
 }
-"""How each is read of a pod, in the order of ``PodParts``; and what stands for one that is oversized."""
+"""For each field of ``PodParts``, in order: its reader, and the value that replaces an oversized part."""

@@ -26,8 +26,8 @@ from app.kube.core_v1 import (
 from app.kube.decoding import Decoder, Int32
 from app.kube.disruption import Disruption, Time, disruption_of
 from app.kube.extras import (
+    NODE_ONLY,
     NOTHING_OF_POD,
-    OF_NODES_ALONE,
     ContainerObject,
     ContainerStatusObject,
     Extra,
@@ -285,7 +285,7 @@ def _waiting(spec: _PodSpecObject, status: _PodStatusObject) -> Waiting:
 
 def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
     """Return the wire type for pods with the ``wanted`` parts, and its conversion to ``Pod``."""
-    if wanted - OF_NODES_ALONE == _PENDING_VOLUMES_ALONE:
+    if wanted - NODE_ONLY == _PENDING_VOLUMES_ALONE:
         return WaitingPodObject, _slim_waiting
 
     def slim(pod: WholePodObject) -> Pod:

@@ -1,9 +1,11 @@
 """Resource quantities, parsed, added and rounded like ``resource.Quantity`` of ``k8s.io/apimachinery``.
 
-``0.5``, ``500m``, ``1536Mi``, ``12e6``: a decimal number, then nothing, one of n u m k M G T P E (powers of ten), one
-of Ki Mi Gi Ti Pi Ei (powers of 1024), or a decimal exponent. Go stores a quantity in one of two forms, which give
-different results beyond 64 bits. Any tenant can store such a quantity, so both forms are modelled here. Tests compare
-this module with the Go package (``tests/conformance/resources.py``).
+A quantity is a decimal number with an optional suffix: ``0.5``, ``500m``, ``1536Mi``, ``12e6``. Suffixes are
+n u m k M G T P E (powers of ten), Ki Mi Gi Ti Pi Ei (powers of 1024), or a decimal exponent.
+
+Go stores a quantity in one of two forms, which give different results beyond 64 bits. Any tenant can store such a
+quantity, so both forms are modelled here. Tests compare this module with the Go package
+(``tests/conformance/resources.py``).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from app.kube.names import is_subdomain
 from app.kube.quantity import LONGEST, ZERO, OverlongQuantity, Quantity, quantity_of
 
 ResourceList = Mapping[str, int]
-"""Amounts by resource name: thousandths of a core for ``cpu``, whole units for all others. A missing one is 0."""
+"""Amounts by resource name: thousandths of a core for ``cpu``, whole units for all others; 0 for a missing resource."""
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -91,7 +91,7 @@ class Requests(NamedTuple):
 
 
 class PodRequests(NamedTuple):
-    """Raw input from which the resources of a pod are computed. ``infeasible``: its resize is infeasible."""
+    """Undecoded resource fields of a pod. ``infeasible``: the kubelet rejected its resize as infeasible."""
 
     containers: tuple[Requests, ...]
     init_containers: tuple[Requests, ...] = ()
@@ -112,7 +112,7 @@ class PodRequests(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _counts(name: str) -> bool:
+def _is_tracked(name: str) -> bool:
     """Return whether the scheduler tracks a resource."""
     return name in _OF_ITSELF or is_scalar_resource(name)
 
@@ -135,7 +135,7 @@ def _listed(amounts: Mapping[str, Quantity]) -> dict[str, int]:
     integers = {
         name: it.milli_value() if name == CPU else it.value()
         for name, it in amounts.items()
-        if len(name) <= _LONGEST_NAME and _counts(name)
+        if len(name) <= _LONGEST_NAME and _is_tracked(name)
     }
     return {name: amount for name, amount in sorted(integers.items()) if amount}
 
@@ -176,26 +176,26 @@ def resources_of(requests: PodRequests) -> PodResources:
         size = requests.size()
         if size > LARGEST_REQUESTS:
             raise Oversized(RESOURCES)
-        resources = _worked_out(requests)
+        resources = _compute(requests)
         _MEMO.put(requests, resources, size + _MEMO_OVERHEAD)
     return resources
 
 
-def _worked_out(requests: PodRequests) -> PodResources:
-    pod = _EffectiveRequests(requests, with_status=False)
+def _compute(raw: PodRequests) -> PodResources:
+    pod = _EffectiveRequests(raw, with_status=False)
     requests = pod.total(_NO_DEFAULTS)
-    compared = pod.total(_DEFAULTS, of_containers=True)
-    if requests.has_status():
-        pod = _EffectiveRequests(requests, with_status=True)
-    requested = pod.total(_NO_DEFAULTS) if requests.has_status() else requests
+    non_zero_requests = pod.total(_DEFAULTS, of_containers=True)
+    if raw.has_status():
+        pod = _EffectiveRequests(raw, with_status=True)
+    requested = pod.total(_NO_DEFAULTS) if raw.has_status() else requests
     if len(requests.keys() | requested.keys()) > MOST_REQUESTED:
         raise Oversized(RESOURCES)
-    missing = {name: it for name, it in _DEFAULTS.items() if not pod.level or name not in requested}
+    defaults = {name: amount for name, amount in _DEFAULTS.items() if not pod.level or name not in requested}
     return _interned(
         {name: amount for name, amount in _listed(requests).items() if amount > 0},
         _listed(requested),
-        _listed(compared),
-        _cpu_and_memory(pod.total(missing)),
+        _listed(non_zero_requests),
+        _cpu_and_memory(pod.total(defaults)),
     )
 
 
@@ -238,26 +238,26 @@ class _EffectiveRequests:
         _raise_to(effective, _requests_of(Raw(container.allocated)))
         return effective
 
-    def total(self, missing: Mapping[str, Quantity], *, of_containers: bool = False) -> Amounts:
-        """Return the sum for the pod. ``missing``: defaults for containers without such a request.
+    def total(self, defaults: Mapping[str, Quantity], *, of_containers: bool = False) -> Amounts:
+        """Return the sum for the pod. ``defaults``: assumed requests of containers that do not request the resource.
 
         ``of_containers``: ignore pod-level requests.
         """
         total: Amounts = {}
         for amounts in self._containers:
-            _add({**missing, **amounts}, total)
-        _raise_to(total, self._while_starting(total, missing))
+            _add({**defaults, **amounts}, total)
+        _raise_to(total, self._while_starting(total, defaults))
         if not of_containers:
             total.update(self.level)
         _add(self._overhead, total)
         return total
 
-    def _while_starting(self, total: Amounts, missing: Mapping[str, Quantity]) -> Amounts:
+    def _while_starting(self, total: Amounts, defaults: Mapping[str, Quantity]) -> Amounts:
         """Return the maximum needed during initialisation. Also add the requests of sidecars to ``total``."""
         most: Amounts = {}
         running: Amounts = {}
         for keeps_running, amounts in self._init_containers:
-            needed = {**missing, **amounts}
+            needed = {**defaults, **amounts}
             if keeps_running:
                 _add(needed, total)
                 _add(needed, running)
@@ -286,5 +286,5 @@ def _raise_to(amounts: Amounts, others: Mapping[str, Quantity]) -> None:
             amounts[name] = amount
 
 
-NO_REQUESTS: Final = _worked_out(PodRequests(()))
+NO_REQUESTS: Final = _compute(PodRequests(()))
 """Resources of a pod whose requests are not read."""

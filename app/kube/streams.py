@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import httptools
 
-from app.kube.connections import Answered, BrokenConnection, set_up
+from app.kube.connections import BrokenConnection, HttpResponse, set_up
 
 LONGEST_LINE: Final = 64 << 20
 """Maximum bytes of a line. The API server stores up to 1.5 MiB per object, and JSON can be six times as long."""
@@ -60,14 +60,14 @@ class Stream(asyncio.Protocol):
         self._heard_at = 0.0
         self._alarm: asyncio.TimerHandle | None = None
 
-    async def answer(self) -> Answered:
+    async def answer(self) -> HttpResponse:
         """Return status, headers, and the body unless status is 2xx. Raises ``BrokenConnection`` or ``Silent``."""
         while not (self._over or self._status in _GOOD):
             await self._news()
         if self._fault is not None and self._status not in _GOOD:
             raise self._fault
         refusal = b"" if self._status in _GOOD else b"".join(self._begun)
-        return Answered(self._status, self._headers, refusal)
+        return HttpResponse(self._status, self._headers, refusal)
 
     async def lines(self) -> list[bytes]:
         """Wait for at least one line and return all that have arrived; an empty list is the end of the response.

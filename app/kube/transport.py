@@ -20,7 +20,7 @@ import httpx
 
 from app.kube.api_errors import ApiSilent, ApiUnavailable, UnknownOutcome
 from app.kube.api_requests import PreSendCheck, Request, no_objection
-from app.kube.connections import SOCKET_OPTIONS, Answered, BrokenConnection, Connections, NotConnected
+from app.kube.connections import SOCKET_OPTIONS, BrokenConnection, Connections, HttpResponse, NotConnected
 from app.kube.credential_sources import CredentialsError
 from app.kube.credentials import Access, Credentials
 from app.kube.http_answers import checked_body, failure_of, lines_of, lines_of_stream, unanswered, whole_answer
@@ -97,7 +97,7 @@ class Transport:
             raise ApiUnavailable(str(error)) from error
         return checked_body(request, answered)
 
-    async def _written(self, request: Request, access: Access, seconds: float, before: PreSendCheck) -> Answered:
+    async def _written(self, request: Request, access: Access, seconds: float, before: PreSendCheck) -> HttpResponse:
         if self._network is not None or access.proxy:
             return await self._written_by_httpx(request, access, seconds, before)
         connections = self._connections_as(access)
@@ -121,7 +121,7 @@ class Transport:
 
     async def _written_by_httpx(
         self, request: Request, access: Access, seconds: float, before: PreSendCheck
-    ) -> Answered:
+    ) -> HttpResponse:
         """Write through a proxy. Here the request is sent soon after ``before``, not in the same event loop step."""
         before()
         try:
@@ -188,7 +188,7 @@ class Transport:
 
     async def _streamed(
         self, request: Request, access: Access, silence: float, held: AsyncExitStack
-    ) -> tuple[Stream, Answered]:
+    ) -> tuple[Stream, HttpResponse]:
         try:
             connections = self._connections_as(access)
             raw = connections.request(request.method, _target(request), _headers(request, access), request.body)

@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
+from app.kube.connections import BrokenConnection, Connections, HttpResponse, NotConnected
 
 OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Told: yes\r\n\r\n{}"
-ANSWER: Final = Answered(200, {"content-length": "2", "x-told": "yes"}, b"{}")
+ANSWER: Final = HttpResponse(200, {"content-length": "2", "x-told": "yes"}, b"{}")
 TLS: Final = ssl.create_default_context()
 
 Serve = Callable[[int, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -76,7 +76,7 @@ def says(*parts: bytes, closes: bool = False, first: int = 0) -> Serve:
 ok: Final = says(OK)
 
 
-async def post(connections: Connections, body: bytes = b"{}") -> Answered:
+async def post(connections: Connections, body: bytes = b"{}") -> HttpResponse:
     async with connections.taken() as connection:
         return await connection.send(connections.request("POST", "/x", {"Accept": "a"}, body))
 
@@ -110,12 +110,12 @@ ANOTHER: Final = b"HTTP/1.1 200 OK\r\nX-Other: yes\r\nContent-Length: 9\r\n\r\nn
 @pytest.mark.parametrize(
     ("parts", "expected", "opened"),
     [
-        pytest.param(PIECES, Answered(409, CHUNKED, b"abcd"), 1, id="in chunks and pieces"),
+        pytest.param(PIECES, HttpResponse(409, CHUNKED, b"abcd"), 1, id="in chunks and pieces"),
         pytest.param([EARLY + OK], ANSWER, 1, id="announced"),
         pytest.param([OK + ANOTHER], ANSWER, 2, id="with something behind it"),
     ],
 )
-async def test_an_answer_in_another_form(parts: Sequence[bytes], expected: Answered, opened: int) -> None:
+async def test_an_answer_in_another_form(parts: Sequence[bytes], expected: HttpResponse, opened: int) -> None:
     async with served(says(*parts)) as (server, connections):
         assert [expected] * 2 == [await post(connections), await post(connections)]
 

@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 from app.kube import extras
 from app.kube.core_decoding import PLAIN, CoreV1, core_v1
 from app.kube.core_v1 import Node, Pod, PodSpec
-from app.kube.extras import MOST_IMAGES, MOST_PORTS, OF_NODES_ALONE, Extra, HostPort, NotDecoded, PodImages
+from app.kube.extras import MOST_IMAGES, MOST_PORTS, NODE_ONLY, Extra, HostPort, NotDecoded, PodImages
 from app.kube.meta_v1 import LARGEST_PART
 from app.kube.node_decoding import OversizedNode
 from app.kube.requests import NO_REQUESTS
@@ -51,7 +51,7 @@ def test_what_nobody_asks_for_is_not_decoded() -> None:
 def test_what_somebody_asks_for_is_all_that_is_decoded(extra: Extra) -> None:
     pod, found = make(core_v1([extra])), node(core_v1([extra]))
 
-    said = [str(read(found if it in OF_NODES_ALONE else _holder(pod, it), it.value)) for it in Extra]
+    said = [str(read(found if it in NODE_ONLY else _holder(pod, it), it.value)) for it in Extra]
     assert [it != extra for it in Extra] == ["not decoded" in it for it in said]
     assert extra != Extra.RESOURCES or {} == found.allocatable
     assert extra != Extra.IMAGES or {} == found.images

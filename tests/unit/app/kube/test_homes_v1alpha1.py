@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from app.kube.homes_v1alpha1 import Home, Keeper, decode_home, memory_name
+from app.kube.homes_v1alpha1 import HomeRecord, RecordedKeeper, decode_home, memory_name
 from tests.builders import JsonObject, encoded
 
 METADATA = {"name": "virtualmachine-db-1", "namespace": "shop", "uid": "u-1", "resourceVersion": "9"}
 OWNER = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "db", "uid": "u-2", "slot": "3"}
 SPEC = {"owner": OWNER, "node": "n1", "machine": "m1", "since": "2026-11-21T10:00:00Z"}
-NOTHING = Home("shop", "virtualmachine-db-1", "u-1", "9", {}, None, Keeper("", "", "", "", ""), "", "", "")
+NOTHING = HomeRecord(
+    "shop", "virtualmachine-db-1", "u-1", "9", {}, None, RecordedKeeper("", "", "", "", ""), "", "", ""
+)
 
 
 def test_all_of_it_is_read() -> None:
-    keeper = Keeper("kubevirt.io/v1", "VirtualMachine", "db", "u-2", "3")
-    expected = Home(*METADATA_FIELDS, {}, None, keeper, "n1", "m1", "2026-11-21T10:00:00Z")
+    keeper = RecordedKeeper("kubevirt.io/v1", "VirtualMachine", "db", "u-2", "3")
+    expected = HomeRecord(*METADATA_FIELDS, {}, None, keeper, "n1", "m1", "2026-11-21T10:00:00Z")
     found = decode_home(encoded({"metadata": METADATA, "spec": SPEC}))
 
     assert expected == found

@@ -7,8 +7,8 @@ from app.kube.node_affinity import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
     PreferredNodeAffinity,
-    RequiredNodeAffinity,
     PreferredNodeTerm,
+    RequiredNodeAffinity,
     is_int64,
 )
 from tests.builders import JsonObject, expression, make_pod, required_affinity, term
