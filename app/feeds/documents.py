@@ -58,7 +58,7 @@ _NAMED: Final = Decoder[_Named](_Named)
 async def read_page(raw: bytes) -> Page:
     """Raises ``ApiUnavailable`` for what is no list, or has no version."""
     try:
-        page = await _PAGES.in_turns(raw)
+        page = await _PAGES.decode_in_steps(raw)
     except ValueError as error:
         raise ApiUnavailable(f"list: {error}") from error
     if not page.metadata.resource_version:

@@ -408,7 +408,7 @@ class Reflector(Generic[T]):
     async def _read_again(self, line: bytes) -> Event | None:
         """An event that is nested deeply; ``None`` for what is none, which is passed over."""
         try:
-            return await EVENTS.in_turns(line)
+            return await EVENTS.decode_in_steps(line)
         except ValueError as error:
             self._skip(("", ""), error)
             return None

@@ -23,11 +23,11 @@ from app.kube.api_requests import (
     MERGE_PATCH,
     PreSendCheck,
     Resource,
+    allow_write,
     delete_request,
     discovery_request,
     get_request,
     list_request,
-    no_objection,
     patch_request,
     post_request,
     put_request,
@@ -195,7 +195,7 @@ class KubeClient:
         body: Mapping[str, Any],
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
-        before: PreSendCheck = no_objection,
+        before: PreSendCheck = allow_write,
     ) -> bytes:
         """Create an object at a path, see :meth:`Resource.path`.
 

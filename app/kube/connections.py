@@ -94,7 +94,7 @@ class WriteConnection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = set_up(transport)
+        self._transport = set_socket_options(transport)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:  # unrequested data: the server is shutting down or misbehaves
@@ -103,7 +103,7 @@ class WriteConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(f"what came is no HTTP: {error}")
+            self._fail(f"received invalid HTTP: {error}")
             self.close()
 
     def eof_received(self) -> bool:
@@ -142,7 +142,7 @@ class WriteConnection(asyncio.Protocol):
             answer.set_result(response)
 
 
-def set_up(transport: asyncio.BaseTransport) -> asyncio.Transport:
+def set_socket_options(transport: asyncio.BaseTransport) -> asyncio.Transport:
     """Set ``SOCKET_OPTIONS`` on the socket of a transport, and return the transport."""
     socket_ = transport.get_extra_info("socket")
     with suppress(OSError):  # the socket is possibly closed; ``connection_lost`` follows
@@ -171,7 +171,7 @@ class Connections:
         self._prefix = parts.path.rstrip("/")
         self._idle: list[WriteConnection] = []
         self._busy: set[WriteConnection] = set()
-        self._turns = asyncio.Semaphore(most)
+        self._slots = asyncio.Semaphore(most)
         self._retired = False
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
@@ -185,13 +185,13 @@ class Connections:
         return f"{head}\r\n\r\n".encode(_TEXT) + body
 
     @asynccontextmanager
-    async def taken(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[WriteConnection]:
+    async def acquire(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[WriteConnection]:
         """Acquire an open connection for one request. Waiting and connecting take at most ``seconds`` each.
 
         Raises ``NotConnected``."""
         try:
             async with asyncio.timeout(seconds):
-                await self._turns.acquire()
+                await self._slots.acquire()
         except TimeoutError:
             raise NotConnected(f"all connections busy for {seconds:g} s") from None
         try:
@@ -201,9 +201,9 @@ class Connections:
                 yield connection
             finally:
                 self._busy.discard(connection)
-                self._give_back(connection)
+                self._release(connection)
         finally:
-            self._turns.release()
+            self._slots.release()
 
     async def connect(self, protocol: Callable[[], P], seconds: float = CONNECT_SECONDS) -> P:
         """Open a connection outside the pool within ``seconds``. Raises ``NotConnected``."""
@@ -245,7 +245,7 @@ class Connections:
             connection.close()
         return None
 
-    def _give_back(self, connection: WriteConnection) -> None:
+    def _release(self, connection: WriteConnection) -> None:
         """Put a connection back into the pool. Close it if its request was abandoned: its answer is still to come."""
         if connection.usable and not self._retired:
             connection.idle_since = monotonic()

@@ -30,7 +30,7 @@ REREAD_SECONDS: Final = 60.0
 
 _NO_FILE: Final = "there is no such file"
 
-_MISTAKES: Final = (ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError, AttributeError)
+_LIBRARY_ERRORS: Final = (ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError, AttributeError)
 """Errors that the library raises for files that are missing, unreadable or of unexpected form."""
 
 
@@ -105,13 +105,13 @@ class ServiceAccount:
 
     def read(self) -> LoadedCredentials:
         target = _Target()
-        with mistakes_of(str(self)):
+        with credentials_errors(str(self)):
             token, authority = str(self._folder / "token"), str(self._folder / "ca.crt")
             InClusterConfigLoader(token_filename=token, cert_filename=authority).load_and_set(target)
             return target.loaded(expires=inf, reread=REREAD_SECONDS)
 
     def namespace(self, *, required: bool) -> str:  # source_of checked that the token exists
-        with mistakes_of(str(self)):
+        with credentials_errors(str(self)):
             file = self._folder / "namespace"
             return file.read_text().strip() if file.is_file() else ""
 
@@ -128,14 +128,14 @@ class Kubeconfig:
 
     def check(self) -> None:
         opened = self._open()
-        with mistakes_of(self._where):
+        with credentials_errors(self._where):
             missing = [*_missing_files(opened), *_missing_plugin(opened)]
             if missing:
                 raise ConfigException("; ".join(missing))
 
     def read(self) -> LoadedCredentials:
         opened, target = self._open(), _Target()
-        with mistakes_of(self._where):
+        with credentials_errors(self._where):
             runs_plugin = _is_by_plugin(opened.user)
             expires = _run_plugin(opened) if runs_plugin else inf
             opened.loader.load_and_set(target)
@@ -143,7 +143,7 @@ class Kubeconfig:
             return replace(loaded, renews_certificate=runs_plugin)
 
     def namespace(self, *, required: bool) -> str:
-        with mistakes_of(f"kubeconfig {self._files}"):
+        with credentials_errors(f"kubeconfig {self._files}"):
             config = KubeConfigMerger(self._files).config
             if config is None and required:
                 raise ConfigException(_NO_FILE)
@@ -155,7 +155,7 @@ class Kubeconfig:
 
     def _open(self) -> _Opened:
         self._where = f"kubeconfig {self._files}"
-        with mistakes_of(self._where):
+        with credentials_errors(self._where):
             merger = KubeConfigMerger(self._files)
             if merger.config is None:
                 raise ConfigException(_NO_FILE)
@@ -163,7 +163,7 @@ class Kubeconfig:
             loader = KubeConfigLoader(merger.config, config_base_path=None, config_persister=merger.save_changes)
             context = loader.current_context
         self._where += f", context {context['name']}, user {context['context'].get('user', '(none)')}"
-        with mistakes_of(self._where):
+        with credentials_errors(self._where):
             return _opened(merger.config, loader, context["context"])
 
 
@@ -178,7 +178,7 @@ def _opened(config: Any, loader: Any, context: dict[str, str]) -> _Opened:
     """Return the cluster and user that the context names. The user is optional, but must exist if named."""
     cluster = config["clusters"].get_with_name(context["cluster"])["cluster"]
     if not str(cluster.safe_get("server")).startswith(("http://", "https://")):
-        raise ConfigException(f"cluster {context['cluster']} has no server, or one that is no URL")
+        raise ConfigException(f"cluster {context['cluster']} has no server URL")
     name = context.get("user")
     return _Opened(loader, cluster, config["users"].get_with_name(name)["user"] if name else None)
 
@@ -268,9 +268,9 @@ class _Target(SimpleNamespace):
 
 
 @contextmanager
-def mistakes_of(where: str) -> Iterator[None]:
+def credentials_errors(where: str) -> Iterator[None]:
     """Convert the library's exceptions into ``CredentialsError``, whose message begins with ``where``."""
     try:
         yield
-    except _MISTAKES as mistake:
+    except _LIBRARY_ERRORS as mistake:
         raise CredentialsError(f"{where}: {mistake}") from mistake

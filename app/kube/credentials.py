@@ -25,7 +25,7 @@ from app.kube.credential_sources import (
     LoadedCredentials,
     Source,
     Tls,
-    mistakes_of,
+    credentials_errors,
     source_of,
 )
 
@@ -145,7 +145,7 @@ class Credentials:
         loaded = self._source.read()
         if self._access is not None and self._tls == loaded.tls:
             return loaded, self._access.tls
-        with mistakes_of(str(self._source)):
+        with credentials_errors(str(self._source)):
             return loaded, _context(loaded.tls)
 
 

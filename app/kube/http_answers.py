@@ -41,26 +41,26 @@ async def whole_answer(response: httpx.Response, most: float = inf) -> HttpRespo
     return HttpResponse(response.status_code, response.headers, b"".join(chunks))
 
 
-def checked_body(request: Request, answered: HttpResponse) -> bytes:
+def checked_body(request: Request, response: HttpResponse) -> bytes:
     """Return the body of a 2xx response. Raises ``ApiError``, or ``UnknownOutcome`` for a write with a 5xx response."""
-    if 200 <= answered.status < 300:
-        return answered.body
-    retry_after = _seconds(answered.headers.get("retry-after"))
-    error = ApiError.parse(answered.body, status=answered.status, retry_after=retry_after)
+    if 200 <= response.status < 300:
+        return response.body
+    retry_after = _seconds(response.headers.get("retry-after"))
+    error = ApiError.parse(response.body, status=response.status, retry_after=retry_after)
     if request.writes and error.status >= _SERVER_ERROR:
         # etcd timed out, or a proxy lost its connection: the write was possibly executed.
         raise UnknownOutcome(f"{request}: {error}") from error
     raise error
 
 
-def failure_of(request: Request, error: httpx.HTTPError) -> KubeError:
+def error_of(request: Request, error: httpx.HTTPError) -> KubeError:
     cause = f"{type(error).__name__} {error}".strip()
     if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout) and not request.writes:
         return ApiSilent(f"{request}: {cause}")
-    return ApiUnavailable(f"{request}: {cause}") if isinstance(error, _NEVER_SENT) else unanswered(request, cause)
+    return ApiUnavailable(f"{request}: {cause}") if isinstance(error, _NEVER_SENT) else no_response(request, cause)
 
 
-def unanswered(request: Request, cause: str) -> KubeError:
+def no_response(request: Request, cause: str) -> KubeError:
     return UnknownOutcome(f"{request}: {cause}") if request.writes else ApiUnavailable(f"{request}: {cause}")
 
 
@@ -79,7 +79,7 @@ async def lines_of(request: Request, response: httpx.Response) -> AsyncGenerator
                 if line:
                     yield line
     except httpx.HTTPError as error:
-        raise failure_of(request, error) from error
+        raise error_of(request, error) from error
 
 
 async def lines_of_stream(request: Request, stream: Stream) -> AsyncGenerator[bytes, None]:

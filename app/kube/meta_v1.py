@@ -231,13 +231,13 @@ def partial_object(wire: PartialObjectObject) -> PartialObject:
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        labels=labels_or_none(meta.labels),
+        labels=labels_or_empty(meta.labels),
         annotations=annotations_of(meta.annotations),
         owner=controller_of(meta.owner_references),
     )
 
 
-def labels_or_none(raw: Raw) -> LabelSet:
+def labels_or_empty(raw: Raw) -> LabelSet:
     """Return the labels, or the empty set if they are oversized, so that the object itself is still decoded."""
     try:
         return labels_of(raw)

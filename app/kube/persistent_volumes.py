@@ -20,15 +20,15 @@ from app.kube.meta_v1 import (
     annotations_of,
     controller_of,
     labels_of,
-    labels_or_none,
+    labels_or_empty,
     parse_map,
     required,
     shared,
 )
 from app.kube.node_affinity import RequiredNodeAffinity
 from app.kube.quantity import ZERO, OverlongQuantity, Quantity, quantity_of
-from app.kube.selectors import Selector, selector_or_mistake
-from app.kube.volume_affinity import affinity_by_labels_of, affinity_of, by_labels
+from app.kube.selectors import Selector, selector_or_error
+from app.kube.volume_affinity import affinity_by_labels_of, affinity_of, without_match_fields
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: the node for which its volume is to be provisioned."""
@@ -198,7 +198,7 @@ _VOLUMES: Final = Decoder[_VolumeObject](_VolumeObject)
 _AMOUNTS: Final[Decoder[dict[str, Raw] | None]] = Decoder(dict[str, Raw] | None)
 
 
-_selector_of: Final = shared("spec.selector", selector_or_mistake)
+_selector_of: Final = shared("spec.selector", selector_or_error)
 
 
 def _storage_in(field: str, raw: Raw) -> Quantity | None:
@@ -250,13 +250,13 @@ def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
     claim = _CLAIMS.decode(raw)
     meta, spec = claim.metadata, claim.spec or _VolumeClaimSpecObject()
     annotations = _annotations(meta.annotations)
-    selector, request, invalid = _asked(spec)
+    selector, request, invalid = _selector_and_request(spec)
     return PersistentVolumeClaim(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        labels=labels_or_none(meta.labels),
+        labels=labels_or_empty(meta.labels),
         annotations=annotations_of(meta.annotations),
         owner=controller_of(meta.owner_references),
         class_name=_class_name(annotations, spec.storage_class_name),
@@ -274,7 +274,7 @@ def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
     )
 
 
-def _asked(spec: _VolumeClaimSpecObject) -> tuple[Selector | None, Quantity | None, str]:
+def _selector_and_request(spec: _VolumeClaimSpecObject) -> tuple[Selector | None, Quantity | None, str]:
     """Return selector, size and the error of an unreadable one: such a claim is still decoded, so that it counts."""
     requests = spec.resources.requests if spec.resources is not None else Raw()
     try:
@@ -323,7 +323,7 @@ def decode_volume(raw: bytes | Raw) -> PersistentVolume:
         migrated=migrated,
         migrated_affinity=None
         if migrated is None
-        else by_labels(migrated_affinity(plugin, affinity_of(spec.node_affinity), labels)),
+        else without_match_fields(migrated_affinity(plugin, affinity_of(spec.node_affinity), labels)),
         untranslatable=untranslatable,
     )
 

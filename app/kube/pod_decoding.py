@@ -41,7 +41,7 @@ from app.kube.labels import NO_LABELS, LabelSet
 from app.kube.meta_v1 import MetadataObject, Oversized, annotations_of_pod, controller_of, labels_of, required, shared
 from app.kube.node_affinity import ANY_NODE, NodeSelectorTerm, RequiredNodeAffinity
 from app.kube.node_selectors import required_terms_of
-from app.kube.selectors import selector_or_mistake
+from app.kube.selectors import selector_or_error
 from app.kube.taints import Toleration
 
 MOST_CONSTRAINTS: Final = 16
@@ -134,7 +134,7 @@ class _SpreadObject(Struct, rename="camel"):
     match_label_keys: list[str] | None = None
 
     def slim(self) -> TopologySpreadConstraint:
-        selector, invalid = selector_or_mistake(bytes(self.label_selector) or b"null")
+        selector, invalid = selector_or_error(bytes(self.label_selector) or b"null")
         return TopologySpreadConstraint(
             max_skew=self.max_skew or 0,
             topology_key=self.topology_key or "",

@@ -149,7 +149,7 @@ def parse_quantity(text: bytes) -> Quantity:
         raise OverlongQuantity
     parts = _TEXT.fullmatch(text)
     if not text or parts is None:
-        raise MalformedQuantity(f"no quantity: {text.decode(errors='replace')!r}")
+        raise MalformedQuantity(f"not a quantity: {text.decode(errors='replace')!r}")
     sign, digits, fraction, suffix = parts.group(1), parts.group(2), parts.group(3) or b"", parts.group(4)
     negative = sign == b"-"
     if (binary := _BINARY.get(suffix)) is not None:
@@ -161,7 +161,7 @@ def parse_quantity(text: bytes) -> Quantity:
 def _exponent(suffix: bytes) -> int:
     match = _EXPONENT.fullmatch(suffix)
     if match is None or not _fits(int(match.group(1))):
-        raise MalformedQuantity(f"no suffix of a quantity: {suffix.decode()!r}")
+        raise MalformedQuantity(f"not a quantity suffix: {suffix.decode()!r}")
     exponent = (int(match.group(1)) + 2**31) % 2**32 - 2**31  # Go truncates it to 32 bits
     if abs(exponent) > _LARGEST_EXPONENT:
         raise OverlongQuantity
@@ -175,7 +175,7 @@ def _decimal(digits: bytes, fraction: bytes, exponent: int, *, negative: bool) -
     if short and scale >= _NANO:
         return Quantity(-number if negative else number, scale)
     if not digits + fraction:
-        raise MalformedQuantity("no digits in a quantity")
+        raise MalformedQuantity("a quantity without digits")
     return _wide(number, scale, negative=negative)
 
 
@@ -184,7 +184,7 @@ def _binary(digits: bytes, fraction: bytes, power: int, *, negative: bool) -> Qu
     if not fraction and len(digits.lstrip(b"0") or b"0") <= _ROOM.get(power, -1) and _fits(number):
         return Quantity(-number if negative else number)
     if not digits + fraction:
-        raise MalformedQuantity("no digits in a quantity")
+        raise MalformedQuantity("a quantity without digits")
     if number > _MOST * 10 ** len(fraction):
         return Quantity(-_MOST if negative else _MOST, 0, wide=True)
     return _wide(number, -len(fraction), negative=negative)

@@ -171,7 +171,7 @@ def decode_selector(data: bytes) -> Selector | None:
     return None if label_selector is None else label_selector.parse()
 
 
-def selector_or_mistake(data: bytes) -> tuple[Selector | None, str]:
+def selector_or_error(data: bytes) -> tuple[Selector | None, str]:
     """Like ``decode_selector``, but return the text of ``InvalidSelector``. Raises ``msgspec.DecodeError``."""
     try:
         return decode_selector(data), ""

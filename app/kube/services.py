@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 
 from app.kube.decoding import Decoder
 from app.kube.labels import LabelSet
-from app.kube.meta_v1 import MetadataObject, ObjectKey, Oversized, labels_or_none, parse_map, required, shared
+from app.kube.meta_v1 import MetadataObject, ObjectKey, Oversized, labels_or_empty, parse_map, required, shared
 from app.kube.selectors import Selector, of_labels
 
 
@@ -93,5 +93,5 @@ def decode_namespace(raw: bytes | Raw) -> Namespace:
         name=sys.intern(required(meta.name, "metadata.name")),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        labels=labels_or_none(meta.labels),
+        labels=labels_or_empty(meta.labels),
     )

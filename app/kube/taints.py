@@ -67,7 +67,7 @@ class Tolerance:
                 return False
         return True
 
-    def untolerated_wishes(self, taints: Iterable[Taint]) -> int:
+    def untolerated_preferences(self, taints: Iterable[Taint]) -> int:
         """Return the number of PreferNoSchedule taints that are not tolerated."""
         return len([it for it in taints if it.effect == PREFER_NO_SCHEDULE and not self.tolerates(it)])
 

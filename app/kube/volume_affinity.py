@@ -27,7 +27,7 @@ def _parse_affinity(data: bytes) -> RequiredNodeAffinity | None:
     return RequiredNodeAffinity(terms=affinity.required.slim())
 
 
-def by_labels(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:
+def without_match_fields(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:
     """Remove ``matchFields``: for volumes, kube-scheduler evaluates the labels of a node, not its name.
 
     A term with only well-formed fields then matches every node, so the result is ``None``.
@@ -44,7 +44,7 @@ def by_labels(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | N
 
 
 def _parse_affinity_by_labels(data: bytes) -> RequiredNodeAffinity | None:
-    return by_labels(_parse_affinity(data))
+    return without_match_fields(_parse_affinity(data))
 
 
 _AFFINITY_FIELD: Final = "spec.nodeAffinity"

@@ -31,7 +31,7 @@ class MalformedRequest(ValueError):
 
 
 class TooDeep(MalformedRequest):
-    """It can be read once ``levelled_in_turns`` has cut out what lies too deep."""
+    """It can be read once ``without_deep_parts_in_steps`` has cut out what lies too deep."""
 
 
 class NodeListObject(Struct):
@@ -144,7 +144,7 @@ def decode_binding(body: bytes | memoryview) -> BindingArgs:
     try:
         found = _decode(body, _BINDING, _names_a_pod)
     except TooDeep:
-        found = _decode(decoding.levelled(bytes(body)), _BINDING, _names_a_pod)
+        found = _decode(decoding.without_deep_parts(bytes(body)), _BINDING, _names_a_pod)
     return BindingArgs(
         namespace=_named("PodNamespace", found.pod_namespace, is_label),
         name=_named("PodName", found.pod_name, is_subdomain),

@@ -102,7 +102,7 @@ def test_paths(resource: Resource, arguments: tuple[str, ...], path: str) -> Non
         ),
         pytest.param(
             review_request("/apis/x/v1/reviews", {"a": 1}),
-            Request("POST", "/apis/x/v1/reviews", body=b'{"a":1}', content_type="application/json", asks=True),
+            Request("POST", "/apis/x/v1/reviews", body=b'{"a":1}', content_type="application/json", is_review=True),
             id="a question that takes a POST",
         ),
     ],

@@ -77,7 +77,7 @@ ok: Final = says(OK)
 
 
 async def post(connections: Connections, body: bytes = b"{}") -> HttpResponse:
-    async with connections.taken() as connection:
+    async with connections.acquire() as connection:
         return await connection.send(connections.request("POST", "/x", {"Accept": "a"}, body))
 
 
@@ -158,7 +158,7 @@ async def test_a_connection_that_cannot_be_trusted_is_not_used_again(said: bytes
 
 
 async def test_a_request_that_is_given_up_takes_its_connection_with_it() -> None:
-    """Its answer would be taken for that of the next one."""
+    """Its answer would be acquire for that of the next one."""
     silent = asyncio.Event()
 
     async def serve(number: int, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -180,7 +180,7 @@ async def test_a_request_that_is_given_up_takes_its_connection_with_it() -> None
 async def test_what_is_not_sent_leaves_the_connection_for_the_next() -> None:
     async with served(ok) as (server, connections):
         with pytest.raises(LookupError):
-            async with connections.taken():
+            async with connections.acquire():
                 raise LookupError
         await post(connections)
 
@@ -188,9 +188,9 @@ async def test_what_is_not_sent_leaves_the_connection_for_the_next() -> None:
 
 
 async def test_all_connections_busy() -> None:
-    async with served(ok, most=1) as (_server, connections), connections.taken():
+    async with served(ok, most=1) as (_server, connections), connections.acquire():
         with pytest.raises(NotConnected, match="busy"):
-            async with connections.taken(seconds=0.01):
+            async with connections.acquire(seconds=0.01):
                 pass
 
 

@@ -156,7 +156,7 @@ def test_as_many_resources_as_are_read_are_read() -> None:
 
 
 def test_an_amount_that_is_none_is_an_error_that_names_its_place() -> None:
-    with pytest.raises(msgspec.ValidationError, match=r"spec\.containers\.resources: no quantity: 'one'"):
+    with pytest.raises(msgspec.ValidationError, match=r"spec\.containers\.resources: not a quantity: 'one'"):
         resources_of(PodRequests((of(cpu="one"),)))
 
 

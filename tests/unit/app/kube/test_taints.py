@@ -93,7 +93,7 @@ def test_every_taint_that_keeps_out_must_be_tolerated(
 def test_wishes_that_are_not_tolerated_are_counted(
     tolerations: list[Toleration], taints: list[Taint], expected: int
 ) -> None:
-    assert expected == Tolerance(tolerations).untolerated_wishes(taints)
+    assert expected == Tolerance(tolerations).untolerated_preferences(taints)
 
 
 def test_the_latest_tolerance_is_kept_and_only_that() -> None:

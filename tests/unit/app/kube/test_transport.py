@@ -350,7 +350,7 @@ async def test_a_retired_connection_is_closed_with_the_last_answer(tmp_path: Pat
         while not peer.together.n_waiting:  # noqa: ASYNC110  # a barrier tells nobody who waits at it
             await asyncio.sleep(0)
         (reads,) = client._transport._reads
-        await client._transport._distrust()
+        await client._transport._drop_idle_connections()
         closed = [reads.closed]
         await peer.together.wait()
         assert b"{}" == await reading
