@@ -59,7 +59,7 @@ class Request:
     body: bytes = b""
     content_type: str = ""
     is_review: bool = False
-    """True for a POST that changes nothing, such as a SelfSubjectAccessReview."""
+    """True for a POST that stores nothing, such as a SelfSubjectAccessReview."""
 
     trace: tuple[tuple[str, str], ...] = ()
     """Headers with the trace context."""
@@ -169,7 +169,7 @@ def _root(api_version: str) -> tuple[str, ...]:
 
 
 def _path(*segments: str) -> str:
-    """Build a path from names; the only code that does. Raises ``ApiError`` for a name that the API server refuses."""
+    """Build a path from validated names. Raises ``ApiError`` for a name that the API server refuses."""
     for segment in segments:
         if not is_segment(segment):
             raise ApiError(_BAD_REQUEST, "BadRequest", f"{shown(segment)} cannot be a name")

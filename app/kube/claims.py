@@ -23,7 +23,7 @@ MOST_CLAIMS: Final = 32
 DEVICE_CLASS_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 _ALWAYS: Final = "Always"
 _SLASH: Final = b"/"
-_QUOTA: Final = "requests."
+_QUOTA_PREFIX: Final = "requests."
 
 
 class PodClaim(Struct, frozen=True, gc=False):
@@ -44,7 +44,7 @@ class ContainerRequests(Struct, frozen=True, gc=False):
     """Extended resources that a container requests, as (name, amount, index among all of its requests by name)."""
 
     index: int
-    runs_on: bool
+    is_long_running: bool
     """True for regular containers and sidecars (init containers that keep running)."""
     resources: tuple[tuple[str, int, int], ...]
 
@@ -129,7 +129,7 @@ def is_device_resource(name: str) -> bool:
     """Return whether a DeviceClass can back a resource of this name."""
     if name.startswith(DEVICE_CLASS_RESOURCE):
         return True
-    return "/" in name and "kubernetes.io/" not in name and not name.startswith(_QUOTA)
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith(_QUOTA_PREFIX)
 
 
 def claims_of(spec: ClaimsOfSpec, status: ClaimsOfStatus) -> PodClaims:

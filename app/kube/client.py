@@ -129,7 +129,7 @@ class KubeClient:
         silence: float = LIST_SECONDS,
         most: float = inf,
     ) -> bytes:
-        """One page of a list over all namespaces, see :func:`list_request`. ``silence``: timeout without a byte.
+        """Return one page of a list over all namespaces, see :func:`list_request`. ``silence``: timeout without data.
 
         ``most``: maximum number of bytes. Reading a longer answer is aborted and raises ``AnswerTooLong``.
         """

@@ -231,7 +231,7 @@ class Connections:
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close the idle connections: a dead one would cost a request its time."""
+        """Close the idle connections, because a request on a dead one would wait until its timeout."""
         for connection in self._idle:
             connection.close()
         self._idle.clear()
@@ -246,7 +246,7 @@ class Connections:
         return None
 
     def _release(self, connection: WriteConnection) -> None:
-        """Put a connection back into the pool. Close it if its request was abandoned: its answer is still to come."""
+        """Return a connection to the pool. Close it if its request was abandoned, as a response can still arrive."""
         if connection.usable and not self._retired:
             connection.idle_since = monotonic()
             self._idle.append(connection)

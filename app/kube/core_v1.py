@@ -221,7 +221,7 @@ class Node(Struct, frozen=True, gc=False):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The annotations that ``Needs.node_annotations`` names, as far as they are set. Any other key raises."""
+        """Annotations that ``Needs.node_annotations`` names. Reading any other key raises ``UndeclaredAnnotation``."""
         return self.parts.annotations
 
 

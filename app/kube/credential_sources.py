@@ -35,7 +35,7 @@ _LIBRARY_ERRORS: Final = (ConfigException, yaml.YAMLError, OSError, LookupError,
 
 
 class CredentialsError(Exception):
-    """Credentials are not available. The message names the file, and the context and user as far as they are known."""
+    """Credentials are not available. The message names the file and, once they are read, the context and user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class LoadedCredentials:
-    """Credentials of a source as they are now. ``expires`` is a Unix time; ``reread`` is in seconds from now.
+    """Credentials read from a source. ``expires`` is a Unix time; ``reread``: seconds until the files are read again.
 
-    ``renews_certificate``: the source renews its certificate by itself before it expires.
+    ``renews_certificate``: the source is an exec plugin, which renews its certificate before it expires.
     """
 
     server: str

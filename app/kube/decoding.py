@@ -24,7 +24,7 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 SAFE_DEPTH: Final = 64
-"""Number of levels of arrays and objects that are never cut. The deepest field that is read is on level 14 of a list."""
+"""Number of levels of arrays and objects that are never cut. The deepest field that is read is on level 14."""
 
 MAX_DEPTH: Final = 128
 """Maximum level that a part below level ``SAFE_DEPTH`` can reach; deeper parts are cut out.
@@ -66,7 +66,7 @@ class Decoder(Generic[T]):
             raise msgspec.DecodeError(str(error)) from None
 
     def at_once(self, raw: Document) -> T:
-        """Decode or raise ``TooDeep``, without cutting, which would block the event loop for 30 ms per megabyte."""
+        """Decode, or raise ``TooDeep`` instead of cutting, which would block the event loop for 30 ms per megabyte."""
         try:
             return self._decode(raw)
         except RecursionError:
@@ -102,7 +102,7 @@ async def without_deep_parts_in_steps(raw: bytes) -> bytes:
 
 
 class _Cut:
-    """Removal of the deep parts of one document. It scans words of 8 bytes, and single bytes only near a cut."""
+    """Removal of the deep parts of one document. Words of 8 bytes are scanned; single bytes only near a cut."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -136,7 +136,7 @@ class _Cut:
         return window if escaping % 2 == 0 else self._raw[at : at + _WINDOW + 1]
 
     def _structure(self, window: bytes) -> bytes:
-        """Return as many bytes, in which the only brackets are those outside of strings."""
+        """Return ``window`` with brackets outside strings only: braces become square brackets, other bytes spaces."""
         if b"\\" in window:
             window = window.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         parts = window.split(b'"')

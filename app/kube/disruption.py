@@ -1,6 +1,7 @@
 """Fields of a pod that preemption reads: whether it can preempt, its start time, and whether it is being preempted.
 
-Optional, and stored outside the interned spec, because the pods of one workload start at different times.
+These fields are optional. They are stored outside the interned spec, because the pods of one workload start at
+different times.
 """
 
 from __future__ import annotations

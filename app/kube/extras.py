@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
-import msgspec
 from msgspec import Raw, Struct
 
 from app.kube.claims import NO_CLAIMS, PodClaims, claims_of
@@ -26,7 +25,7 @@ from app.kube.node_selectors import preferred_affinity_of
 from app.kube.pod_affinity import NO_TERMS, PodAffinity, pod_affinity_of
 from app.kube.requests import NO_REQUESTS, PodRequests, PodResources, Requests, resources_of
 from app.kube.scheduling_gates import gate_names_of
-from app.kube.volumes import VOLUMES, PodVolume, VolumeSources, volumes_of, with_claims
+from app.kube.volumes import PodVolume, VolumeSources, volumes_of, with_claims
 
 PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
@@ -41,8 +40,6 @@ _LATEST: Final = ":latest"
 _RESIZE: Final = "PodResizePending"
 _INFEASIBLE: Final = "Infeasible"
 _HOST_PORT: Final = b'"hostPort"'
-_CLAIM: Final = b'"persistentVolumeClaim"'
-_EPHEMERAL: Final = b'"ephemeral"'
 
 
 @unique
@@ -111,7 +108,6 @@ class PodParts(Struct, frozen=True, eq=False, weakref=True):
 
 
 NOTHING_OF_POD: Final = PodParts()
-_NONE_PENDING: Final = PodParts(pending_volumes=())
 
 
 class RequirementsObject(Struct):
@@ -181,7 +177,6 @@ class _PortObject(Struct, rename={"host_port": "hostPort", "host_ip": "hostIP"})
 
 
 _PORTS: Final[Decoder[list[_PortObject] | None]] = Decoder(list[_PortObject] | None)
-_VOLUMES: Final[Decoder[list[VolumeSources] | None]] = Decoder(list[VolumeSources] | None)
 
 
 def _parse_ports(data: bytes) -> tuple[HostPort, ...]:
@@ -215,21 +210,7 @@ def pod_parts(
                 part = empty
                 oversized.append(error.field)
         parts.append(part)
-    return _interned(*parts), tuple(dict.fromkeys(oversized))
-
-
-def pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:
-    """Like ``pod_parts`` if ``PENDING_VOLUMES`` is the only part of pods. Volumes without claims are not decoded."""
-    data = b"" if node_name else bytes(volumes)
-    if _CLAIM not in data and _EPHEMERAL not in data:
-        return _NONE_PENDING, ()
-    try:
-        pending = with_claims(_VOLUMES.decode(data) or ())
-    except Oversized as error:
-        return _NONE_PENDING, (error.field,)
-    except msgspec.DecodeError as error:
-        raise msgspec.ValidationError(f"{VOLUMES}: {error}") from None
-    return _interned(*(pending if extra is Extra.PENDING_VOLUMES else None for extra in _PARTS_OF_POD)), ()
+    return interned_parts(*parts), tuple(dict.fromkeys(oversized))
 
 
 @cache
@@ -238,7 +219,8 @@ def _readers(extras: frozenset[Extra]) -> tuple[tuple[Callable[[Any, Any], Any] 
     return tuple((read if extra in extras else None, empty) for extra, (read, empty) in _PARTS_OF_POD.items())
 
 
-def _interned(*key: Any) -> PodParts:
+def interned_parts(*key: Any) -> PodParts:
+    """Return the shared object with these field values, in the order of ``PodParts``."""
     parts = _SHARED.get(key)
     if parts is None:
         parts = _SHARED[key] = PodParts(*key)
@@ -256,8 +238,8 @@ def _pod_requests(spec: PodSpecExtras, status: PodStatusExtras) -> PodRequests:
         tuple(_requests(it, statuses.get(it.name)) for it in spec.containers or ()),
         tuple(_requests(it, statuses.get(it.name)) for it in spec.init_containers or ()),
         Requests(
-            _of(spec.resources),
-            None if status.resources is None else _of(status.resources),
+            _requests_json(spec.resources),
+            None if status.resources is None else _requests_json(status.resources),
             bytes(status.allocated_resources),
         ),
         bytes(spec.overhead),
@@ -268,11 +250,16 @@ def _pod_requests(spec: PodSpecExtras, status: PodStatusExtras) -> PodRequests:
 def _requests(container: ContainerObject, status: ContainerStatusObject | None) -> Requests:
     keeps_running = container.restart_policy == _ALWAYS
     if status is None:
-        return Requests(_of(container.resources), None, b"", keeps_running)
-    return Requests(_of(container.resources), _of(status.resources), bytes(status.allocated_resources), keeps_running)
+        return Requests(_requests_json(container.resources), None, b"", keeps_running)
+    return Requests(
+        _requests_json(container.resources),
+        _requests_json(status.resources),
+        bytes(status.allocated_resources),
+        keeps_running,
+    )
 
 
-def _of(requirements: RequirementsObject | None) -> bytes:
+def _requests_json(requirements: RequirementsObject | None) -> bytes:
     return bytes(requirements.requests) if requirements is not None else b""
 
 

@@ -23,8 +23,8 @@ _DIGITS: Final = 12
 class RecordedKeeper(Struct, frozen=True, gc=False):
     """Object that had the home annotation. A new object with the same name gets the home back.
 
-    ``uid`` is the UID of the object at the time of recording. ``slot`` identifies one of several homes of the object;
-    empty if it has only one.
+    ``uid`` is the UID of the object at the time of recording. ``slot`` tells the pods of one object apart; empty if it
+    has only one.
     """
 
     api_version: str

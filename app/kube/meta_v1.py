@@ -33,8 +33,8 @@ _LONGEST_KEY: Final = 253
 _LONGEST_VALUE: Final = 1 << 10
 """Maximum lengths of an annotation's key and value. Homeport writes no longer ones, so longer ones are dropped."""
 
-_MOST_OF_A_POD: Final = 16
-_READ_OF_A_POD: Final = tuple(
+_MOST_POD_ANNOTATIONS: Final = 16
+_HOMEPORT_ANNOTATIONS: Final = tuple(
     ANNOTATION_DOMAIN + it for it in ("home", "home-after", "home-replaces", "policy", "unclear-bind")
 )
 """Annotations written by Homeport. They are kept first, so that a tenant cannot displace them with others."""
@@ -210,17 +210,17 @@ def annotations_of(raw: Raw) -> Mapping[str, str]:
 
 
 def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
-    """Return a pod's Homeport annotations without ``ACTIVATED``, at most ``_MOST_OF_A_POD``.
+    """Return a pod's Homeport annotations without ``ACTIVATED``, at most ``_MOST_POD_ANNOTATIONS``.
 
     Annotations of owners are not limited in number: an owner has some for each of its pods with a home.
     """
     annotations = annotations_of(raw)
     if ACTIVATED in annotations:
         annotations = {key: value for key, value in annotations.items() if key != ACTIVATED}
-    if len(annotations) <= _MOST_OF_A_POD:
+    if len(annotations) <= _MOST_POD_ANNOTATIONS:
         return annotations
-    ours_first = sorted(annotations, key=lambda key: key not in _READ_OF_A_POD)
-    return {key: annotations[key] for key in ours_first[:_MOST_OF_A_POD]}
+    homeport_first = sorted(annotations, key=lambda key: key not in _HOMEPORT_ANNOTATIONS)
+    return {key: annotations[key] for key in homeport_first[:_MOST_POD_ANNOTATIONS]}
 
 
 def partial_object(wire: PartialObjectObject) -> PartialObject:

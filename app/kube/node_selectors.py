@@ -162,11 +162,11 @@ def _parse_preferred(data: bytes) -> PreferredNodeAffinity:
 
 def preferred(terms: Sequence[PreferredTermObject], path: str = "") -> PreferredNodeAffinity:
     """Convert preferred terms; if any cannot be parsed, return only the errors. ``path``: field path for the errors."""
-    matter = [(index, it) for index, it in enumerate(terms) if it.matters]
-    flaws = (flaw for index, it in matter if it.preference for flaw in it.preference.flaws(f"{path}[{index}]"))
-    if told := list(islice(flaws, _MOST_FLAWS)):
-        return PreferredNodeAffinity((), aggregate(told)[:_LONGEST_FLAWS])
-    return PreferredNodeAffinity(tuple(it.slim() for _, it in matter))
+    relevant = [(index, it) for index, it in enumerate(terms) if it.matters]
+    flaws = (flaw for index, it in relevant if it.preference for flaw in it.preference.flaws(f"{path}[{index}]"))
+    if errors := list(islice(flaws, _MOST_FLAWS)):
+        return PreferredNodeAffinity((), aggregate(errors)[:_LONGEST_FLAWS])
+    return PreferredNodeAffinity(tuple(it.slim() for _, it in relevant))
 
 
 required_terms_of: Final = shared(AFFINITY, _parse_required)

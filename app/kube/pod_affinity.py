@@ -170,24 +170,24 @@ def _parse(data: bytes) -> PodAffinity:
         raise Oversized(POD_AFFINITY)
     if not terms:
         return NO_TERMS
-    mistakes: dict[str, None] = {}
+    errors: dict[str, None] = {}
 
-    def read(name: str, those: Iterable[Callable[[], T]]) -> tuple[T, ...]:
+    def read(name: str, parsers: Iterable[Callable[[], T]]) -> tuple[T, ...]:
         """Convert a list; if one selector is invalid, record the error and return an empty list."""
         try:
-            return tuple(each() for each in those)
-        except InvalidSelector as mistake:
-            mistakes[f"{name}: {mistake}"] = None
+            return tuple(parse() for parse in parsers)
+        except InvalidSelector as error:
+            errors[f"{name}: {error}"] = None
             return ()
 
     required = read("requiredAffinityTerms", (it.slim for it in affinity.required))
     required_anti = read("requiredAntiAffinityTerms", (it.slim for it in anti.required))
-    liked = read("preferredAffinityTerms", (partial(it.slim, 1) for it in affinity.preferred))
-    disliked = read("preferredAntiAffinityTerms", (partial(it.slim, -1) for it in anti.preferred))
-    told = list(mistakes)
-    invalid = told[0] if len(told) == 1 else f"[{', '.join(told)}]" if told else ""
+    preferred = read("preferredAffinityTerms", (partial(it.slim, 1) for it in affinity.preferred))
+    preferred_anti = read("preferredAntiAffinityTerms", (partial(it.slim, -1) for it in anti.preferred))
+    messages = list(errors)
+    invalid = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]" if messages else ""
     has_preferred = bool(affinity.preferred or anti.preferred)
-    return PodAffinity(required, required_anti, (*liked, *disliked), has_preferred, invalid)
+    return PodAffinity(required, required_anti, (*preferred, *preferred_anti), has_preferred, invalid)
 
 
 pod_affinity_of: Final = shared(POD_AFFINITY, _parse)

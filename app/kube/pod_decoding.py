@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import astuple
 
 from app.kube.claims import ClaimStatusObject
 from app.kube.conditions import unschedulable_since
@@ -34,7 +36,7 @@ from app.kube.extras import (
     PodParts,
     RequirementsObject,
     VolumeObject,
-    pending_parts,
+    interned_parts,
     pod_parts,
 )
 from app.kube.labels import NO_LABELS, LabelSet
@@ -43,11 +45,14 @@ from app.kube.node_affinity import ANY_NODE, NodeSelectorTerm, RequiredNodeAffin
 from app.kube.node_selectors import required_terms_of
 from app.kube.selectors import selector_or_error
 from app.kube.taints import Toleration
+from app.kube.volumes import VOLUMES, VolumeSources, with_claims
 
 MOST_CONSTRAINTS: Final = 16
 """Maximum topology spread constraints of one pod. If there are more, none is read."""
 
 _FINISHED: Final = ("Succeeded", "Failed")
+_CLAIM: Final = b'"persistentVolumeClaim"'
+_EPHEMERAL: Final = b'"ephemeral"'
 
 
 class _PodSpecObject(Struct, rename="camel"):
@@ -151,6 +156,7 @@ class _SpreadObject(Struct, rename="camel"):
 _NODE_SELECTOR: Final[Decoder[dict[str, str | None] | None]] = Decoder(dict[str, str | None] | None)
 _TOLERATIONS: Final[Decoder[list[_TolerationObject] | None]] = Decoder(list[_TolerationObject] | None)
 _SPREAD: Final[Decoder[list[_SpreadObject] | None]] = Decoder(list[_SpreadObject] | None)
+_VOLUMES: Final[Decoder[list[VolumeSources] | None]] = Decoder(list[VolumeSources] | None)
 _GATES: Final[Decoder[list[Raw] | None]] = Decoder(list[Raw] | None)
 
 
@@ -182,6 +188,7 @@ _SPECS: WeakValueDictionary[tuple[object, ...], PodSpec] = WeakValueDictionary()
 _NO_SPEC: Final = _PodSpecObject()
 _NO_STATUS: Final = _PodStatusObject()
 _PENDING_VOLUMES_ALONE: Final = frozenset((Extra.PENDING_VOLUMES,))
+_NONE_PENDING: Final = PodParts(pending_volumes=())
 _NO_WHOLE_SPEC: Final = _WholePodSpecObject()
 _NO_WHOLE_STATUS: Final = _WholePodStatusObject()
 
@@ -297,6 +304,20 @@ def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any
 
 
 def _slim_waiting(pod: WaitingPodObject) -> Pod:
-    """Convert a pod with its volumes, which are decoded only as ``pending_parts`` requires."""
+    """Convert a pod whose volumes are its only optional part."""
     spec = pod.spec or _WaitingPodSpecObject()
-    return slim_pod(pod, *pending_parts(spec.node_name, spec.volumes), None)
+    return slim_pod(pod, *_pending_parts(spec.node_name, spec.volumes))
+
+
+def _pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:
+    """Like ``pod_parts`` for ``PENDING_VOLUMES`` alone. Most pods have a node or no claim: nothing is decoded then."""
+    data = b"" if node_name else bytes(volumes)
+    if _CLAIM not in data and _EPHEMERAL not in data:
+        return _NONE_PENDING, ()
+    try:
+        pending = with_claims(_VOLUMES.decode(data) or ())
+    except Oversized as error:
+        return _NONE_PENDING, (error.field,)
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"{VOLUMES}: {error}") from None
+    return interned_parts(*astuple(PodParts(pending_volumes=pending))), ()

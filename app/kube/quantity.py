@@ -29,8 +29,13 @@ _NANO: Final = -9
 _MOST: Final = 2**63 - 1
 _LEAST: Final = -(2**63)
 _DIGITS: Final = 18
+"""Maximum digits of a decimal quantity for which Go uses the 64-bit form."""
+
 _EXACT_POWERS: Final = 19
-_AT_ONCE: Final = (1, 2, 3, 6, 9)
+"""Number of powers of ten, from 10**0 on, that fit into 64 bits."""
+
+_SINGLE_MULTIPLICATIONS: Final = (1, 2, 3, 6, 9)
+"""Numbers of decimal places that Go scales by in a single multiplication."""
 
 _TEXT: Final = re.compile(rb"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
 _EXPONENT: Final = re.compile(rb"[eE]([+-]?[0-9]+)")
@@ -47,7 +52,7 @@ _DECIMAL: Final[Mapping[bytes, int]] = {
     b"E": 18,
 }
 _BINARY: Final[Mapping[bytes, int]] = {b"Ki": 10, b"Mi": 20, b"Gi": 30, b"Ti": 40, b"Pi": 50, b"Ei": 60}
-_ROOM: Final[Mapping[int, int]] = {10: 11, 20: 8, 30: 5, 40: 2}
+_MAX_BINARY_DIGITS: Final[Mapping[int, int]] = {10: 11, 20: 8, 30: 5, 40: 2}
 """Maximum digits before a binary suffix, by its power of two, for which Go uses the 64-bit form."""
 
 _MEMO_BYTES: Final = 256 << 10
@@ -85,7 +90,7 @@ class Quantity(Struct, frozen=True, gc=False):
         if places > 0:
             return _away_from_zero(self.unscaled, _power(places))
         scaled = self.unscaled * _power(-places)
-        return scaled if _fits(scaled) else _wrapped(scaled) if -places in _AT_ONCE else 0
+        return scaled if _fits(scaled) else _wrapped(scaled) if -places in _SINGLE_MULTIPLICATIONS else 0
 
     def _of_wide(self, places: int) -> int:
         """Round up. As in Go, most negative numbers with a remainder are truncated towards zero, plus 1."""
@@ -181,7 +186,7 @@ def _decimal(digits: bytes, fraction: bytes, exponent: int, *, negative: bool) -
 
 def _binary(digits: bytes, fraction: bytes, power: int, *, negative: bool) -> Quantity:
     number = int(digits + fraction or b"0") << power
-    if not fraction and len(digits.lstrip(b"0") or b"0") <= _ROOM.get(power, -1) and _fits(number):
+    if not fraction and len(digits.lstrip(b"0") or b"0") <= _MAX_BINARY_DIGITS.get(power, -1) and _fits(number):
         return Quantity(-number if negative else number)
     if not digits + fraction:
         raise MalformedQuantity("a quantity without digits")

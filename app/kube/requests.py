@@ -53,11 +53,11 @@ DEFAULT_MEMORY: Final = 200 << 20
 
 _DEFAULTS: Final[Mapping[str, Quantity]] = {CPU: Quantity(DEFAULT_MILLI_CPU, -3), MEMORY: Quantity(DEFAULT_MEMORY)}
 _NO_DEFAULTS: Final[Mapping[str, Quantity]] = {}
-_OF_ITSELF: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
-_HUGE_PAGES: Final = "hugepages-"
-_VOLUMES: Final = "attachable-volumes-"
-_OURS: Final = "kubernetes.io/"
-_QUOTA: Final = "requests."
+_NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_HUGE_PAGES_PREFIX: Final = "hugepages-"
+_VOLUMES_PREFIX: Final = "attachable-volumes-"
+_KUBERNETES_DOMAIN: Final = "kubernetes.io/"
+_QUOTA_PREFIX: Final = "requests."
 _LONGEST_NAME: Final = 317
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
 
@@ -114,20 +114,24 @@ class PodRequests(NamedTuple):
 @lru_cache(maxsize=4096)
 def _is_tracked(name: str) -> bool:
     """Return whether the scheduler tracks a resource."""
-    return name in _OF_ITSELF or is_scalar_resource(name)
+    return name in _NATIVE or is_scalar_resource(name)
 
 
 def is_scalar_resource(name: str) -> bool:
     """Return whether ``name`` is a scalar resource: an extended resource, huge pages or attachable volumes."""
-    return name.startswith((_HUGE_PAGES, _VOLUMES)) or _OURS in name or is_extended_resource(name)
+    return (
+        name.startswith((_HUGE_PAGES_PREFIX, _VOLUMES_PREFIX))
+        or _KUBERNETES_DOMAIN in name
+        or is_extended_resource(name)
+    )
 
 
 def is_extended_resource(name: str) -> bool:
     """Return whether ``name`` is an extended resource: it has a domain, which is not one of Kubernetes."""
     domain, slash, rest = name.partition("/")
-    if not slash or _OURS in name or name.startswith(_QUOTA):
+    if not slash or _KUBERNETES_DOMAIN in name or name.startswith(_QUOTA_PREFIX):
         return False
-    return is_subdomain(_QUOTA + domain) and bool(_NAME.fullmatch(rest))
+    return is_subdomain(_QUOTA_PREFIX + domain) and bool(_NAME.fullmatch(rest))
 
 
 def _listed(amounts: Mapping[str, Quantity]) -> dict[str, int]:
@@ -207,8 +211,8 @@ def _interned(*lists: ResourceList) -> PodResources:
     key = tuple(tuple(it.items()) for it in lists)
     resources = _SHARED.get(key)
     if resources is None:
-        alike = dict(zip(key, lists, strict=True))  # equal lists share one object
-        resources = _SHARED[key] = PodResources(*(alike[it] for it in key))
+        unique = dict(zip(key, lists, strict=True))  # equal lists share one object
+        resources = _SHARED[key] = PodResources(*(unique[it] for it in key))
     return resources
 
 
@@ -270,7 +274,7 @@ class _EffectiveRequests:
 
 def _is_of_pods(name: str) -> bool:
     """Return whether the resource can be requested at pod level."""
-    return name in (CPU, MEMORY) or name.startswith(_HUGE_PAGES)
+    return name in (CPU, MEMORY) or name.startswith(_HUGE_PAGES_PREFIX)
 
 
 def _add(amounts: Mapping[str, Quantity], to: Amounts) -> None:

@@ -24,7 +24,7 @@ from app.kube.connections import SOCKET_OPTIONS, BrokenConnection, Connections, 
 from app.kube.credential_sources import CredentialsError
 from app.kube.credentials import Access, Credentials
 from app.kube.http_answers import checked_body, error_of, lines_of, lines_of_stream, no_response, whole_answer
-from app.kube.retiring import Retiring
+from app.kube.retiring import RetirableTransport
 from app.kube.streams import Silent, Stream
 from app.telemetry.tracing import Tracing
 
@@ -52,7 +52,7 @@ class Transport:
         self._network = network
         self._access: Access | None = None
         self._http: httpx.AsyncClient | None = None
-        self._reads: list[Retiring] = []
+        self._reads: list[RetirableTransport] = []
         self._connections: Connections | None = None
         self._connections_of: Access | None = None
         self._streams: set[Stream] = set()
@@ -73,7 +73,7 @@ class Transport:
         if span is None:
             return await self._write(request, seconds, before)
 
-        def ask() -> None:
+        def check() -> None:
             try:
                 before()
             except BaseException:
@@ -83,7 +83,7 @@ class Transport:
         with span:
             span.tell({"http.request.method": request.method, "url.path": request.path})
             traced = replace(request, trace=tuple(span.headers.items()))
-            return await self._write(traced, seconds, ask)
+            return await self._write(traced, seconds, check)
 
     async def _write(self, request: Request, seconds: float, before: PreSendCheck = allow_write) -> bytes:
         """Send a write with a timeout of ``seconds`` from sending. On status 401, retry once with new credentials."""
@@ -288,7 +288,7 @@ class Transport:
             await transport.retire()
 
     def _connected(self, access: Access) -> httpx.AsyncClient:
-        reads = Retiring(self._network or _network(access))
+        reads = RetirableTransport(self._network or _network(access))
         self._reads.append(reads)
         # Decompressing a list would block the event loop for longer than compression saves on a cluster's network.
         self._http = httpx.AsyncClient(

@@ -197,12 +197,12 @@ _AZURE: Final[Decoder[_AzureObject | None]] = Decoder(_AzureObject | None)
 
 def volumes_of(volumes: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
     """Return the relevant volumes in list order. Raises ``Oversized`` or ``msgspec.ValidationError``."""
-    kept = [it for it in volumes if any(it.sources())]
-    if not kept:
+    relevant = [it for it in volumes if any(it.sources())]
+    if not relevant:
         return ()
-    if len(kept) > MOST_VOLUMES or sum(_size(it) for it in kept) > LARGEST_PART:
+    if len(relevant) > MOST_VOLUMES or sum(_size(it) for it in relevant) > LARGEST_PART:
         raise Oversized(VOLUMES)
-    return tuple(_volumes(kept))
+    return tuple(_volumes(relevant))
 
 
 def with_claims(volumes: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:

@@ -144,7 +144,7 @@ class Forwarder:
         self, path: str, body: bytes | memoryview, address: str, seconds: float, more: Mapping[str, str]
     ) -> HttpResponse:
         peer = self._peer(address)
-        async with asyncio.timeout(seconds), peer.taken(min(seconds, _CONNECT_SECONDS)) as connection:
+        async with asyncio.timeout(seconds), peer.acquire(min(seconds, _CONNECT_SECONDS)) as connection:
             headers = {"Content-Type": "application/json", FORWARDED: f"{seconds:.3f}", **more}
             return await connection.send(peer.request("POST", path, headers, bytes(body)))
 

@@ -62,7 +62,7 @@ def _of_resource(asked: Sequence[_Asked], device_class: str) -> list[DeviceReque
     largest: DeviceRequest | None = None
     later = 0
     for it, amount, place in reversed(asked):
-        if it.runs_on:
+        if it.is_long_running:
             later += amount
             lasting.append(_request(it.index, place, device_class, amount))
         elif amount > later:
