@@ -61,7 +61,7 @@ _NAMED: Final = Decoder[_NamedObject](_NamedObject)
 async def read_page(raw: bytes) -> Page:
     """Decode a page of a list. Raises ``ApiUnavailable`` if it is not a list or has no version."""
     try:
-        page = await _PAGES.in_turns(raw)
+        page = await _PAGES.decode_in_steps(raw)
     except ValueError as error:
         raise ApiUnavailable(f"list: {error}") from error
     if not page.metadata.resource_version:

@@ -419,7 +419,7 @@ class Reflector(Generic[T]):
     async def _decode_in_turns(self, line: bytes) -> Event | None:
         """Decode a deeply nested event in steps; return ``None`` if the line is not an event, which is skipped."""
         try:
-            return await EVENTS.in_turns(line)
+            return await EVENTS.decode_in_steps(line)
         except ValueError as error:
             self._skip(("", ""), error)
             return None

@@ -19,7 +19,7 @@ from app.framework.objects import ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error
 from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import NOT_WAITING, Pod
-from app.kube.decoding import KEPT, Decoder
+from app.kube.decoding import SAFE_DEPTH, Decoder
 from app.kube.kinds import NODES, PODS, AnnotatedObject, Kind
 from app.kube.meta_v1 import version_number
 from app.writes.bind_guard import BindGuard, NotBound
@@ -123,7 +123,7 @@ def _encoded(obj: Any) -> bytes:
         return msgspec.json.encode(_flattened(obj))
 
 
-def _flattened(value: Any, levels: int = KEPT) -> Any:
+def _flattened(value: Any, levels: int = SAFE_DEPTH) -> Any:
     """Return ``value`` with the first ``levels`` levels of nesting, which are all that decoders read."""
     if isinstance(value, dict):
         return {key: _flattened(part, levels - 1) for key, part in value.items()} if levels else None

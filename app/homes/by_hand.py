@@ -20,7 +20,7 @@ from app.kube.api_requests import NODES, Resource
 from app.kube.client import KubeClient
 from app.kube.credentials import load
 from app.kube.decoding import Decoder
-from app.kube.homes_v1alpha1 import API_VERSION, KIND, Home, Keeper, decode_home, memory_name
+from app.kube.homes_v1alpha1 import API_VERSION, KIND, HomeRecord, RecordedKeeper, decode_home, memory_name
 from app.kube.names import is_subdomain, shown
 
 _ATTEMPTS: Final = 5
@@ -151,7 +151,7 @@ async def _released(client: KubeClient, target: AnnotationTarget) -> Released:
     raise ByHandError(f"{target}: its remembered home keeps changing; nothing was changed, try again")
 
 
-async def _is_deleted(client: KubeClient, resource: Resource, home: Home) -> bool:
+async def _is_deleted(client: KubeClient, resource: Resource, home: HomeRecord) -> bool:
     """Delete the version of the Home that was read; return false if it has changed. Raises ``KubeError``."""
     try:
         await client.delete(resource, home.namespace, home.name, uid=home.uid, resource_version=home.resource_version)
@@ -164,7 +164,7 @@ async def _is_deleted(client: KubeClient, resource: Resource, home: Home) -> boo
 
 async def _remembered(
     client: KubeClient, resource: Resource, target: AnnotationTarget, *, is_there: bool
-) -> Home | None:
+) -> HomeRecord | None:
     """Return the Home remembered under the object's name; ``None`` if there is none, or if it belongs to another owner.
 
     ``is_there``: true if the object exists. Raises ``ByHandError`` and ``KubeError``.
@@ -181,7 +181,7 @@ async def _remembered(
         raise
     except msgspec.DecodeError as error:
         raise ByHandError(f"Home {target.namespace}/{name} cannot be read: {error}") from None
-    keeper = Keeper(target.api_version, target.kind, target.name, home.keeper.uid, target.slot)
+    keeper = RecordedKeeper(target.api_version, target.kind, target.name, home.keeper.uid, target.slot)
     return home if home.keeper == keeper else None
 
 

@@ -56,23 +56,23 @@ class ApiError(KubeError):
     def parse(cls, raw: bytes | Raw, *, status: int = 0, retry_after: float | None = None) -> Self:
         """Parse a Status object. Any other body becomes the message, since proxies answer with plain text."""
         try:
-            found = _STATUS.decode(raw)
+            decoded = _STATUS.decode(raw)
         except msgspec.DecodeError:
             return cls(status, "", bytes(raw)[:_LONGEST_MESSAGE].decode(errors="replace").strip(), retry_after)
-        if retry_after is None and found.details is not None:
-            retry_after = found.details.retry_after_seconds or None
-        return cls(status or found.code or 0, found.reason or "", found.message or "", retry_after)
+        if retry_after is None and decoded.details is not None:
+            retry_after = decoded.details.retry_after_seconds or None
+        return cls(status or decoded.code or 0, decoded.reason or "", decoded.message or "", retry_after)
 
 
-class _StatusDetails(Struct, rename="camel"):
+class _ErrorDetails(Struct, rename="camel"):
     retry_after_seconds: float | None = None
 
 
-class _Status(Struct):
+class _ErrorStatus(Struct):
     code: int | None = None
     reason: str | None = None
     message: str | None = None
-    details: _StatusDetails | None = None
+    details: _ErrorDetails | None = None
 
 
-_STATUS: Final = Decoder[_Status](_Status)
+_STATUS: Final = Decoder[_ErrorStatus](_ErrorStatus)

@@ -58,15 +58,15 @@ class Request:
     accept: str = JSON
     body: bytes = b""
     content_type: str = ""
-    asks: bool = False
-    """True for a POST that changes nothing, such as a SelfSubjectAccessReview."""
+    is_review: bool = False
+    """True for a POST that stores nothing, such as a SelfSubjectAccessReview."""
 
     trace: tuple[tuple[str, str], ...] = ()
     """Headers with the trace context."""
 
     @property
     def writes(self) -> bool:
-        return self.method != "GET" and not self.asks
+        return self.method != "GET" and not self.is_review
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -95,7 +95,7 @@ def list_request(
         "resourceVersion": "" if continue_ else resource_version,
         "fieldSelector": field_selector,
     }
-    return Request("GET", resource.path(), _set(query), METADATA_LIST if metadata_only else JSON)
+    return Request("GET", resource.path(), _without_empty(query), METADATA_LIST if metadata_only else JSON)
 
 
 def watch_request(
@@ -119,7 +119,7 @@ def watch_request(
         "fieldSelector": field_selector,
         "timeoutSeconds": str(timeout_seconds or ""),
     }
-    return Request("GET", resource.path(namespace), _set(query), METADATA if metadata_only else JSON)
+    return Request("GET", resource.path(namespace), _without_empty(query), METADATA if metadata_only else JSON)
 
 
 def get_request(resource: Resource, namespace: str, name: str, *, metadata_only: bool = False) -> Request:
@@ -157,7 +157,7 @@ def delete_request(resource: Resource, namespace: str, name: str, uid: str, reso
 
 
 def review_request(path: str, body: Mapping[str, Any]) -> Request:
-    return Request("POST", path, body=msgspec.json.encode(body), content_type=JSON, asks=True)
+    return Request("POST", path, body=msgspec.json.encode(body), content_type=JSON, is_review=True)
 
 
 def _accept(metadata_only: bool) -> str:
@@ -169,14 +169,14 @@ def _root(api_version: str) -> tuple[str, ...]:
 
 
 def _path(*segments: str) -> str:
-    """Build a path from names; the only code that does. Raises ``ApiError`` for a name that the API server refuses."""
+    """Build a path from validated names. Raises ``ApiError`` for a name that the API server refuses."""
     for segment in segments:
         if not is_segment(segment):
             raise ApiError(_BAD_REQUEST, "BadRequest", f"{shown(segment)} cannot be a name")
     return "".join(f"/{quote(segment, safe='')}" for segment in segments)
 
 
-def _set(query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _without_empty(query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in query.items() if value)
 
 
@@ -184,5 +184,5 @@ PreSendCheck = Callable[[], None]
 """Callback immediately before a write is sent; it raises to prevent the write."""
 
 
-def no_objection() -> None:
+def allow_write() -> None:
     """Allow the write: default of ``PreSendCheck`` parameters."""

@@ -67,8 +67,8 @@ def _selector(raw: Raw) -> Selector | None:
 
 def decode_workload(raw: bytes | Raw) -> Workload:
     """Decode one ReplicaSet or StatefulSet. Raises ``msgspec.DecodeError``."""
-    found = _DECODER.decode(raw)
-    meta = found.metadata
+    workload = _DECODER.decode(raw)
+    meta = workload.metadata
     return Workload(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
@@ -76,5 +76,5 @@ def decode_workload(raw: bytes | Raw) -> Workload:
         resource_version=meta.resource_version or "",
         annotations=annotations_of(meta.annotations),
         owner=controller_of(meta.owner_references),
-        selector=_selector(found.spec.selector) if found.spec else None,
+        selector=_selector(workload.spec.selector) if workload.spec else None,
     )

@@ -23,7 +23,7 @@ MOST_CLAIMS: Final = 32
 DEVICE_CLASS_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 _ALWAYS: Final = "Always"
 _SLASH: Final = b"/"
-_QUOTA: Final = "requests."
+_QUOTA_PREFIX: Final = "requests."
 
 
 class PodClaim(Struct, frozen=True, gc=False):
@@ -44,7 +44,7 @@ class ContainerRequests(Struct, frozen=True, gc=False):
     """Extended resources that a container requests, as (name, amount, index among all of its requests by name)."""
 
     index: int
-    runs_on: bool
+    is_long_running: bool
     """True for regular containers and sidecars (init containers that keep running)."""
     resources: tuple[tuple[str, int, int], ...]
 
@@ -100,14 +100,16 @@ def _parse_claims(data: bytes) -> tuple[_PodClaimObject, ...]:
 
 def _parse_extended(data: bytes) -> tuple[tuple[str, int, int], ...]:
     """Return (name, amount, index among all requests by name) of each possible extended resource."""
-    found = _LIST.decode(data) or {}
+    requests = _LIST.decode(data) or {}
     try:
         amounts = [
-            (name, _whole(found[name]), place) for place, name in enumerate(sorted(found)) if is_device_resource(name)
+            (name, _whole(requests[name]), place)
+            for place, name in enumerate(sorted(requests))
+            if is_device_resource(name)
         ]
     except OverlongQuantity:
         raise Oversized(CLAIMS) from None
-    return tuple((sys.intern(name), amount, place) for name, amount, place in amounts if amount)
+    return tuple((sys.intern(name), amount, index) for name, amount, index in amounts if amount)
 
 
 _claims_of: Final = shared(CLAIMS, _parse_claims)
@@ -116,10 +118,10 @@ _extended_of: Final = shared("spec.containers.resources", _parse_extended)
 
 def _whole(raw: Raw) -> int:
     """Return the amount, or 0 if it is not a 64-bit integer: such a request is ignored."""
-    found = quantity_of(raw)
-    if found.wide or found.scale < 0:
+    quantity = quantity_of(raw)
+    if quantity.wide or quantity.scale < 0:
         return 0
-    whole = found.unscaled * 10**found.scale
+    whole = quantity.unscaled * 10**quantity.scale
     return whole if -(2**63) <= whole < 2**63 else 0
 
 
@@ -127,7 +129,7 @@ def is_device_resource(name: str) -> bool:
     """Return whether a DeviceClass can back a resource of this name."""
     if name.startswith(DEVICE_CLASS_RESOURCE):
         return True
-    return "/" in name and "kubernetes.io/" not in name and not name.startswith(_QUOTA)
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith(_QUOTA_PREFIX)
 
 
 def claims_of(spec: ClaimsOfSpec, status: ClaimsOfStatus) -> PodClaims:
@@ -139,18 +141,18 @@ def claims_of(spec: ClaimsOfSpec, status: ClaimsOfStatus) -> PodClaims:
     if len(named) > MOST_CLAIMS or len(containers) > LARGEST_PART >> 10:
         raise Oversized(CLAIMS)
     statuses: dict[str, str | None] = {}
-    for it in status.resource_claim_statuses or ():
-        statuses.setdefault(it.name or "", it.resource_claim_name)
+    for entry in status.resource_claim_statuses or ():
+        statuses.setdefault(entry.name or "", entry.resource_claim_name)
     return PodClaims(tuple(_slim(it, statuses) for it in named), containers)
 
 
-def _slim(it: _PodClaimObject, statuses: Mapping[str, str | None]) -> PodClaim:
-    name = it.name or ""
-    made = it.resource_claim_name is None and name in statuses
+def _slim(entry: _PodClaimObject, statuses: Mapping[str, str | None]) -> PodClaim:
+    name = entry.name or ""
+    made = entry.resource_claim_name is None and name in statuses
     return PodClaim(
         sys.intern(name),
-        it.resource_claim_name,
-        it.resource_claim_template_name,
+        entry.resource_claim_name,
+        entry.resource_claim_template_name,
         made,
         statuses[name] if made else None,
     )
@@ -158,9 +160,9 @@ def _slim(it: _PodClaimObject, statuses: Mapping[str, str | None]) -> PodClaim:
 
 def _containers(spec: ClaimsOfSpec) -> Iterator[ContainerRequests]:
     init = spec.init_containers or []
-    for index, it in enumerate((*init, *(spec.containers or ()))):
-        raw = b"" if it.resources is None else bytes(it.resources.requests)
+    for index, container in enumerate((*init, *(spec.containers or ()))):
+        raw = b"" if container.resources is None else bytes(container.resources.requests)
         if _SLASH in raw:
-            found = _extended_of(Raw(raw))
-            if found:
-                yield ContainerRequests(index, index >= len(init) or it.restart_policy == _ALWAYS, found)
+            resources = _extended_of(Raw(raw))
+            if resources:
+                yield ContainerRequests(index, index >= len(init) or container.restart_policy == _ALWAYS, resources)

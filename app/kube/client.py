@@ -23,11 +23,11 @@ from app.kube.api_requests import (
     MERGE_PATCH,
     PreSendCheck,
     Resource,
+    allow_write,
     delete_request,
     discovery_request,
     get_request,
     list_request,
-    no_objection,
     patch_request,
     post_request,
     put_request,
@@ -111,9 +111,9 @@ class KubeClient:
                 return None
             raise
         group, _, version = api_version.rpartition("/")
-        for it in _decoded(_SERVED, raw).resources or ():
-            if it.kind == kind and "/" not in it.name:
-                return Resource(group, version, it.name, kind, it.namespaced)
+        for served in _decoded(_SERVED, raw).resources or ():
+            if served.kind == kind and "/" not in served.name:
+                return Resource(group, version, served.name, kind, served.namespaced)
         return None
 
     async def list_page(
@@ -129,7 +129,7 @@ class KubeClient:
         silence: float = LIST_SECONDS,
         most: float = inf,
     ) -> bytes:
-        """One page of a list over all namespaces, see :func:`list_request`. ``silence``: timeout without a byte.
+        """Return one page of a list over all namespaces, see :func:`list_request`. ``silence``: timeout without data.
 
         ``most``: maximum number of bytes. Reading a longer answer is aborted and raises ``AnswerTooLong``.
         """
@@ -195,7 +195,7 @@ class KubeClient:
         body: Mapping[str, Any],
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
-        before: PreSendCheck = no_objection,
+        before: PreSendCheck = allow_write,
     ) -> bytes:
         """Create an object at a path, see :meth:`Resource.path`.
 

@@ -36,10 +36,10 @@ def condition_of(conditions: Raw, type_: str) -> ConditionObject:
     if type_.encode() not in data:
         return _NONE
     try:
-        found = _DECODER.decode(data) or ()
+        decoded = _DECODER.decode(data) or ()
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"status.conditions: {error}") from None
-    return next((it for it in found if it.type == type_), _NONE)
+    return next((it for it in decoded if it.type == type_), _NONE)
 
 
 def unschedulable_since(conditions: Raw) -> str:
@@ -47,6 +47,6 @@ def unschedulable_since(conditions: Raw) -> str:
 
     Empty for a pod with scheduling gates: its condition is False, but scheduling has not been tried.
     """
-    found = condition_of(conditions, _POD_SCHEDULED)
-    since = (found.last_transition_time or "") if found.status == _FALSE and found.reason != _GATED else ""
+    condition = condition_of(conditions, _POD_SCHEDULED)
+    since = (condition.last_transition_time or "") if condition.status == _FALSE and condition.reason != _GATED else ""
     return since if len(since) <= _LONGEST_TIME else ""

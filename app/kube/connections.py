@@ -1,8 +1,8 @@
 """Connections for writes: HTTP/1.1 on asyncio, kept open, one request at a time on each.
 
 A write that depends on a decision must be sent before another task can run, but a general HTTP client awaits before it
-sends. So the caller first acquires a connection, and ``Connection.send`` writes the bytes without an ``await``. This
-also costs a quarter of what a general client costs, and each bind is one write. ``Connections.connect`` makes a
+sends. So the caller first acquires a connection, and ``WriteConnection.send`` writes the bytes without an ``await``.
+This takes a quarter of a general client's CPU time, and each bind is one write. ``Connections.connect`` opens a
 connection for another protocol, such as that of a watch.
 
 Not here: the meaning of requests, retries, credentials.
@@ -53,7 +53,7 @@ class BrokenConnection(Exception):
     """The connection ended, or received invalid HTTP, before the answer was complete."""
 
 
-class Answered(Struct, frozen=True):
+class HttpResponse(Struct, frozen=True):
     """Answer of the server. ``headers`` have lower-case names."""
 
     status: int
@@ -61,14 +61,14 @@ class Answered(Struct, frozen=True):
     body: bytes
 
 
-class Connection(asyncio.Protocol):
+class WriteConnection(asyncio.Protocol):
     """One connection with at most one request in flight."""
 
     def __init__(self) -> None:
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
-        self._answer: asyncio.Future[Answered] | None = None
+        self._answer: asyncio.Future[HttpResponse] | None = None
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
 
@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
         """Return whether the connection is open and no request is in flight."""
         return self._transport is not None and not self._transport.is_closing() and self._answer is None
 
-    def send(self, request: bytes) -> asyncio.Future[Answered]:
+    def send(self, request: bytes) -> asyncio.Future[HttpResponse]:
         """Write the bytes to the transport at once. Raises ``NotConnected``; the future raises ``BrokenConnection``."""
         if self._transport is None or self._answer is not None:
             raise NotConnected("the connection is closed or busy")
@@ -94,7 +94,7 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = set_up(transport)
+        self._transport = set_socket_options(transport)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:  # unrequested data: the server is shutting down or misbehaves
@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(f"what came is no HTTP: {error}")
+            self._fail(f"received invalid HTTP: {error}")
             self.close()
 
     def eof_received(self) -> bool:
@@ -131,23 +131,23 @@ class Connection(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        found = Answered(self._parser.get_status_code(), self._headers, b"".join(self._body))
+        response = HttpResponse(self._parser.get_status_code(), self._headers, b"".join(self._body))
         self._headers, self._body = {}, []  # data that follows is not part of this answer
-        if found.status < _FINAL:
+        if response.status < _FINAL:
             return
         answer, self._answer = self._answer, None
         if answer is None or not self._parser.should_keep_alive():
             self.close()
         if answer is not None and not answer.done():
-            answer.set_result(found)
+            answer.set_result(response)
 
 
-def set_up(transport: asyncio.BaseTransport) -> asyncio.Transport:
+def set_socket_options(transport: asyncio.BaseTransport) -> asyncio.Transport:
     """Set ``SOCKET_OPTIONS`` on the socket of a transport, and return the transport."""
-    found = transport.get_extra_info("socket")
+    socket_ = transport.get_extra_info("socket")
     with suppress(OSError):  # the socket is possibly closed; ``connection_lost`` follows
-        for level, name, value in SOCKET_OPTIONS if found is not None else ():
-            found.setsockopt(level, name, value)
+        for level, name, value in SOCKET_OPTIONS if socket_ is not None else ():
+            socket_.setsockopt(level, name, value)
     return cast("asyncio.Transport", transport)  # uvloop's transport has the methods, but not the base class
 
 
@@ -169,9 +169,9 @@ class Connections:
         self._tls_server_name = (tls_server_name or self._host) if self._tls is not None else None
         self._authority = parts.netloc.rpartition("@")[2]
         self._prefix = parts.path.rstrip("/")
-        self._idle: list[Connection] = []
-        self._busy: set[Connection] = set()
-        self._turns = asyncio.Semaphore(most)
+        self._idle: list[WriteConnection] = []
+        self._busy: set[WriteConnection] = set()
+        self._slots = asyncio.Semaphore(most)
         self._retired = False
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
@@ -185,25 +185,25 @@ class Connections:
         return f"{head}\r\n\r\n".encode(_TEXT) + body
 
     @asynccontextmanager
-    async def taken(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[Connection]:
+    async def acquire(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[WriteConnection]:
         """Acquire an open connection for one request. Waiting and connecting take at most ``seconds`` each.
 
         Raises ``NotConnected``."""
         try:
             async with asyncio.timeout(seconds):
-                await self._turns.acquire()
+                await self._slots.acquire()
         except TimeoutError:
             raise NotConnected(f"all connections busy for {seconds:g} s") from None
         try:
-            connection = self._take_idle() or await self.connect(Connection, seconds)
+            connection = self._take_idle() or await self.connect(WriteConnection, seconds)
             self._busy.add(connection)
             try:
                 yield connection
             finally:
                 self._busy.discard(connection)
-                self._give_back(connection)
+                self._release(connection)
         finally:
-            self._turns.release()
+            self._slots.release()
 
     async def connect(self, protocol: Callable[[], P], seconds: float = CONNECT_SECONDS) -> P:
         """Open a connection outside the pool within ``seconds``. Raises ``NotConnected``."""
@@ -231,12 +231,12 @@ class Connections:
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close the idle connections: a dead one would cost a request its time."""
+        """Close the idle connections, because a request on a dead one would wait until its timeout."""
         for connection in self._idle:
             connection.close()
         self._idle.clear()
 
-    def _take_idle(self) -> Connection | None:
+    def _take_idle(self) -> WriteConnection | None:
         oldest = monotonic() - _IDLE_SECONDS
         while self._idle:
             connection = self._idle.pop()
@@ -245,8 +245,8 @@ class Connections:
             connection.close()
         return None
 
-    def _give_back(self, connection: Connection) -> None:
-        """Put a connection back into the pool. Close it if its request was abandoned: its answer is still to come."""
+    def _release(self, connection: WriteConnection) -> None:
+        """Return a connection to the pool. Close it if its request was abandoned, as a response can still arrive."""
         if connection.usable and not self._retired:
             connection.idle_since = monotonic()
             self._idle.append(connection)

@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 
 from app.kube.core_v1 import Node, Pod
 from app.kube.decoding import Decoder
-from app.kube.extras import OF_NODES_ALONE, Extra
+from app.kube.extras import NODE_ONLY, Extra
 from app.kube.meta_v1 import Oversized
 from app.kube.node_decoding import NodeObject, OversizedNode, WholeNodeObject, slim_node
 from app.kube.node_parts import NodeStatusObject, node_parts
@@ -56,7 +56,7 @@ def core_v1(extras: Collection[Extra], node_annotations: Collection[str] | None 
         return PLAIN
     wanted, kept = frozenset(extras), frozenset(node_annotations or ())
     decode_node = _node_decoder(wanted, None if node_annotations is None else kept)
-    if wanted <= OF_NODES_ALONE:
+    if wanted <= NODE_ONLY:
         return CoreV1(wanted, PodObject, slim_pod, _decode_plain_pod, decode_node, kept)
     pod_object, slim_whole = whole_pods(wanted)
     pods = Decoder[PodObject](pod_object)
@@ -71,12 +71,12 @@ def _node_decoder(wanted: frozenset[Extra], annotations: frozenset[str] | None) 
     nodes = Decoder[WholeNodeObject](WholeNodeObject)
 
     def decode(raw: bytes | Raw) -> Node:
-        found = nodes.decode(raw)
+        node = nodes.decode(raw)
         try:
-            parts = node_parts(wanted, annotations, found.metadata, found.status or NodeStatusObject())
+            parts = node_parts(wanted, annotations, node.metadata, node.status or NodeStatusObject())
         except Oversized as error:
             raise OversizedNode(str(error)) from None
-        return slim_node(found, parts)
+        return slim_node(node, parts)
 
     return decode
 

@@ -221,7 +221,7 @@ class Node(Struct, frozen=True, gc=False):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The annotations that ``Needs.node_annotations`` names, as far as they are set. Any other key raises."""
+        """Annotations that ``Needs.node_annotations`` names. Reading any other key raises ``UndeclaredAnnotation``."""
         return self.parts.annotations
 
 
@@ -235,11 +235,11 @@ def is_same_spec(spec: PodSpec, other: PodSpec) -> bool:
     return spec is other or _values(spec) == _values(other)
 
 
-def _values(found: Any) -> Any:
+def _values(value: Any) -> Any:
     """Return the fields of a struct that compares by identity; return any other value unchanged."""
-    if isinstance(found, PodSpec | PodParts | PodResources):
-        return tuple(_values(it) for it in astuple(found))
-    return found
+    if isinstance(value, PodSpec | PodParts | PodResources):
+        return tuple(_values(it) for it in astuple(value))
+    return value
 
 
 def _declared(part: T | None, extra: Extra) -> T:

@@ -30,12 +30,12 @@ REREAD_SECONDS: Final = 60.0
 
 _NO_FILE: Final = "there is no such file"
 
-_MISTAKES: Final = (ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError, AttributeError)
+_LIBRARY_ERRORS: Final = (ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError, AttributeError)
 """Errors that the library raises for files that are missing, unreadable or of unexpected form."""
 
 
 class CredentialsError(Exception):
-    """Credentials are not available. The message names the file, and the context and user as far as they are known."""
+    """Credentials are not available. The message names the file and, once they are read, the context and user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Credentials of a source as they are now. ``expires`` is a Unix time; ``reread`` is in seconds from now.
+class LoadedCredentials:
+    """Credentials read from a source. ``expires`` is a Unix time; ``reread``: seconds until the files are read again.
 
-    ``renews_certificate``: the source renews its certificate by itself before it expires.
+    ``renews_certificate``: the source is an exec plugin, which renews its certificate before it expires.
     """
 
     server: str
@@ -71,7 +71,7 @@ class Source(Protocol):
         """Raise ``CredentialsError`` for mistakes that can be detected without running a plugin."""
         ...
 
-    def read(self) -> Found:
+    def read(self) -> LoadedCredentials:
         """Read everything again; blocks and can run a plugin. Raises ``CredentialsError``."""
         ...
 
@@ -103,15 +103,15 @@ class ServiceAccount:
     def check(self) -> None:
         self.read()
 
-    def read(self) -> Found:
-        found = _Target()
-        with mistakes_of(str(self)):
+    def read(self) -> LoadedCredentials:
+        target = _Target()
+        with credentials_errors(str(self)):
             token, authority = str(self._folder / "token"), str(self._folder / "ca.crt")
-            InClusterConfigLoader(token_filename=token, cert_filename=authority).load_and_set(found)
-            return found.taken(expires=inf, reread=REREAD_SECONDS)
+            InClusterConfigLoader(token_filename=token, cert_filename=authority).load_and_set(target)
+            return target.loaded(expires=inf, reread=REREAD_SECONDS)
 
     def namespace(self, *, required: bool) -> str:  # source_of checked that the token exists
-        with mistakes_of(str(self)):
+        with credentials_errors(str(self)):
             file = self._folder / "namespace"
             return file.read_text().strip() if file.is_file() else ""
 
@@ -128,21 +128,22 @@ class Kubeconfig:
 
     def check(self) -> None:
         opened = self._open()
-        with mistakes_of(self._where):
+        with credentials_errors(self._where):
             missing = [*_missing_files(opened), *_missing_plugin(opened)]
             if missing:
                 raise ConfigException("; ".join(missing))
 
-    def read(self) -> Found:
-        opened, found = self._open(), _Target()
-        with mistakes_of(self._where):
+    def read(self) -> LoadedCredentials:
+        opened, target = self._open(), _Target()
+        with credentials_errors(self._where):
             runs_plugin = _is_by_plugin(opened.user)
             expires = _run_plugin(opened) if runs_plugin else inf
-            opened.loader.load_and_set(found)
-            return replace(found.taken(expires, inf if runs_plugin else REREAD_SECONDS), renews_certificate=runs_plugin)
+            opened.loader.load_and_set(target)
+            loaded: LoadedCredentials = target.loaded(expires, inf if runs_plugin else REREAD_SECONDS)
+            return replace(loaded, renews_certificate=runs_plugin)
 
     def namespace(self, *, required: bool) -> str:
-        with mistakes_of(f"kubeconfig {self._files}"):
+        with credentials_errors(f"kubeconfig {self._files}"):
             config = KubeConfigMerger(self._files).config
             if config is None and required:
                 raise ConfigException(_NO_FILE)
@@ -154,7 +155,7 @@ class Kubeconfig:
 
     def _open(self) -> _Opened:
         self._where = f"kubeconfig {self._files}"
-        with mistakes_of(self._where):
+        with credentials_errors(self._where):
             merger = KubeConfigMerger(self._files)
             if merger.config is None:
                 raise ConfigException(_NO_FILE)
@@ -162,7 +163,7 @@ class Kubeconfig:
             loader = KubeConfigLoader(merger.config, config_base_path=None, config_persister=merger.save_changes)
             context = loader.current_context
         self._where += f", context {context['name']}, user {context['context'].get('user', '(none)')}"
-        with mistakes_of(self._where):
+        with credentials_errors(self._where):
             return _opened(merger.config, loader, context["context"])
 
 
@@ -177,7 +178,7 @@ def _opened(config: Any, loader: Any, context: dict[str, str]) -> _Opened:
     """Return the cluster and user that the context names. The user is optional, but must exist if named."""
     cluster = config["clusters"].get_with_name(context["cluster"])["cluster"]
     if not str(cluster.safe_get("server")).startswith(("http://", "https://")):
-        raise ConfigException(f"cluster {context['cluster']} has no server, or one that is no URL")
+        raise ConfigException(f"cluster {context['cluster']} has no server URL")
     name = context.get("user")
     return _Opened(loader, cluster, config["users"].get_with_name(name)["user"] if name else None)
 
@@ -205,8 +206,8 @@ def _missing_files(opened: _Opened) -> Iterator[str]:
 
 def _missing_plugin(opened: _Opened) -> Iterator[str]:
     if _is_by_plugin(opened.user) and _command(opened.user) is None:
-        asked = opened.user["exec"]
-        command, hint = asked["command"], asked.safe_get("installHint")
+        entry = opened.user["exec"]
+        command, hint = entry["command"], entry.safe_get("installHint")
         where = f"no executable file {_beside(opened.user, command)}" if os.sep in command else f"no {command} in PATH"
         yield f"exec: there is {where}" + (f": {' '.join(hint.split())}" if hint else "")
 
@@ -251,11 +252,11 @@ class _Target(SimpleNamespace):
             tls_server_name=None, proxy=None,
         )  # fmt: skip
 
-    def taken(self, expires: float, reread: float) -> Found:
+    def loaded(self, expires: float, reread: float) -> LoadedCredentials:
         files = (self.ssl_ca_cert, self.cert_file, self.key_file)
         contents = tuple(Path(file).read_bytes() for file in files if file)
         authorization = next(iter(self.api_key.values()), "")  # by position: release 37 renamed its only entry
-        return Found(
+        return LoadedCredentials(
             server=self.host.rstrip("/"),
             authorization=authorization.strip(),  # token files often end with a newline
             tls=Tls(files, contents, bool(self.verify_ssl)),
@@ -267,9 +268,9 @@ class _Target(SimpleNamespace):
 
 
 @contextmanager
-def mistakes_of(where: str) -> Iterator[None]:
+def credentials_errors(where: str) -> Iterator[None]:
     """Convert the library's exceptions into ``CredentialsError``, whose message begins with ``where``."""
     try:
         yield
-    except _MISTAKES as mistake:
+    except _LIBRARY_ERRORS as mistake:
         raise CredentialsError(f"{where}: {mistake}") from mistake

@@ -19,7 +19,15 @@ from typing import Final
 import structlog
 from cryptography import x509
 
-from app.kube.credential_sources import SERVICE_ACCOUNT, CredentialsError, Found, Source, Tls, mistakes_of, source_of
+from app.kube.credential_sources import (
+    SERVICE_ACCOUNT,
+    CredentialsError,
+    LoadedCredentials,
+    Source,
+    Tls,
+    credentials_errors,
+    source_of,
+)
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -121,33 +129,33 @@ class Credentials:
     async def _read(self) -> Access:
         try:
             async with asyncio.timeout(_PLUGIN_SECONDS):
-                found, context = await asyncio.to_thread(self._read_and_build)
+                loaded, context = await asyncio.to_thread(self._read_and_build)
         except TimeoutError:
             raise CredentialsError(f"{self._source}: no answer within {_PLUGIN_SECONDS:.0f} s") from None
         now = self._now()
-        self._read_at, self._expires = now, found.expires
-        life = RENEW_AT * (found.expires - now)
-        self._renew_at = now + max(_SHORTEST_LIFE, min(found.reread, life))
-        self._tls = found.tls
-        self._certificate_ends = _certificate_ends(found)
-        self._access = Access(found.server, found.authorization, context, found.tls_server_name, found.proxy)
+        self._read_at, self._expires = now, loaded.expires
+        life = RENEW_AT * (loaded.expires - now)
+        self._renew_at = now + max(_SHORTEST_LIFE, min(loaded.reread, life))
+        self._tls = loaded.tls
+        self._certificate_ends = _certificate_ends(loaded)
+        self._access = Access(loaded.server, loaded.authorization, context, loaded.tls_server_name, loaded.proxy)
         return self._access
 
-    def _read_and_build(self) -> tuple[Found, ssl.SSLContext]:
-        found = self._source.read()
-        if self._access is not None and self._tls == found.tls:
-            return found, self._access.tls
-        with mistakes_of(str(self._source)):
-            return found, _context(found.tls)
+    def _read_and_build(self) -> tuple[LoadedCredentials, ssl.SSLContext]:
+        loaded = self._source.read()
+        if self._access is not None and self._tls == loaded.tls:
+            return loaded, self._access.tls
+        with credentials_errors(str(self._source)):
+            return loaded, _context(loaded.tls)
 
 
-def _certificate_ends(found: Found) -> float | None:
+def _certificate_ends(loaded: LoadedCredentials) -> float | None:
     """Return the expiry of the first certificate, the client's own; the others belong to its issuers."""
-    authority, certificate, _ = found.tls.files
-    if not certificate or found.renews_certificate:
+    authority, certificate, _ = loaded.tls.files
+    if not certificate or loaded.renews_certificate:
         return None
     try:
-        own = x509.load_pem_x509_certificate(found.tls.contents[1 if authority else 0])
+        own = x509.load_pem_x509_certificate(loaded.tls.contents[1 if authority else 0])
     except ValueError:  # OpenSSL accepts more than this parser
         return None
     return own.not_valid_after_utc.timestamp()

@@ -76,7 +76,7 @@ class MigratedVolume(Struct, frozen=True, gc=False):
         return DRIVERS[self.plugin]
 
 
-class _GceObject(Struct, rename={"pd_name": "pdName"}):
+class _GceVolumeObject(Struct, rename={"pd_name": "pdName"}):
     pd_name: str | None = None
 
 
@@ -92,7 +92,7 @@ class AzureObject(Struct, rename={"disk_uri": "diskURI"}):
 class InTreeSources(Struct, rename="camel"):
     """In-tree sources of a PersistentVolume that are migrated to CSI. At most one is set."""
 
-    gce_persistent_disk: _GceObject | None = None
+    gce_persistent_disk: _GceVolumeObject | None = None
     aws_elastic_block_store: VolumeIdObject | None = None
     azure_disk: AzureObject | None = None
     cinder: VolumeIdObject | None = None

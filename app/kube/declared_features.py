@@ -52,16 +52,16 @@ def _parse_declared(data: bytes) -> frozenset[str]:
     """Match declared features against the registered ones as in Go: names that are out of order are ignored."""
     registered = iter((*_REGISTERED, None))
     awaited = next(registered)
-    found: set[str] = set()
+    declared: set[str] = set()
     for name in _FEATURES.decode(data) or ():
         while awaited is not None and awaited < name:
             awaited = next(registered)
         if awaited is None:
             break
         if awaited == name:
-            found.add(sys.intern(awaited))
+            declared.add(sys.intern(awaited))
             awaited = next(registered)
-    return frozenset(found & _NEEDED)
+    return frozenset(declared & _NEEDED)
 
 
 _restarts_all: Final = shared(RESTART_RULES, _parse_rules)
@@ -77,7 +77,7 @@ def needed_features(rules: Iterable[Raw], *, host_network: bool, host_users: boo
     ``msgspec.ValidationError``.
     """
     restarting = [_restarts_all(it) for it in rules if bytes(it)]
-    found = {RESTART_ALL_CONTAINERS} if any(restarting) else set()
+    needed = {RESTART_ALL_CONTAINERS} if any(restarting) else set()
     if host_network and not host_users:
-        found.add(USER_NAMESPACES_HOST_NETWORK)
-    return frozenset(found) if found else NO_FEATURES
+        needed.add(USER_NAMESPACES_HOST_NETWORK)
+    return frozenset(needed) if needed else NO_FEATURES

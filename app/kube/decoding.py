@@ -23,11 +23,14 @@ Document = bytes | bytearray | memoryview | Raw
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
-KEPT: Final = 64
-"""Levels of arrays and objects that are always kept. The deepest field that is read is on level 14 of a list."""
+SAFE_DEPTH: Final = 64
+"""Number of levels of arrays and objects that are never cut. The deepest field that is read is on level 14."""
 
-DEEPEST: Final = 128
-"""Maximum depth of a part below level ``KEPT``; deeper parts are cut. Exceeds ``KEPT`` by more than two words."""
+MAX_DEPTH: Final = 128
+"""Maximum level that a part below level ``SAFE_DEPTH`` can reach; deeper parts are cut out.
+
+Must exceed ``SAFE_DEPTH`` by more than two words of 8 bytes, because ``_Cut`` scans words.
+"""
 
 _WINDOW: Final = 1 << 16
 """Bytes scanned in one step, which takes 2 ms."""
@@ -42,7 +45,7 @@ _NO_BRACKETS: Final = bytes(ord(" ") if byte in b"{[]}" else byte for byte in ra
 
 
 class TooDeep(msgspec.DecodeError):
-    """The document is nested deeper than the interpreter's stack allows; ``levelled`` makes it decodable."""
+    """The document is nested deeper than the interpreter's stack allows; ``without_deep_parts`` makes it decodable."""
 
 
 class Decoder(Generic[T]):
@@ -58,12 +61,12 @@ class Decoder(Generic[T]):
         try:
             return self._decode(raw)
         except RecursionError:
-            return self.at_once(levelled(bytes(raw)))
+            return self.at_once(without_deep_parts(bytes(raw)))
         except UnicodeDecodeError as error:
             raise msgspec.DecodeError(str(error)) from None
 
     def at_once(self, raw: Document) -> T:
-        """Decode or raise ``TooDeep``, without cutting, which would block the event loop for 30 ms per megabyte."""
+        """Decode, or raise ``TooDeep`` instead of cutting, which would block the event loop for 30 ms per megabyte."""
         try:
             return self._decode(raw)
         except RecursionError:
@@ -71,16 +74,16 @@ class Decoder(Generic[T]):
         except UnicodeDecodeError as error:
             raise msgspec.DecodeError(str(error)) from None
 
-    async def in_turns(self, raw: Document) -> T:
+    async def decode_in_steps(self, raw: Document) -> T:
         """Decode like ``decode``, but let other tasks run while cutting."""
         try:
             return self.at_once(raw)
         except TooDeep:
-            return self.at_once(await levelled_in_turns(bytes(raw)))
+            return self.at_once(await without_deep_parts_in_steps(bytes(raw)))
 
 
-def levelled(raw: bytes) -> bytes:
-    """Replace each array or object right below level ``KEPT`` that reaches deeper than ``DEEPEST`` with ``null``.
+def without_deep_parts(raw: bytes) -> bytes:
+    """Replace each array or object right below level ``SAFE_DEPTH`` that exceeds level ``MAX_DEPTH`` with ``null``.
 
     The document itself is on level 1. Invalid JSON stays invalid, except for errors inside the removed parts.
     """
@@ -90,8 +93,8 @@ def levelled(raw: bytes) -> bytes:
     return cut.result()
 
 
-async def levelled_in_turns(raw: bytes) -> bytes:
-    """Like ``levelled``, but let other tasks run every 2 ms."""
+async def without_deep_parts_in_steps(raw: bytes) -> bytes:
+    """Like ``without_deep_parts``, but let other tasks run every 2 ms."""
     cut = _Cut(raw)
     for _ in cut.steps():
         await asyncio.sleep(0)
@@ -99,7 +102,7 @@ async def levelled_in_turns(raw: bytes) -> bytes:
 
 
 class _Cut:
-    """Removal of the deep parts of one document. It scans words of 8 bytes, and single bytes only near a cut."""
+    """Removal of the deep parts of one document. Words of 8 bytes are scanned; single bytes only near a cut."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -133,7 +136,7 @@ class _Cut:
         return window if escaping % 2 == 0 else self._raw[at : at + _WINDOW + 1]
 
     def _structure(self, window: bytes) -> bytes:
-        """Return as many bytes, in which the only brackets are those outside of strings."""
+        """Return ``window`` with brackets outside strings only: braces become square brackets, other bytes spaces."""
         if b"\\" in window:
             window = window.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         parts = window.split(b'"')
@@ -148,19 +151,19 @@ class _Cut:
         depths = list(accumulate(map(_NET.__getitem__, words), initial=self._depth))
         highest = max(depths)
         self._depth = depths.pop()
-        if highest + _WORD <= KEPT:
+        if highest + _WORD <= SAFE_DEPTH:
             return
         for index, depth in enumerate(depths):
-            if depth > KEPT + _WORD:
-                if depth > DEEPEST - _WORD and not self._too_deep:
-                    self._too_deep = depth + _SHAPE[words[index]][1] > DEEPEST
-            elif depth + _WORD > KEPT:
+            if depth > SAFE_DEPTH + _WORD:
+                if depth > MAX_DEPTH - _WORD and not self._too_deep:
+                    self._too_deep = depth + _SHAPE[words[index]][1] > MAX_DEPTH
+            elif depth + _WORD > SAFE_DEPTH:
                 low, high = _SHAPE[words[index]]
-                if depth + low <= KEPT < depth + high:
+                if depth + low <= SAFE_DEPTH < depth + high:
                     self._cross(at + index * _WORD, words[index], depth)
 
     def _cross(self, at: int, word: int, depth: int) -> None:
-        """Handle a word that crosses level ``KEPT``. The exact position is computed only for a cut."""
+        """Handle a word that crosses level ``SAFE_DEPTH``. The exact position is computed only for a cut."""
         if self._too_deep:
             self._found.append((_last_left(*self._crossing), _first_back(at, word, depth)))
             self._too_deep = False
@@ -195,21 +198,21 @@ def _words(structure: bytes) -> memoryview:
 
 def _steps(word: int, depth: int) -> list[tuple[int, int]]:
     """Return (index in the word, depth after it) for each bracket of a word."""
-    found: list[tuple[int, int]] = []
+    steps: list[tuple[int, int]] = []
     for place, byte in enumerate(word.to_bytes(_WORD, sys.byteorder)):
         if byte != _NOTHING:
             depth += 1 if byte == _OPEN else -1
-            found.append((place, depth))
-    return found
+            steps.append((place, depth))
+    return steps
 
 
 def _last_left(at: int, word: int, depth: int) -> int:
-    """Return the position of the last bracket in a word that goes below level ``KEPT``."""
+    """Return the position of the last bracket in a word that goes below level ``SAFE_DEPTH``."""
     steps = _steps(word, depth)
     before = (depth, *(it for _, it in steps))
-    return at + max(place for (place, after), was in zip(steps, before, strict=False) if was == KEPT < after)
+    return at + max(place for (place, after), was in zip(steps, before, strict=False) if was == SAFE_DEPTH < after)
 
 
 def _first_back(at: int, word: int, depth: int) -> int:
-    """Return the position after the first bracket in a word that returns to level ``KEPT``."""
-    return at + 1 + next(place for place, after in _steps(word, depth) if after == KEPT)
+    """Return the position after the first bracket in a word that returns to level ``SAFE_DEPTH``."""
+    return at + 1 + next(place for place, after in _steps(word, depth) if after == SAFE_DEPTH)

@@ -1,6 +1,7 @@
 """Fields of a pod that preemption reads: whether it can preempt, its start time, and whether it is being preempted.
 
-Optional, and stored outside the interned spec, because the pods of one workload start at different times.
+These fields are optional. They are stored outside the interned spec, because the pods of one workload start at
+different times.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ class StatusObject(Protocol):
 
 def disruption_of(spec: SpecObject, status: StatusObject) -> Disruption:
     """Return the preemption fields of a pod; ``NO_DISRUPTION`` itself if all have their defaults."""
-    found = Disruption(
+    disruption = Disruption(
         spec.preemption_policy == _NEVER,
         None if status.start_time is None else status.start_time.timestamp(),
         _is_preempted(status.conditions),
     )
-    return NO_DISRUPTION if found == NO_DISRUPTION else found
+    return NO_DISRUPTION if disruption == NO_DISRUPTION else disruption
 
 
 def _is_preempted(conditions: Raw) -> bool:
-    found = condition_of(conditions, _DISRUPTION_TARGET)
-    return found.status == _TRUE and found.reason == _BY_SCHEDULER
+    condition = condition_of(conditions, _DISRUPTION_TARGET)
+    return condition.status == _TRUE and condition.reason == _BY_SCHEDULER

@@ -37,7 +37,7 @@ def parse_duration(value: Any) -> Any:
         raise BadDuration(value, _cause(value))
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if seconds > _LONGEST:
-        raise BadDuration(value, "it is longer than any, which is some 292 years")
+        raise BadDuration(value, "it exceeds the maximum of 292 years")
     return seconds
 
 

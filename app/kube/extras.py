@@ -1,7 +1,7 @@
-"""Parts of pods and nodes that are decoded only where a plugin asks for them: requests, host ports, images and more.
+"""Optional parts of pods and nodes, decoded only if a plugin declares them: requests, host ports, images and more.
 
-What they are read from is most of a pod, and differs between replicas in what nobody reads (the name of a token's
-volume, when a container started). Of each container a few fields are taken, and what is made of these is shared.
+These parts are read from the largest fields of a pod. Replicas of a workload differ there only in fields that are not
+read, such as the name of a token volume or a container's start time. So replicas share the decoded parts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
-import msgspec
 from msgspec import Raw, Struct
 
 from app.kube.claims import NO_CLAIMS, PodClaims, claims_of
@@ -24,15 +23,15 @@ from app.kube.meta_v1 import LARGEST_PART, Oversized, shared
 from app.kube.node_affinity import PreferredNodeAffinity
 from app.kube.node_selectors import preferred_affinity_of
 from app.kube.pod_affinity import NO_TERMS, PodAffinity, pod_affinity_of
-from app.kube.requests import NO_REQUESTS, Asked, PodResources, Requests, resources_of
+from app.kube.requests import NO_REQUESTS, PodRequests, PodResources, Requests, resources_of
 from app.kube.scheduling_gates import gate_names_of
-from app.kube.volumes import VOLUMES, PodVolume, VolumeSources, volumes_of, with_claims
+from app.kube.volumes import PodVolume, VolumeSources, volumes_of, with_claims
 
 PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
 MOST_PORTS: Final = 256
 MOST_IMAGES: Final = 128
-"""Of one pod: with more of them, none is read."""
+"""Maximum number of host ports and of images of one pod. If there are more, none is read."""
 
 ANY_IP: Final = "0.0.0.0"
 _TCP: Final = "TCP"
@@ -41,13 +40,11 @@ _LATEST: Final = ":latest"
 _RESIZE: Final = "PodResizePending"
 _INFEASIBLE: Final = "Infeasible"
 _HOST_PORT: Final = b'"hostPort"'
-_CLAIM: Final = b'"persistentVolumeClaim"'
-_EPHEMERAL: Final = b'"ephemeral"'
 
 
 @unique
 class Extra(Enum):
-    """What can be asked for."""
+    """Optional part of a pod or node. The value is the name of the attribute that returns the part."""
 
     RESOURCES = "resources"
     PORTS = "ports"
@@ -60,24 +57,25 @@ class Extra(Enum):
     CLAIMS = "claims"
     PENDING_VOLUMES = "pending_volumes"
     DISRUPTION = "disruption"
-    """Kept beside the spec, see ``app.kube.disruption``: it has no row in ``_OF_POD``."""
+    """Stored outside the interned spec (see ``app.kube.disruption``), so it is not in ``_PARTS_OF_POD``."""
 
     NODE_STATE = "state"
-    """Of nodes alone."""
+    """Part of nodes only."""
 
 
-OF_NODES_ALONE: Final = frozenset((Extra.NODE_STATE,))
+NODE_ONLY: Final = frozenset((Extra.NODE_STATE,))
+"""Parts that only nodes have."""
 
 
 class NotDecoded(LookupError):
-    """A part is read that nobody declared: it was left undecoded."""
+    """A part was read that no enabled plugin declares, so it was not decoded."""
 
     def __init__(self, extra: Extra) -> None:
         super().__init__(f"{extra.value}: not decoded, since no enabled plugin declares Part.{extra.name}")
 
 
 class HostPort(Struct, frozen=True, gc=False):
-    """A port that a pod occupies on its node. ``ip`` is ``ANY_IP`` where it is not said."""
+    """A port that a pod occupies on its node. ``ip`` is ``ANY_IP`` if the pod does not set it."""
 
     ip: str
     protocol: str
@@ -85,8 +83,9 @@ class HostPort(Struct, frozen=True, gc=False):
 
 
 class PodImages(Struct, frozen=True):
-    """``names``: images of the init containers, the containers and the volumes of a pod, each with its tag, in this
-    order and as often as they occur. ``containers``: how many of both sorts there are.
+    """Images of a pod, with tag or digest: of init containers, then containers, then volumes. Duplicates are included.
+
+    ``containers``: number of containers and init containers.
     """
 
     names: tuple[str, ...]
@@ -94,7 +93,7 @@ class PodImages(Struct, frozen=True):
 
 
 class PodParts(Struct, frozen=True, eq=False, weakref=True):
-    """What is decoded of a pod on demand; ``None`` for what nobody asked for. Interned."""
+    """Optional parts of a pod; ``None`` for parts that no plugin declares. Equal parts share one interned object."""
 
     resources: PodResources | None = None
     ports: tuple[HostPort, ...] | None = None
@@ -109,7 +108,6 @@ class PodParts(Struct, frozen=True, eq=False, weakref=True):
 
 
 NOTHING_OF_POD: Final = PodParts()
-_NONE_PENDING: Final = PodParts(pending_volumes=())
 
 
 class RequirementsObject(Struct):
@@ -119,7 +117,7 @@ class RequirementsObject(Struct):
 
 
 class ContainerObject(Struct, rename="camel"):
-    """A container on the wire, as far as it is read."""
+    """A container on the wire, reduced to the fields that are read."""
 
     name: str | None = None
     image: str | None = None
@@ -134,7 +132,7 @@ class _ImageVolumeObject(Struct):
 
 
 class VolumeObject(VolumeSources):
-    """A volume. Its image is looked at for itself: it is one more that a node needs."""
+    """A volume of a pod on the wire. Its image counts as an image of the pod, in addition to its containers' images."""
 
     image: _ImageVolumeObject | None = None
 
@@ -155,7 +153,7 @@ class PodSpecExtras(Protocol):
 
 
 class ContainerStatusObject(Struct, rename="camel"):
-    """What a container still holds."""
+    """Status of a container on the wire, reduced to the resources that the container has."""
 
     name: str | None = None
     resources: RequirementsObject | None = None
@@ -179,7 +177,6 @@ class _PortObject(Struct, rename={"host_port": "hostPort", "host_ip": "hostIP"})
 
 
 _PORTS: Final[Decoder[list[_PortObject] | None]] = Decoder(list[_PortObject] | None)
-_VOLUMES: Final[Decoder[list[VolumeSources] | None]] = Decoder(list[VolumeSources] | None)
 
 
 def _parse_ports(data: bytes) -> tuple[HostPort, ...]:
@@ -198,64 +195,51 @@ _SHARED: WeakValueDictionary[tuple[object, ...], PodParts] = WeakValueDictionary
 def pod_parts(
     extras: frozenset[Extra], spec: PodSpecExtras, status: PodStatusExtras
 ) -> tuple[PodParts, tuple[str, ...]]:
-    """What is asked for of a pod, and the names of the parts that are oversized: these are empty.
+    """Decode the parts in ``extras``. Also return the names of oversized fields, whose parts are empty.
 
     Raises ``msgspec.ValidationError``.
     """
     oversized: list[str] = []
-    found: list[Any] = []
+    parts: list[Any] = []
     for read, empty in _readers(extras):
         part = None
         if read is not None:
             try:
                 part = read(spec, status)
-            except Oversized as it:
+            except Oversized as error:
                 part = empty
-                oversized.append(it.field)
-        found.append(part)
-    return _interned(*found), tuple(dict.fromkeys(oversized))
-
-
-def pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:
-    """The same where of pods ``PENDING_VOLUMES`` alone is asked for: nothing else is looked at."""
-    data = b"" if node_name else bytes(volumes)
-    if _CLAIM not in data and _EPHEMERAL not in data:
-        return _NONE_PENDING, ()
-    try:
-        found = with_claims(_VOLUMES.decode(data) or ())
-    except Oversized as it:
-        return _NONE_PENDING, (it.field,)
-    except msgspec.DecodeError as error:
-        raise msgspec.ValidationError(f"{VOLUMES}: {error}") from None
-    return _interned(*(found if extra is Extra.PENDING_VOLUMES else None for extra in _OF_POD)), ()
+                oversized.append(error.field)
+        parts.append(part)
+    return interned_parts(*parts), tuple(dict.fromkeys(oversized))
 
 
 @cache
 def _readers(extras: frozenset[Extra]) -> tuple[tuple[Callable[[Any, Any], Any] | None, Any], ...]:
-    """By the order of ``PodParts``: how a part is read, if it is asked for, and what stands for an oversized one."""
-    return tuple((read if extra in extras else None, empty) for extra, (read, empty) in _OF_POD.items())
+    """Return (reader, empty value) for each field of ``PodParts`` in order. The reader is ``None`` for other parts."""
+    return tuple((read if extra in extras else None, empty) for extra, (read, empty) in _PARTS_OF_POD.items())
 
 
-def _interned(*key: Any) -> PodParts:
-    found = _SHARED.get(key)
-    if found is None:
-        found = _SHARED[key] = PodParts(*key)
-    return found
+def interned_parts(*key: Any) -> PodParts:
+    """Return the shared object with these field values, in the order of ``PodParts``."""
+    parts = _SHARED.get(key)
+    if parts is None:
+        parts = _SHARED[key] = PodParts(*key)
+    return parts
 
 
 def _resources(spec: PodSpecExtras, status: PodStatusExtras) -> PodResources:
-    return resources_of(_asked(spec, status))
+    return resources_of(_pod_requests(spec, status))
 
 
-def _asked(spec: PodSpecExtras, status: PodStatusExtras) -> Asked:
-    found = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    statuses = {it.name: it for it in found if it.resources is not None}
-    return Asked(
+def _pod_requests(spec: PodSpecExtras, status: PodStatusExtras) -> PodRequests:
+    reported = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    statuses = {it.name: it for it in reported if it.resources is not None}
+    return PodRequests(
         tuple(_requests(it, statuses.get(it.name)) for it in spec.containers or ()),
         tuple(_requests(it, statuses.get(it.name)) for it in spec.init_containers or ()),
         Requests(
-            _of(spec.resources),
-            None if status.resources is None else _of(status.resources),
+            _requests_json(spec.resources),
+            None if status.resources is None else _requests_json(status.resources),
             bytes(status.allocated_resources),
         ),
         bytes(spec.overhead),
@@ -263,15 +247,20 @@ def _asked(spec: PodSpecExtras, status: PodStatusExtras) -> Asked:
     )
 
 
-def _requests(it: ContainerObject, status: ContainerStatusObject | None) -> Requests:
-    keeps_running = it.restart_policy == _ALWAYS
+def _requests(container: ContainerObject, status: ContainerStatusObject | None) -> Requests:
+    keeps_running = container.restart_policy == _ALWAYS
     if status is None:
-        return Requests(_of(it.resources), None, b"", keeps_running)
-    return Requests(_of(it.resources), _of(status.resources), bytes(status.allocated_resources), keeps_running)
+        return Requests(_requests_json(container.resources), None, b"", keeps_running)
+    return Requests(
+        _requests_json(container.resources),
+        _requests_json(status.resources),
+        bytes(status.allocated_resources),
+        keeps_running,
+    )
 
 
-def _of(found: RequirementsObject | None) -> bytes:
-    return bytes(found.requests) if found is not None else b""
+def _requests_json(requirements: RequirementsObject | None) -> bytes:
+    return bytes(requirements.requests) if requirements is not None else b""
 
 
 def _is_infeasible(conditions: Raw) -> bool:
@@ -279,23 +268,23 @@ def _is_infeasible(conditions: Raw) -> bool:
 
 
 def _host_ports(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[HostPort, ...]:
-    """Of the containers, and of the init containers that keep running."""
+    """Return the host ports of sidecars (init containers that keep running), then of containers."""
     running = (it for it in spec.init_containers or () if it.restart_policy == _ALWAYS)
     containers = (*running, *(spec.containers or ()))
-    found = tuple(port for it in containers if _HOST_PORT in bytes(it.ports) for port in _ports_of(it.ports))
-    if len(found) > MOST_PORTS:
+    ports = tuple(port for it in containers if _HOST_PORT in bytes(it.ports) for port in _ports_of(it.ports))
+    if len(ports) > MOST_PORTS:
         raise Oversized(PORTS)
-    return found
+    return ports
 
 
 def _images(spec: PodSpecExtras, _status: PodStatusExtras) -> PodImages:
     init_containers, containers = spec.init_containers or (), spec.containers or ()
     names = (it.image for it in (*init_containers, *containers))
     volumes = (it.image.reference for it in spec.volumes or () if it.image is not None)
-    found = tuple(_tagged((*names, *volumes)))
-    if len(found) > MOST_IMAGES or sum(map(len, found)) > LARGEST_PART:
+    tagged = tuple(_tagged((*names, *volumes)))
+    if len(tagged) > MOST_IMAGES or sum(map(len, tagged)) > LARGEST_PART:
         raise Oversized(IMAGES)
-    return PodImages(found, len(init_containers) + len(containers))
+    return PodImages(tagged, len(init_containers) + len(containers))
 
 
 def _volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[PodVolume, ...]:
@@ -307,7 +296,7 @@ def _pending_volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[Pod
 
 
 def _tagged(images: Iterable[str | None]) -> Iterator[str]:
-    """By the names under which nodes have them."""
+    """Yield the names that nodes use for the images: with the tag ``latest`` if an image has neither tag nor digest."""
     for image in images:
         name = image or ""
         yield sys.intern(name if name.rfind(":") > name.rfind("/") else name + _LATEST)
@@ -333,7 +322,7 @@ def _pod_affinity(spec: PodSpecExtras, _status: PodStatusExtras) -> PodAffinity:
     return pod_affinity_of(spec.affinity)
 
 
-_OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
+_PARTS_OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.RESOURCES: (_resources, NO_REQUESTS),
     Extra.PORTS: (_host_ports, ()),
     Extra.IMAGES: (_images, PodImages((), 0)),
@@ -345,4 +334,4 @@ _OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.CLAIMS: (claims_of, NO_CLAIMS),
     Extra.PENDING_VOLUMES: (_pending_volumes, ()),
 }
-"""How each is read of a pod, in the order of ``PodParts``; and what stands for one that is oversized."""
+"""For each field of ``PodParts``, in order: its reader, and the value that replaces an oversized part."""

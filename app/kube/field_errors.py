@@ -1,7 +1,7 @@
-"""What is wrong with a field, in the words of ``apimachinery``: verdicts of plugins carry them.
+"""Error messages for invalid fields, equal to those of ``apimachinery``; verdicts of plugins contain them.
 
-Source of the words: ``pkg/util/validation/field``, ``pkg/util/errors`` and ``pkg/api/validate/content`` of Kubernetes
-1.36. A path is a text such as ``[0].matchExpressions[1].key``.
+Source of the messages: ``pkg/util/validation/field``, ``pkg/util/errors`` and ``pkg/api/validate/content`` of
+Kubernetes 1.36. A path is a text such as ``[0].matchExpressions[1].key``.
 """
 
 from __future__ import annotations
@@ -48,52 +48,52 @@ _IN_JSON: Final = {ord(it): f"\\u{ord(it):04x}" for it in "<>&\u2028\u2029"}
 
 
 def invalid(path: str, value: str | Sequence[str] | None, detail: str) -> str:
-    """A value that will not do; a list is shown as JSON, and as ``null`` where there is none."""
+    """Format the error for an invalid value. A list is shown as JSON, a missing list as ``null``."""
     shown = _quoted(value) if isinstance(value, str) else _as_json(value)
     return f"{path}: Invalid value: {shown}: {detail}"
 
 
 def not_supported(path: str, value: str, supported: Iterable[str]) -> str:
-    """A word that is none of those that are known."""
+    """Format the error for a value that is not one of the supported values."""
     return f"{path}: Unsupported value: {_as_json(value)}: supported values: {', '.join(map(_quoted, supported))}"
 
 
 def aggregate(messages: Iterable[str]) -> str:
-    """Several errors as one, each told once."""
+    """Join several errors into one message, without duplicates."""
     distinct = list(dict.fromkeys(messages))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
 def label_key_flaws(key: str) -> list[str]:
-    """What keeps a text from being the key of a label; nothing if it is one."""
+    """Return the reasons why ``key`` is not a valid label key; empty if it is valid."""
     if is_label_key(key):
         return []
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
         return [_TOO_MANY_PARTS]
-    found = _prefix_flaws(prefix) if slash else []
+    flaws = _prefix_flaws(prefix) if slash else []
     if not name:
-        found.append(f"name part {_EMPTY}")
+        flaws.append(f"name part {_EMPTY}")
     elif len(name.encode()) > _MOST_NAME:
-        found.append(f"name part {_TOO_LONG.format(_MOST_NAME)}")
+        flaws.append(f"name part {_TOO_LONG.format(_MOST_NAME)}")
     if not re.fullmatch(_KEY, name):
-        found.append(f"name part {_NO_KEY}")
-    return found
+        flaws.append(f"name part {_NO_KEY}")
+    return flaws
 
 
 def _prefix_flaws(prefix: str) -> list[str]:
     if not prefix:
         return [f"prefix part {_EMPTY}"]
-    found = [f"prefix part {_TOO_LONG.format(_MOST_PREFIX)}"] if len(prefix.encode()) > _MOST_PREFIX else []
-    return found if re.fullmatch(_SUBDOMAIN, prefix) else [*found, f"prefix part {_NO_SUBDOMAIN}"]
+    flaws = [f"prefix part {_TOO_LONG.format(_MOST_PREFIX)}"] if len(prefix.encode()) > _MOST_PREFIX else []
+    return flaws if re.fullmatch(_SUBDOMAIN, prefix) else [*flaws, f"prefix part {_NO_SUBDOMAIN}"]
 
 
 def label_value_flaws(value: str) -> list[str]:
-    """What keeps a text from being the value of a label; nothing if it is one."""
+    """Return the reasons why ``value`` is not a valid label value; empty if it is valid."""
     if is_label_value(value):
         return []
-    found = [_TOO_LONG.format(_MOST_NAME)] if len(value.encode()) > _MOST_NAME else []
-    return found if re.fullmatch(_VALUE, value) else [*found, _NO_VALUE]
+    flaws = [_TOO_LONG.format(_MOST_NAME)] if len(value.encode()) > _MOST_NAME else []
+    return flaws if re.fullmatch(_VALUE, value) else [*flaws, _NO_VALUE]
 
 
 def _as_json(value: str | Sequence[str] | None) -> str:
@@ -112,4 +112,4 @@ def _escaped(character: str) -> str:
     code = ord(character)
     if code < ord(" ") or code == 0x7F:  # DEL
         return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # the basic plane
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # 0xFFFF: the last character that \u can express

@@ -1,4 +1,4 @@
-"""Homeport's own kind: what is remembered of a machine beyond the object that keeps its home."""
+"""Homeport's custom resource Home, which stores a machine's home after the object with its annotation is deleted."""
 
 from __future__ import annotations
 
@@ -20,8 +20,12 @@ _LONGEST_NAME: Final = 200
 _DIGITS: Final = 12
 
 
-class Keeper(Struct, frozen=True, gc=False):
-    """The object that keeps a home, by name; ``uid``: the one that kept it when this was written."""
+class RecordedKeeper(Struct, frozen=True, gc=False):
+    """Object that had the home annotation. A new object with the same name gets the home back.
+
+    ``uid`` is the UID of the object at the time of recording. ``slot`` tells the pods of one object apart; empty if it
+    has only one.
+    """
 
     api_version: str
     kind: str
@@ -30,8 +34,12 @@ class Keeper(Struct, frozen=True, gc=False):
     slot: str
 
 
-class Home(Struct, frozen=True):
-    """One home. ``machine``: the systemUUID of the node then, where it is known · ``since``: a time of Kubernetes'."""
+class HomeRecord(Struct, frozen=True):
+    """Custom resource Home, reduced to the fields that are read.
+
+    ``node``: name of the home node · ``machine``: systemUUID of that node at the time of recording, empty if unknown ·
+    ``since``: RFC 3339 time since which the machine has this home.
+    """
 
     namespace: str
     name: str
@@ -39,7 +47,7 @@ class Home(Struct, frozen=True):
     resource_version: str
     annotations: Mapping[str, str]
     owner: OwnerReference | None
-    keeper: Keeper
+    keeper: RecordedKeeper
     node: str
     machine: str
     since: str
@@ -57,7 +65,7 @@ class _KeeperObject(Struct, rename="camel"):
     slot: str | None = None
 
 
-class _SpecObject(Struct):
+class _HomeSpecObject(Struct):
     owner: _KeeperObject | None = None
     node: str | None = None
     machine: str | None = None
@@ -66,25 +74,25 @@ class _SpecObject(Struct):
 
 class _HomeObject(Struct):
     metadata: MetadataObject
-    spec: _SpecObject | None = None
+    spec: _HomeSpecObject | None = None
 
 
 _DECODER: Final = Decoder[_HomeObject](_HomeObject)
 
 
-def decode_home(raw: bytes | Raw) -> Home:
+def decode_home(raw: bytes | Raw) -> HomeRecord:
     """Decode one Home. Raises ``msgspec.DecodeError``."""
-    found = _DECODER.decode(raw)
-    meta, spec = found.metadata, found.spec or _SpecObject()
+    home = _DECODER.decode(raw)
+    meta, spec = home.metadata, home.spec or _HomeSpecObject()
     keeper = spec.owner or _KeeperObject()
-    return Home(
+    return HomeRecord(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
         annotations=annotations_of(meta.annotations),
         owner=controller_of(meta.owner_references),
-        keeper=Keeper(
+        keeper=RecordedKeeper(
             sys.intern(keeper.api_version or ""),
             sys.intern(keeper.kind or ""),
             keeper.name or "",
@@ -99,7 +107,7 @@ def decode_home(raw: bytes | Raw) -> Home:
 
 @lru_cache(maxsize=16384)
 def memory_name(api_version: str, kind: str, name: str, slot: str) -> str:
-    """The name of a machine's Home: one that a person recognises, and no other machine's."""
+    """Return the name of a machine's Home object: readable (kind, name, slot), and unique because of a hash."""
     digest = sha256("\n".join((api_version, kind, name, slot)).encode()).hexdigest()[:_DIGITS]
     readable = "-".join(filter(None, (kind.lower(), name, slot)))[:_LONGEST_NAME]
     return f"{readable.rstrip('-.')}-{digest}"

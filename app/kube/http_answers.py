@@ -1,4 +1,4 @@
-"""What an answer of the API server means: its body, its lines, or an error of ``app.kube.api_errors``."""
+"""Conversion of HTTP responses to the body, the lines of a watch, or an error of ``app.kube.api_errors``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx
 
 from app.kube.api_errors import AnswerTooLong, ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
 from app.kube.api_requests import Request
-from app.kube.connections import Answered, BrokenConnection
+from app.kube.connections import BrokenConnection, HttpResponse
 from app.kube.streams import Silent, Stream
 
 _SERVER_ERROR: Final = 500
@@ -23,53 +23,54 @@ _NEVER_SENT: Final = (
 )
 
 
-async def whole_answer(response: httpx.Response, most: float = inf) -> Answered:
-    """Return the whole answer, or raise ``AnswerTooLong`` for more bytes than ``most``.
+async def whole_answer(response: httpx.Response, most: float = inf) -> HttpResponse:
+    """Read and return the whole response. Raises ``AnswerTooLong`` for a body of more than ``most`` bytes.
 
-    The body is not kept on the response. httpx's responses are reference cycles: without garbage collection, as in a
-    first list, the bodies of all pages would pile up, 600 MB for 150,000 pods.
+    The body is not stored on httpx's response, because such a response is a reference cycle. The initial list runs
+    without garbage collection, so the bodies of all pages would stay in memory: 600 MB for 150,000 pods.
     """
     chunks: list[bytes] = []
     try:
         async for chunk in response.aiter_bytes():
             most -= len(chunk)
             if most < 0:
-                raise AnswerTooLong("the answer is longer than what is read")
+                raise AnswerTooLong("the response exceeds the maximum size")
             chunks.append(chunk)
     finally:
         await response.aclose()
-    return Answered(response.status_code, response.headers, b"".join(chunks))
+    return HttpResponse(response.status_code, response.headers, b"".join(chunks))
 
 
-def checked_body(request: Request, answered: Answered) -> bytes:
-    if 200 <= answered.status < 300:
-        return answered.body
-    retry_after = _seconds(answered.headers.get("retry-after"))
-    error = ApiError.parse(answered.body, status=answered.status, retry_after=retry_after)
+def checked_body(request: Request, response: HttpResponse) -> bytes:
+    """Return the body of a 2xx response. Raises ``ApiError``, or ``UnknownOutcome`` for a write with a 5xx response."""
+    if 200 <= response.status < 300:
+        return response.body
+    retry_after = _seconds(response.headers.get("retry-after"))
+    error = ApiError.parse(response.body, status=response.status, retry_after=retry_after)
     if request.writes and error.status >= _SERVER_ERROR:
-        # A time-out of etcd, or a proxy that lost its peer, says nothing about what became of the write.
+        # etcd timed out, or a proxy lost its connection: the write was possibly executed.
         raise UnknownOutcome(f"{request}: {error}") from error
     raise error
 
 
-def failure_of(request: Request, error: httpx.HTTPError) -> KubeError:
-    told = f"{type(error).__name__} {error}".strip()
+def error_of(request: Request, error: httpx.HTTPError) -> KubeError:
+    cause = f"{type(error).__name__} {error}".strip()
     if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout) and not request.writes:
-        return ApiSilent(f"{request}: {told}")
-    return ApiUnavailable(f"{request}: {told}") if isinstance(error, _NEVER_SENT) else unanswered(request, told)
+        return ApiSilent(f"{request}: {cause}")
+    return ApiUnavailable(f"{request}: {cause}") if isinstance(error, _NEVER_SENT) else no_response(request, cause)
 
 
-def unanswered(request: Request, told: str) -> KubeError:
-    return UnknownOutcome(f"{request}: {told}") if request.writes else ApiUnavailable(f"{request}: {told}")
+def no_response(request: Request, cause: str) -> KubeError:
+    return UnknownOutcome(f"{request}: {cause}") if request.writes else ApiUnavailable(f"{request}: {cause}")
 
 
 def _seconds(header: str | None) -> float | None:
-    """``Retry-After`` as a number; its other form, a date, is not used by API servers."""
+    """Parse ``Retry-After`` in seconds. ``None`` for its other form, a date, which API servers do not use."""
     return float(header) if header is not None and header.isdecimal() else None
 
 
 async def lines_of(request: Request, response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """Complete lines; what a broken connection leaves of the last one is dropped, the next watch brings it whole."""
+    """Yield complete lines. An incomplete last line is dropped, because the next watch sends it again."""
     rest = b""
     try:
         async for chunk in response.aiter_bytes():
@@ -78,7 +79,7 @@ async def lines_of(request: Request, response: httpx.Response) -> AsyncGenerator
                 if line:
                     yield line
     except httpx.HTTPError as error:
-        raise failure_of(request, error) from error
+        raise error_of(request, error) from error
 
 
 async def lines_of_stream(request: Request, stream: Stream) -> AsyncGenerator[bytes, None]:

@@ -1,4 +1,4 @@
-"""Kinds of objects: how each is named, and how it becomes slim."""
+"""Kinds of Kubernetes objects, each with its API version and the decoder of its objects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from app.kube.storage_v1 import (
 
 
 class KubeObject(Protocol):
-    """What every slim object has."""
+    """Common properties of all decoded objects."""
 
     @property
     def key(self) -> ObjectKey: ...
@@ -42,7 +42,7 @@ class KubeObject(Protocol):
 
 
 class AnnotatedObject(KubeObject, Protocol):
-    """An object that can carry a home and has an owner of its own."""
+    """Decoded object that can have a home annotation and an owner."""
 
     @property
     def namespace(self) -> str: ...
@@ -60,9 +60,9 @@ T_co = TypeVar("T_co", bound=KubeObject, covariant=True)
 
 
 class Kind(Generic[T_co]):
-    """A kind that the picture can hold. Two kinds of the same ``api_version`` and ``kind`` are equal.
+    """Kind of objects that a snapshot can contain. Kinds with the same ``api_version`` and ``kind`` are equal.
 
-    ``metadata_only``: the API server is asked for metadata alone.
+    ``metadata_only``: lists and watches request PartialObjectMetadata.
     """
 
     __slots__ = ("_hash", "api_version", "decode", "kind", "metadata_only")
@@ -74,7 +74,7 @@ class Kind(Generic[T_co]):
         self.kind = kind
         self.decode = decode
         self.metadata_only = metadata_only
-        self._hash = hash((api_version, kind))  # each look-up of an object asks for it
+        self._hash = hash((api_version, kind))  # stored, because each look-up of an object uses it
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kind) and (self.api_version, self.kind) == (other.api_version, other.kind)
@@ -118,11 +118,11 @@ _OWNERS: Final[Mapping[tuple[str, str], Kind[AnnotatedObject]]] = {
 
 
 def owner_kind(api_version: str, kind: str) -> Kind[AnnotatedObject]:
-    """The kind of an owner, known to us or any custom resource (then by its metadata alone)."""
+    """Return the kind of an owner. An unknown kind, such as a custom resource, is decoded by metadata only."""
     known = _OWNERS.get((api_version, kind))
     return known if known is not None else partial_kind(api_version, kind)
 
 
 def partial_kind(api_version: str, kind: str) -> Kind[PartialObject]:
-    """A kind of which only metadata is read."""
+    """Return a kind of whose objects only the metadata is read."""
     return Kind(api_version, kind, decode_partial, metadata_only=True)

@@ -1,4 +1,4 @@
-"""KubeVirt's VirtualMachineInstance, reduced to what says which of its pods is the machine."""
+"""KubeVirt's VirtualMachineInstance, reduced to the fields that tell which of its pods runs the machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from app.kube.meta_v1 import MetadataObject, ObjectKey, OwnerReference, annotati
 
 
 class VirtualMachineInstance(Struct, frozen=True, gc=False):
-    """A machine that runs, or is about to. ``node_name``: ``status.nodeName``, empty until its pod is ready.
+    """VirtualMachineInstance. ``node_name``: ``status.nodeName``, empty until its pod is ready.
 
-    ``moved_from``, ``moved_to``: the nodes of its last migration or of the one that is going on, whether it succeeds or
-    not: ``sourceNode`` and ``targetNode`` of ``status.migrationState``.
+    ``moved_from``, ``moved_to``: ``sourceNode`` and ``targetNode`` of ``status.migrationState``, empty without a
+    migration. They describe the current or last migration, also if it failed.
     """
 
     namespace: str
@@ -54,9 +54,9 @@ _DECODER: Final = Decoder[_InstanceObject](_InstanceObject)
 
 def decode_instance(raw: bytes | Raw) -> VirtualMachineInstance:
     """Decode one VirtualMachineInstance. Raises ``msgspec.DecodeError``."""
-    found = _DECODER.decode(raw)
-    meta = found.metadata
-    status = found.status or _InstanceStatusObject()
+    instance = _DECODER.decode(raw)
+    meta = instance.metadata
+    status = instance.status or _InstanceStatusObject()
     moved = status.migration_state or _MigrationStateObject()
     return VirtualMachineInstance(
         namespace=sys.intern(meta.namespace or "default"),

@@ -28,10 +28,10 @@ _SETS: WeakValueDictionary[tuple[tuple[str, str], ...], LabelSet] = WeakValueDic
 def label_set(labels: Mapping[str, str | None] | None) -> LabelSet:
     """Return the interned ``LabelSet`` of ``labels``; ``None`` is the empty set, a null value the empty string."""
     items = tuple(sorted((key, value or "") for key, value in labels.items())) if labels else ()
-    found = _SETS.get(items)
-    if found is None:
-        found = _SETS[items] = LabelSet(items)
-    return found
+    interned = _SETS.get(items)
+    if interned is None:
+        interned = _SETS[items] = LabelSet(items)
+    return interned
 
 
 NO_LABELS: Final = label_set(None)

@@ -47,12 +47,12 @@ class Memo(Generic[K, V]):
 
     def get(self, key: K) -> V:
         """Return the cached value, or ``MISSING``. A value of the old generation moves to the young one."""
-        found: V = self.young.get(key, MISSING)
-        if found is MISSING:
-            found = self._old.get(key, MISSING)
-            if found is not MISSING:
-                self.put(key, found, self._weights[key])
-        return found
+        value: V = self.young.get(key, MISSING)
+        if value is MISSING:
+            value = self._old.get(key, MISSING)
+            if value is not MISSING:
+                self.put(key, value, self._weights[key])
+        return value
 
     def put(self, key: K, value: V, weight: int) -> None:
         """Cache a value of ``weight`` bytes; above 1/16 of the limit it is not cached, to leave room for others."""

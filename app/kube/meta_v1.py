@@ -33,8 +33,8 @@ _LONGEST_KEY: Final = 253
 _LONGEST_VALUE: Final = 1 << 10
 """Maximum lengths of an annotation's key and value. Homeport writes no longer ones, so longer ones are dropped."""
 
-_MOST_OF_A_POD: Final = 16
-_READ_OF_A_POD: Final = tuple(
+_MOST_POD_ANNOTATIONS: Final = 16
+_HOMEPORT_ANNOTATIONS: Final = tuple(
     ANNOTATION_DOMAIN + it for it in ("home", "home-after", "home-replaces", "policy", "unclear-bind")
 )
 """Annotations written by Homeport. They are kept first, so that a tenant cannot displace them with others."""
@@ -132,22 +132,22 @@ def shared(field: str, parse: Callable[[bytes], T], *, largest: int | None = LAR
 
     def of(raw: Raw) -> T:
         data = bytes(raw) or b"null"
-        found = memo.young.get(data, MISSING)
-        return parsed(data) if found is MISSING else found
+        value = memo.young.get(data, MISSING)
+        return parsed(data) if value is MISSING else value
 
     def parsed(data: bytes) -> T:
         size = len(data)
         if largest is not None and size > largest:
             raise Oversized(field)
-        found = memo.get(data)
-        if found is MISSING:
+        value = memo.get(data)
+        if value is MISSING:
             try:
-                found = parse(data)
+                value = parse(data)
             except msgspec.DecodeError as error:
                 raise msgspec.ValidationError(f"{field}: {error}") from None
             if size <= _MEMO_ENTRY:
-                memo.put(data, found, size + _MEMO_OVERHEAD)
-        return found
+                memo.put(data, value, size + _MEMO_OVERHEAD)
+        return value
 
     return of
 
@@ -199,45 +199,45 @@ def annotations_of(raw: Raw) -> Mapping[str, str]:
     if _DOMAIN_BYTES not in data:
         return _NO_ANNOTATIONS
     try:
-        found = _MAP.decode(data) or {}
+        decoded = _MAP.decode(data) or {}
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"metadata.annotations: {error}") from None
     return {
         key: value or ""
-        for key, value in found.items()
+        for key, value in decoded.items()
         if key.startswith(ANNOTATION_DOMAIN) and len(key) <= _LONGEST_KEY and len(value or "") <= _LONGEST_VALUE
     }
 
 
 def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
-    """Return a pod's Homeport annotations without ``ACTIVATED``, at most ``_MOST_OF_A_POD``.
+    """Return a pod's Homeport annotations without ``ACTIVATED``, at most ``_MOST_POD_ANNOTATIONS``.
 
     Annotations of owners are not limited in number: an owner has some for each of its pods with a home.
     """
-    found = annotations_of(raw)
-    if ACTIVATED in found:
-        found = {key: value for key, value in found.items() if key != ACTIVATED}
-    if len(found) <= _MOST_OF_A_POD:
-        return found
-    ours_first = sorted(found, key=lambda key: key not in _READ_OF_A_POD)
-    return {key: found[key] for key in ours_first[:_MOST_OF_A_POD]}
+    annotations = annotations_of(raw)
+    if ACTIVATED in annotations:
+        annotations = {key: value for key, value in annotations.items() if key != ACTIVATED}
+    if len(annotations) <= _MOST_POD_ANNOTATIONS:
+        return annotations
+    homeport_first = sorted(annotations, key=lambda key: key not in _HOMEPORT_ANNOTATIONS)
+    return {key: annotations[key] for key in homeport_first[:_MOST_POD_ANNOTATIONS]}
 
 
-def partial_object(found: PartialObjectObject) -> PartialObject:
+def partial_object(wire: PartialObjectObject) -> PartialObject:
     """Convert a decoded object. Raises ``msgspec.ValidationError`` if it has no name."""
-    meta = found.metadata
+    meta = wire.metadata
     return PartialObject(
         namespace=sys.intern(meta.namespace or ""),
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        labels=labels_or_none(meta.labels),
+        labels=labels_or_empty(meta.labels),
         annotations=annotations_of(meta.annotations),
         owner=controller_of(meta.owner_references),
     )
 
 
-def labels_or_none(raw: Raw) -> LabelSet:
+def labels_or_empty(raw: Raw) -> LabelSet:
     """Return the labels, or the empty set if they are oversized, so that the object itself is still decoded."""
     try:
         return labels_of(raw)

@@ -93,13 +93,13 @@ class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
         Return ``None`` if some term names no node, or there are no terms. The set is empty if the fields of
         each term contradict each other.
         """
-        found: frozenset[str] = frozenset()
+        names: frozenset[str] = frozenset()
         for term in self.terms or ():
             named = term.names()
             if named is None:
                 return None
-            found |= named
-        return found if self.terms else None
+            names |= named
+        return names if self.terms else None
 
     def label_keys(self) -> frozenset[str]:
         """Return the keys of the node labels on which the result depends."""
@@ -112,7 +112,7 @@ class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
         return len(self.node_selector) + sum(1 + len(it.expressions) + len(it.fields) for it in terms)
 
 
-class WeightedTerm(Struct, frozen=True, gc=False):
+class PreferredNodeTerm(Struct, frozen=True, gc=False):
     """Preferred term. The weight is not 0, and negative only in plugin arguments."""
 
     weight: int
@@ -126,7 +126,7 @@ class PreferredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
     returns; ``terms`` is then empty.
     """
 
-    terms: tuple[WeightedTerm, ...] | None = None
+    terms: tuple[PreferredNodeTerm, ...] | None = None
     invalid: str = ""
 
     def compiled(self) -> Preferences:
@@ -162,8 +162,8 @@ class Preferences:
 
     def __init__(self, affinity: PreferredNodeAffinity) -> None:
         weights: dict[NodeSelectorTerm, int] = {}
-        for it in affinity.terms or ():
-            weights[it.term] = weights.get(it.term, 0) + it.weight
+        for preferred in affinity.terms or ():
+            weights[preferred.term] = weights.get(preferred.term, 0) + preferred.weight
         self._terms = [(_Term(term), weight) for term, weight in weights.items()]
 
     def score(self, name: str, labels: Mapping[str, str]) -> int:
@@ -183,19 +183,19 @@ class _Term:
         self._compared: list[tuple[str, bool, int]] = []
         needed: set[str] = set()
         absent: set[str] = set()
-        for it in term.expressions:
-            values = frozenset(it.values)
-            match it.operator:
+        for requirement in term.expressions:
+            values = frozenset(requirement.values)
+            match requirement.operator:
                 case "In":
-                    self._allowed[it.key] = values & self._allowed.get(it.key, values)
+                    self._allowed[requirement.key] = values & self._allowed.get(requirement.key, values)
                 case "NotIn":
-                    self._barred[it.key] = values | self._barred.get(it.key, values)
+                    self._barred[requirement.key] = values | self._barred.get(requirement.key, values)
                 case "DoesNotExist":
-                    absent.add(it.key)
+                    absent.add(requirement.key)
                 case "Gt" | "Lt":
-                    self._compared.append((it.key, it.operator == "Gt", int(it.values[0])))
-            if it.operator not in (NOT_IN, DOES_NOT_EXIST):
-                needed.add(it.key)
+                    self._compared.append((requirement.key, requirement.operator == "Gt", int(requirement.values[0])))
+            if requirement.operator not in (NOT_IN, DOES_NOT_EXIST):
+                needed.add(requirement.key)
         self._needed, self._absent = frozenset(needed), frozenset(absent)
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:

@@ -56,13 +56,13 @@ def _parse_taints(data: bytes) -> tuple[Taint, ...]:
 _taints_of: Final = shared("spec.taints", _parse_taints)
 
 
-def slim_node(found: NodeObject, parts: NodeParts = NOTHING_OF_NODE) -> Node:
+def slim_node(node: NodeObject, parts: NodeParts = NOTHING_OF_NODE) -> Node:
     """Convert a decoded Node.
 
     Raises ``msgspec.ValidationError`` naming the invalid field, and ``OversizedNode``: a partially read node, unlike a
     pod, would give wrong results for all pods.
     """
-    meta, spec = found.metadata, found.spec or _NodeSpecObject()
+    meta, spec = node.metadata, node.spec or _NodeSpecObject()
     try:
         labels, taints = labels_of(meta.labels), _taints_of(spec.taints)
     except Oversized as error:

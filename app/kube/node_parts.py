@@ -57,11 +57,11 @@ _IMAGES: Final[Decoder[list[_ImageObject] | None]] = Decoder(list[_ImageObject] 
 
 
 def _parse_images(data: bytes) -> Mapping[str, int]:
-    found: dict[str, int] = {}
-    for it in _IMAGES.decode(data) or ():
-        for name in it.names or ():
-            found.setdefault(sys.intern(name), it.size_bytes or 0)
-    return found
+    sizes: dict[str, int] = {}
+    for image in _IMAGES.decode(data) or ():
+        for name in image.names or ():
+            sizes.setdefault(sys.intern(name), image.size_bytes or 0)
+    return sizes
 
 
 def node_parts(

@@ -19,7 +19,7 @@ from app.kube.node_affinity import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
     PreferredNodeAffinity,
-    WeightedTerm,
+    PreferredNodeTerm,
     is_int64,
 )
 from app.kube.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN
@@ -96,10 +96,10 @@ class TermObject(Struct, rename="camel"):
 
     def flaws(self, path: str) -> Iterator[str]:
         """Yield the errors that kube-scheduler's parser reports."""
-        for index, it in enumerate(self.match_expressions or ()):
-            yield from it.flaws(f"{path}.matchExpressions[{index}]")
-        for index, it in enumerate(self.match_fields or ()):
-            yield from it.field_flaws(f"{path}.matchFields[{index}]")
+        for index, requirement in enumerate(self.match_expressions or ()):
+            yield from requirement.flaws(f"{path}.matchExpressions[{index}]")
+        for index, requirement in enumerate(self.match_fields or ()):
+            yield from requirement.field_flaws(f"{path}.matchFields[{index}]")
 
 
 class PreferredTermObject(Struct):
@@ -113,8 +113,8 @@ class PreferredTermObject(Struct):
         """True if the term can affect a score: kube-scheduler skips weight 0 and empty terms."""
         return bool(self.weight) and self.preference is not None and not self.preference.is_empty
 
-    def slim(self) -> WeightedTerm:
-        return WeightedTerm(self.weight or 0, (self.preference or TermObject()).slim())
+    def slim(self) -> PreferredNodeTerm:
+        return PreferredNodeTerm(self.weight or 0, (self.preference or TermObject()).slim())
 
 
 class NodeSelectorObject(Struct, rename="camel"):
@@ -147,26 +147,26 @@ _PREFERRED: Final[Decoder[_WithPreferred | None]] = Decoder(_WithPreferred | Non
 
 
 def _parse_required(data: bytes) -> tuple[NodeSelectorTerm, ...] | None:
-    found = _REQUIRED.decode(data)
-    node = found and found.node_affinity
+    affinity = _REQUIRED.decode(data)
+    node = affinity and affinity.node_affinity
     selector = node and node.required_during_scheduling_ignored_during_execution
     return selector.slim() if selector else None
 
 
 def _parse_preferred(data: bytes) -> PreferredNodeAffinity:
-    found = _PREFERRED.decode(data)
-    node = None if found is None else found.node_affinity
+    affinity = _PREFERRED.decode(data)
+    node = None if affinity is None else affinity.node_affinity
     terms = None if node is None else node.preferred_during_scheduling_ignored_during_execution
     return PreferredNodeAffinity() if terms is None else preferred(terms)
 
 
 def preferred(terms: Sequence[PreferredTermObject], path: str = "") -> PreferredNodeAffinity:
     """Convert preferred terms; if any cannot be parsed, return only the errors. ``path``: field path for the errors."""
-    matter = [(index, it) for index, it in enumerate(terms) if it.matters]
-    flaws = (flaw for index, it in matter if it.preference for flaw in it.preference.flaws(f"{path}[{index}]"))
-    if told := list(islice(flaws, _MOST_FLAWS)):
-        return PreferredNodeAffinity((), aggregate(told)[:_LONGEST_FLAWS])
-    return PreferredNodeAffinity(tuple(it.slim() for _, it in matter))
+    relevant = [(index, it) for index, it in enumerate(terms) if it.matters]
+    flaws = (flaw for index, it in relevant if it.preference for flaw in it.preference.flaws(f"{path}[{index}]"))
+    if errors := list(islice(flaws, _MOST_FLAWS)):
+        return PreferredNodeAffinity((), aggregate(errors)[:_LONGEST_FLAWS])
+    return PreferredNodeAffinity(tuple(it.slim() for _, it in relevant))
 
 
 required_terms_of: Final = shared(AFFINITY, _parse_required)

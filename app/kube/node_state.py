@@ -42,7 +42,7 @@ class NodeState(Struct, frozen=True, gc=False):
     machine: str = ""
 
 
-class _ConditionObject(Struct):
+class _NodeConditionObject(Struct):
     type: str | None = None
     status: str | None = None
 
@@ -51,15 +51,15 @@ class _NodeInfoObject(Struct, rename={"system_uuid": "systemUUID"}):
     system_uuid: str | None = None
 
 
-_CONDITIONS: Final[Decoder[list[_ConditionObject] | None]] = Decoder(list[_ConditionObject] | None)
+_CONDITIONS: Final[Decoder[list[_NodeConditionObject] | None]] = Decoder(list[_NodeConditionObject] | None)
 _NODE_INFO: Final[Decoder[_NodeInfoObject | None]] = Decoder(_NodeInfoObject | None)
 
 
 def node_state_of(conditions: Raw, node_info: Raw, *, terminating: bool) -> NodeState:
     """Decode the state from ``status``, without a limit on its length. Raises ``msgspec.ValidationError``."""
-    found = _conditions(conditions)
-    pressure = tuple(it for it in PRESSURE if found.get(it) == TRUE)
-    return NodeState(_ready(found.get(_READY)), pressure, terminating, _machine(node_info))
+    statuses = _conditions(conditions)
+    pressure = tuple(it for it in PRESSURE if statuses.get(it) == TRUE)
+    return NodeState(_ready(statuses.get(_READY)), pressure, terminating, _machine(node_info))
 
 
 class UndeclaredAnnotation(LookupError):
@@ -106,23 +106,23 @@ def annotations_of_node(raw: Raw, keys: Collection[str] | None) -> Mapping[str, 
     if keys is not None and not any(key.encode() in data for key in keys):
         return NodeAnnotations(keys, {})
     try:
-        found = parse_map(data) or {}
+        annotations = parse_map(data) or {}
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"metadata.annotations: {error}") from None
-    kept = sorted(found if keys is None else keys)
-    present = {sys.intern(key): (found[key] or "")[:_LONGEST_VALUE] for key in kept if key in found}
+    kept = sorted(annotations if keys is None else keys)
+    present = {sys.intern(key): (annotations[key] or "")[:_LONGEST_VALUE] for key in kept if key in annotations}
     return NodeAnnotations(keys, present)
 
 
 def _conditions(raw: Raw) -> Mapping[str, str]:
     """Return status by condition type. If a type is repeated, the first one takes precedence, as in-tree."""
     try:
-        found = _CONDITIONS.decode(bytes(raw) or b"null") or ()
+        decoded = _CONDITIONS.decode(bytes(raw) or b"null") or ()
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"status.conditions: {error}") from None
     statuses: dict[str, str] = {}
-    for it in found:
-        statuses.setdefault(it.type or "", it.status or "")
+    for condition in decoded:
+        statuses.setdefault(condition.type or "", condition.status or "")
     return statuses
 
 
@@ -134,8 +134,8 @@ def _ready(status: str | None) -> str:
 
 def _machine(raw: Raw) -> str:
     try:
-        found = _NODE_INFO.decode(bytes(raw) or b"null")
+        info = _NODE_INFO.decode(bytes(raw) or b"null")
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"status.nodeInfo: {error}") from None
-    machine = (found and found.system_uuid) or ""
+    machine = (info and info.system_uuid) or ""
     return machine.lower() if len(machine) <= _LONGEST_MACHINE else ""

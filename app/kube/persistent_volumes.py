@@ -20,15 +20,15 @@ from app.kube.meta_v1 import (
     annotations_of,
     controller_of,
     labels_of,
-    labels_or_none,
+    labels_or_empty,
     parse_map,
     required,
     shared,
 )
 from app.kube.node_affinity import RequiredNodeAffinity
 from app.kube.quantity import ZERO, OverlongQuantity, Quantity, quantity_of
-from app.kube.selectors import Selector, selector_or_mistake
-from app.kube.volume_affinity import affinity_by_labels_of, affinity_of, by_labels
+from app.kube.selectors import Selector, selector_or_error
+from app.kube.volume_affinity import affinity_by_labels_of, affinity_of, without_match_fields
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """Annotation of a claim: the node for which its volume is to be provisioned."""
@@ -145,7 +145,7 @@ class _ResourcesObject(Struct):
     requests: Raw = Raw()
 
 
-class _ClaimSpecObject(Struct, rename="camel"):
+class _VolumeClaimSpecObject(Struct, rename="camel"):
     access_modes: list[str] | None = None
     resources: _ResourcesObject | None = None
     selector: Raw = Raw()
@@ -159,13 +159,13 @@ class _PhaseObject(Struct):
     phase: str | None = None
 
 
-class _ClaimObject(Struct):
+class _VolumeClaimObject(Struct):
     metadata: MetadataObject
-    spec: _ClaimSpecObject | None = None
+    spec: _VolumeClaimSpecObject | None = None
     status: _PhaseObject | None = None
 
 
-class _ReferenceObject(Struct):
+class _ClaimReferenceObject(Struct):
     namespace: str | None = None
     name: str | None = None
     uid: str | None = None
@@ -179,7 +179,7 @@ class _CsiObject(Struct, rename="camel"):
 class _VolumeSpecObject(InTreeSources, rename="camel"):
     access_modes: list[str] | None = None
     capacity: Raw = Raw()
-    claim_ref: _ReferenceObject | None = None
+    claim_ref: _ClaimReferenceObject | None = None
     node_affinity: Raw = Raw()
     storage_class_name: str | None = None
     volume_attributes_class_name: str | None = None
@@ -193,12 +193,12 @@ class _VolumeObject(Struct):
     status: _PhaseObject | None = None
 
 
-_CLAIMS: Final = Decoder[_ClaimObject](_ClaimObject)
+_CLAIMS: Final = Decoder[_VolumeClaimObject](_VolumeClaimObject)
 _VOLUMES: Final = Decoder[_VolumeObject](_VolumeObject)
 _AMOUNTS: Final[Decoder[dict[str, Raw] | None]] = Decoder(dict[str, Raw] | None)
 
 
-_selector_of: Final = shared("spec.selector", selector_or_mistake)
+_selector_of: Final = shared("spec.selector", selector_or_error)
 
 
 def _storage_in(field: str, raw: Raw) -> Quantity | None:
@@ -208,16 +208,16 @@ def _storage_in(field: str, raw: Raw) -> Quantity | None:
     """
     data = bytes(raw)
     try:
-        found = _AMOUNTS.decode(data) if data else None
-        amount = None if found is None else found.get(_STORAGE)
+        amounts = _AMOUNTS.decode(data) if data else None
+        amount = None if amounts is None else amounts.get(_STORAGE)
         return None if amount is None else quantity_of(amount)
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"{field}: {error}") from None
 
 
-def _modes(found: Iterable[str] | None) -> tuple[str, ...]:
+def _modes(modes: Iterable[str] | None) -> tuple[str, ...]:
     """Return the distinct access modes; their order does not matter."""
-    return tuple(sys.intern(it) for it in tuple(dict.fromkeys(found or ()))[:_MOST_MODES])
+    return tuple(sys.intern(it) for it in tuple(dict.fromkeys(modes or ()))[:_MOST_MODES])
 
 
 def _annotations(raw: Raw) -> Mapping[str, str | None]:
@@ -236,8 +236,8 @@ _READ: Final = tuple(it.encode() for it in (SELECTED_NODE, _BIND_COMPLETED, _BET
 
 def _bounded(name: str | None) -> str:
     """Return the name; one too long for an object name is truncated, and its "…" matches no object."""
-    found = name or ""
-    return sys.intern(found if len(found) <= _LONGEST else found[:_LONGEST] + "…")
+    text = name or ""
+    return sys.intern(text if len(text) <= _LONGEST else text[:_LONGEST] + "…")
 
 
 def _class_name(annotations: Mapping[str, str | None], said: str | None) -> str:
@@ -247,16 +247,16 @@ def _class_name(annotations: Mapping[str, str | None], said: str | None) -> str:
 
 def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
     """Decode one PersistentVolumeClaim. Raises ``msgspec.DecodeError``."""
-    found = _CLAIMS.decode(raw)
-    meta, spec = found.metadata, found.spec or _ClaimSpecObject()
+    claim = _CLAIMS.decode(raw)
+    meta, spec = claim.metadata, claim.spec or _VolumeClaimSpecObject()
     annotations = _annotations(meta.annotations)
-    selector, request, invalid = _asked(spec)
+    selector, request, invalid = _selector_and_request(spec)
     return PersistentVolumeClaim(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        labels=labels_or_none(meta.labels),
+        labels=labels_or_empty(meta.labels),
         annotations=annotations_of(meta.annotations),
         owner=controller_of(meta.owner_references),
         class_name=_class_name(annotations, spec.storage_class_name),
@@ -269,12 +269,12 @@ def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
         attributes_class=sys.intern(spec.volume_attributes_class_name or ""),
         selected_node=_selected(annotations),
         bind_completed=_BIND_COMPLETED in annotations,
-        lost=found.status is not None and found.status.phase == _LOST,
+        lost=claim.status is not None and claim.status.phase == _LOST,
         terminating=bool(meta.deletion_timestamp),
     )
 
 
-def _asked(spec: _ClaimSpecObject) -> tuple[Selector | None, Quantity | None, str]:
+def _selector_and_request(spec: _VolumeClaimSpecObject) -> tuple[Selector | None, Quantity | None, str]:
     """Return selector, size and the error of an unreadable one: such a claim is still decoded, so that it counts."""
     requests = spec.resources.requests if spec.resources is not None else Raw()
     try:
@@ -292,8 +292,8 @@ def _selected(annotations: Mapping[str, str | None]) -> str | None:
 
 def decode_volume(raw: bytes | Raw) -> PersistentVolume:
     """Decode one PersistentVolume. Raises ``msgspec.DecodeError``."""
-    found = _VOLUMES.decode(raw)
-    meta, spec = found.metadata, found.spec or _VolumeSpecObject()
+    volume = _VOLUMES.decode(raw)
+    meta, spec = volume.metadata, volume.spec or _VolumeSpecObject()
     try:
         labels, affinity = labels_of(meta.labels), affinity_by_labels_of(spec.node_affinity)
         capacity = _storage_in("spec.capacity", spec.capacity)
@@ -314,7 +314,7 @@ def decode_volume(raw: bytes | Raw) -> PersistentVolume:
         affinity=affinity,
         volume_mode=sys.intern(spec.volume_mode or _FILESYSTEM),
         attributes_class=sys.intern(spec.volume_attributes_class_name or ""),
-        available=found.status is not None and found.status.phase == _AVAILABLE,
+        available=volume.status is not None and volume.status.phase == _AVAILABLE,
         terminating=bool(meta.deletion_timestamp),
         driver=sys.intern((spec.csi and spec.csi.driver) or ""),
         handle=(spec.csi and spec.csi.volume_handle) or "",
@@ -323,10 +323,14 @@ def decode_volume(raw: bytes | Raw) -> PersistentVolume:
         migrated=migrated,
         migrated_affinity=None
         if migrated is None
-        else by_labels(migrated_affinity(plugin, affinity_of(spec.node_affinity), labels)),
+        else without_match_fields(migrated_affinity(plugin, affinity_of(spec.node_affinity), labels)),
         untranslatable=untranslatable,
     )
 
 
-def _reference(found: _ReferenceObject | None) -> ClaimReference | None:
-    return None if found is None else ClaimReference(found.namespace or "", found.name or "", found.uid or "")
+def _reference(reference: _ClaimReferenceObject | None) -> ClaimReference | None:
+    return (
+        None
+        if reference is None
+        else ClaimReference(reference.namespace or "", reference.name or "", reference.uid or "")
+    )

@@ -69,7 +69,7 @@ class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
         return self.selector.matches(other.labels)
 
 
-class WeightedTerm(Struct, frozen=True, gc=False, cache_hash=True):
+class PreferredPodTerm(Struct, frozen=True, gc=False, cache_hash=True):
     """Preferred term. ``weight`` is negative for ``podAntiAffinity``."""
 
     term: PodAffinityTerm
@@ -85,7 +85,7 @@ class PodAffinity(Struct, frozen=True, cache_hash=True):
 
     required: tuple[PodAffinityTerm, ...] = ()
     required_anti: tuple[PodAffinityTerm, ...] = ()
-    preferred: tuple[WeightedTerm, ...] = ()
+    preferred: tuple[PreferredPodTerm, ...] = ()
     has_preferred: bool = False
     invalid: str = ""
 
@@ -94,7 +94,7 @@ class PodAffinity(Struct, frozen=True, cache_hash=True):
         return PodAffinity(
             tuple(it.within(namespace) for it in self.required),
             tuple(it.within(namespace) for it in self.required_anti),
-            tuple(WeightedTerm(it.term.within(namespace), it.weight) for it in self.preferred),
+            tuple(PreferredPodTerm(it.term.within(namespace), it.weight) for it in self.preferred),
             self.has_preferred,
             self.invalid,
         )
@@ -132,9 +132,9 @@ class _WeightedObject(Struct, rename="camel"):
     def term(self) -> _TermObject:
         return self.pod_affinity_term or _TermObject()
 
-    def slim(self, sign: int) -> WeightedTerm:
+    def slim(self, sign: int) -> PreferredPodTerm:
         """Raises ``InvalidSelector``."""
-        return WeightedTerm(self.term.slim(), sign * (self.weight or 0))
+        return PreferredPodTerm(self.term.slim(), sign * (self.weight or 0))
 
 
 class _PodAffinityObject(Struct, rename="camel"):
@@ -161,33 +161,33 @@ _NONE: Final = _PodAffinityObject()
 
 def _parse(data: bytes) -> PodAffinity:
     """Raises ``Oversized``."""
-    found = _AFFINITY.decode(data)
-    if found is None:
+    decoded = _AFFINITY.decode(data)
+    if decoded is None:
         return NO_TERMS
-    affinity, anti = found.pod_affinity or _NONE, found.pod_anti_affinity or _NONE
+    affinity, anti = decoded.pod_affinity or _NONE, decoded.pod_anti_affinity or _NONE
     terms = [*affinity.required, *anti.required, *(it.term for it in (*affinity.preferred, *anti.preferred))]
     if len(terms) > MOST_TERMS or sum(len(it.namespaces or ()) for it in terms) > MOST_NAMESPACES:
         raise Oversized(POD_AFFINITY)
     if not terms:
         return NO_TERMS
-    mistakes: dict[str, None] = {}
+    errors: dict[str, None] = {}
 
-    def read(name: str, those: Iterable[Callable[[], T]]) -> tuple[T, ...]:
+    def read(name: str, parsers: Iterable[Callable[[], T]]) -> tuple[T, ...]:
         """Convert a list; if one selector is invalid, record the error and return an empty list."""
         try:
-            return tuple(each() for each in those)
-        except InvalidSelector as mistake:
-            mistakes[f"{name}: {mistake}"] = None
+            return tuple(parse() for parse in parsers)
+        except InvalidSelector as error:
+            errors[f"{name}: {error}"] = None
             return ()
 
     required = read("requiredAffinityTerms", (it.slim for it in affinity.required))
     required_anti = read("requiredAntiAffinityTerms", (it.slim for it in anti.required))
-    liked = read("preferredAffinityTerms", (partial(it.slim, 1) for it in affinity.preferred))
-    disliked = read("preferredAntiAffinityTerms", (partial(it.slim, -1) for it in anti.preferred))
-    told = list(mistakes)
-    invalid = told[0] if len(told) == 1 else f"[{', '.join(told)}]" if told else ""
+    preferred = read("preferredAffinityTerms", (partial(it.slim, 1) for it in affinity.preferred))
+    preferred_anti = read("preferredAntiAffinityTerms", (partial(it.slim, -1) for it in anti.preferred))
+    messages = list(errors)
+    invalid = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]" if messages else ""
     has_preferred = bool(affinity.preferred or anti.preferred)
-    return PodAffinity(required, required_anti, (*liked, *disliked), has_preferred, invalid)
+    return PodAffinity(required, required_anti, (*preferred, *preferred_anti), has_preferred, invalid)
 
 
 pod_affinity_of: Final = shared(POD_AFFINITY, _parse)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import astuple
 
 from app.kube.claims import ClaimStatusObject
 from app.kube.conditions import unschedulable_since
@@ -26,28 +28,31 @@ from app.kube.core_v1 import (
 from app.kube.decoding import Decoder, Int32
 from app.kube.disruption import Disruption, Time, disruption_of
 from app.kube.extras import (
+    NODE_ONLY,
     NOTHING_OF_POD,
-    OF_NODES_ALONE,
     ContainerObject,
     ContainerStatusObject,
     Extra,
     PodParts,
     RequirementsObject,
     VolumeObject,
-    pending_parts,
+    interned_parts,
     pod_parts,
 )
 from app.kube.labels import NO_LABELS, LabelSet
 from app.kube.meta_v1 import MetadataObject, Oversized, annotations_of_pod, controller_of, labels_of, required, shared
 from app.kube.node_affinity import ANY_NODE, NodeSelectorTerm, RequiredNodeAffinity
 from app.kube.node_selectors import required_terms_of
-from app.kube.selectors import selector_or_mistake
+from app.kube.selectors import selector_or_error
 from app.kube.taints import Toleration
+from app.kube.volumes import VOLUMES, VolumeSources, with_claims
 
 MOST_CONSTRAINTS: Final = 16
 """Maximum topology spread constraints of one pod. If there are more, none is read."""
 
 _FINISHED: Final = ("Succeeded", "Failed")
+_CLAIM: Final = b'"persistentVolumeClaim"'
+_EPHEMERAL: Final = b'"ephemeral"'
 
 
 class _PodSpecObject(Struct, rename="camel"):
@@ -134,7 +139,7 @@ class _SpreadObject(Struct, rename="camel"):
     match_label_keys: list[str] | None = None
 
     def slim(self) -> TopologySpreadConstraint:
-        selector, invalid = selector_or_mistake(bytes(self.label_selector) or b"null")
+        selector, invalid = selector_or_error(bytes(self.label_selector) or b"null")
         return TopologySpreadConstraint(
             max_skew=self.max_skew or 0,
             topology_key=self.topology_key or "",
@@ -151,12 +156,13 @@ class _SpreadObject(Struct, rename="camel"):
 _NODE_SELECTOR: Final[Decoder[dict[str, str | None] | None]] = Decoder(dict[str, str | None] | None)
 _TOLERATIONS: Final[Decoder[list[_TolerationObject] | None]] = Decoder(list[_TolerationObject] | None)
 _SPREAD: Final[Decoder[list[_SpreadObject] | None]] = Decoder(list[_SpreadObject] | None)
+_VOLUMES: Final[Decoder[list[VolumeSources] | None]] = Decoder(list[VolumeSources] | None)
 _GATES: Final[Decoder[list[Raw] | None]] = Decoder(list[Raw] | None)
 
 
 def _parse_node_selector(data: bytes) -> tuple[tuple[str, str], ...]:
-    found = _NODE_SELECTOR.decode(data) or {}
-    return tuple(sorted((key, value or "") for key, value in found.items()))
+    labels = _NODE_SELECTOR.decode(data) or {}
+    return tuple(sorted((key, value or "") for key, value in labels.items()))
 
 
 def _parse_tolerations(data: bytes) -> tuple[Toleration, ...]:
@@ -164,10 +170,10 @@ def _parse_tolerations(data: bytes) -> tuple[Toleration, ...]:
 
 
 def _parse_spread(data: bytes) -> tuple[TopologySpreadConstraint, ...]:
-    found = _SPREAD.decode(data) or ()
-    if len(found) > MOST_CONSTRAINTS:
+    constraints = _SPREAD.decode(data) or ()
+    if len(constraints) > MOST_CONSTRAINTS:
         raise Oversized(SPREAD)
-    return tuple(it.slim() for it in found)
+    return tuple(it.slim() for it in constraints)
 
 
 def _parse_gated(data: bytes) -> bool:
@@ -182,12 +188,13 @@ _SPECS: WeakValueDictionary[tuple[object, ...], PodSpec] = WeakValueDictionary()
 _NO_SPEC: Final = _PodSpecObject()
 _NO_STATUS: Final = _PodStatusObject()
 _PENDING_VOLUMES_ALONE: Final = frozenset((Extra.PENDING_VOLUMES,))
+_NONE_PENDING: Final = PodParts(pending_volumes=())
 _NO_WHOLE_SPEC: Final = _WholePodSpecObject()
 _NO_WHOLE_STATUS: Final = _WholePodStatusObject()
 
 
 def _interned(
-    found: _PodSpecObject,
+    wire: _PodSpecObject,
     more: PodParts,
     node_selector: tuple[tuple[str, str], ...],
     terms: tuple[NodeSelectorTerm, ...] | None,
@@ -196,9 +203,9 @@ def _interned(
     oversized: tuple[str, ...],
 ) -> PodSpec:
     key = (
-        sys.intern(found.scheduler_name or DEFAULT_SCHEDULER_NAME),
-        found.priority or 0,
-        _gated_of(found.scheduling_gates),
+        sys.intern(wire.scheduler_name or DEFAULT_SCHEDULER_NAME),
+        wire.priority or 0,
+        _gated_of(wire.scheduling_gates),
         RequiredNodeAffinity(node_selector, terms) if node_selector or terms is not None else ANY_NODE,
         tolerations,
         spread,
@@ -212,7 +219,7 @@ def _interned(
 
 
 def _read_in_part(
-    labels: Raw, found: _PodSpecObject, parts: PodParts, also: tuple[str, ...]
+    labels: Raw, wire: _PodSpecObject, parts: PodParts, also: tuple[str, ...]
 ) -> tuple[LabelSet, PodSpec]:
     """Convert a pod, replacing oversized parts by empty ones; ``also`` are oversized parts found before."""
     oversized: list[str] = []
@@ -220,21 +227,21 @@ def _read_in_part(
     def read(part: Callable[[Raw], T], raw: Raw, instead: T) -> T:
         try:
             return part(raw)
-        except Oversized as it:
-            oversized.append(it.field)
+        except Oversized as error:
+            oversized.append(error.field)
             return instead
 
     nothing: tuple[Any, ...] = ()
     label_set = read(labels_of, labels, NO_LABELS)
-    node_selector = read(_node_selector_of, found.node_selector, nothing)
-    terms = read(required_terms_of, found.affinity, None)
-    tolerations = read(_tolerations_of, found.tolerations, nothing)
-    spread = read(_spread_of, found.topology_spread_constraints, nothing)
-    return label_set, _interned(found, parts, node_selector, terms, tolerations, spread, (*oversized, *also))
+    node_selector = read(_node_selector_of, wire.node_selector, nothing)
+    terms = read(required_terms_of, wire.affinity, None)
+    tolerations = read(_tolerations_of, wire.tolerations, nothing)
+    spread = read(_spread_of, wire.topology_spread_constraints, nothing)
+    return label_set, _interned(wire, parts, node_selector, terms, tolerations, spread, (*oversized, *also))
 
 
 def slim_pod(
-    found: PodObject,
+    pod: PodObject,
     parts: PodParts = NOTHING_OF_POD,
     oversized: tuple[str, ...] = (),
     lifecycle: Disruption | None = None,
@@ -243,7 +250,7 @@ def slim_pod(
 
     Raises ``msgspec.ValidationError`` naming the invalid field.
     """
-    meta, spec, status = found.metadata, found.spec or _NO_SPEC, found.status or _NO_STATUS
+    meta, spec, status = pod.metadata, pod.spec or _NO_SPEC, pod.status or _NO_STATUS
     try:
         labels = labels_of(meta.labels)
         slim = _interned(
@@ -285,18 +292,32 @@ def _waiting(spec: _PodSpecObject, status: _PodStatusObject) -> Waiting:
 
 def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
     """Return the wire type for pods with the ``wanted`` parts, and its conversion to ``Pod``."""
-    if wanted - OF_NODES_ALONE == _PENDING_VOLUMES_ALONE:
+    if wanted - NODE_ONLY == _PENDING_VOLUMES_ALONE:
         return WaitingPodObject, _slim_waiting
 
-    def slim(found: WholePodObject) -> Pod:
-        spec, status = found.spec or _NO_WHOLE_SPEC, found.status or _NO_WHOLE_STATUS
+    def slim(pod: WholePodObject) -> Pod:
+        spec, status = pod.spec or _NO_WHOLE_SPEC, pod.status or _NO_WHOLE_STATUS
         lifecycle = disruption_of(spec, status) if Extra.DISRUPTION in wanted else None
-        return slim_pod(found, *pod_parts(wanted, spec, status), lifecycle)
+        return slim_pod(pod, *pod_parts(wanted, spec, status), lifecycle)
 
     return WholePodObject, slim
 
 
-def _slim_waiting(found: WaitingPodObject) -> Pod:
-    """Convert a pod with its volumes, which are decoded only as ``pending_parts`` requires."""
-    spec = found.spec or _WaitingPodSpecObject()
-    return slim_pod(found, *pending_parts(spec.node_name, spec.volumes), None)
+def _slim_waiting(pod: WaitingPodObject) -> Pod:
+    """Convert a pod whose volumes are its only optional part."""
+    spec = pod.spec or _WaitingPodSpecObject()
+    return slim_pod(pod, *_pending_parts(spec.node_name, spec.volumes))
+
+
+def _pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:
+    """Like ``pod_parts`` for ``PENDING_VOLUMES`` alone. Most pods have a node or no claim: nothing is decoded then."""
+    data = b"" if node_name else bytes(volumes)
+    if _CLAIM not in data and _EPHEMERAL not in data:
+        return _NONE_PENDING, ()
+    try:
+        pending = with_claims(_VOLUMES.decode(data) or ())
+    except Oversized as error:
+        return _NONE_PENDING, (error.field,)
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"{VOLUMES}: {error}") from None
+    return interned_parts(*astuple(PodParts(pending_volumes=pending))), ()

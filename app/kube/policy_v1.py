@@ -46,19 +46,19 @@ class PodDisruptionBudget(Struct, frozen=True, gc=False):
         return bool(labels) and self.selector is not None and self.selector.matches(labels)
 
 
-class _SpecObject(Struct):
+class _BudgetSpecObject(Struct):
     selector: Raw = Raw()
 
 
-class _StatusObject(Struct, rename="camel"):
+class _BudgetStatusObject(Struct, rename="camel"):
     disruptions_allowed: _Int32 | None = None
     disrupted_pods: Raw = Raw()
 
 
 class _BudgetObject(Struct):
     metadata: MetadataObject
-    spec: _SpecObject | None = None
-    status: _StatusObject | None = None
+    spec: _BudgetSpecObject | None = None
+    status: _BudgetStatusObject | None = None
 
 
 _DECODER: Final = Decoder[_BudgetObject](_BudgetObject)
@@ -67,10 +67,10 @@ _DISRUPTED: Final[Decoder[dict[str, Raw] | None]] = Decoder(dict[str, Raw] | Non
 
 def _parse_selector(data: bytes) -> Selector | None:
     try:
-        found = decode_selector(data)
+        selector = decode_selector(data)
     except InvalidSelector:
         return None
-    return None if found == EVERYTHING else found
+    return None if selector == EVERYTHING else selector
 
 
 _selector_of: Final = shared("spec.selector", _parse_selector)
@@ -96,14 +96,14 @@ def _disrupted(raw: Raw) -> frozenset[str]:
 
 def decode_budget(raw: bytes | Raw) -> PodDisruptionBudget:
     """Decode one PodDisruptionBudget. Raises ``msgspec.DecodeError``."""
-    found = _DECODER.decode(raw)
-    meta, status = found.metadata, found.status or _StatusObject()
+    budget = _DECODER.decode(raw)
+    meta, status = budget.metadata, budget.status or _BudgetStatusObject()
     return PodDisruptionBudget(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        selector=_selector(found.spec.selector) if found.spec else None,
+        selector=_selector(budget.spec.selector) if budget.spec else None,
         disruptions_allowed=status.disruptions_allowed or 0,
         disrupted_pods=_disrupted(status.disrupted_pods),
     )

@@ -265,10 +265,10 @@ READ_ANNOTATIONS: Final = frozenset(
 """Annotations that are read in addition to those in Homeport's domain and those that profiles declare for nodes."""
 
 
-def projected(kind: Kind[Any], found: Mapping[str, Any], node_annotations: Collection[str] = ()) -> dict[str, Any]:
+def projected(kind: Kind[Any], document: Mapping[str, Any], node_annotations: Collection[str] = ()) -> dict[str, Any]:
     """Return a copy of an object with only the fields that Homeport decodes."""
     annotations = READ_ANNOTATIONS.union(node_annotations if kind == NODES else ())
-    named = {**found, "apiVersion": kind.api_version, "kind": kind.kind}
+    named = {**document, "apiVersion": kind.api_version, "kind": kind.kind}
     result: dict[str, Any] = _projected(SCHEMAS.get(kind, PARTIAL), named, annotations)
     return result
 

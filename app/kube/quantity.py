@@ -1,9 +1,11 @@
 """Resource quantities, parsed, added and rounded like ``resource.Quantity`` of ``k8s.io/apimachinery``.
 
-``0.5``, ``500m``, ``1536Mi``, ``12e6``: a decimal number, then nothing, one of n u m k M G T P E (powers of ten), one
-of Ki Mi Gi Ti Pi Ei (powers of 1024), or a decimal exponent. Go stores a quantity in one of two forms, which give
-different results beyond 64 bits. Any tenant can store such a quantity, so both forms are modelled here. Tests compare
-this module with the Go package (``tests/conformance/resources.py``).
+A quantity is a decimal number with an optional suffix: ``0.5``, ``500m``, ``1536Mi``, ``12e6``. Suffixes are
+n u m k M G T P E (powers of ten), Ki Mi Gi Ti Pi Ei (powers of 1024), or a decimal exponent.
+
+Go stores a quantity in one of two forms, which give different results beyond 64 bits. Any tenant can store such a
+quantity, so both forms are modelled here. Tests compare this module with the Go package
+(``tests/conformance/resources.py``).
 """
 
 from __future__ import annotations
@@ -27,8 +29,13 @@ _NANO: Final = -9
 _MOST: Final = 2**63 - 1
 _LEAST: Final = -(2**63)
 _DIGITS: Final = 18
+"""Maximum digits of a decimal quantity for which Go uses the 64-bit form."""
+
 _EXACT_POWERS: Final = 19
-_AT_ONCE: Final = (1, 2, 3, 6, 9)
+"""Number of powers of ten, from 10**0 on, that fit into 64 bits."""
+
+_SINGLE_MULTIPLICATIONS: Final = (1, 2, 3, 6, 9)
+"""Numbers of decimal places that Go scales by in a single multiplication."""
 
 _TEXT: Final = re.compile(rb"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
 _EXPONENT: Final = re.compile(rb"[eE]([+-]?[0-9]+)")
@@ -45,7 +52,7 @@ _DECIMAL: Final[Mapping[bytes, int]] = {
     b"E": 18,
 }
 _BINARY: Final[Mapping[bytes, int]] = {b"Ki": 10, b"Mi": 20, b"Gi": 30, b"Ti": 40, b"Pi": 50, b"Ei": 60}
-_ROOM: Final[Mapping[int, int]] = {10: 11, 20: 8, 30: 5, 40: 2}
+_MAX_BINARY_DIGITS: Final[Mapping[int, int]] = {10: 11, 20: 8, 30: 5, 40: 2}
 """Maximum digits before a binary suffix, by its power of two, for which Go uses the 64-bit form."""
 
 _MEMO_BYTES: Final = 256 << 10
@@ -82,8 +89,8 @@ class Quantity(Struct, frozen=True, gc=False):
         """Round away from zero. On overflow, wrap if Go multiplies once, and return 0 if it multiplies repeatedly."""
         if places > 0:
             return _away_from_zero(self.unscaled, _power(places))
-        found = self.unscaled * _power(-places)
-        return found if _fits(found) else _wrapped(found) if -places in _AT_ONCE else 0
+        scaled = self.unscaled * _power(-places)
+        return scaled if _fits(scaled) else _wrapped(scaled) if -places in _SINGLE_MULTIPLICATIONS else 0
 
     def _of_wide(self, places: int) -> int:
         """Round up. As in Go, most negative numbers with a remainder are truncated towards zero, plus 1."""
@@ -106,9 +113,9 @@ class Quantity(Struct, frozen=True, gc=False):
                 return other
         scale = min(self.scale, other.scale)
         ours, theirs = self._at(scale), other._at(scale)
-        found = ours + theirs
-        wide = self.wide or other.wide or not (_fits(ours) and _fits(theirs) and _fits(found))
-        return Quantity(found, scale, wide)
+        total = ours + theirs
+        wide = self.wide or other.wide or not (_fits(ours) and _fits(theirs) and _fits(total))
+        return Quantity(total, scale, wide)
 
     def exceeds(self, other: Quantity) -> bool:
         """Return whether this amount is greater than ``other``."""
@@ -137,18 +144,18 @@ def _wrapped(number: int) -> int:
 
 
 def _away_from_zero(number: int, divisor: int) -> int:
-    found = -(-abs(number) // divisor)
-    return found if number >= 0 else -found
+    quotient = -(-abs(number) // divisor)
+    return quotient if number >= 0 else -quotient
 
 
 def parse_quantity(text: bytes) -> Quantity:
     """Read one quantity. Raises ``MalformedQuantity`` or ``OverlongQuantity``."""
     if len(text) > LONGEST:
         raise OverlongQuantity
-    found = _TEXT.fullmatch(text)
-    if not text or found is None:
-        raise MalformedQuantity(f"no quantity: {text.decode(errors='replace')!r}")
-    sign, digits, fraction, suffix = found.group(1), found.group(2), found.group(3) or b"", found.group(4)
+    parts = _TEXT.fullmatch(text)
+    if not text or parts is None:
+        raise MalformedQuantity(f"not a quantity: {text.decode(errors='replace')!r}")
+    sign, digits, fraction, suffix = parts.group(1), parts.group(2), parts.group(3) or b"", parts.group(4)
     negative = sign == b"-"
     if (binary := _BINARY.get(suffix)) is not None:
         return _binary(digits, fraction, binary, negative=negative)
@@ -157,10 +164,10 @@ def parse_quantity(text: bytes) -> Quantity:
 
 
 def _exponent(suffix: bytes) -> int:
-    found = _EXPONENT.fullmatch(suffix)
-    if found is None or not _fits(int(found.group(1))):
-        raise MalformedQuantity(f"no suffix of a quantity: {suffix.decode()!r}")
-    exponent = (int(found.group(1)) + 2**31) % 2**32 - 2**31  # Go truncates it to 32 bits
+    match = _EXPONENT.fullmatch(suffix)
+    if match is None or not _fits(int(match.group(1))):
+        raise MalformedQuantity(f"not a quantity suffix: {suffix.decode()!r}")
+    exponent = (int(match.group(1)) + 2**31) % 2**32 - 2**31  # Go truncates it to 32 bits
     if abs(exponent) > _LARGEST_EXPONENT:
         raise OverlongQuantity
     return exponent
@@ -173,16 +180,16 @@ def _decimal(digits: bytes, fraction: bytes, exponent: int, *, negative: bool) -
     if short and scale >= _NANO:
         return Quantity(-number if negative else number, scale)
     if not digits + fraction:
-        raise MalformedQuantity("no digits in a quantity")
+        raise MalformedQuantity("a quantity without digits")
     return _wide(number, scale, negative=negative)
 
 
 def _binary(digits: bytes, fraction: bytes, power: int, *, negative: bool) -> Quantity:
     number = int(digits + fraction or b"0") << power
-    if not fraction and len(digits.lstrip(b"0") or b"0") <= _ROOM.get(power, -1) and _fits(number):
+    if not fraction and len(digits.lstrip(b"0") or b"0") <= _MAX_BINARY_DIGITS.get(power, -1) and _fits(number):
         return Quantity(-number if negative else number)
     if not digits + fraction:
-        raise MalformedQuantity("no digits in a quantity")
+        raise MalformedQuantity("a quantity without digits")
     if number > _MOST * 10 ** len(fraction):
         return Quantity(-_MOST if negative else _MOST, 0, wide=True)
     return _wide(number, -len(fraction), negative=negative)
@@ -206,18 +213,18 @@ def quantity_of(raw: Raw) -> Quantity:
     Raises ``MalformedQuantity`` or ``OverlongQuantity``.
     """
     data = bytes(raw)
-    found = _MEMO.young.get(data, MISSING)
-    return _read(data) if found is MISSING else found
+    quantity = _MEMO.young.get(data, MISSING)
+    return _read(data) if quantity is MISSING else quantity
 
 
 def _read(data: bytes) -> Quantity:
     if len(data) > LONGEST + 2:
         raise OverlongQuantity
-    found = _MEMO.get(data)
-    if found is MISSING:
-        found = ZERO if data == b"null" else parse_quantity(_trimmed(data))
-        _MEMO.put(data, found, len(data) + _MEMO_OVERHEAD)
-    return found
+    quantity = _MEMO.get(data)
+    if quantity is MISSING:
+        quantity = ZERO if data == b"null" else parse_quantity(_trimmed(data))
+        _MEMO.put(data, quantity, len(data) + _MEMO_OVERHEAD)
+    return quantity
 
 
 def _trimmed(data: bytes) -> bytes:

@@ -24,7 +24,7 @@ from app.kube.names import is_subdomain
 from app.kube.quantity import LONGEST, ZERO, OverlongQuantity, Quantity, quantity_of
 
 ResourceList = Mapping[str, int]
-"""Amounts by resource name: thousandths of a core for ``cpu``, whole units for all others. A missing one is 0."""
+"""Amounts by resource name: thousandths of a core for ``cpu``, whole units for all others; 0 for a missing resource."""
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -53,11 +53,11 @@ DEFAULT_MEMORY: Final = 200 << 20
 
 _DEFAULTS: Final[Mapping[str, Quantity]] = {CPU: Quantity(DEFAULT_MILLI_CPU, -3), MEMORY: Quantity(DEFAULT_MEMORY)}
 _NO_DEFAULTS: Final[Mapping[str, Quantity]] = {}
-_OF_ITSELF: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
-_HUGE_PAGES: Final = "hugepages-"
-_VOLUMES: Final = "attachable-volumes-"
-_OURS: Final = "kubernetes.io/"
-_QUOTA: Final = "requests."
+_NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_HUGE_PAGES_PREFIX: Final = "hugepages-"
+_VOLUMES_PREFIX: Final = "attachable-volumes-"
+_KUBERNETES_DOMAIN: Final = "kubernetes.io/"
+_QUOTA_PREFIX: Final = "requests."
 _LONGEST_NAME: Final = 317
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
 
@@ -90,8 +90,8 @@ class Requests(NamedTuple):
     keeps_running: bool = False
 
 
-class Asked(NamedTuple):
-    """Raw input from which the resources of a pod are computed. ``infeasible``: its resize is infeasible."""
+class PodRequests(NamedTuple):
+    """Undecoded resource fields of a pod. ``infeasible``: the kubelet rejected its resize as infeasible."""
 
     containers: tuple[Requests, ...]
     init_containers: tuple[Requests, ...] = ()
@@ -101,8 +101,8 @@ class Asked(NamedTuple):
 
     def size(self) -> int:
         """Return the number of bytes to decode."""
-        found = sum(len(it.requests) + len(it.actuated or b"") + len(it.allocated) for it in self._each())
-        return found + len(self.overhead)
+        size = sum(len(it.requests) + len(it.actuated or b"") + len(it.allocated) for it in self._each())
+        return size + len(self.overhead)
 
     def has_status(self) -> bool:
         return any(it.actuated is not None for it in self._each())
@@ -112,32 +112,36 @@ class Asked(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _counts(name: str) -> bool:
+def _is_tracked(name: str) -> bool:
     """Return whether the scheduler tracks a resource."""
-    return name in _OF_ITSELF or is_scalar_resource(name)
+    return name in _NATIVE or is_scalar_resource(name)
 
 
 def is_scalar_resource(name: str) -> bool:
     """Return whether ``name`` is a scalar resource: an extended resource, huge pages or attachable volumes."""
-    return name.startswith((_HUGE_PAGES, _VOLUMES)) or _OURS in name or is_extended_resource(name)
+    return (
+        name.startswith((_HUGE_PAGES_PREFIX, _VOLUMES_PREFIX))
+        or _KUBERNETES_DOMAIN in name
+        or is_extended_resource(name)
+    )
 
 
 def is_extended_resource(name: str) -> bool:
     """Return whether ``name`` is an extended resource: it has a domain, which is not one of Kubernetes."""
     domain, slash, rest = name.partition("/")
-    if not slash or _OURS in name or name.startswith(_QUOTA):
+    if not slash or _KUBERNETES_DOMAIN in name or name.startswith(_QUOTA_PREFIX):
         return False
-    return is_subdomain(_QUOTA + domain) and bool(_NAME.fullmatch(rest))
+    return is_subdomain(_QUOTA_PREFIX + domain) and bool(_NAME.fullmatch(rest))
 
 
 def _listed(amounts: Mapping[str, Quantity]) -> dict[str, int]:
     """Convert to integers, without resources that the scheduler does not track."""
-    found = {
+    integers = {
         name: it.milli_value() if name == CPU else it.value()
         for name, it in amounts.items()
-        if len(name) <= _LONGEST_NAME and _counts(name)
+        if len(name) <= _LONGEST_NAME and _is_tracked(name)
     }
-    return {name: amount for name, amount in sorted(found.items()) if amount}
+    return {name: amount for name, amount in sorted(integers.items()) if amount}
 
 
 _LIST: Final[Decoder[dict[str, Raw] | None]] = Decoder(dict[str, Raw] | None)
@@ -156,46 +160,46 @@ def _parse_requests(data: bytes) -> Amounts:
 
 def _parse_allocatable(data: bytes) -> ResourceList:
     amounts = _amounts(ALLOCATABLE, data)
-    found = _listed(amounts)
+    resources = _listed(amounts)
     pods = amounts.get(PODS, ZERO).value()
-    return {**found, PODS: pods} if pods else found
+    return {**resources, PODS: pods} if pods else resources
 
 
 _requests_of: Final = shared(RESOURCES, _parse_requests)
 allocatable_of: Final = shared(ALLOCATABLE, _parse_allocatable)
 """Return a node's resources from ``status.allocatable``. Raises ``Oversized`` or ``msgspec.ValidationError``."""
 
-_MEMO: Final = Memo[Asked, PodResources](_MEMO_BYTES)
+_MEMO: Final = Memo[PodRequests, PodResources](_MEMO_BYTES)
 _SHARED: WeakValueDictionary[tuple[object, ...], PodResources] = WeakValueDictionary()
 
 
-def resources_of(asked: Asked) -> PodResources:
+def resources_of(requests: PodRequests) -> PodResources:
     """Compute the resources of a pod, cached. Raises ``Oversized`` or ``msgspec.ValidationError``."""
-    found = _MEMO.get(asked)
-    if found is MISSING:
-        size = asked.size()
+    resources = _MEMO.get(requests)
+    if resources is MISSING:
+        size = requests.size()
         if size > LARGEST_REQUESTS:
             raise Oversized(RESOURCES)
-        found = _worked_out(asked)
-        _MEMO.put(asked, found, size + _MEMO_OVERHEAD)
-    return found
+        resources = _compute(requests)
+        _MEMO.put(requests, resources, size + _MEMO_OVERHEAD)
+    return resources
 
 
-def _worked_out(asked: Asked) -> PodResources:
-    pod = _Pod(asked, with_status=False)
+def _compute(raw: PodRequests) -> PodResources:
+    pod = _EffectiveRequests(raw, with_status=False)
     requests = pod.total(_NO_DEFAULTS)
-    compared = pod.total(_DEFAULTS, of_containers=True)
-    if asked.has_status():
-        pod = _Pod(asked, with_status=True)
-    requested = pod.total(_NO_DEFAULTS) if asked.has_status() else requests
+    non_zero_requests = pod.total(_DEFAULTS, of_containers=True)
+    if raw.has_status():
+        pod = _EffectiveRequests(raw, with_status=True)
+    requested = pod.total(_NO_DEFAULTS) if raw.has_status() else requests
     if len(requests.keys() | requested.keys()) > MOST_REQUESTED:
         raise Oversized(RESOURCES)
-    missing = {name: it for name, it in _DEFAULTS.items() if not pod.level or name not in requested}
+    defaults = {name: amount for name, amount in _DEFAULTS.items() if not pod.level or name not in requested}
     return _interned(
         {name: amount for name, amount in _listed(requests).items() if amount > 0},
         _listed(requested),
-        _listed(compared),
-        _cpu_and_memory(pod.total(missing)),
+        _listed(non_zero_requests),
+        _cpu_and_memory(pod.total(defaults)),
     )
 
 
@@ -205,72 +209,72 @@ def _cpu_and_memory(amounts: Amounts) -> ResourceList:
 
 def _interned(*lists: ResourceList) -> PodResources:
     key = tuple(tuple(it.items()) for it in lists)
-    found = _SHARED.get(key)
-    if found is None:
-        alike = dict(zip(key, lists, strict=True))  # equal lists share one object
-        found = _SHARED[key] = PodResources(*(alike[it] for it in key))
-    return found
+    resources = _SHARED.get(key)
+    if resources is None:
+        unique = dict(zip(key, lists, strict=True))  # equal lists share one object
+        resources = _SHARED[key] = PodResources(*(unique[it] for it in key))
+    return resources
 
 
-class _Pod:
+class _EffectiveRequests:
     """Decoded requests of a pod, ready to be summed."""
 
-    def __init__(self, asked: Asked, *, with_status: bool) -> None:
-        self._infeasible = asked.infeasible
+    def __init__(self, requests: PodRequests, *, with_status: bool) -> None:
+        self._infeasible = requests.infeasible
         self._with_status = with_status
-        self._containers = [self._effective(it) for it in asked.containers]
-        self._init_containers = [(it.keeps_running, self._of_init(it)) for it in asked.init_containers]
-        self._overhead = _requests_of(Raw(asked.overhead))
-        whole, effective = _requests_of(Raw(asked.pod.requests)), self._effective(asked.pod)
+        self._containers = [self._effective(it) for it in requests.containers]
+        self._init_containers = [(it.keeps_running, self._of_init(it)) for it in requests.init_containers]
+        self._overhead = _requests_of(Raw(requests.overhead))
+        whole, effective = _requests_of(Raw(requests.pod.requests)), self._effective(requests.pod)
         self.level = {name: effective.get(name, ZERO) for name in whole if _is_of_pods(name)}
         """Pod-level requests."""
 
-    def _of_init(self, it: Requests) -> Amounts:
-        return self._effective(it) if it.keeps_running else _requests_of(Raw(it.requests))
+    def _of_init(self, container: Requests) -> Amounts:
+        return self._effective(container) if container.keeps_running else _requests_of(Raw(container.requests))
 
-    def _effective(self, it: Requests) -> Amounts:
+    def _effective(self, container: Requests) -> Amounts:
         """Return the spec's requests or, with status, the maximum of both. Ignore the spec of an infeasible resize."""
-        spec = _requests_of(Raw(it.requests))
-        if not self._with_status or it.actuated is None:
+        spec = _requests_of(Raw(container.requests))
+        if not self._with_status or container.actuated is None:
             return spec
-        found = {} if self._infeasible else dict(spec)
-        _raise_to(found, _requests_of(Raw(it.actuated)))
-        _raise_to(found, _requests_of(Raw(it.allocated)))
-        return found
+        effective = {} if self._infeasible else dict(spec)
+        _raise_to(effective, _requests_of(Raw(container.actuated)))
+        _raise_to(effective, _requests_of(Raw(container.allocated)))
+        return effective
 
-    def total(self, missing: Mapping[str, Quantity], *, of_containers: bool = False) -> Amounts:
-        """Return the sum for the pod. ``missing``: defaults for containers without such a request.
+    def total(self, defaults: Mapping[str, Quantity], *, of_containers: bool = False) -> Amounts:
+        """Return the sum for the pod. ``defaults``: assumed requests of containers that do not request the resource.
 
         ``of_containers``: ignore pod-level requests.
         """
         total: Amounts = {}
         for amounts in self._containers:
-            _add({**missing, **amounts}, total)
-        _raise_to(total, self._while_starting(total, missing))
+            _add({**defaults, **amounts}, total)
+        _raise_to(total, self._while_starting(total, defaults))
         if not of_containers:
             total.update(self.level)
         _add(self._overhead, total)
         return total
 
-    def _while_starting(self, total: Amounts, missing: Mapping[str, Quantity]) -> Amounts:
+    def _while_starting(self, total: Amounts, defaults: Mapping[str, Quantity]) -> Amounts:
         """Return the maximum needed during initialisation. Also add the requests of sidecars to ``total``."""
         most: Amounts = {}
         running: Amounts = {}
         for keeps_running, amounts in self._init_containers:
-            asked = {**missing, **amounts}
+            needed = {**defaults, **amounts}
             if keeps_running:
-                _add(asked, total)
-                _add(asked, running)
+                _add(needed, total)
+                _add(needed, running)
                 _raise_to(most, running)
             else:
-                _add(running, asked)
-                _raise_to(most, asked)
+                _add(running, needed)
+                _raise_to(most, needed)
         return most
 
 
 def _is_of_pods(name: str) -> bool:
     """Return whether the resource can be requested at pod level."""
-    return name in (CPU, MEMORY) or name.startswith(_HUGE_PAGES)
+    return name in (CPU, MEMORY) or name.startswith(_HUGE_PAGES_PREFIX)
 
 
 def _add(amounts: Mapping[str, Quantity], to: Amounts) -> None:
@@ -286,5 +290,5 @@ def _raise_to(amounts: Amounts, others: Mapping[str, Quantity]) -> None:
             amounts[name] = amount
 
 
-NO_REQUESTS: Final = _worked_out(Asked(()))
+NO_REQUESTS: Final = _compute(PodRequests(()))
 """Resources of a pod whose requests are not read."""

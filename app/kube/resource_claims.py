@@ -11,7 +11,8 @@ from msgspec import Raw, Struct
 
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import MetadataObject, Oversized, controller_of, parse_map, required, shared
-from app.kube.node_affinity import NodeSelectorRequirement, NodeSelectorTerm, RequiredNodeAffinity
+from app.kube.node_affinity import RequiredNodeAffinity
+from app.kube.node_selectors import NodeSelectorObject
 from app.kube.quantity import OverlongQuantity, quantity_of
 from app.kube.resource_v1 import (
     CLAIM_SPEC,
@@ -33,31 +34,6 @@ from app.kube.resource_v1 import (
 
 _NANO: Final = -9
 _EXTENDED_BYTES: Final = EXTENDED_RESOURCE_CLAIM.encode()
-
-
-class RequirementObject(Struct):
-    key: str | None = None
-    operator: str | None = None
-    values: list[str] | None = None
-
-    def slim(self) -> NodeSelectorRequirement:
-        return NodeSelectorRequirement(self.key or "", self.operator or "", tuple(self.values or ()))
-
-
-class TermObject(Struct, rename="camel"):
-    match_expressions: list[RequirementObject] | None = None
-    match_fields: list[RequirementObject] | None = None
-
-    def slim(self) -> NodeSelectorTerm:
-        expressions, fields = self.match_expressions or (), self.match_fields or ()
-        return NodeSelectorTerm(tuple(it.slim() for it in expressions), tuple(it.slim() for it in fields))
-
-
-class NodeSelectorObject(Struct, rename="camel"):
-    node_selector_terms: list[TermObject] | None = None
-
-    def slim(self) -> RequiredNodeAffinity:
-        return RequiredNodeAffinity((), tuple(it.slim() for it in self.node_selector_terms or ()))
 
 
 class _CELObject(Struct):
@@ -136,7 +112,7 @@ class _ClaimDevicesObject(Struct):
     constraints: list[_ConstraintObject] | None = None
 
 
-class _ClaimSpecObject(Struct):
+class _ResourceClaimSpecObject(Struct):
     devices: Raw = Raw()
 
 
@@ -184,7 +160,7 @@ class _AllocationObject(Struct, rename="camel"):
         results = (self.devices and self.devices.results) or ()
         return Allocation(
             tuple(it.slim() for it in results),
-            None if self.node_selector is None else self.node_selector.slim(),
+            required_affinity_of(self.node_selector),
             self.allocation_timestamp or "",
         )
 
@@ -193,7 +169,7 @@ class _ConsumerObject(Struct):
     uid: str | None = None
 
 
-class _ConditionObject(Struct):
+class _DeviceConditionObject(Struct):
     type: str | None = None
     status: str | None = None
 
@@ -202,12 +178,12 @@ class _DeviceStatusObject(Struct):
     driver: str | None = None
     pool: str | None = None
     device: str | None = None
-    conditions: list[_ConditionObject] | None = None
+    conditions: list[_DeviceConditionObject] | None = None
 
     def slim(self) -> DeviceStatus:
         first: dict[str, str] = {}
-        for it in self.conditions or ():
-            first.setdefault(it.type or "", it.status or "")
+        for condition in self.conditions or ():
+            first.setdefault(condition.type or "", condition.status or "")
         true = frozenset(name for name, status in first.items() if status == "True")
         return DeviceStatus(device_id(self.driver, self.pool, self.device), true)
 
@@ -218,49 +194,53 @@ class _ClaimStatusObject(Struct, rename="camel"):
     devices: list[_DeviceStatusObject] | None = None
 
 
-class _ClaimObject(Struct):
+class _ResourceClaimObject(Struct):
     metadata: MetadataObject
-    spec: _ClaimSpecObject | None = None
+    spec: _ResourceClaimSpecObject | None = None
     status: _ClaimStatusObject | None = None
 
 
-class _ReferenceObject(Struct):
+class _ClaimOwnerObject(Struct):
     name: str | None = None
     uid: str | None = None
     controller: bool | None = None
 
 
 _CLAIM_DEVICES: Final[Decoder[_ClaimDevicesObject | None]] = Decoder(_ClaimDevicesObject | None)
-_REFERENCES: Final[Decoder[list[_ReferenceObject] | None]] = Decoder(list[_ReferenceObject] | None)
-_CLAIM: Final = Decoder[_ClaimObject](_ClaimObject)
+_REFERENCES: Final[Decoder[list[_ClaimOwnerObject] | None]] = Decoder(list[_ClaimOwnerObject] | None)
+_CLAIM: Final = Decoder[_ResourceClaimObject](_ResourceClaimObject)
 
 
 def amount(raw: Raw) -> Amount:
     """Convert a quantity to billionths. Raises ``OverlongQuantity`` or ``msgspec.ValidationError``."""
-    found = quantity_of(raw)
-    power: int = 10 ** (found.scale - _NANO)
-    return found.unscaled * power
+    quantity = quantity_of(raw)
+    power: int = 10 ** (quantity.scale - _NANO)
+    return quantity.unscaled * power
 
 
 def maybe_amount(raw: Raw) -> Amount | None:
     return None if bytes(raw) in (b"", b"null") else amount(raw)
 
 
-def amounts(found: Mapping[str, Raw] | None) -> dict[str, Amount]:
-    return {sys.intern(name): amount(raw) for name, raw in (found or {}).items()}
+def amounts(quantities: Mapping[str, Raw] | None) -> dict[str, Amount]:
+    return {sys.intern(name): amount(raw) for name, raw in (quantities or {}).items()}
+
+
+def required_affinity_of(node_selector: NodeSelectorObject | None) -> RequiredNodeAffinity | None:
+    return None if node_selector is None else RequiredNodeAffinity(terms=node_selector.slim())
 
 
 def device_id(driver: str | None, pool: str | None, device: str | None) -> DeviceID:
     return (sys.intern(driver or ""), sys.intern(pool or ""), sys.intern(device or ""))
 
 
-def texts(found: list[str] | None) -> tuple[str, ...] | None:
-    return None if found is None else tuple(found)
+def texts(values: list[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)
 
 
 def _parse_claim_spec(data: bytes) -> ClaimSpec:
-    found = _CLAIM_DEVICES.decode(data) or _ClaimDevicesObject()
-    requests, constraints = found.requests or (), found.constraints or ()
+    devices = _CLAIM_DEVICES.decode(data) or _ClaimDevicesObject()
+    requests, constraints = devices.requests or (), devices.constraints or ()
     if max(len(requests), len(constraints)) > MOST_REQUESTS:
         raise Oversized(CLAIM_SPEC)
     try:
@@ -273,9 +253,9 @@ _claim_spec_of: Final = shared(CLAIM_SPEC, _parse_claim_spec)
 _NOTHING_READ: Final = ClaimSpec(oversized=True)
 
 
-def _claim_spec(found: _ClaimSpecObject | None) -> ClaimSpec:
+def _claim_spec(spec: _ResourceClaimSpecObject | None) -> ClaimSpec:
     try:
-        return _claim_spec_of(Raw() if found is None else found.devices)
+        return _claim_spec_of(Raw() if spec is None else spec.devices)
     except Oversized:
         return _NOTHING_READ
 
@@ -291,8 +271,8 @@ def _extended_for(meta: MetadataObject) -> tuple[tuple[str, str], ...]:
 
 def decode_resource_claim(raw: bytes | Raw) -> ResourceClaim:
     """Decode one ResourceClaim. Raises ``msgspec.DecodeError``."""
-    found = _CLAIM.decode(raw)
-    meta, status = found.metadata, found.status or _ClaimStatusObject()
+    claim = _CLAIM.decode(raw)
+    meta, status = claim.metadata, claim.status or _ClaimStatusObject()
     try:
         allocation = None if status.allocation is None else status.allocation.slim()
     except OverlongQuantity:
@@ -303,7 +283,7 @@ def decode_resource_claim(raw: bytes | Raw) -> ResourceClaim:
         uid=meta.uid or "",
         terminating=bool(meta.deletion_timestamp),
         owner=controller_of(meta.owner_references),
-        spec=_claim_spec(found.spec),
+        spec=_claim_spec(claim.spec),
         allocation=allocation,
         reserved_for=frozenset(it.uid or "" for it in status.reserved_for or ()),
         devices=tuple(it.slim() for it in status.devices or ()),

@@ -10,8 +10,9 @@ from msgspec import Raw, Struct
 
 from app.kube.decoding import Decoder
 from app.kube.meta_v1 import LARGEST_PART, MetadataObject, required
+from app.kube.node_selectors import NodeSelectorObject
 from app.kube.quantity import OverlongQuantity
-from app.kube.resource_claims import NodeSelectorObject, SelectorObject, amount, maybe_amount, texts
+from app.kube.resource_claims import SelectorObject, amount, maybe_amount, required_affinity_of, texts
 from app.kube.resource_v1 import (
     LARGEST_SLICE,
     MOST_SELECTORS,
@@ -59,18 +60,18 @@ class _PolicyObject(Struct, rename="camel"):
     valid_range: _RangeObject | None = None
 
     def slim(self) -> RequestPolicy:
-        found = self.valid_range or _RangeObject()
+        valid_range = self.valid_range or _RangeObject()
         return RequestPolicy(
             maybe_amount(self.default),
             None if self.valid_values is None else tuple(map(amount, self.valid_values)),
             self.valid_range is not None,
-            maybe_amount(found.min),
-            maybe_amount(found.max),
-            maybe_amount(found.step),
+            maybe_amount(valid_range.min),
+            maybe_amount(valid_range.max),
+            maybe_amount(valid_range.step),
         )
 
 
-class _CapacityObject(Struct, rename="camel"):
+class _DeviceCapacityObject(Struct, rename="camel"):
     value: Raw = Raw(b"null")
     request_policy: _PolicyObject | None = None
 
@@ -92,7 +93,7 @@ class _CounterUseObject(Struct, rename="camel"):
         return CounterUse(sys.intern(self.counter_set or self.name or ""), counters)
 
 
-class _TaintObject(Struct):
+class _DeviceTaintObject(Struct):
     key: str | None = None
     value: str | None = None
     effect: str | None = None
@@ -104,12 +105,12 @@ class _TaintObject(Struct):
 class _DeviceObject(Struct, rename="camel"):
     name: str | None = None
     attributes: dict[str, _AttributeObject] | None = None
-    capacity: dict[str, _CapacityObject] | None = None
+    capacity: dict[str, _DeviceCapacityObject] | None = None
     consumes_counters: list[_CounterUseObject] | None = None
     node_name: str | None = None
     all_nodes: bool | None = None
     node_selector: NodeSelectorObject | None = None
-    taints: list[_TaintObject] | None = None
+    taints: list[_DeviceTaintObject] | None = None
     binding_conditions: list[str] | None = None
     allow_multiple_allocations: bool | None = None
 
@@ -121,7 +122,7 @@ class _DeviceObject(Struct, rename="camel"):
             tuple(it.slim() for it in self.consumes_counters or ()),
             sys.intern(self.node_name or ""),
             bool(self.all_nodes),
-            None if self.node_selector is None else self.node_selector.slim(),
+            required_affinity_of(self.node_selector),
             tuple(it.slim() for it in self.taints or ()),
             texts(self.binding_conditions),
             bool(self.allow_multiple_allocations),
@@ -155,7 +156,7 @@ class _ClassSpecObject(Struct, rename="camel"):
     extended_resource_name: str | None = None
 
 
-class _ClassObject(Struct):
+class _DeviceClassObject(Struct):
     metadata: MetadataObject
     spec: _ClassSpecObject | None = None
 
@@ -164,13 +165,13 @@ _SELECTORS: Final[Decoder[list[SelectorObject] | None]] = Decoder(list[SelectorO
 _DEVICES: Final[Decoder[list[_DeviceObject] | None]] = Decoder(list[_DeviceObject] | None)
 _COUNTERS: Final[Decoder[list[_CounterUseObject] | None]] = Decoder(list[_CounterUseObject] | None)
 _SLICE: Final = Decoder[_SliceObject](_SliceObject)
-_CLASS: Final = Decoder[_ClassObject](_ClassObject)
+_CLASS: Final = Decoder[_DeviceClassObject](_DeviceClassObject)
 
 
 def decode_slice(raw: bytes | Raw) -> ResourceSlice:
     """Decode one ResourceSlice. Raises ``msgspec.DecodeError``."""
-    found = _SLICE.decode(raw)
-    meta, spec = found.metadata, found.spec or _SliceSpecObject()
+    slice_object = _SLICE.decode(raw)
+    meta, spec = slice_object.metadata, slice_object.spec or _SliceSpecObject()
     pool = spec.pool or _PoolObject()
     devices, counter_sets, oversized = _slice_parts(spec)
     return ResourceSlice(
@@ -182,7 +183,7 @@ def decode_slice(raw: bytes | Raw) -> ResourceSlice:
         count=pool.resource_slice_count or 0,
         node_name=sys.intern(spec.node_name or ""),
         all_nodes=bool(spec.all_nodes),
-        node_selector=None if spec.node_selector is None else spec.node_selector.slim(),
+        node_selector=required_affinity_of(spec.node_selector),
         per_device=bool(spec.per_device_node_selection),
         devices=devices,
         counter_sets=counter_sets,
@@ -196,8 +197,8 @@ def _slice_parts(spec: _SliceSpecObject) -> tuple[tuple[Device, ...], tuple[Coun
     if len(devices) + len(counters) > LARGEST_SLICE:
         return (), (), True
     try:
-        found = tuple(it.slim() for it in _DEVICES.decode(devices) or ())
-        return found, tuple(it.slim() for it in _COUNTERS.decode(counters) or ()), False
+        slim_devices = tuple(it.slim() for it in _DEVICES.decode(devices) or ())
+        return slim_devices, tuple(it.slim() for it in _COUNTERS.decode(counters) or ()), False
     except OverlongQuantity:
         return (), (), True
     except msgspec.DecodeError as error:
@@ -211,8 +212,8 @@ def _resource_name(name: str) -> str:
 
 def decode_device_class(raw: bytes | Raw) -> DeviceClass:
     """Decode one DeviceClass. Raises ``msgspec.DecodeError``."""
-    found = _CLASS.decode(raw)
-    meta, spec = found.metadata, found.spec or _ClassSpecObject()
+    class_object = _CLASS.decode(raw)
+    meta, spec = class_object.metadata, class_object.spec or _ClassSpecObject()
     data = bytes(spec.selectors) or b"null"
     oversized = len(data) > LARGEST_PART * MOST_SELECTORS
     selectors = () if oversized else tuple(it.slim() for it in _SELECTORS.decode(data) or ())

@@ -14,7 +14,7 @@ from typing import cast
 import httpx
 
 
-class Retiring(httpx.AsyncBaseTransport):
+class RetirableTransport(httpx.AsyncBaseTransport):
     """Transport that delegates to ``inner`` and closes it once retired and the last response is read or closed."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
@@ -28,9 +28,9 @@ class Retiring(httpx.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
         except BaseException:
-            await self._one_less()
+            await self._request_done()
             raise
-        response.stream = _Counted(cast("httpx.AsyncByteStream", response.stream), self)
+        response.stream = _CountedBody(cast("httpx.AsyncByteStream", response.stream), self)
         return response
 
     async def retire(self) -> None:
@@ -48,7 +48,7 @@ class Retiring(httpx.AsyncBaseTransport):
     def closed(self) -> bool:
         return self._closed
 
-    async def _one_less(self) -> None:
+    async def _request_done(self) -> None:
         self._running -= 1
         await self._close_if_done()
 
@@ -57,12 +57,12 @@ class Retiring(httpx.AsyncBaseTransport):
             await self.aclose()
 
 
-class _Counted(httpx.AsyncByteStream):
+class _CountedBody(httpx.AsyncByteStream):
     """Body of a response; closing it decrements the transport's count, once."""
 
-    def __init__(self, body: httpx.AsyncByteStream, transport: Retiring) -> None:
+    def __init__(self, body: httpx.AsyncByteStream, transport: RetirableTransport) -> None:
         self._body = body
-        self._transport: Retiring | None = transport
+        self._transport: RetirableTransport | None = transport
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._body:
@@ -74,4 +74,4 @@ class _Counted(httpx.AsyncByteStream):
             await self._body.aclose()
         finally:
             if transport is not None:
-                await transport._one_less()  # noqa: SLF001  # this class belongs to Retiring
+                await transport._request_done()  # noqa: SLF001  # this class belongs to RetirableTransport

@@ -55,8 +55,8 @@ class Requirement(Struct, frozen=True, gc=False, order=True):
         values = self.values
         if len(values) <= _FEW_VALUES:
             return value in values
-        found = bisect_left(values, value)
-        return found < len(values) and values[found] == value
+        index = bisect_left(values, value)
+        return index < len(values) and values[index] == value
 
 
 class Selector(Struct, frozen=True, gc=False, cache_hash=True):
@@ -89,23 +89,23 @@ def selector(requirements: Iterable[Requirement]) -> Selector:
 
 def requirement(key: str, operator: str, values: Iterable[str] = ()) -> Requirement:
     """Return a validated requirement. Raises ``InvalidSelector`` if kube-scheduler's parser would reject it."""
-    found = Requirement(key, operator, tuple(sorted(set(values))))
-    _check(found)
-    return found
+    checked = Requirement(key, operator, tuple(sorted(set(values))))
+    _check(checked)
+    return checked
 
 
-def _check(found: Requirement) -> None:
-    if not is_label_key(found.key):
-        raise InvalidSelector(f"key: Invalid value: {found.key!r}: not a valid label key")
-    if found.operator in (IN, NOT_IN):
-        if not found.values:
+def _check(requirement_: Requirement) -> None:
+    if not is_label_key(requirement_.key):
+        raise InvalidSelector(f"key: Invalid value: {requirement_.key!r}: not a valid label key")
+    if requirement_.operator in (IN, NOT_IN):
+        if not requirement_.values:
             raise InvalidSelector("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
-    elif found.operator in (EXISTS, DOES_NOT_EXIST):
-        if found.values:
+    elif requirement_.operator in (EXISTS, DOES_NOT_EXIST):
+        if requirement_.values:
             raise InvalidSelector("values: Invalid value: values set must be empty for exists and does not exist")
     else:
-        raise InvalidSelector(f'"{found.operator}" is not a valid label selector operator')
-    for value in found.values:
+        raise InvalidSelector(f'"{requirement_.operator}" is not a valid label selector operator')
+    for value in requirement_.values:
         if not is_label_value(value):
             raise InvalidSelector(f"values: Invalid value: {value!r}: not a valid label value")
 
@@ -167,11 +167,11 @@ _LABEL_SELECTOR: Final[Decoder[LabelSelectorObject | None]] = Decoder(LabelSelec
 
 def decode_selector(data: bytes) -> Selector | None:
     """Decode a ``labelSelector``; ``null`` is ``None``. Raises ``InvalidSelector`` or ``msgspec.DecodeError``."""
-    found = _LABEL_SELECTOR.decode(data)
-    return None if found is None else found.parse()
+    label_selector = _LABEL_SELECTOR.decode(data)
+    return None if label_selector is None else label_selector.parse()
 
 
-def selector_or_mistake(data: bytes) -> tuple[Selector | None, str]:
+def selector_or_error(data: bytes) -> tuple[Selector | None, str]:
     """Like ``decode_selector``, but return the text of ``InvalidSelector``. Raises ``msgspec.DecodeError``."""
     try:
         return decode_selector(data), ""

@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 
 from app.kube.decoding import Decoder
 from app.kube.labels import LabelSet
-from app.kube.meta_v1 import MetadataObject, ObjectKey, Oversized, labels_or_none, parse_map, required, shared
+from app.kube.meta_v1 import MetadataObject, ObjectKey, Oversized, labels_or_empty, parse_map, required, shared
 from app.kube.selectors import Selector, of_labels
 
 
@@ -69,13 +69,13 @@ def _service_selector(raw: Raw) -> Selector | None:
 
 def decode_service(raw: bytes | Raw) -> Service:
     """Decode one Service or ReplicationController. Raises ``msgspec.DecodeError``."""
-    found = _SERVICE_DECODER.decode(raw)
-    meta = found.metadata
+    service = _SERVICE_DECODER.decode(raw)
+    meta = service.metadata
     return Service(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
-        selector=None if found.spec is None else _service_selector(found.spec.selector),
+        selector=None if service.spec is None else _service_selector(service.spec.selector),
     )
 
 
@@ -93,5 +93,5 @@ def decode_namespace(raw: bytes | Raw) -> Namespace:
         name=sys.intern(required(meta.name, "metadata.name")),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        labels=labels_or_none(meta.labels),
+        labels=labels_or_empty(meta.labels),
     )

@@ -114,7 +114,7 @@ class _TopologyObject(Struct, rename="camel"):
     match_label_expressions: list[_ExpressionObject] | None = None
 
 
-class _ClassObject(Struct, rename="camel"):
+class _StorageClassObject(Struct, rename="camel"):
     metadata: MetadataObject
     provisioner: str | None = None
     volume_binding_mode: str | None = None
@@ -130,13 +130,13 @@ class _NodeDriverObject(Struct):
     allocatable: _AllocatableObject | None = None
 
 
-class _NodeSpecObject(Struct):
+class _CSINodeSpecObject(Struct):
     drivers: list[_NodeDriverObject] | None = None
 
 
-class _NodeObject(Struct):
+class _CSINodeObject(Struct):
     metadata: MetadataObject
-    spec: _NodeSpecObject | None = None
+    spec: _CSINodeSpecObject | None = None
 
 
 class _DriverSpecObject(Struct, rename="camel"):
@@ -163,7 +163,7 @@ class _AttachmentObject(Struct):
     spec: _AttachmentSpecObject | None = None
 
 
-class _CapacityObject(Struct, rename="camel"):
+class _StorageCapacityObject(Struct, rename="camel"):
     metadata: MetadataObject
     storage_class_name: str | None = None
     node_topology: Raw = Raw()
@@ -171,21 +171,21 @@ class _CapacityObject(Struct, rename="camel"):
     maximum_volume_size: Raw = Raw()
 
 
-_CLASSES: Final = Decoder[_ClassObject](_ClassObject)
-_NODES: Final = Decoder[_NodeObject](_NodeObject)
+_CLASSES: Final = Decoder[_StorageClassObject](_StorageClassObject)
+_NODES: Final = Decoder[_CSINodeObject](_CSINodeObject)
 _DRIVERS: Final = Decoder[_DriverObject](_DriverObject)
 _ATTACHMENTS: Final = Decoder[_AttachmentObject](_AttachmentObject)
-_CAPACITIES: Final = Decoder[_CapacityObject](_CapacityObject)
+_CAPACITIES: Final = Decoder[_StorageCapacityObject](_StorageCapacityObject)
 _TOPOLOGIES: Final[Decoder[list[_TopologyObject] | None]] = Decoder(list[_TopologyObject] | None)
 
 
 def _parse_topologies(data: bytes) -> tuple[bool, tuple[Selector, ...]]:
-    found = _TOPOLOGIES.decode(data) or ()
-    return bool(found), tuple(_terms(found))
+    terms = _TOPOLOGIES.decode(data) or ()
+    return bool(terms), tuple(_terms(terms))
 
 
-def _terms(found: Iterable[_TopologyObject]) -> Iterator[Selector]:
-    for term in found:
+def _terms(terms: Iterable[_TopologyObject]) -> Iterator[Selector]:
+    for term in terms:
         expressions = term.match_label_expressions
         if not expressions:
             continue
@@ -208,16 +208,16 @@ _topology_of: Final = shared("nodeTopology", _parse_selector)
 
 def decode_class(raw: bytes | Raw) -> StorageClass:
     """Decode one StorageClass. Raises ``msgspec.DecodeError``."""
-    found = _CLASSES.decode(raw)
+    class_object = _CLASSES.decode(raw)
     try:
-        restricted, topologies = _topologies_of(found.allowed_topologies)
+        restricted, topologies = _topologies_of(class_object.allowed_topologies)
     except Oversized as error:
         raise msgspec.ValidationError(str(error)) from None
     return StorageClass(
-        name=sys.intern(required(found.metadata.name, "metadata.name")),
-        uid=found.metadata.uid or "",
-        provisioner=sys.intern(found.provisioner or ""),
-        binding_mode=found.volume_binding_mode,
+        name=sys.intern(required(class_object.metadata.name, "metadata.name")),
+        uid=class_object.metadata.uid or "",
+        provisioner=sys.intern(class_object.provisioner or ""),
+        binding_mode=class_object.volume_binding_mode,
         restricted=restricted,
         topologies=topologies,
     )
@@ -225,17 +225,17 @@ def decode_class(raw: bytes | Raw) -> StorageClass:
 
 def decode_csi_node(raw: bytes | Raw) -> CSINode:
     """Decode one CSINode. Raises ``msgspec.DecodeError``."""
-    found = _NODES.decode(raw)
-    drivers = ((found.spec and found.spec.drivers) or ())[:_MOST_DRIVERS]
+    node = _NODES.decode(raw)
+    drivers = ((node.spec and node.spec.drivers) or ())[:_MOST_DRIVERS]
     return CSINode(
-        name=sys.intern(required(found.metadata.name, "metadata.name")),
-        uid=found.metadata.uid or "",
+        name=sys.intern(required(node.metadata.name, "metadata.name")),
+        uid=node.metadata.uid or "",
         limits={
             sys.intern(it.name or ""): it.allocatable.count
             for it in drivers
             if it.allocatable is not None and it.allocatable.count is not None
         },
-        migrated=_migrated(found.metadata.annotations),
+        migrated=_migrated(node.metadata.annotations),
     )
 
 
@@ -244,29 +244,29 @@ def _migrated(annotations: Raw) -> frozenset[str]:
     if _MIGRATED_BYTES not in data:
         return frozenset()
     try:
-        found = (parse_map(data) or {}).get(_MIGRATED)
+        plugins = (parse_map(data) or {}).get(_MIGRATED)
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"metadata.annotations: {error}") from None
-    return frozenset(map(sys.intern, (found or "").split(",")[:_MOST_DRIVERS])) - {""}
+    return frozenset(map(sys.intern, (plugins or "").split(",")[:_MOST_DRIVERS])) - {""}
 
 
 def decode_csi_driver(raw: bytes | Raw) -> CSIDriver:
     """Decode one CSIDriver. Raises ``msgspec.DecodeError``."""
-    found = _DRIVERS.decode(raw)
+    driver = _DRIVERS.decode(raw)
     return CSIDriver(
-        name=sys.intern(required(found.metadata.name, "metadata.name")),
-        uid=found.metadata.uid or "",
-        storage_capacity=bool(found.spec and found.spec.storage_capacity),
+        name=sys.intern(required(driver.metadata.name, "metadata.name")),
+        uid=driver.metadata.uid or "",
+        storage_capacity=bool(driver.spec and driver.spec.storage_capacity),
     )
 
 
 def decode_attachment(raw: bytes | Raw) -> VolumeAttachment:
     """Decode one VolumeAttachment. Raises ``msgspec.DecodeError``."""
-    found = _ATTACHMENTS.decode(raw)
-    spec = found.spec or _AttachmentSpecObject()
+    attachment = _ATTACHMENTS.decode(raw)
+    spec = attachment.spec or _AttachmentSpecObject()
     return VolumeAttachment(
-        name=required(found.metadata.name, "metadata.name"),
-        uid=found.metadata.uid or "",
+        name=required(attachment.metadata.name, "metadata.name"),
+        uid=attachment.metadata.uid or "",
         attacher=sys.intern(spec.attacher or ""),
         node_name=sys.intern(spec.node_name or ""),
         volume_name=None if spec.source is None else spec.source.persistent_volume_name,
@@ -275,20 +275,20 @@ def decode_attachment(raw: bytes | Raw) -> VolumeAttachment:
 
 def decode_capacity(raw: bytes | Raw) -> CSIStorageCapacity:
     """Decode one CSIStorageCapacity. Raises ``msgspec.DecodeError``."""
-    found = _CAPACITIES.decode(raw)
-    meta = found.metadata
+    capacity = _CAPACITIES.decode(raw)
+    meta = capacity.metadata
     try:
-        topology = _topology_of(found.node_topology)
+        topology = _topology_of(capacity.node_topology)
     except Oversized as error:
         raise msgspec.ValidationError(str(error)) from None
-    largest = _bytes("maximumVolumeSize", found.maximum_volume_size)
+    largest = _bytes("maximumVolumeSize", capacity.maximum_volume_size)
     return CSIStorageCapacity(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
-        class_name=sys.intern(found.storage_class_name or ""),
+        class_name=sys.intern(capacity.storage_class_name or ""),
         topology=topology,
-        limit=_bytes("capacity", found.capacity) if largest is None else largest,
+        limit=_bytes("capacity", capacity.capacity) if largest is None else largest,
     )
 
 

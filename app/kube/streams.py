@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import httptools
 
-from app.kube.connections import Answered, BrokenConnection, set_up
+from app.kube.connections import BrokenConnection, HttpResponse, set_socket_options
 
 LONGEST_LINE: Final = 64 << 20
 """Maximum bytes of a line. The API server stores up to 1.5 MiB per object, and JSON can be six times as long."""
@@ -21,12 +21,12 @@ LONGEST_LINE: Final = 64 << 20
 MOST_WAITING: Final = 1 << 20
 """Maximum bytes of complete lines that wait for the reader; beyond it, reading from the socket pauses."""
 
-_MOST_BARREN: Final = 64 << 10
+_MOST_UNPRODUCTIVE: Final = 64 << 10
 """Maximum consecutive bytes that complete neither the headers nor a part of the body."""
 
-_LONGEST_REFUSAL: Final = 1 << 20
+_LONGEST_ERROR_BODY: Final = 1 << 20
 _INFORMATIONAL: Final = range(100, 200)
-_GOOD: Final = range(200, 300)
+_SUCCESS: Final = range(200, 300)
 _TEXT: Final = "latin-1"
 
 
@@ -48,26 +48,26 @@ class Stream(asyncio.Protocol):
         self._parser: Any = httptools.HttpResponseParser(self)
         self._status = 0
         self._headers: dict[str, str] = {}
-        self._barren = 0
+        self._unproductive = 0
         self._lines: list[bytes] = []
         self._waiting = 0
-        self._begun: list[bytes] = []
-        self._begun_size = 0
-        self._over = False
+        self._partial: list[bytes] = []
+        self._partial_size = 0
+        self._ended = False
         self._fault: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         self._paused = False
-        self._heard_at = 0.0
-        self._alarm: asyncio.TimerHandle | None = None
+        self._last_data_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def answer(self) -> Answered:
+    async def answer(self) -> HttpResponse:
         """Return status, headers, and the body unless status is 2xx. Raises ``BrokenConnection`` or ``Silent``."""
-        while not (self._over or self._status in _GOOD):
-            await self._news()
-        if self._fault is not None and self._status not in _GOOD:
+        while not (self._ended or self._status in _SUCCESS):
+            await self._wait_for_data()
+        if self._fault is not None and self._status not in _SUCCESS:
             raise self._fault
-        refusal = b"" if self._status in _GOOD else b"".join(self._begun)
-        return Answered(self._status, self._headers, refusal)
+        refusal = b"" if self._status in _SUCCESS else b"".join(self._partial)
+        return HttpResponse(self._status, self._headers, refusal)
 
     async def lines(self) -> list[bytes]:
         """Wait for at least one line and return all that have arrived; an empty list is the end of the response.
@@ -75,10 +75,10 @@ class Stream(asyncio.Protocol):
         An incomplete last line is dropped. Raises ``BrokenConnection`` if the connection ends before the response, and
         ``Silent``; lines that arrived before are returned first.
         """
-        while not (self._lines or self._over):
-            await self._news()
+        while not (self._lines or self._ended):
+            await self._wait_for_data()
         taken, self._lines, self._waiting = self._lines, [], 0
-        self._go_on_if_paused()
+        self._resume_if_paused()
         if not taken and self._fault is not None:
             raise self._fault
         return taken
@@ -90,28 +90,28 @@ class Stream(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = set_up(transport)
-        if self._over:
+        self._transport = set_socket_options(transport)
+        if self._ended:
             self._transport.abort()
             return
-        self._heard_at = self._loop.time()
-        self._alarm = self._loop.call_later(self._silence, self._look)
+        self._last_data_at = self._loop.time()
+        self._timer = self._loop.call_later(self._silence, self._check_silence)
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        if self._over:
+        if self._ended:
             return
-        self._heard_at = self._loop.time()
-        self._barren += len(data)
+        self._last_data_at = self._loop.time()
+        self._unproductive += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._end(BrokenConnection(f"what came is no HTTP: {error}"))
+            self._end(BrokenConnection(f"received invalid HTTP: {error}"))
             return
-        if self._barren > _MOST_BARREN:
-            self._end(BrokenConnection(f"headers of more than {_MOST_BARREN} bytes"))
+        if self._unproductive > _MOST_UNPRODUCTIVE:
+            self._end(BrokenConnection(f"headers of more than {_MOST_UNPRODUCTIVE} bytes"))
         elif self._lines:
-            self._tell()
+            self._wake_reader()
             self._pause_if_full()
 
     def eof_received(self) -> bool:
@@ -130,16 +130,16 @@ class Stream(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status in _INFORMATIONAL:
             self._headers = {}
-        elif not self._over:
-            self._status, self._barren = status, 0
-            self._tell()
+        elif not self._ended:
+            self._status, self._unproductive = status, 0
+            self._wake_reader()
 
     def on_body(self, body: bytes) -> None:
-        if self._over:
+        if self._ended:
             return
-        self._barren = 0
-        if self._status not in _GOOD:
-            self._begin(body, _LONGEST_REFUSAL)
+        self._unproductive = 0
+        if self._status not in _SUCCESS:
+            self._append_partial(body, _LONGEST_ERROR_BODY)
             return
         first, *more = body.split(b"\n")
         if more:
@@ -148,7 +148,7 @@ class Stream(asyncio.Protocol):
                 self._complete(line)
             first = more[-1]
         if first:
-            self._begin(first, LONGEST_LINE)
+            self._append_partial(first, LONGEST_LINE)
 
     def on_message_complete(self) -> None:
         if self._parser.get_status_code() not in _INFORMATIONAL:
@@ -161,30 +161,30 @@ class Stream(asyncio.Protocol):
         """Transport, or ``None`` if it is closed or closing."""
         return None if self._transport is None or self._transport.is_closing() else self._transport
 
-    def _begin(self, part: bytes, most: int) -> None:
+    def _append_partial(self, part: bytes, most: int) -> None:
         """Buffer part of an incomplete line or error body. End the stream if it exceeds ``most`` bytes."""
-        self._begun.append(part)
-        self._begun_size += len(part)
-        if self._begun_size > most:
-            self._begun.clear()
-            self._end(BrokenConnection(f"a line, or a refusal, of more than {most} bytes"))
+        self._partial.append(part)
+        self._partial_size += len(part)
+        if self._partial_size > most:
+            self._partial.clear()
+            self._end(BrokenConnection(f"a line or an error body of more than {most} bytes"))
 
     def _complete(self, line: bytes) -> None:
-        if self._begun:
-            line = b"".join((*self._begun, line))
-            self._begun.clear()
-            self._begun_size = 0
+        if self._partial:
+            line = b"".join((*self._partial, line))
+            self._partial.clear()
+            self._partial_size = 0
         if line:
             self._lines.append(line)
             self._waiting += len(line)
 
     def _end(self, fault: Exception | None) -> None:
         """End the stream, successfully if ``fault`` is ``None``. Later calls do not change the result."""
-        if not self._over:
-            self._over, self._fault = True, fault
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._tell()
+        if not self._ended:
+            self._ended, self._fault = True, fault
+            if self._timer is not None:
+                self._timer.cancel()
+            self._wake_reader()
         if self._transport is not None:
             self._transport.abort()
 
@@ -193,28 +193,28 @@ class Stream(asyncio.Protocol):
             self._paused = True
             self._open.pause_reading()
 
-    def _go_on_if_paused(self) -> None:
+    def _resume_if_paused(self) -> None:
         if self._paused and self._open is not None:
             self._paused = False
             self._open.resume_reading()
 
-    async def _news(self) -> None:
+    async def _wait_for_data(self) -> None:
         self._reader = self._loop.create_future()
         try:
             await self._reader
         finally:
             self._reader = None
 
-    def _tell(self) -> None:
+    def _wake_reader(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-    def _look(self) -> None:
+    def _check_silence(self) -> None:
         """End the stream after too long a silence. Time without a waiting reader does not count as silence."""
         if self._reader is None or self._reader.done():
-            self._heard_at = self._loop.time()
-        left = self._heard_at + self._silence - self._loop.time()
+            self._last_data_at = self._loop.time()
+        left = self._last_data_at + self._silence - self._loop.time()
         if left > 0:
-            self._alarm = self._loop.call_later(left, self._look)
+            self._timer = self._loop.call_later(left, self._check_silence)
         else:
             self._end(Silent(f"silent for {self._silence:g} s"))

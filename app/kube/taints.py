@@ -48,9 +48,9 @@ class Tolerance:
     __slots__ = ("_equal", "_exists")
 
     def __init__(self, tolerations: Iterable[Toleration]) -> None:
-        found = set(tolerations)
-        self._exists = {(it.key, it.effect) for it in found if it.operator == "Exists"}
-        self._equal = {(it.key, it.effect, it.value) for it in found if it.operator in ("", "Equal")}
+        distinct = set(tolerations)
+        self._exists = {(it.key, it.effect) for it in distinct if it.operator == "Exists"}
+        self._equal = {(it.key, it.effect, it.value) for it in distinct if it.operator in ("", "Equal")}
 
     def tolerates(self, taint: Taint) -> bool:
         key, effect, value = taint.key, taint.effect, taint.value
@@ -67,7 +67,7 @@ class Tolerance:
                 return False
         return True
 
-    def untolerated_wishes(self, taints: Iterable[Taint]) -> int:
+    def untolerated_preferences(self, taints: Iterable[Taint]) -> int:
         """Return the number of PreferNoSchedule taints that are not tolerated."""
         return len([it for it in taints if it.effect == PREFER_NO_SCHEDULE and not self.tolerates(it)])
 

@@ -19,12 +19,12 @@ from urllib.parse import urlencode
 import httpx
 
 from app.kube.api_errors import ApiSilent, ApiUnavailable, UnknownOutcome
-from app.kube.api_requests import PreSendCheck, Request, no_objection
-from app.kube.connections import SOCKET_OPTIONS, Answered, BrokenConnection, Connections, NotConnected
+from app.kube.api_requests import PreSendCheck, Request, allow_write
+from app.kube.connections import SOCKET_OPTIONS, BrokenConnection, Connections, HttpResponse, NotConnected
 from app.kube.credential_sources import CredentialsError
 from app.kube.credentials import Access, Credentials
-from app.kube.http_answers import checked_body, failure_of, lines_of, lines_of_stream, unanswered, whole_answer
-from app.kube.retiring import Retiring
+from app.kube.http_answers import checked_body, error_of, lines_of, lines_of_stream, no_response, whole_answer
+from app.kube.retiring import RetirableTransport
 from app.kube.streams import Silent, Stream
 from app.telemetry.tracing import Tracing
 
@@ -52,7 +52,7 @@ class Transport:
         self._network = network
         self._access: Access | None = None
         self._http: httpx.AsyncClient | None = None
-        self._reads: list[Retiring] = []
+        self._reads: list[RetirableTransport] = []
         self._connections: Connections | None = None
         self._connections_of: Access | None = None
         self._streams: set[Stream] = set()
@@ -66,14 +66,14 @@ class Transport:
         for stream in tuple(self._streams):
             stream.close()
 
-    async def write(self, request: Request, seconds: float, before: PreSendCheck = no_objection) -> bytes:
+    async def write(self, request: Request, seconds: float, before: PreSendCheck = allow_write) -> bytes:
         """Send a write and return the body of the response. Record a span if the caller is traced."""
         tracing = self._tracing
         span = None if tracing is None else tracing.outgoing(f"{request.method} {_written_kind(request.path)}")
         if span is None:
             return await self._write(request, seconds, before)
 
-        def ask() -> None:
+        def check() -> None:
             try:
                 before()
             except BaseException:
@@ -83,9 +83,9 @@ class Transport:
         with span:
             span.tell({"http.request.method": request.method, "url.path": request.path})
             traced = replace(request, trace=tuple(span.headers.items()))
-            return await self._write(traced, seconds, ask)
+            return await self._write(traced, seconds, check)
 
-    async def _write(self, request: Request, seconds: float, before: PreSendCheck = no_objection) -> bytes:
+    async def _write(self, request: Request, seconds: float, before: PreSendCheck = allow_write) -> bytes:
         """Send a write with a timeout of ``seconds`` from sending. On status 401, retry once with new credentials."""
         try:
             access = await self._credentials.access()
@@ -97,16 +97,16 @@ class Transport:
             raise ApiUnavailable(str(error)) from error
         return checked_body(request, answered)
 
-    async def _written(self, request: Request, access: Access, seconds: float, before: PreSendCheck) -> Answered:
+    async def _written(self, request: Request, access: Access, seconds: float, before: PreSendCheck) -> HttpResponse:
         if self._network is not None or access.proxy:
             return await self._written_by_httpx(request, access, seconds, before)
-        connections = self._connections_as(access)
+        connections = self._connections_for(access)
         try:
             raw = connections.request(request.method, _target(request), _headers(request, access), request.body)
         except ValueError as error:
             raise ApiUnavailable(f"{request}: {error}") from error
         try:
-            async with connections.taken() as connection:
+            async with connections.acquire() as connection:
                 before()
                 answer = connection.send(raw)
                 async with asyncio.timeout(seconds):
@@ -116,12 +116,12 @@ class Transport:
         except BrokenConnection as error:
             raise UnknownOutcome(f"{request}: {error}") from error
         except TimeoutError as error:
-            await self._distrust()
+            await self._drop_idle_connections()
             raise UnknownOutcome(f"{request}: no answer within {seconds:g} s") from error
 
     async def _written_by_httpx(
         self, request: Request, access: Access, seconds: float, before: PreSendCheck
-    ) -> Answered:
+    ) -> HttpResponse:
         """Write through a proxy. Here the request is sent soon after ``before``, not in the same event loop step."""
         before()
         try:
@@ -129,11 +129,11 @@ class Transport:
                 response = await self._attempt(request, access, seconds)
                 return await whole_answer(response)
         except httpx.HTTPError as error:
-            raise failure_of(request, error) from error
+            raise error_of(request, error) from error
         except TimeoutError as error:
-            raise unanswered(request, f"no answer within {seconds:g} s") from error
+            raise no_response(request, f"no answer within {seconds:g} s") from error
 
-    def _connections_as(self, access: Access) -> Connections:
+    def _connections_for(self, access: Access) -> Connections:
         """Return the connections for writes and watches with these certificates. Retire those with earlier ones."""
         known = self._connections_of
         if self._connections is None or not _same_peer(known, access) or known is None or known.server != access.server:
@@ -149,7 +149,7 @@ class Transport:
         ``seconds``: timeout of the whole request · ``silence``: timeout of each part, in seconds · ``most``: maximum
         bytes of the response.
         """
-        async with self._heard(request, f"no answer within {seconds:g} s"), asyncio.timeout(seconds):
+        async with self._converted_errors(request, f"no answer within {seconds:g} s"), asyncio.timeout(seconds):
             answered = await whole_answer(await self._authorized(request, min(seconds, silence)), most)
         return checked_body(request, answered)
 
@@ -165,14 +165,14 @@ class Transport:
             try:
                 yield lines
             except ApiSilent:
-                await self._distrust()
+                await self._drop_idle_connections()
                 raise
 
     async def _opened(
         self, request: Request, silence: float, opening: float, held: AsyncExitStack
     ) -> AsyncGenerator[bytes, None]:
         """Open a stream. Response headers arrive immediately, even without events. ``held`` closes the stream."""
-        async with self._heard(request, f"not opened within {opening:g} s"), asyncio.timeout(opening):
+        async with self._converted_errors(request, f"not opened within {opening:g} s"), asyncio.timeout(opening):
             try:
                 access = await self._credentials.access()
                 if self._network is not None or access.proxy:
@@ -188,9 +188,9 @@ class Transport:
 
     async def _streamed(
         self, request: Request, access: Access, silence: float, held: AsyncExitStack
-    ) -> tuple[Stream, Answered]:
+    ) -> tuple[Stream, HttpResponse]:
         try:
-            connections = self._connections_as(access)
+            connections = self._connections_for(access)
             raw = connections.request(request.method, _target(request), _headers(request, access), request.body)
         except ValueError as error:
             raise ApiUnavailable(f"{request}: {error}") from error
@@ -203,7 +203,7 @@ class Transport:
         except (NotConnected, BrokenConnection) as error:
             raise ApiUnavailable(f"{request}: {error}") from error
         except Silent as error:
-            await self._distrust()
+            await self._drop_idle_connections()
             raise ApiSilent(f"{request}: {error}") from error
 
     async def _opened_by_httpx(
@@ -216,20 +216,20 @@ class Transport:
         return lines_of(request, response)
 
     @asynccontextmanager
-    async def _heard(self, request: Request, too_late: str) -> AsyncIterator[None]:
+    async def _converted_errors(self, request: Request, too_late: str) -> AsyncIterator[None]:
         """Convert failures of a read to exceptions of ``app.kube.api_errors``."""
         try:
             yield
         except TimeoutError as error:
-            await self._distrust()
+            await self._drop_idle_connections()
             raise ApiSilent(f"{request}: {too_late}") from error
         except httpx.HTTPError as error:
-            failure = failure_of(request, error)
+            failure = error_of(request, error)
             if isinstance(failure, ApiSilent):
-                await self._distrust()
+                await self._drop_idle_connections()
             raise failure from error
 
-    async def _distrust(self) -> None:
+    async def _drop_idle_connections(self) -> None:
         """After a missing response, use new connections for all further requests; those in flight continue.
 
         A network failure breaks all connections at once, and each one reused would cost another timeout.
@@ -288,7 +288,7 @@ class Transport:
             await transport.retire()
 
     def _connected(self, access: Access) -> httpx.AsyncClient:
-        reads = Retiring(self._network or _network(access))
+        reads = RetirableTransport(self._network or _network(access))
         self._reads.append(reads)
         # Decompressing a list would block the event loop for longer than compression saves on a cluster's network.
         self._http = httpx.AsyncClient(

@@ -13,21 +13,21 @@ from app.kube.node_selectors import NodeSelectorObject
 from app.kube.selectors import IN, NOT_IN
 
 
-class _AffinityObject(Struct):
+class _VolumeAffinityObject(Struct):
     required: NodeSelectorObject | None = None
 
 
-_AFFINITY: Final[Decoder[_AffinityObject | None]] = Decoder(_AffinityObject | None)
+_AFFINITY: Final[Decoder[_VolumeAffinityObject | None]] = Decoder(_VolumeAffinityObject | None)
 
 
 def _parse_affinity(data: bytes) -> RequiredNodeAffinity | None:
-    found = _AFFINITY.decode(data)
-    if found is None or found.required is None:
+    affinity = _AFFINITY.decode(data)
+    if affinity is None or affinity.required is None:
         return None
-    return RequiredNodeAffinity(terms=found.required.slim())
+    return RequiredNodeAffinity(terms=affinity.required.slim())
 
 
-def by_labels(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:
+def without_match_fields(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:
     """Remove ``matchFields``: for volumes, kube-scheduler evaluates the labels of a node, not its name.
 
     A term with only well-formed fields then matches every node, so the result is ``None``.
@@ -44,7 +44,7 @@ def by_labels(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | N
 
 
 def _parse_affinity_by_labels(data: bytes) -> RequiredNodeAffinity | None:
-    return by_labels(_parse_affinity(data))
+    return without_match_fields(_parse_affinity(data))
 
 
 _AFFINITY_FIELD: Final = "spec.nodeAffinity"

@@ -104,10 +104,10 @@ class Disks:
         return any(self._is_taken(disk) for it in volumes for disk in it.disks)
 
     def _is_taken(self, disk: Disk) -> bool:
-        found = self._at.get(disk.image)
-        if found is None:
+        locations = self._at.get(disk.image)
+        if locations is None:
             return False
-        every, written = found
+        every, written = locations
         return not (every if disk.is_written else written).isdisjoint(disk.places)
 
 
@@ -139,7 +139,7 @@ class VolumeSources(Struct, rename="camel"):
         )
 
 
-class _ClaimObject(Struct, rename="camel"):
+class _ClaimSourceObject(Struct, rename="camel"):
     claim_name: str | None = None
 
 
@@ -147,7 +147,7 @@ class _EphemeralObject(Struct):
     pass
 
 
-class _GceObject(Struct, rename={"pd_name": "pdName", "read_only": "readOnly"}):
+class _GceDiskObject(Struct, rename={"pd_name": "pdName", "read_only": "readOnly"}):
     pd_name: str | None = None
     read_only: bool | None = None
 
@@ -186,53 +186,53 @@ class _AzureObject(Struct, rename={"disk_uri": "diskURI"}):
 
 
 _TEXT: Final[Decoder[str | None]] = Decoder(str | None)
-_CLAIM: Final[Decoder[_ClaimObject | None]] = Decoder(_ClaimObject | None)
+_CLAIM: Final[Decoder[_ClaimSourceObject | None]] = Decoder(_ClaimSourceObject | None)
 _EPHEMERAL: Final[Decoder[_EphemeralObject | None]] = Decoder(_EphemeralObject | None)
-_GCE: Final[Decoder[_GceObject | None]] = Decoder(_GceObject | None)
+_GCE: Final[Decoder[_GceDiskObject | None]] = Decoder(_GceDiskObject | None)
 _VOLUME_ID: Final[Decoder[_VolumeIdObject | None]] = Decoder(_VolumeIdObject | None)
 _ISCSI: Final[Decoder[_IscsiObject | None]] = Decoder(_IscsiObject | None)
 _RBD: Final[Decoder[_RbdObject | None]] = Decoder(_RbdObject | None)
 _AZURE: Final[Decoder[_AzureObject | None]] = Decoder(_AzureObject | None)
 
 
-def volumes_of(found: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
+def volumes_of(volumes: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
     """Return the relevant volumes in list order. Raises ``Oversized`` or ``msgspec.ValidationError``."""
-    kept = [it for it in found if any(it.sources())]
-    if not kept:
+    relevant = [it for it in volumes if any(it.sources())]
+    if not relevant:
         return ()
-    if len(kept) > MOST_VOLUMES or sum(_size(it) for it in kept) > LARGEST_PART:
+    if len(relevant) > MOST_VOLUMES or sum(_size(it) for it in relevant) > LARGEST_PART:
         raise Oversized(VOLUMES)
-    return tuple(_volumes(kept))
+    return tuple(_volumes(relevant))
 
 
-def with_claims(found: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
+def with_claims(volumes: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
     """Return the volumes that have a claim. Raises ``Oversized`` or ``msgspec.ValidationError``."""
-    return tuple(it for it in volumes_of(found) if it.claim is not None or it.ephemeral)
+    return tuple(it for it in volumes_of(volumes) if it.claim is not None or it.ephemeral)
 
 
-def _size(found: VolumeSources) -> int:
-    return sum(len(bytes(raw)) for raw in (found.name, *found.sources()))
+def _size(volume: VolumeSources) -> int:
+    return sum(len(bytes(raw)) for raw in (volume.name, *volume.sources()))
 
 
-def _volumes(found: Iterable[VolumeSources]) -> Iterator[PodVolume]:
-    for it in found:
+def _volumes(volumes: Iterable[VolumeSources]) -> Iterator[PodVolume]:
+    for source in volumes:
         try:
-            volume = _volume(it)
+            volume = _volume(source)
         except msgspec.DecodeError as error:
             raise msgspec.ValidationError(f"{VOLUMES}: {error}") from None
         if volume.is_attachable or volume.disks:
             yield volume
 
 
-def _volume(found: VolumeSources) -> PodVolume:
-    claim = _read(_CLAIM, found.persistent_volume_claim)
-    gce, ebs = _read(_GCE, found.gce_persistent_disk), _read(_VOLUME_ID, found.aws_elastic_block_store)
-    iscsi, rbd = _read(_ISCSI, found.iscsi), _read(_RBD, found.rbd)
-    migrated, untranslatable = _migrated(found, gce, ebs)
+def _volume(source: VolumeSources) -> PodVolume:
+    claim = _read(_CLAIM, source.persistent_volume_claim)
+    gce, ebs = _read(_GCE, source.gce_persistent_disk), _read(_VOLUME_ID, source.aws_elastic_block_store)
+    iscsi, rbd = _read(_ISCSI, source.iscsi), _read(_RBD, source.rbd)
+    migrated, untranslatable = _migrated(source, gce, ebs)
     return PodVolume(
-        _read(_TEXT, found.name) or "",
+        _read(_TEXT, source.name) or "",
         None if claim is None else claim.claim_name or "",
-        _read(_EPHEMERAL, found.ephemeral) is not None,
+        _read(_EPHEMERAL, source.ephemeral) is not None,
         tuple(it.disk() for it in (gce, ebs, iscsi, rbd) if it is not None),
         migrated,
         untranslatable,
@@ -245,7 +245,7 @@ def _read(decoder: Decoder[T | None], raw: Raw) -> T | None:
 
 
 def _migrated(
-    found: VolumeSources, gce: _GceObject | None, ebs: _VolumeIdObject | None
+    source: VolumeSources, gce: _GceDiskObject | None, ebs: _VolumeIdObject | None
 ) -> tuple[MigratedVolume | None, str]:
     """Return the CSI equivalent of an in-tree volume, or the error if it cannot be translated."""
     try:
@@ -253,12 +253,12 @@ def _migrated(
             return csi_migration.gce_disk(gce.pd_name or ""), ""
         if ebs is not None:
             return csi_migration.ebs_disk(ebs.volume_id or ""), ""
-        azure = _read(_AZURE, found.azure_disk)
+        azure = _read(_AZURE, source.azure_disk)
         if azure is not None:
             return csi_migration.azure_disk(azure.disk_uri or "", azure.kind), ""
         for raw, translate in (
-            (found.cinder, csi_migration.cinder_volume),
-            (found.portworx_volume, csi_migration.portworx_volume),
+            (source.cinder, csi_migration.cinder_volume),
+            (source.portworx_volume, csi_migration.portworx_volume),
         ):
             named = _read(_VOLUME_ID, raw)
             if named is not None:

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from app.kube.decoding import TooDeep, levelled_in_turns
+from app.kube.decoding import TooDeep, without_deep_parts_in_steps
 from app.server.incoming import read_body
 from app.verbs.outcome import VerbFailure
 
@@ -45,7 +45,7 @@ async def parsed(request: Request, parse: Callable[[bytes], T], limit: int) -> T
         try:
             return parse(body)
         except TooDeep:
-            return parse(await levelled_in_turns(body))
+            return parse(await without_deep_parts_in_steps(body))
     except TimeoutError:
         raise HTTPException(408, f"homeport: the body was not received within {BODY_SECONDS:g} s") from None
     except VerbFailure as failure:

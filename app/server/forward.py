@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
+from app.kube.connections import BrokenConnection, Connections, HttpResponse, NotConnected
 from app.kube.memo import Newest
 from app.kube.quoting import quoted
 from app.replicas.replica import NO_LEADER, Route
@@ -112,7 +112,7 @@ class Forwarder:
 
     async def _send(
         self, verb: Verb, prefix: str, body: bytes | memoryview, route: Route, until: float
-    ) -> Answered | None:
+    ) -> HttpResponse | None:
         """Forward to one replica; return ``None`` if it does not lead. Raises ``VerbFailure``."""
         started = perf_counter()
         try:
@@ -130,7 +130,7 @@ class Forwarder:
         self._metrics.forward_duration.labels(verb).observe(perf_counter() - started)
         return answered
 
-    async def _traced(self, path: str, body: bytes | memoryview, address: str, seconds: float) -> Answered:
+    async def _traced(self, path: str, body: bytes | memoryview, address: str, seconds: float) -> HttpResponse:
         span = None if self._tracing is None else self._tracing.outgoing(f"forward {path}")
         if span is None:
             return await self._answer(path, body, address, seconds, {})
@@ -142,9 +142,9 @@ class Forwarder:
 
     async def _answer(
         self, path: str, body: bytes | memoryview, address: str, seconds: float, more: Mapping[str, str]
-    ) -> Answered:
+    ) -> HttpResponse:
         peer = self._peer(address)
-        async with asyncio.timeout(seconds), peer.taken(min(seconds, _CONNECT_SECONDS)) as connection:
+        async with asyncio.timeout(seconds), peer.acquire(min(seconds, _CONNECT_SECONDS)) as connection:
             headers = {"Content-Type": "application/json", FORWARDED: f"{seconds:.3f}", **more}
             return await connection.send(peer.request("POST", path, headers, bytes(body)))
 

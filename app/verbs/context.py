@@ -13,7 +13,7 @@ from app.config.profile import ANY
 from app.framework.cycle_state import CycleState
 from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
-from app.kube.decoding import levelled_in_turns
+from app.kube.decoding import without_deep_parts_in_steps
 from app.kube.kinds import Kind
 from app.memory.expected_binds import DuePods, ExpectedBinds
 from app.runtime.framework import Framework
@@ -127,7 +127,7 @@ async def decode_limited(decode: Callable[[bytes], T], body: bytes | memoryview,
     """
     if not isinstance(refused, TooDeepRequest):
         raise refused
-    return decode(await levelled_in_turns(bytes(body)))
+    return decode(await without_deep_parts_in_steps(bytes(body)))
 
 
 class PendingBindsConflict(Exception):

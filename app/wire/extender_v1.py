@@ -31,7 +31,7 @@ class MalformedRequest(ValueError):
 
 
 class TooDeepRequest(MalformedRequest):
-    """The body is nested too deeply. It can be decoded after ``levelled_in_turns`` has cut out the deep parts."""
+    """The body is nested too deeply. It can be decoded after ``without_deep_parts_in_steps`` has cut out the deep parts."""
 
 
 class NodeListObject(Struct):
@@ -144,7 +144,7 @@ def decode_binding(body: bytes | memoryview) -> BindingArgs:
     try:
         request = _decode(body, _BINDING, _has_pod_name)
     except TooDeepRequest:
-        request = _decode(decoding.levelled(bytes(body)), _BINDING, _has_pod_name)
+        request = _decode(decoding.without_deep_parts(bytes(body)), _BINDING, _has_pod_name)
     return BindingArgs(
         namespace=_required_name("PodNamespace", request.pod_namespace, is_label),
         name=_required_name("PodName", request.pod_name, is_subdomain),

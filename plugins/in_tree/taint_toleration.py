@@ -64,7 +64,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         try:
-            return state.read(_TOLERANT).tolerance.untolerated_wishes(node.node.taints)
+            return state.read(_TOLERANT).tolerance.untolerated_preferences(node.node.taints)
         except StateNotFound:
             raise StateNotFound(f'failed to read "{_TOLERANT.name}" from cycleState: not found') from None
 

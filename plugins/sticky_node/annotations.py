@@ -33,7 +33,7 @@ from msgspec import Struct
 
 from app.framework.objects import Objects, Writer
 from app.kube.core_v1 import Pod
-from app.kube.homes_v1alpha1 import Home, memory_name
+from app.kube.homes_v1alpha1 import HomeRecord, memory_name
 from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_subdomain, shown
@@ -143,7 +143,7 @@ def home_pod(owner: Owner) -> str:
     return _mark(owner.before)
 
 
-def _mark(before: Home) -> str:
+def _mark(before: HomeRecord) -> str:
     return before.keeper.uid or before.uid
 
 
@@ -198,7 +198,7 @@ def on_owner(owner: Owner, claim: Claim, machine: str) -> dict[str, str | None]:
     return {home_key(owner.slot): claim.node, **heard, **sealed(owner, claim.node, machine)}
 
 
-def taken_back(owner: Owner, before: Home) -> dict[str, str | None]:
+def taken_back(owner: Owner, before: HomeRecord) -> dict[str, str | None]:
     """What writes a home that is remembered onto the owner."""
     heard = {home_key(owner.slot): before.node, pod_key(owner.slot): _mark(before)}
     return {**heard, **sealed(owner, before.node, before.machine)}
@@ -245,7 +245,7 @@ class HomeStore:
         self._writer = writer
         self._wall_clock = wall_clock
 
-    def of(self, kind: Kind[Any], found: AnnotatedObject, slot: str) -> Home | None:
+    def of(self, kind: Kind[Any], found: AnnotatedObject, slot: str) -> HomeRecord | None:
         return remembered(self._objects, kind, found, slot)
 
     async def keep(self, kind: Kind[Any], found: AnnotatedObject, slot: str, node: str, machine: str) -> None:
@@ -263,6 +263,6 @@ class HomeStore:
             given = {"owner": owner | ({"slot": slot} if slot else {})} | ({"machine": machine} if machine else {})
             await self._writer.create(HOMES, found.namespace, name, spec | given)
 
-    async def forget(self, home: Home) -> None:
+    async def forget(self, home: HomeRecord) -> None:
         """Raises what the writer raises."""
         await self._writer.delete(HOMES, home)

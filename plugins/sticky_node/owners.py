@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.framework.objects import Objects
 from app.kube.core_v1 import Pod
-from app.kube.homes_v1alpha1 import API_VERSION, KIND, Home, decode_home, memory_name
+from app.kube.homes_v1alpha1 import API_VERSION, KIND, HomeRecord, decode_home, memory_name
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, VIRTUAL_MACHINE_INSTANCES, AnnotatedObject, Kind, owner_kind
 from app.kube.kubevirt_v1 import VirtualMachineInstance
 from app.kube.labels import NO_LABELS
@@ -50,7 +50,7 @@ class Owner(Struct, frozen=True):
     found: AnnotatedObject
     slot: str
     controller: AnnotatedObject
-    before: Home | None = None
+    before: HomeRecord | None = None
 
     @property
     def key(self) -> Slot:
@@ -191,7 +191,7 @@ class Owners:
         """An object that keeps homes, with no pod in hand."""
         return Owner(kind, found, slot, found, self._before(kind, found, slot))
 
-    def gone(self, home: Home) -> Owner | None:
+    def gone(self, home: HomeRecord) -> Owner | None:
         """The owner of a home that is remembered, as far as that tells of it; ``None`` while it is there.
 
         Also ``None`` for a Home that no owner would ever find: anybody may have written it. Raises ``Unreadable``.
@@ -233,7 +233,7 @@ class Owners:
         """Return whether those of any kind do."""
         return bool(self._by_name)
 
-    def _before(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> Home | None:
+    def _before(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> HomeRecord | None:
         if kind not in self._by_name:
             return None
         home = remembered(self._objects, kind, found, slot)
@@ -274,10 +274,10 @@ def keepers_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
     return tuple(dict.fromkeys(Chain.of(rule).kinds[-1] for rule in rules))
 
 
-HOMES: Final[Kind[Home]] = Kind(API_VERSION, KIND, decode_home)
+HOMES: Final[Kind[HomeRecord]] = Kind(API_VERSION, KIND, decode_home)
 
 
-def remembered(objects: Objects, kind: Kind[Any], found: AnnotatedObject, slot: str) -> Home | None:
+def remembered(objects: Objects, kind: Kind[Any], found: AnnotatedObject, slot: str) -> HomeRecord | None:
     """What is remembered under an object's name, whatever its UID; ``None`` for what no node can be called."""
     home = objects.get(HOMES, found.namespace, memory_name(kind.api_version, kind.kind, found.name, slot))
     if home is None or not is_subdomain(home.node):

@@ -23,7 +23,7 @@ from msgspec import Struct
 from app.framework.handle import Handle
 from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
-from app.kube.homes_v1alpha1 import Home, memory_name
+from app.kube.homes_v1alpha1 import HomeRecord, memory_name
 from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.names import is_subdomain
 from plugins.sticky_node import events
@@ -148,7 +148,7 @@ class RememberedHomes:
         self._attempts = attempts
         self._handle = handle
         self._store = HomeStore(handle.objects, handle.writer, handle.timing.wall_clock)
-        self._noted: dict[str, tuple[AnnotatedObject, tuple[Home, ...]]] = {}
+        self._noted: dict[str, tuple[AnnotatedObject, tuple[HomeRecord, ...]]] = {}
         self._owners = owners
         self._full: set[str] = set()
         self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
@@ -179,7 +179,7 @@ class RememberedHomes:
     async def forget(self) -> bool:
         """Of machines that are not there as many are kept as may be."""
         complete, steps = True, Steps(self._handle.timing.sleep)
-        orphans: dict[str, list[Home]] = {}
+        orphans: dict[str, list[HomeRecord]] = {}
         for home in self._handle.objects.every(HOMES):
             await steps()
             kind = self._kind_of(home)
@@ -191,13 +191,13 @@ class RememberedHomes:
                 complete &= await self._forget(home)
         return complete
 
-    def _kind_of(self, home: Home) -> Kind[AnnotatedObject] | None:
+    def _kind_of(self, home: HomeRecord) -> Kind[AnnotatedObject] | None:
         return self._kinds.get((home.keeper.api_version, home.keeper.kind))
 
-    async def _forget(self, home: Home) -> bool:
+    async def _forget(self, home: HomeRecord) -> bool:
         return await self._attempts.of_memory("/".join(home.key), partial(self._store.forget, home))
 
-    async def _settle(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: Home) -> bool:
+    async def _settle(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: HomeRecord) -> bool:
         """An object is there and has no home: its own was given up, or it has its predecessor's."""
         slot = home.keeper.slot
         if home.keeper.uid == found.uid or heard_in(found, slot):
@@ -207,7 +207,7 @@ class RememberedHomes:
         owner = Owner(kind, found, slot, found, home)
         return await self._attempts.of_owner(" ".join(owner.key), partial(self._give_back, owner, home))
 
-    async def _give_back(self, owner: Owner, home: Home) -> None:
+    async def _give_back(self, owner: Owner, home: HomeRecord) -> None:
         await self._handle.writer.annotate(owner.kind, owner.found, taken_back(owner, home))
         _LOG.info("home remembered", machine=str(owner), node=home.node)
         events.remembered(self._handle.event_recorder, owner, home.node)

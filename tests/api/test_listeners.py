@@ -239,7 +239,7 @@ async def test_a_replica_speaks_to_nobody_who_took_its_address(pki: Pki) -> None
             connections = Connections(f"https://127.0.0.1:{found['verbs'].port}", peer.context, peer.name)
             refused = nullcontext() if reached else pytest.raises(NotConnected)
             with refused:
-                async with connections.taken() as connection:
+                async with connections.acquire() as connection:
                     assert connection.usable
             connections.close()
 

@@ -88,8 +88,8 @@ READS: Final = tuple(
         "transport:Transport._authorized:*",
         "transport:Transport._attempt:*",
         "transport:Transport._http_for:*",
-        "transport:Transport._heard:*",
-        "transport:Transport._distrust:*",
+        "transport:Transport._converted_errors:*",
+        "transport:Transport._drop_idle_connections:*",
         "transport:Transport._retire:*",
         "connections:Connections.connect:*",
     )

@@ -67,7 +67,7 @@ def _of_resource(of_containers: Sequence[_ContainerRequest], device_class: str) 
     largest: DeviceRequest | None = None
     later = 0
     for container, amount, position in reversed(of_containers):
-        if container.runs_on:
+        if container.is_long_running:
             later += amount
             lasting.append(_request(container.index, position, device_class, amount))
         elif amount > later:

@@ -83,7 +83,7 @@ async def test_what_no_node_is_called_is_not_asked_for(tmp_path: Path, name: str
         pytest.param((NODE, listed({"metadata": []})), "Expected `object`", id="a pod that cannot be read"),
         pytest.param((listed(node_object("n2")),), "the answer is about n2", id="another node"),
         pytest.param(
-            (NODE, httpx.Response(200, content=b" " * (MOST_BYTES + 1))), "longer than what is read", id="too much"
+            (NODE, httpx.Response(200, content=b" " * (MOST_BYTES + 1))), "exceeds the maximum size", id="too much"
         ),
     ],
 )

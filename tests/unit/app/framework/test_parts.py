@@ -2,7 +2,7 @@
 
 from app.framework.parts import Part, extras_of, paths_of_pod
 from app.kube.core_v1 import Node, Pod, PodSpec
-from app.kube.extras import OF_NODES_ALONE, Extra
+from app.kube.extras import NODE_ONLY, Extra
 
 ON_DEMAND = {Part[it.name] for it in Extra}
 
@@ -22,4 +22,4 @@ def test_a_part_is_named_by_where_it_is_found() -> None:
 
 def test_what_is_of_nodes_alone_is_no_part_of_a_pod() -> None:
     assert ("labels", "spec.volumes") == paths_of_pod([Part.VOLUMES, Part.NODE_STATE, Part.LABELS])
-    assert len(Part) - len(OF_NODES_ALONE) == len(paths_of_pod(Part))
+    assert len(Part) - len(NODE_ONLY) == len(paths_of_pod(Part))

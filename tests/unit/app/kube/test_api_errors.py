@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.kube.api_errors import ApiError, ApiSilent, ApiUnavailable, KubeError, UnknownOutcome
+from app.kube.api_errors import ApiError
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,3 @@ def test_the_time_to_wait(named: bytes, in_header: float | None, seconds: float 
     raw = b'{"code": 429, "details": {"retryAfterSeconds": %s}}' % named
 
     assert seconds == ApiError.parse(raw, retry_after=in_header).retry_after
-
-
-def test_who_catches_an_unanswered_read_catches_a_silent_one() -> None:
-    assert issubclass(ApiSilent, ApiUnavailable)
-    assert {KubeError} == {it.__base__ for it in (ApiError, ApiUnavailable, UnknownOutcome)}

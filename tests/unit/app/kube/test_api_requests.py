@@ -27,7 +27,6 @@ from tests.unit.app.kube.scripted import NODES, PODS, SETS
         pytest.param(PODS, ("ns",), "/api/v1/namespaces/ns/pods", id="one namespace"),
         pytest.param(PODS, ("ns", "web", "binding"), "/api/v1/namespaces/ns/pods/web/binding", id="a subresource"),
         pytest.param(NODES, ("", "node-a"), "/api/v1/nodes/node-a", id="a kind without namespaces"),
-        pytest.param(NODES, ("ns", "node-a"), "/api/v1/nodes/node-a", id="its namespace does not count"),
         pytest.param(SETS, ("ns", "web"), "/apis/apps/v1/namespaces/ns/replicasets/web", id="a kind of a group"),
         pytest.param(PODS, ("ns", "..a?b#c"), "/api/v1/namespaces/ns/pods/..a%3Fb%23c", id="a name stays in its place"),
     ],
@@ -103,7 +102,7 @@ def test_paths(resource: Resource, arguments: tuple[str, ...], path: str) -> Non
         ),
         pytest.param(
             review_request("/apis/x/v1/reviews", {"a": 1}),
-            Request("POST", "/apis/x/v1/reviews", body=b'{"a":1}', content_type="application/json", asks=True),
+            Request("POST", "/apis/x/v1/reviews", body=b'{"a":1}', content_type="application/json", is_review=True),
             id="a question that takes a POST",
         ),
     ],

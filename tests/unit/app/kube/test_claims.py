@@ -65,7 +65,6 @@ def test_a_pod_of_too_many_claims_is_read_without_them() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        pytest.param("cpu", False, id="native"),
         pytest.param("example.com/gpu", True, id="of somebody"),
         pytest.param("requests.example.com/gpu", False, id="of a quota"),
         pytest.param("a.kubernetes.io/x", False, id="of Kubernetes"),

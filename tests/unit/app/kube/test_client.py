@@ -11,17 +11,14 @@ import pytest
 
 from app.kube.api_errors import ApiError
 from app.kube.api_requests import Resource
-from tests.unit.app.kube.scripted import NODES, PODS, Script, client_of, status
+from tests.unit.app.kube.scripted import PODS, Script, client_of, status
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../kube-system", "a/b", "a%2fb", "%2e%2e", "a" * 254])
 @pytest.mark.parametrize(
     "ask",
     [
-        pytest.param(lambda client, it: client.get(PODS, it, "web"), id="a namespace that is read"),
         pytest.param(lambda client, it: client.get(PODS, "ns", it), id="a name that is read"),
-        pytest.param(lambda client, it: client.get(NODES, "", it), id="of a kind without namespaces"),
-        pytest.param(lambda client, it: client.patch(PODS, "ns", it, {}), id="a name that is patched"),
         pytest.param(lambda client, it: client.patch(PODS, it, "web", {}, subresource="status"), id="a namespace"),
         pytest.param(lambda client, it: client.resolve(f"{it}/v1", "Web"), id="a group"),
     ],

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 import pytest
 
-from app.kube.connections import Answered, BrokenConnection, Connections, NotConnected
+from app.kube.connections import BrokenConnection, Connections, HttpResponse, NotConnected
 
 OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Told: yes\r\n\r\n{}"
+ANSWER: Final = HttpResponse(200, {"content-length": "2", "x-told": "yes"}, b"{}")
 TLS: Final = ssl.create_default_context()
 
 Serve = Callable[[int, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -57,30 +58,36 @@ async def served(serve: Serve, path: str = "", most: int = 8) -> AsyncIterator[t
         listening.close()
 
 
-async def ok(_number: int, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(OK)
+def says(*parts: bytes, closes: bool = False, first: int = 0) -> Serve:
+    """Write these parts; to the first connections only if ``first`` is given, and ``OK`` to later ones."""
+
+    async def serve(number: int, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        at_first = not first or number <= first
+        for part in parts if at_first else (OK,):
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0)
+        if closes and at_first:
+            writer.close()
+
+    return serve
 
 
-async def post(connections: Connections, body: bytes = b"{}") -> Answered:
-    async with connections.taken() as connection:
+ok: Final = says(OK)
+
+
+async def post(connections: Connections, body: bytes = b"{}") -> HttpResponse:
+    async with connections.acquire() as connection:
         return await connection.send(connections.request("POST", "/x", {"Accept": "a"}, body))
 
 
 async def test_a_request_and_its_answer() -> None:
     async with served(ok, path="/clusters/one/") as (server, connections):
-        assert Answered(200, {"content-length": "2", "x-told": "yes"}, b"{}") == await post(connections, b"[1]")
+        assert ANSWER == await post(connections, b"[1]")
 
     authority = server.url.partition("//")[2].partition("/")[0]
     expected = f"POST /clusters/one/x HTTP/1.1\r\nHost: {authority}\r\nAccept: a\r\nContent-Length: 3\r\n\r\n[1]"
     assert server.asked == [(1, expected.encode())]
-
-
-async def test_a_connection_is_kept_for_the_next_request() -> None:
-    async with served(ok) as (server, connections):
-        await post(connections)
-        await post(connections)
-
-    assert [1, 1] == [number for number, _ in server.asked]
 
 
 async def test_requests_at_once_have_a_connection_each_up_to_a_limit() -> None:
@@ -90,41 +97,29 @@ async def test_requests_at_once_have_a_connection_each_up_to_a_limit() -> None:
     assert ([200] * 6, 2) == ([it.status for it in answers], server.opened)
 
 
-async def test_a_chunked_answer_in_pieces() -> None:
-    async def serve(_number: int, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for part in (
-            b"HTTP/1.1 409 Con",
-            b"flict\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc",
-            b"\r\n1\r\nd\r\n0\r\n\r\n",
-        ):
-            writer.write(part)
-            await writer.drain()
-            await asyncio.sleep(0)
-
-    async with served(serve) as (server, connections):
-        answers = [await post(connections), await post(connections)]
-
-    assert [(409, b"abcd")] * 2 == [(it.status, it.body) for it in answers]
-    assert server.opened == 1
+CHUNKED: Final = {"transfer-encoding": "chunked"}
+PIECES: Final = (
+    b"HTTP/1.1 409 Con",
+    b"flict\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc",
+    b"\r\n1\r\nd\r\n0\r\n\r\n",
+)
+EARLY: Final = b"HTTP/1.1 103 Early Hints\r\nX-Early: yes\r\n\r\n"
+ANOTHER: Final = b"HTTP/1.1 200 OK\r\nX-Other: yes\r\nContent-Length: 9\r\n\r\nnot"
 
 
-async def test_an_answer_may_be_announced() -> None:
-    async def serve(_number: int, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 103 Early Hints\r\nX-Early: yes\r\n\r\n" + OK)
+@pytest.mark.parametrize(
+    ("parts", "expected", "opened"),
+    [
+        pytest.param(PIECES, HttpResponse(409, CHUNKED, b"abcd"), 1, id="in chunks and pieces"),
+        pytest.param([EARLY + OK], ANSWER, 1, id="announced"),
+        pytest.param([OK + ANOTHER], ANSWER, 2, id="with something behind it"),
+    ],
+)
+async def test_an_answer_in_another_form(parts: Sequence[bytes], expected: HttpResponse, opened: int) -> None:
+    async with served(says(*parts)) as (server, connections):
+        assert [expected] * 2 == [await post(connections), await post(connections)]
 
-    async with served(serve) as (server, connections):
-        answers = [await post(connections), await post(connections)]
-
-    assert [Answered(200, {"content-length": "2", "x-told": "yes"}, b"{}")] * 2 == answers
-    assert server.opened == 1
-
-
-async def test_what_follows_an_answer_is_not_part_of_it() -> None:
-    async def serve(_number: int, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(OK + b"HTTP/1.1 200 OK\r\nX-Other: yes\r\nContent-Length: 9\r\n\r\nnot")
-
-    async with served(serve) as (_server, connections):
-        assert Answered(200, {"content-length": "2", "x-told": "yes"}, b"{}") == await post(connections)
+    assert opened == server.opened
 
 
 @pytest.mark.parametrize(
@@ -136,12 +131,7 @@ async def test_what_follows_an_answer_is_not_part_of_it() -> None:
     ],
 )
 async def test_a_connection_that_breaks_says_so_and_the_next_request_has_another(said: bytes) -> None:
-    async def serve(number: int, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(said if number == 1 else OK)
-        if number == 1:
-            writer.close()
-
-    async with served(serve) as (server, connections):
+    async with served(says(said, closes=True, first=1)) as (server, connections):
         with pytest.raises(BrokenConnection):
             await post(connections)
         assert (await post(connections)).status == 200
@@ -150,31 +140,16 @@ async def test_a_connection_that_breaks_says_so_and_the_next_request_has_another
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "closes"),
     [
-        pytest.param(OK.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n"), id="one that announces its end"),
-        pytest.param(OK + OK, id="one that answers twice"),
-        pytest.param(OK + b"HTTP/1.1 ", id="one that begins to answer once more"),
+        pytest.param(OK.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n"), False, id="one that announces its end"),
+        pytest.param(OK + OK, False, id="one that answers twice"),
+        pytest.param(OK + b"HTTP/1.1 ", False, id="one that begins to answer once more"),
+        pytest.param(OK, True, id="an idle one that the server closes"),
     ],
 )
-async def test_a_connection_that_cannot_be_trusted_is_not_used_again(said: bytes) -> None:
-    async def serve(_number: int, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(said)
-
-    async with served(serve) as (server, connections):
-        await post(connections)
-        await asyncio.sleep(0.01)
-        await post(connections)
-
-    assert server.opened == 2
-
-
-async def test_an_idle_connection_that_the_server_closes_is_not_used_again() -> None:
-    async def serve(_number: int, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(OK)
-        writer.close()
-
-    async with served(serve) as (server, connections):
+async def test_a_connection_that_cannot_be_trusted_is_not_used_again(said: bytes, closes: bool) -> None:
+    async with served(says(said, closes=closes)) as (server, connections):
         await post(connections)
         await asyncio.sleep(0.01)
         assert (await post(connections)).status == 200
@@ -183,7 +158,7 @@ async def test_an_idle_connection_that_the_server_closes_is_not_used_again() -> 
 
 
 async def test_a_request_that_is_given_up_takes_its_connection_with_it() -> None:
-    """Its answer would be taken for that of the next one."""
+    """Its answer would be acquire for that of the next one."""
     silent = asyncio.Event()
 
     async def serve(number: int, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -205,7 +180,7 @@ async def test_a_request_that_is_given_up_takes_its_connection_with_it() -> None
 async def test_what_is_not_sent_leaves_the_connection_for_the_next() -> None:
     async with served(ok) as (server, connections):
         with pytest.raises(LookupError):
-            async with connections.taken():
+            async with connections.acquire():
                 raise LookupError
         await post(connections)
 
@@ -213,9 +188,9 @@ async def test_what_is_not_sent_leaves_the_connection_for_the_next() -> None:
 
 
 async def test_all_connections_busy() -> None:
-    async with served(ok, most=1) as (_server, connections), connections.taken():
+    async with served(ok, most=1) as (_server, connections), connections.acquire():
         with pytest.raises(NotConnected, match="busy"):
-            async with connections.taken(seconds=0.01):
+            async with connections.acquire(seconds=0.01):
                 pass
 
 

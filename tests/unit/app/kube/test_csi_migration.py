@@ -5,7 +5,6 @@ import pytest
 from app.kube.csi_migration import (
     BETA_REGION,
     BETA_ZONE,
-    CINDER,
     EBS,
     GCE,
     PORTWORX,
@@ -70,7 +69,6 @@ def test_a_gce_disk_in_strange_zones_is_none_of_the_driver(label: str, expected:
     ("volume_id", "expected"),
     [
         pytest.param("vol-1", "vol-1", id="by its id"),
-        pytest.param("anything", "anything", id="by what looks like none"),
         pytest.param("aws://us-east-1a/vol-1", "vol-1", id="by a URL"),
         pytest.param("aws:///vol-1/", "vol-1", id="by a URL without a zone"),
     ],
@@ -113,9 +111,6 @@ def test_a_managed_azure_disk_goes_by_its_uri(kind: str | None) -> None:
             {},
             affinity({"topology.gke.io/zone": "a", REGION: "r"}),
             id="names of old",
-        ),
-        pytest.param(
-            CINDER, None, {ZONE: "a"}, affinity({"topology.cinder.csi.openstack.org/zone": "a"}), id="of Cinder"
         ),
         pytest.param(PORTWORX, affinity({ZONE: "a"}), {}, affinity({ZONE: "a"}), id="of a driver without zones"),
     ],

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Raw, Struct
 
 from app.kube import decoding
-from app.kube.decoding import DEEPEST, KEPT, Decoder, TooDeep, levelled, levelled_in_turns
+from app.kube.decoding import MAX_DEPTH, SAFE_DEPTH, Decoder, TooDeep, without_deep_parts, without_deep_parts_in_steps
 from tests.strategies import examples
 
 DEPTHS = (1_200, 9_000, 9_990, 100_000)
@@ -45,7 +45,7 @@ def cut(value: Any, level: int = 1) -> Any:
     """The definition."""
     if not isinstance(value, list | dict):
         return value
-    if level == KEPT + 1 and level - 1 + depth_of(value) > DEEPEST:
+    if level == SAFE_DEPTH + 1 and level - 1 + depth_of(value) > MAX_DEPTH:
         return None
     if isinstance(value, dict):
         return {key: cut(part, level + 1) for key, part in value.items()}
@@ -60,7 +60,11 @@ scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
 def towers(draw: st.DrawFn) -> Any:
     """Values of which parts begin around the level that is kept, and end around the deepest one."""
     value: Any = draw(scalars)
-    for _ in range(draw(st.sampled_from((0, 1, DEEPEST - KEPT - 1, DEEPEST - KEPT, DEEPEST - KEPT + 1, 150)))):
+    for _ in range(
+        draw(
+            st.sampled_from((0, 1, MAX_DEPTH - SAFE_DEPTH - 1, MAX_DEPTH - SAFE_DEPTH, MAX_DEPTH - SAFE_DEPTH + 1, 150))
+        )
+    ):
         value = [value] if draw(st.booleans()) else {draw(texts): value}
     return value
 
@@ -68,7 +72,7 @@ def towers(draw: st.DrawFn) -> Any:
 @st.composite
 def documents(draw: st.DrawFn) -> Any:
     value: Any = draw(st.lists(towers(), max_size=4))
-    for _ in range(draw(st.sampled_from((0, 1, KEPT - 2, KEPT - 1, KEPT, KEPT + 3)))):
+    for _ in range(draw(st.sampled_from((0, 1, SAFE_DEPTH - 2, SAFE_DEPTH - 1, SAFE_DEPTH, SAFE_DEPTH + 3)))):
         beside = draw(st.lists(scalars | towers(), max_size=1))
         value = [*beside, value] if draw(st.booleans()) else {draw(texts): value, "beside": beside}
     return value
@@ -82,7 +86,7 @@ def test_what_is_cut_is_what_the_definition_says(window: int, document: Any, spa
     raw = json.dumps(document, separators=separators, ensure_ascii=escaped).encode()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(decoding, "_WINDOW", window)
-        found = levelled(raw)
+        found = without_deep_parts(raw)
 
     assert cut(document) == json.loads(found)
     assert found == raw or cut(document) != document
@@ -103,7 +107,7 @@ def test_what_is_cut_is_what_the_definition_says(window: int, document: Any, spa
 )
 def test_what_is_no_json_stays_none(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        Decoder[Any](Any).decode(levelled(raw))
+        Decoder[Any](Any).decode(without_deep_parts(raw))
     with pytest.raises(ValueError, match=r"."):
         Decoder[Any](Any).decode(raw)
 
@@ -123,12 +127,12 @@ class TestDecoder:
         found = Decoder[Slim](Slim).decode(form(self.body(levels)))
 
         assert "web" == found.name
-        assert Decoder[Slim](Slim).at_once(levelled(self.body(levels))).name == "web"
+        assert Decoder[Slim](Slim).at_once(without_deep_parts(self.body(levels))).name == "web"
 
     async def test_in_turns_it_finds_the_same(self, levels: int) -> None:
         decoder = Decoder[Slim](Slim)
 
-        assert decoder.decode(self.body(levels)) == await decoder.in_turns(self.body(levels))
+        assert decoder.decode(self.body(levels)) == await decoder.decode_in_steps(self.body(levels))
 
     def test_other_mistakes_are_told_as_ever(self, levels: int) -> None:
         with pytest.raises(msgspec.ValidationError, match=r"^Expected `str`, got `int` - at `\$.name`$"):
@@ -141,8 +145,8 @@ def test_where_others_wait_depth_is_told() -> None:
 
     with pytest.raises(TooDeep, match=r"^nested too deeply$"):
         decoder.at_once(raw)
-    found = decoder.at_once(levelled(raw))
-    assert ("web", KEPT - 1) == (found.name, depth_of(json.loads(bytes(found.rest))))
+    found = decoder.at_once(without_deep_parts(raw))
+    assert ("web", SAFE_DEPTH - 1) == (found.name, depth_of(json.loads(bytes(found.rest))))
 
 
 def test_what_msgspec_takes_is_left_alone() -> None:
@@ -164,10 +168,10 @@ async def test_others_run_meanwhile() -> None:
 
     raw = ("[" + ",".join([nested(5_000)] * 40) + "]").encode()
     task = asyncio.create_task(other())
-    found = await levelled_in_turns(raw)
+    found = await without_deep_parts_in_steps(raw)
     task.cancel()
 
-    assert (levelled(raw), True) == (found, turns >= len(raw) >> 16)
+    assert (without_deep_parts(raw), True) == (found, turns >= len(raw) >> 16)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from app.kube.homes_v1alpha1 import Home, Keeper, decode_home, memory_name
+from app.kube.homes_v1alpha1 import HomeRecord, RecordedKeeper, decode_home, memory_name
 from tests.builders import JsonObject, encoded
 
 METADATA = {"name": "virtualmachine-db-1", "namespace": "shop", "uid": "u-1", "resourceVersion": "9"}
 OWNER = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "db", "uid": "u-2", "slot": "3"}
 SPEC = {"owner": OWNER, "node": "n1", "machine": "m1", "since": "2026-11-21T10:00:00Z"}
-NOTHING = Home("shop", "virtualmachine-db-1", "u-1", "9", {}, None, Keeper("", "", "", "", ""), "", "", "")
+NOTHING = HomeRecord(
+    "shop", "virtualmachine-db-1", "u-1", "9", {}, None, RecordedKeeper("", "", "", "", ""), "", "", ""
+)
 
 
 def test_all_of_it_is_read() -> None:
-    keeper = Keeper("kubevirt.io/v1", "VirtualMachine", "db", "u-2", "3")
-    expected = Home(*METADATA_FIELDS, {}, None, keeper, "n1", "m1", "2026-11-21T10:00:00Z")
+    keeper = RecordedKeeper("kubevirt.io/v1", "VirtualMachine", "db", "u-2", "3")
+    expected = HomeRecord(*METADATA_FIELDS, {}, None, keeper, "n1", "m1", "2026-11-21T10:00:00Z")
     found = decode_home(encoded({"metadata": METADATA, "spec": SPEC}))
 
     assert expected == found
@@ -29,19 +30,6 @@ METADATA_FIELDS = ("shop", "virtualmachine-db-1", "u-1", "9")
 @pytest.mark.parametrize("spec", [None, {}, {"owner": None, "node": None}, {"owner": {"name": None}, "since": None}])
 def test_what_is_not_there_is_empty(spec: JsonObject | None) -> None:
     assert NOTHING == decode_home(encoded({"metadata": METADATA, "spec": spec}))
-
-
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
-        pytest.param({"metadata": {}}, "metadata.name", id="no name"),
-        pytest.param({"metadata": METADATA, "spec": {"node": 7}}, "spec.node", id="a node that is none"),
-        pytest.param({"metadata": METADATA, "spec": {"owner": []}}, "spec.owner", id="an owner that is none"),
-    ],
-)
-def test_a_mistake_is_named(given: JsonObject, field: str) -> None:
-    with pytest.raises(msgspec.ValidationError, match=field):
-        decode_home(encoded(given))
 
 
 def test_names_are_short_and_tell_all_apart() -> None:

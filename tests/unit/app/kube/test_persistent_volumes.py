@@ -9,7 +9,7 @@ from app.kube.meta_v1 import LARGEST_PART
 from app.kube.persistent_volumes import ClaimReference, decode_claim, decode_volume
 from app.kube.quantity import ZERO, Quantity
 from app.kube.selectors import EVERYTHING
-from app.kube.volume_affinity import by_labels
+from app.kube.volume_affinity import without_match_fields
 from tests.builders import ZONE, claim_object, encoded, expression, storage_object, term, volume_object
 
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
@@ -94,7 +94,6 @@ def test_what_decides_is_in_the_identity_of_a_claim() -> None:
     ("reference", "expected"),
     [
         pytest.param(ClaimReference("default", "data", "uid-data"), True, id="by name and UID"),
-        pytest.param(ClaimReference("default", "data", ""), True, id="by name"),
         pytest.param(ClaimReference("default", "data", "another"), False, id="one of that name before"),
         pytest.param(ClaimReference("shop", "data", ""), False, id="of another namespace"),
     ],
@@ -151,7 +150,7 @@ def test_the_name_of_a_node_plays_no_part(terms: list[Any], expected: list[str])
     found = volume(more={"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}).affinity
 
     assert expected == [zone for zone in ("a", "b") if found is None or found.matches("", {ZONE: zone})]
-    assert None is by_labels(None)
+    assert None is without_match_fields(None)
 
 
 def test_the_volume_of_an_in_tree_driver_is_one_of_the_csi_driver() -> None:

@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-import msgspec
 import pytest
 
 from app.kube.meta_v1 import LARGEST_PART
@@ -143,9 +142,3 @@ def test_a_class() -> None:
         found.extended_resource,
         found.key,
     )
-
-
-@pytest.mark.parametrize("decode", [decode_resource_claim, decode_slice, decode_device_class])
-def test_an_object_without_a_name_is_none(decode: Any) -> None:
-    with pytest.raises(msgspec.ValidationError, match=r"metadata\.name"):
-        decode(encoded({"metadata": {}}))

@@ -1,6 +1,5 @@
 """Rules of label selectors: what they match, their canonical form, and which are none."""
 
-import msgspec
 import pytest
 
 from app.kube.labels import label_set
@@ -37,7 +36,6 @@ def parsed(**fields: object) -> Selector:
         pytest.param([("app", IN, "db", "web")], True, id="In: the value is one of them"),
         pytest.param([("app", IN, "db")], False, id="In: the value is none of them"),
         pytest.param([("zone", IN, "a")], False, id="In: an absent key does not match"),
-        pytest.param([("app", NOT_IN, "db")], True, id="NotIn: the value is none of them"),
         pytest.param([("app", NOT_IN, "db", "web")], False, id="NotIn: the value is one of them"),
         pytest.param([("zone", NOT_IN, "a")], True, id="NotIn: an absent key matches"),
         pytest.param([("app", EXISTS)], True, id="Exists: the key is there"),
@@ -78,11 +76,6 @@ def test_an_empty_value_is_a_value() -> None:
             {"matchExpressions": [expression("a", "Exists"), expression("b", "Exists")]},
             id="requirements are sorted and unique",
         ),
-        pytest.param(
-            {"matchLabels": {"app": "web"}, "matchExpressions": [expression("app", "In", "web")]},
-            {"matchLabels": {"app": "web"}},
-            id="the API server's merged copy of a matchLabelKey says nothing new",
-        ),
         pytest.param({"matchLabels": None, "matchExpressions": None}, {}, id="null parts are empty parts"),
         pytest.param({"matchLabels": {"app": None}}, {"matchLabels": {"app": ""}}, id="a null value is empty"),
         pytest.param(
@@ -119,45 +112,20 @@ def test_null_and_empty_selectors_are_different_things() -> None:
             id="In without values",
         ),
         pytest.param(
-            {"matchExpressions": [expression("app", "NotIn")]},
-            "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty",
-            id="NotIn without values",
-        ),
-        pytest.param(
             {"matchExpressions": [expression("app", "Exists", "web")]},
             "values: Invalid value: values set must be empty for exists and does not exist",
             id="Exists with a value",
-        ),
-        pytest.param(
-            {"matchExpressions": [expression("app", "DoesNotExist", "web")]},
-            "values: Invalid value: values set must be empty for exists and does not exist",
-            id="DoesNotExist with a value",
         ),
         pytest.param(
             {"matchExpressions": [expression("app", "Gt", "1")]},
             '"Gt" is not a valid label selector operator',
             id="Gt compares nodes, not pods",
         ),
-        pytest.param(
-            {"matchExpressions": [expression("app", "in", "web")]},
-            '"in" is not a valid label selector operator',
-            id="operators are spelled as they are",
-        ),
         pytest.param({"matchLabels": {"": "web"}}, "key: Invalid value: '': not a valid label key", id="an empty key"),
-        pytest.param(
-            {"matchExpressions": [{"key": None, "operator": "Exists"}]},
-            "key: Invalid value: '': not a valid label key",
-            id="a null key is an empty key",
-        ),
         pytest.param(
             {"matchExpressions": [{"key": "app", "operator": None}]},
             '"" is not a valid label selector operator',
             id="a null operator is an empty operator",
-        ),
-        pytest.param(
-            {"matchLabels": {"app": "no spaces"}},
-            "values: Invalid value: 'no spaces': not a valid label value",
-            id="a label value with a space",
         ),
         pytest.param(
             {"matchExpressions": [expression("app", "In", "web", "-")]},
@@ -173,17 +141,10 @@ def test_a_selector_that_cannot_be_parsed_says_why(found: JsonObject, complaint:
     assert complaint == str(raised.value)
 
 
-def test_a_selector_of_the_wrong_type_is_no_json_of_a_selector() -> None:
-    with pytest.raises(msgspec.ValidationError, match="matchLabels"):
-        decode_selector(encoded({"matchLabels": ["app"]}))
-
-
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        pytest.param("app", True, id="a plain name"),
         pytest.param("a", True, id="one character"),
-        pytest.param("App_1.x-y", True, id="letters of both cases, digits, dashes, dots and underscores"),
         pytest.param("example.com/app", True, id="a name with a domain"),
         pytest.param("x" * 63, True, id="63 characters"),
         pytest.param(f"{'x' * 253}/app", True, id="a domain of 253 characters"),
@@ -192,11 +153,8 @@ def test_a_selector_of_the_wrong_type_is_no_json_of_a_selector() -> None:
         pytest.param(f"{'x' * 254}/app", False, id="a domain of 254 characters"),
         pytest.param("-app", False, id="a dash in front"),
         pytest.param("app.", False, id="a dot at the end"),
-        pytest.param("/app", False, id="an empty domain"),
-        pytest.param("example.com/", False, id="a domain without a name"),
         pytest.param("a/b/c", False, id="two slashes"),
         pytest.param("Example.com/app", False, id="capitals in the domain"),
-        pytest.param("example..com/app", False, id="an empty part of the domain"),
         pytest.param("app\n", False, id="a line break at the end"),
         pytest.param("äpp", False, id="a letter beyond ASCII"),
     ],
@@ -213,7 +171,6 @@ def test_a_label_key_is_a_qualified_name(key: str, expected: bool) -> None:
         pytest.param("x" * 63, True, id="63 characters"),
         pytest.param("x" * 64, False, id="64 characters"),
         pytest.param("_web", False, id="an underscore in front"),
-        pytest.param("a/b", False, id="a slash"),
         pytest.param("web\n", False, id="a line break at the end"),
     ],
 )
@@ -227,18 +184,11 @@ def test_pairs_are_added_with_and() -> None:
     assert selector([Requirement("app", IN, ("web",)), Requirement("hash", IN, ("1",))]) == found
 
 
-def test_a_pair_that_contradicts_the_selector_matches_nothing() -> None:
-    found = parsed(matchLabels={"hash": "1"}).with_labels([("hash", "2")])
-
-    assert [False, False] == [found.matches({"hash": value}) for value in ("1", "2")]
-
-
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
         pytest.param({}, EVERYTHING, id="an empty map matches everything"),
         pytest.param({"app": "web"}, Selector((Requirement("app", IN, ("web",)),)), id="a pair must be there"),
-        pytest.param({"app": None}, Selector((Requirement("app", IN, ("",)),)), id="a null value is empty"),
         pytest.param({"a b": "!"}, Selector((Requirement("a b", IN, ("!",)),)), id="nothing is validated"),
     ],
 )

@@ -82,7 +82,6 @@ def test_an_attachment_is_of_a_volume_and_a_node() -> None:
         pytest.param({}, None, id="nothing is known"),
         pytest.param({"capacity": "1Ki"}, 1024, id="what is left"),
         pytest.param({"capacity": "1Ki", "maximumVolumeSize": "1"}, 1, id="the largest volume, if that is known"),
-        pytest.param({"capacity": "100m"}, 1, id="rounded up"),
     ],
 )
 def test_there_is_room_for_a_volume_of_some_size(fields: dict[str, Any], expected: int | None) -> None:

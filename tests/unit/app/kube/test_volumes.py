@@ -68,11 +68,6 @@ def test_claims_and_disks_are_kept_and_nothing_else() -> None:
             id="a volume of Cinder",
         ),
         pytest.param(
-            {"portworxVolume": {"volumeID": "p"}},
-            PodVolume("v", migrated=MigratedVolume("kubernetes.io/portworx-volume", "p")),
-            id="a volume of Portworx",
-        ),
-        pytest.param(
             {"iscsi": {"iqn": "iqn.a", "readOnly": None}}, PodVolume("v", disks=(Disk("iscsi", "iqn.a"),)), id="iSCSI"
         ),
         pytest.param(
@@ -106,7 +101,6 @@ def rbd(*monitors: str, **fields: Any) -> Disk:
         pytest.param(rbd("a", "b"), rbd("b", "c"), True, id="an image with a monitor in common"),
         pytest.param(rbd("a"), rbd("b"), False, id="without one"),
         pytest.param(rbd("a"), rbd("a", pool="q"), False, id="of another pool"),
-        pytest.param(rbd("a", read_only=True), rbd("a", read_only=True), False, id="an image that both read"),
     ],
 )
 def test_two_pods_cannot_have_one_disk(one: Disk, other: Disk, expected: bool) -> None:

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 
 from app.kube.core_decoding import core_v1, decode_node
-from app.kube.decoding import levelled
+from app.kube.decoding import without_deep_parts
 from app.kube.extras import Extra
 from app.wire.extender_answers import (
     NodeVictims,
@@ -382,7 +382,7 @@ class TestAnswers:
 @pytest.mark.parametrize("levels", [100_000])
 @pytest.mark.parametrize("case", [str, str.upper], ids=["as usual", "in capitals"])
 class TestDepth:
-    """What the API server stores, a caller may send: it is refused as too deep, and read once it is levelled."""
+    """What the API server stores, a caller may send: it is refused as too deep, and read without its deep parts."""
 
     def body(self, case: Callable[[str], str], levels: int, **fields: Any) -> bytes:
         asked = json.loads(args_of(**fields))
@@ -395,7 +395,7 @@ class TestDepth:
 
         with pytest.raises(TooDeepRequest, match=r"^nested too deeply$"):
             decode_args(body)
-        assert NodesRequest(SLIM, ["n1", "n2"], None) == decode_args(levelled(body))
+        assert NodesRequest(SLIM, ["n1", "n2"], None) == decode_args(without_deep_parts(body))
 
     def test_victims(self, case: Callable[[str], str], levels: int) -> None:
         body = self.body(case, levels, NodeNames=None, Nodes=None)
@@ -403,4 +403,4 @@ class TestDepth:
 
         with pytest.raises(TooDeepRequest):
             decode_preemption(body)
-        assert PreemptionArgs(SLIM, {}) == decode_preemption(levelled(body))
+        assert PreemptionArgs(SLIM, {}) == decode_preemption(without_deep_parts(body))

@@ -16,7 +16,7 @@ from app.kube.api_requests import METADATA, PreSendCheck, Resource
 from app.kube.client import KubeClient
 from app.kube.core_decoding import decode_pod
 from app.kube.core_v1 import Pod
-from app.kube.homes_v1alpha1 import Home, decode_home
+from app.kube.homes_v1alpha1 import HomeRecord, decode_home
 from app.kube.kinds import REPLICA_SETS, AnnotatedObject, Kind, partial_kind
 from app.writes.api_writes import ApiBinder, ApiWriter, binding, is_permanent_refusal
 from app.writes.bind_guard import BindGuard, NotBound, NotYet, passed_down
@@ -25,7 +25,7 @@ from tests.apiserver import ApiServer, Fault, client_of
 from tests.builders import JsonObject, controller, encoded, make_pod, pod_object, workload_object
 from tests.unit.app.writes.test_bind_guard import Words
 
-HOMES: Kind[Home] = Kind("homeport.dev/v1alpha1", "Home", decode_home)
+HOMES: Kind[HomeRecord] = Kind("homeport.dev/v1alpha1", "Home", decode_home)
 POD_PATH = "/api/v1/namespaces/default/pods/web-1"
 POST = f"POST {POD_PATH}/binding"
 GET = f"GET {POD_PATH}"
@@ -465,7 +465,7 @@ class Homes:
         self.writer = ApiWriter(client, self.cluster, served.get, lambda: self.problem)
 
     @property
-    def known(self) -> Home:
+    def known(self) -> HomeRecord:
         """As the picture has it."""
         found = self.cluster.get(HOMES, "default", "db")
         assert found is not None
@@ -585,7 +585,7 @@ class TestWholeObjects:
             await homes.writer.create(UNSERVED, "default", "db", {})
 
     @staticmethod
-    async def write(homes: Homes, verb: str, known: Home | None) -> None:
+    async def write(homes: Homes, verb: str, known: HomeRecord | None) -> None:
         if verb == "create":
             await homes.create()
         elif known is not None:

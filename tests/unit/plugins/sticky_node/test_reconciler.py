@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from app.framework.objects import NotServed, Unreadable, WriteConflict
 from app.kube.api_errors import ApiUnavailable, UnknownOutcome
 from app.kube.core_v1 import Pod
-from app.kube.homes_v1alpha1 import Home, Keeper, decode_home, memory_name
+from app.kube.homes_v1alpha1 import HomeRecord, RecordedKeeper, decode_home, memory_name
 from app.kube.kinds import AnnotatedObject, Kind
 from plugins.sticky_node import SPEC, reconciler
 from plugins.sticky_node.annotations import Claim, home_pod, recorded_home
@@ -394,7 +394,7 @@ def machines() -> Machines:
     return machines
 
 
-def memory(machines: Machines) -> list[Home]:
+def memory(machines: Machines) -> list[HomeRecord]:
     return list(machines.cluster.every(HOMES))
 
 
@@ -420,7 +420,7 @@ class TestKept:
         uid = "uid-VirtualMachine-db"
         (found,) = memory(machines)
         assert ("n1", "", "2027-01-15T08:00:00Z") == (found.node, found.machine, found.since)
-        assert Keeper("kubevirt.io/v1", "VirtualMachine", "db", uid, "") == found.keeper
+        assert RecordedKeeper("kubevirt.io/v1", "VirtualMachine", "db", uid, "") == found.keeper
         assert "1" == found.resource_version, "nothing is written twice"
 
     async def test_it_moves_with_the_home(self, machines: Machines) -> None:
