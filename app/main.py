@@ -92,7 +92,7 @@ from app.server.web import Lifespan, Web, create_web, run
 from app.telemetry.certificates import CertificateCollector
 from app.telemetry.loop import watch_lag
 from app.telemetry.metrics import Metrics
-from app.telemetry.picture import CountedCollector, PictureCollector
+from app.telemetry.snapshot import CountedCollector, SnapshotCollector
 from app.verbs.bind import DRAIN_SECONDS, ENDS, BindVerb
 from app.verbs.candidates import asked_hosts
 from app.verbs.context import VerbContext
@@ -226,7 +226,7 @@ class Service:
     def _collect(self) -> None:
         """Register the collectors that are read at each scrape of metrics."""
         self._metrics.add_collector(
-            PictureCollector(self._feed.states, lambda: len(self._cluster.assumed), lambda: not self.problem())
+            SnapshotCollector(self._feed.states, lambda: len(self._cluster.assumed), lambda: not self.problem())
         )
         self._metrics.add_collector(self._counted)
         if self._certificates is not None or isinstance(self._feed, LiveFeed):
@@ -274,7 +274,7 @@ class Service:
         return settings.sampling_guard and settings.smallest_sample <= names < len(self._cluster.nodes)
 
     def _recounted(self, differs: bool) -> None:
-        self._metrics.picture_checks.labels("different" if differs else "consistent").inc()
+        self._metrics.snapshot_checks.labels("different" if differs else "consistent").inc()
 
     def _certificate_ends(self) -> dict[str, float]:
         held = self._certificates.ends() if self._certificates is not None else {}
@@ -341,7 +341,7 @@ class Service:
                     self._handle(profile, names_of(profile.scheduler_name, names), registry),
                     served=served_names(names),
                     nominations=self._nominations,
-                    picture=self._cluster,
+                    snapshot=self._cluster,
                     waiting=self._waiting,
                     guard=self._guard,
                 )
@@ -461,7 +461,7 @@ class Service:
         return self._metrics
 
     @property
-    def picture(self) -> Cluster:
+    def snapshot(self) -> Cluster:
         """Cluster cache, for tests and benchmarks that fill it themselves."""
         return self._cluster
 

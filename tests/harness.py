@@ -113,7 +113,7 @@ class World:
             self.handle,
             served=[found.scheduler_name],
             nominations=self.cluster,
-            picture=self.cluster,
+            snapshot=self.cluster,
             waiting=WaitingPods(),
             guard=Guard(_METRICS),
         )

@@ -109,7 +109,7 @@ class Evaluator:
 
     def _judge(self, case: _Case) -> Verdict:
         case_profile = self._profile(bytes(case.config))
-        cluster = _picture(case, case_profile)
+        cluster = _snapshot(case, case_profile)
         try:
             framework = framework_in_memory(case_profile.profile, cluster, self._guard)
         except ProfileErrors as error:
@@ -155,7 +155,7 @@ def framework_in_memory(profile: ResolvedProfile, cluster: Cluster, guard: Guard
         in_memory_handle(cluster, waiting),
         served=served_names((profile.scheduler_name,)),
         nominations=cluster,
-        picture=cluster,
+        snapshot=cluster,
         waiting=waiting,
         guard=guard,
     )
@@ -190,7 +190,7 @@ def _name_of(line: bytes) -> str:
         return ""
 
 
-def _picture(case: _Case, case_profile: _CaseProfile) -> Cluster:
+def _snapshot(case: _Case, case_profile: _CaseProfile) -> Cluster:
     """Build a cluster of the objects whose kinds are read, in any order."""
     cluster = Cluster(case_profile.core)
     sinks = {kind: sink_for(cluster, kind) for kind in case_profile.kinds.values()}

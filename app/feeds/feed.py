@@ -89,7 +89,7 @@ class SavedFeed(NothingToRead):
 
     async def start(self) -> None:
         objects = {kind: it.objects for kind, it in self.states().items()}
-        _LOG.info("picture complete", objects=objects, seconds=self._seconds)
+        _LOG.info("snapshot complete", objects=objects, seconds=self._seconds)
 
     async def stop(self) -> None:
         return

@@ -135,7 +135,7 @@ class LiveFeed:
         if not self._complete.is_set() and all(reflector.synced for reflector in self._reflectors.values()):
             self._complete.set()
             objects = {repr(kind): self._cluster.count_of(kind) for kind in self._reflectors}
-            _LOG.info("picture complete", objects=objects, seconds=round(monotonic() - self._began, 3))
+            _LOG.info("snapshot complete", objects=objects, seconds=round(monotonic() - self._began, 3))
             absent = [repr(kind) for kind, it in self._reflectors.items() if it.state == "not_served"]
             if absent:
                 _LOG.info("kinds not served", kinds=absent)

@@ -13,7 +13,7 @@ from app.kube.requests import ResourceList
 
 
 class NodeInfo:
-    """A node of the picture. ``pods`` holds bound and assumed pods by UID, terminating ones included.
+    """A node of the snapshot. ``pods`` holds bound and assumed pods by UID, terminating ones included.
 
     What they take together is kept where a plugin declares the part it rests on; to read it where none does raises
     ``NotDecoded``. Plugins read all this and never change it.
@@ -157,7 +157,7 @@ class Candidates:
     node info. Only for a filter that takes any names there may be names of no node among them.
 
     Hot plugins work on ``names`` with set and dict operations; others iterate over the node infos. ``sent`` are nodes
-    that are judged by what the caller sent of them, since the picture has no such node, or another version of it.
+    that are judged by what the caller sent of them, since the snapshot has no such node, or another version of it.
     """
 
     __slots__ = ("_info", "_set", "names", "sent")
@@ -207,7 +207,7 @@ class Candidates:
         return Candidates(names, self._info, self.sent)
 
     def values(self, key: str, known: Mapping[str, str]) -> Mapping[str, str]:
-        """Node to value of the label ``key``: ``known`` by the picture, but for the nodes that were sent."""
+        """Node to value of the label ``key``: ``known`` by the snapshot, but for the nodes that were sent."""
         if not self.sent:
             return known
         sent = {name: info.node.labels[key] for name, info in self.sent.items() if key in info.node.labels}

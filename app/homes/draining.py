@@ -22,7 +22,7 @@ from app.homes.lodging import Lodger, Lodging
 from app.homes.placing import DrainPlacement, Rulebook
 from app.runtime.asking import question
 from app.runtime.guard import PluginError
-from app.verbs.context import VerbContext, require_picture
+from app.verbs.context import VerbContext, require_snapshot
 from app.verbs.outcome import VerbFailure
 from app.verbs.slices import in_slices
 
@@ -70,7 +70,7 @@ class DrainVerb:
 
     async def plan(self, node: str) -> PlannedDrain:
         """Plan the drain of a node. Raises ``VerbFailure``."""
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         with question():
             try:
                 return await self._planned(node)

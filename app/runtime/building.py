@@ -15,9 +15,9 @@ from app.runtime.declared import DeclaredObjects
 from app.runtime.dry_run import DryRuns
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
-from app.runtime.picture import Nominations, Picture
 from app.runtime.profiles import DECIDING, ProfileErrors, ResolvedProfile
 from app.runtime.slots import PluginSlot
+from app.runtime.snapshot import Nominations, Snapshot
 from app.runtime.timed import ClockReads
 from app.runtime.waiting import WaitingPods
 
@@ -31,7 +31,7 @@ def build(
     *,
     served: Container[str],
     nominations: Nominations,
-    picture: Picture,
+    snapshot: Snapshot,
     waiting: WaitingPods,
     guard: Guard,
 ) -> Framework:
@@ -54,7 +54,7 @@ def build(
         not_judged=profile.not_judged,
         served=served,
         nominations=nominations,
-        picture=picture,
+        snapshot=snapshot,
         waiting=waiting,
         guard=guard,
     )

@@ -8,9 +8,9 @@ from typing import Final, TypeVar
 
 from app.framework.spec import Reads
 from app.kube.core_v1 import Pod
-from app.runtime.picture import Picture
 from app.runtime.recent import Recent, size_of
 from app.runtime.slots import PluginSlot, pod_parts
+from app.runtime.snapshot import Snapshot
 
 ENTRY_BYTES: Final = 2000
 NAME_BYTES: Final = 60
@@ -41,25 +41,25 @@ class Dated:
 
     __slots__ = ("_node_seen", "_pod_seen", "pods")
 
-    def __init__(self, picture: Picture, *, pods: bool) -> None:
+    def __init__(self, snapshot: Snapshot, *, pods: bool) -> None:
         self.pods = pods
-        self._node_seen = picture.node_changes.now
-        self._pod_seen = picture.pod_changes.now if pods else 0
+        self._node_seen = snapshot.node_changes.now
+        self._pod_seen = snapshot.pod_changes.now if pods else 0
 
-    def changed(self, picture: Picture) -> Iterable[str] | None:
+    def changed(self, snapshot: Snapshot) -> Iterable[str] | None:
         """Return the nodes that changed since the last call; ``None`` if that is not known."""
         if not self.pods:
-            if self._node_seen == picture.node_changes.now:
+            if self._node_seen == snapshot.node_changes.now:
                 return ()
-        elif (self._node_seen, self._pod_seen) == (picture.node_changes.now, picture.pod_changes.now):
+        elif (self._node_seen, self._pod_seen) == (snapshot.node_changes.now, snapshot.pod_changes.now):
             return ()
-        found = picture.node_changes.since(self._node_seen)
-        self._node_seen = picture.node_changes.now
+        found = snapshot.node_changes.since(self._node_seen)
+        self._node_seen = snapshot.node_changes.now
         if not self.pods or found is None:
-            self._pod_seen = picture.pod_changes.now
+            self._pod_seen = snapshot.pod_changes.now
             return found
-        others = picture.pod_changes.since(self._pod_seen)
-        self._pod_seen = picture.pod_changes.now
+        others = snapshot.pod_changes.since(self._pod_seen)
+        self._pod_seen = snapshot.pod_changes.now
         return None if others is None else {*found, *others}
 
 
@@ -71,8 +71,8 @@ class OfPlugin(Dated):
 
     __slots__ = ("_size", "key", "objects", "pod", "slot")
 
-    def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
-        super().__init__(picture, pods=slot.reads is Reads.PODS_ON_NODE)
+    def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, snapshot: Snapshot) -> None:
+        super().__init__(snapshot, pods=slot.reads is Reads.PODS_ON_NODE)
         self._size = size_of(key)
         self.key = key
         self.slot = slot
@@ -96,8 +96,8 @@ E = TypeVar("E", bound=OfPlugin)
 class Entries:
     """Looks up the cache entry of a plugin for a pod. A change of an object of a declared kind replaces the entry."""
 
-    def __init__(self, picture: Picture) -> None:
-        self._picture = picture
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
 
     def _entry(
         self,
@@ -115,12 +115,12 @@ class Entries:
         objects = self._objects(slot)
         found = entries.get(key) or held.get(key)
         if found is None or found.objects != objects:
-            found = form(key, slot, parts.view(pod), objects, self._picture)
+            found = form(key, slot, parts.view(pod), objects, self._snapshot)
             entries.put(key, found, found.weight())
         return found
 
     def _objects(self, slot: PluginSlot) -> Hashable:
-        return tuple(map(self._picture.kind_version, slot.kinds)) if slot.kinds else ()
+        return tuple(map(self._snapshot.kind_version, slot.kinds)) if slot.kinds else ()
 
 
 def step_of(each: Iterable[OfPlugin]) -> int:

@@ -16,9 +16,9 @@ from app.framework.points import PreFilterPlugin
 from app.framework.status import SKIP, SUCCESS, Code, Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, filter_each, plugin_error, timed_point
-from app.runtime.picture import Nominations
 from app.runtime.prefilter import NOT_NARROWED, PreFiltered
 from app.runtime.slots import PluginSlot, TakingPart, overrides, sees, sees_node, sees_nodes
+from app.runtime.snapshot import Nominations
 
 WHOLE: Final = "a FilterResult that passes or rejects each node"
 _LEFT: Final = "a FilterResult that passes or rejects each node that passed so far, and no other"

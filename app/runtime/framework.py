@@ -24,11 +24,11 @@ from app.runtime.asking import steps_of
 from app.runtime.binding import Binding
 from app.runtime.filters import Filters
 from app.runtime.guard import Guard, PluginError, WrongAnswer
-from app.runtime.picture import Nominations, Picture
 from app.runtime.post_filters import PostFilters
 from app.runtime.scoring import Scoring
 from app.runtime.search import Search
 from app.runtime.slots import PluginSlot, declares, overrides
+from app.runtime.snapshot import Nominations, Snapshot
 from app.runtime.waiting import WaitingPods
 
 INQUIRY_SECONDS: Final = 6.0
@@ -56,7 +56,7 @@ class Framework:
     part nowhere else, and otherwise identical to ``filters``.
 
     ``slots`` holds the plugins of every extension point in order. ``served`` are the scheduler names whose nominated
-    pods count: those of the other profiles too. ``picture``: what is kept is brought up to date by it. ``at_most`` and
+    pods count: those of the other profiles too. ``snapshot``: what is kept is brought up to date by it. ``at_most`` and
     ``pick``: how many nodes a lean answer names, and whether it is the best alone. ``not_judged``: filters of
     kube-scheduler's default profile that this profile does not run.
     """
@@ -73,7 +73,7 @@ class Framework:
         not_judged: Sequence[str] = (),
         served: Container[str],
         nominations: Nominations,
-        picture: Picture,
+        snapshot: Snapshot,
         waiting: WaitingPods,
         guard: Guard,
     ) -> None:
@@ -84,14 +84,14 @@ class Framework:
         self.picks = pick
         self.not_judged = tuple(not_judged)
         self.added_at_bind = tuple(dict.fromkeys(slot.name for added in added_at_bind.values() for slot in added))
-        self._picture = picture
+        self._snapshot = snapshot
         self._guard = guard
         self._filters_of = partial(Filters, scheduler_name, served=served, nominations=nominations, guard=guard)
         self.filters = self._filters_of(slots)
-        self.search = Search(self.filters, picture)
+        self.search = Search(self.filters, snapshot)
         at_bind = {**slots, **{point: (*slots[point], *added) for point, added in added_at_bind.items()}}
         self.at_bind = self._filters_of(at_bind) if self.added_at_bind else self.filters
-        self.scoring = Scoring(scheduler_name, slots, guard=guard, picture=picture)
+        self.scoring = Scoring(scheduler_name, slots, guard=guard, snapshot=snapshot)
         self.post_filters = PostFilters(slots, guard)
         self.binding = Binding(scheduler_name, slots, guard=guard, waiting=waiting)
         every = {slot.name: slot for of_point in at_bind.values() for slot in of_point}
@@ -119,10 +119,10 @@ class Framework:
             point: tuple(slot for slot in of_point if not declares(type(slot.plugin), base))
             for point, of_point in self.at_bind.slots.items()
         }
-        return Search(self._filters_of(slots), self._picture)
+        return Search(self._filters_of(slots), self._snapshot)
 
     def required_objects(self, pod: Pod, *, at_bind: bool = False) -> list[tuple[Kind[Any], str, str]]:
-        """Objects that a decision about the pod needs and the picture does not have. Raises ``PluginError``."""
+        """Objects that a decision about the pod needs and the snapshot does not have. Raises ``PluginError``."""
         found: list[tuple[Kind[Any], str, str]] = []
         for slot in self._lookups_at_bind if at_bind else self._lookups:
             found += self._guard.call(slot.name, "RequiredObjects", _required, slot.plugin, pod)

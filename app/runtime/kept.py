@@ -6,7 +6,7 @@ and next to nothing after that. kube-scheduler had such a cache and gave it up: 
 it more than its predicates, and invalidation was scattered. Here there is one thread, one journal, and one set for all
 plugins.
 
-What keeps it sound: absent is not judged, hence not passed; no Error is kept; a node that the picture has otherwise
+What keeps it sound: absent is not judged, hence not passed; no Error is kept; a node that the snapshot has otherwise
 than the request, the node that the pod itself stands on and nodes with nominated pods are judged afresh by the caller
 and never stored; objects of declared kinds count by their version. An evaluation and what is remembered of it see the
 same entries: what the last one used is held, whatever is given up meanwhile.
@@ -24,8 +24,8 @@ from app.framework.node_info import MorePods
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
 from app.runtime.dated import NAME_BYTES, OfPlugin
-from app.runtime.picture import Picture
 from app.runtime.slots import PluginSlot
+from app.runtime.snapshot import Snapshot
 
 _REJECTION_BYTES: Final = 300
 """Of a name with its status, which may be one of its own."""
@@ -40,11 +40,11 @@ _SERIALS: Final = itertools.count(1)
 """No number is given out twice, whatever is given up and made anew."""
 
 Judge = Callable[["Kept", Sequence[str]], FilterResult]
-"""What the plugin of a ``Kept`` says now of nodes of the picture. Raises ``PluginError``."""
+"""What the plugin of a ``Kept`` says now of nodes of the snapshot. Raises ``PluginError``."""
 
 
 class _Judged:
-    """Which nodes of the picture were judged: some, or all but ``open``. Once it is all, only what is not is kept."""
+    """Which nodes of the snapshot were judged: some, or all but ``open``. Once it is all, only what is not is kept."""
 
     __slots__ = ("open", "some")
 
@@ -92,8 +92,8 @@ class Kept(OfPlugin):
 
     __slots__ = ("beside", "judged", "rejected", "serial", "stands")
 
-    def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
-        super().__init__(key, slot, pod, objects, picture)
+    def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, snapshot: Snapshot) -> None:
+        super().__init__(key, slot, pod, objects, snapshot)
         self.serial = self.stands = next(_SERIALS)
         self.judged = _Judged()
         self.rejected: dict[str, Status] = {}
@@ -107,31 +107,31 @@ class Kept(OfPlugin):
         """Bytes, as estimated."""
         return super().weight() + NAME_BYTES * self.judged.size() + _REJECTION_BYTES * len(self.rejected)
 
-    def refresh(self, picture: Picture, judge: Judge) -> None:
+    def refresh(self, snapshot: Snapshot, judge: Judge) -> None:
         """Nodes that changed count as not judged; those that were rejected are judged again at once."""
-        changed = self.changed(picture)
+        changed = self.changed(snapshot)
         if changed is None:
             self.judged.clear()
             self.rejected.clear()
             self.stands = next(_SERIALS)
         elif changed:
-            self.judged.drop(changed, picture.kept_nodes)
+            self.judged.drop(changed, snapshot.kept_nodes)
             again = [name for name in changed if name in self.rejected]
             if again:
-                self._again(again, picture, judge)
+                self._again(again, snapshot, judge)
 
-    def _again(self, names: Sequence[str], picture: Picture, judge: Judge) -> None:
+    def _again(self, names: Sequence[str], snapshot: Snapshot, judge: Judge) -> None:
         before = {name: self.rejected.pop(name) for name in names}
         try:
             if len(names) <= min(_MOST_AGAIN, self.at_once()):
-                self.judge([name for name in names if name in picture.kept_nodes], picture, judge)
+                self.judge([name for name in names if name in snapshot.kept_nodes], snapshot, judge)
         finally:
             if any(self.rejected.get(name) != status for name, status in before.items()):
                 self.stands = next(_SERIALS)
 
-    def judge(self, names: Sequence[str], picture: Picture, judge: Judge) -> None:
-        """Have nodes of the picture judged that are not."""
+    def judge(self, names: Sequence[str], snapshot: Snapshot, judge: Judge) -> None:
+        """Have nodes of the snapshot judged that are not."""
         if names:
             result = judge(self, names)
             self.rejected.update(result.rejected())
-            self.judged.add(names, picture.kept_nodes)
+            self.judged.add(names, snapshot.kept_nodes)

@@ -17,9 +17,9 @@ from app.framework.score_classes import ScoreClasses
 from app.kube.core_v1 import Pod
 from app.runtime.dated import NAME_BYTES, PIECE, Dated, Entries, OfPlugin, step_of
 from app.runtime.guard import PluginError
-from app.runtime.picture import Picture
 from app.runtime.recent import Recent
 from app.runtime.slots import PluginSlot
+from app.runtime.snapshot import Snapshot
 
 _MOST_BYTES: Final = 48 << 20
 """Of scores by plugin, and of rows: each."""
@@ -34,7 +34,7 @@ _FEWEST_ROWS: Final = 64
 _SERIALS: Final = itertools.count(1)
 
 Score = Callable[["KeptScores", Sequence[str]], Sequence[int]]
-"""The raw scores that the plugin of a ``KeptScores`` gives nodes of the picture now. Raises ``PluginError``."""
+"""The raw scores that the plugin of a ``KeptScores`` gives nodes of the snapshot now. Raises ``PluginError``."""
 
 
 class KeptScores(OfPlugin):
@@ -42,8 +42,8 @@ class KeptScores(OfPlugin):
 
     __slots__ = ("scores", "serial")
 
-    def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, picture: Picture) -> None:
-        super().__init__(key, slot, pod, objects, picture)
+    def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, snapshot: Snapshot) -> None:
+        super().__init__(key, slot, pod, objects, snapshot)
         self.serial = next(_SERIALS)
         self.scores: dict[str, int] = {}
 
@@ -51,9 +51,9 @@ class KeptScores(OfPlugin):
         """Bytes, as estimated."""
         return super().weight() + 2 * NAME_BYTES * len(self.scores)
 
-    def refresh(self, picture: Picture) -> None:
+    def refresh(self, snapshot: Snapshot) -> None:
         """Nodes that changed are not scored."""
-        changed = self.changed(picture)
+        changed = self.changed(snapshot)
         if changed is None:
             self.scores.clear()
         else:
@@ -66,8 +66,8 @@ class _Rows(Dated):
 
     __slots__ = ("_each", "_numbers", "of", "rows")
 
-    def __init__(self, each: Sequence[KeptScores], picture: Picture) -> None:
-        super().__init__(picture, pods=any(it.pods for it in each))
+    def __init__(self, each: Sequence[KeptScores], snapshot: Snapshot) -> None:
+        super().__init__(snapshot, pods=any(it.pods for it in each))
         self._each = each
         self.of: dict[str, int] = {}
         self.rows: list[tuple[int, ...]] = []
@@ -77,10 +77,10 @@ class _Rows(Dated):
         """Bytes, as estimated."""
         return NAME_BYTES * len(self.of) * 2 + _ROW_BYTES * len(self.rows)
 
-    def refresh(self, picture: Picture) -> None:
+    def refresh(self, snapshot: Snapshot) -> None:
         """Nodes that changed have no row."""
-        changed = self.changed(picture)
-        if changed is None or len(self.rows) > max(_FEWEST_ROWS, _ROWS_A_NODE * len(picture.kept_nodes)):
+        changed = self.changed(snapshot)
+        if changed is None or len(self.rows) > max(_FEWEST_ROWS, _ROWS_A_NODE * len(snapshot.kept_nodes)):
             self.of, self.rows, self._numbers = {}, [], {}
         else:
             for name in changed:
@@ -99,13 +99,13 @@ class _Rows(Dated):
     def _given(self, names: Sequence[str]) -> Iterator[tuple[int, ...]]:
         return zip(*(map(it.scores.__getitem__, names) for it in self._each), strict=True)
 
-    def checking(self, picture: Picture) -> Iterator[str]:
+    def checking(self, snapshot: Snapshot) -> Iterator[str]:
         """In words, if a row is not what the plugins' own scores are; empty for each step in which all are."""
         names = list(self.of)
         for start in range(0, len(names), PIECE):
-            self.refresh(picture)
+            self.refresh(snapshot)
             for kept in self._each:
-                kept.refresh(picture)
+                kept.refresh(snapshot)
             known = (self.of, *(it.scores for it in self._each))
             some = [name for name in names[start : start + PIECE] if all(name in it for it in known)]
             same = [self.rows[self.of[name]] for name in some] == list(self._given(some))
@@ -115,15 +115,15 @@ class _Rows(Dated):
 class KeptRows(Entries):
     """Raw scores of one profile. Bounded by bytes, what was used last stays."""
 
-    def __init__(self, picture: Picture, most_bytes: int = _MOST_BYTES) -> None:
-        super().__init__(picture)
+    def __init__(self, snapshot: Snapshot, most_bytes: int = _MOST_BYTES) -> None:
+        super().__init__(snapshot)
         self._scores: Recent[Hashable, KeptScores] = Recent(most_bytes)
         self._rows: Recent[Hashable, _Rows] = Recent(most_bytes)
 
     def raw_scores(
         self, slots: Sequence[PluginSlot], pod: Pod, names: Sequence[str], score: Score
     ) -> dict[str, ScoreClasses]:
-        """By plugin, the raw scores of ``names``, all of them nodes of the picture. Nodes have one class with all.
+        """By plugin, the raw scores of ``names``, all of them nodes of the snapshot. Nodes have one class with all.
 
         Raises ``PluginError``, or ``Unprepared`` where there are too many to be scored at once.
         """
@@ -131,8 +131,8 @@ class KeptRows(Entries):
         key = tuple(it.serial for it in each)
         rows = self._rows.get(key)
         if rows is None:
-            rows = _Rows(each, self._picture)
-        rows.refresh(self._picture)
+            rows = _Rows(each, self._snapshot)
+        rows.refresh(self._snapshot)
         of: list[Any] = list(map(rows.of.get, names))
         if None in of:
             self._add(key, rows, each, [name for name, number in zip(names, of, strict=True) if number is None], score)
@@ -145,7 +145,7 @@ class KeptRows(Entries):
 
     def _add(self, key: Hashable, rows: _Rows, each: Sequence[KeptScores], names: Sequence[str], score: Score) -> None:
         """Score ``names``, which have no row, and give them one."""
-        nodes = self._picture.kept_nodes
+        nodes = self._snapshot.kept_nodes
         new = [nodes[it].name for it in dict.fromkeys(names)]
         if len(new) > step_of(each) and self._are_too_many(each, new):
             raise Unprepared(self._in_steps(each, new, score))
@@ -156,13 +156,13 @@ class KeptRows(Entries):
     def _are_too_many(self, each: Sequence[KeptScores], names: Sequence[str]) -> bool:
         """Whether the plugins have to score more of ``names`` than they can in one step."""
         for kept in each:
-            kept.refresh(self._picture)
+            kept.refresh(self._snapshot)
         wanted = set(names)
         return sum(len(names) / it.at_once() for it in each if not it.scores.keys() >= wanted) > 1
 
     def _in_steps(self, each: Sequence[KeptScores], names: Sequence[str], score: Score) -> Iterator[None]:
         """Have ``names`` scored some at a time, each as it is then."""
-        nodes, step = self._picture.kept_nodes, step_of(each)
+        nodes, step = self._snapshot.kept_nodes, step_of(each)
         for start in range(0, len(names), step):
             self._score(each, [it for it in names[start : start + step] if it in nodes], score)
             yield
@@ -170,7 +170,7 @@ class KeptRows(Entries):
     def _score(self, each: Sequence[KeptScores], names: Sequence[str], score: Score) -> None:
         """Have those of ``names`` scored that are not, by each plugin."""
         for kept in each:
-            kept.refresh(self._picture)
+            kept.refresh(self._snapshot)
             new = list(filterfalse(kept.scores.__contains__, names))
             if new:
                 kept.scores.update(zip(new, score(kept, new), strict=True))
@@ -186,7 +186,7 @@ class KeptRows(Entries):
             for start in range(0, len(names), PIECE):
                 if kept.objects != self._objects(kept.slot):
                     break  # made anew when it is used next
-                kept.refresh(self._picture)
+                kept.refresh(self._snapshot)
                 some = [it for it in names[start : start + PIECE] if it in kept.scores]
                 try:
                     same = [kept.scores[it] for it in some] == list(score(kept, some))
@@ -194,4 +194,4 @@ class KeptRows(Entries):
                     break
                 yield "" if same else f"kept scores of {kept.slot.name} differ"
         for rows in self._rows.values():
-            yield from rows.checking(self._picture)
+            yield from rows.checking(self._snapshot)

@@ -12,9 +12,9 @@ from app.kube.core_v1 import Pod
 from app.runtime.dated import ENTRY_BYTES, NAME_BYTES, PIECE, STEP, Dated, Entries, step_of
 from app.runtime.guard import PluginError
 from app.runtime.kept import Judge, Kept
-from app.runtime.picture import Picture
 from app.runtime.recent import Recent
 from app.runtime.slots import PluginSlot
+from app.runtime.snapshot import Snapshot
 
 _MOST_BYTES: Final = 48 << 20
 """Of verdicts, and of what passes all: each."""
@@ -30,13 +30,13 @@ class KeptPass(Dated):
     """The nodes that pass several plugins, for the pods of one signature with each: one look a name, whatever they are.
 
     ``blocked``: nodes that at least one of them rejects. ``passing``: those that all pass, as long as not all nodes of
-    the picture were judged; from then on all others pass, but for those that are ``open``.
+    the snapshot were judged; from then on all others pass, but for those that are ``open``.
     """
 
     __slots__ = ("blocked", "open", "passing")
 
-    def __init__(self, each: Sequence[Kept], picture: Picture) -> None:
-        super().__init__(picture, pods=any(it.pods for it in each))
+    def __init__(self, each: Sequence[Kept], snapshot: Snapshot) -> None:
+        super().__init__(snapshot, pods=any(it.pods for it in each))
         self.blocked = set[str]().union(*(it.rejected for it in each))
         self.open: set[str] = set()
         self.passing: set[str] | None = set()
@@ -48,9 +48,9 @@ class KeptPass(Dated):
         """Bytes, as estimated."""
         return ENTRY_BYTES + NAME_BYTES * (len(self.blocked) + len(self.open) + len(self.passing or ()))
 
-    def refresh(self, picture: Picture) -> None:
+    def refresh(self, snapshot: Snapshot) -> None:
         """Nodes that changed are not judged."""
-        changed = self.changed(picture)
+        changed = self.changed(snapshot)
         if changed is None:
             self.blocked, self.open, self.passing = set(), set(), set()
         elif changed:
@@ -59,8 +59,8 @@ class KeptPass(Dated):
                 self.passing.difference_update(changed)
             else:
                 self.open.update(changed)
-                if len(self.open) > len(picture.kept_nodes):
-                    self.open.intersection_update(picture.kept_nodes)
+                if len(self.open) > len(snapshot.kept_nodes):
+                    self.open.intersection_update(snapshot.kept_nodes)
 
     def passing_of(self, names: Sequence[str]) -> Sequence[str] | None:
         """Those of ``names`` that pass, if nothing needs to be judged for it: the usual case, one look a name."""
@@ -75,9 +75,9 @@ class KeptPass(Dated):
             return list(filter(self.passing.__contains__, names))
         return list(filterfalse(self.blocked.__contains__, names)) if self.blocked else names
 
-    def missing(self, names: Sequence[str], picture: Picture) -> list[str]:
+    def missing(self, names: Sequence[str], snapshot: Snapshot) -> list[str]:
         """Those of ``names``, each once, that are nodes and not judged."""
-        nodes = picture.kept_nodes
+        nodes = snapshot.kept_nodes
         if self.passing is None:
             return [it for it in dict.fromkeys(filter(self.open.__contains__, names)) if it in nodes]
         if len(self.passing) + len(self.blocked) >= len(nodes):
@@ -85,11 +85,11 @@ class KeptPass(Dated):
         new = filterfalse(self.passing.__contains__, names)
         return [nodes[it].name for it in dict.fromkeys(new) if it not in self.blocked and it in nodes]
 
-    def judge(self, each: Sequence[Kept], names: Sequence[str], picture: Picture, judge: Judge) -> None:
+    def judge(self, each: Sequence[Kept], names: Sequence[str], snapshot: Snapshot, judge: Judge) -> None:
         """Have nodes judged that are not, by one plugin after the other up to the first that rejects."""
         left = names
         for kept in each:
-            kept.judge(kept.judged.missing(left), picture, judge)
+            kept.judge(kept.judged.missing(left), snapshot, judge)
             rejected = kept.rejected
             self.blocked.update(it for it in left if it in rejected)
             left = [it for it in left if it not in rejected] if rejected else left
@@ -97,7 +97,7 @@ class KeptPass(Dated):
             self.open.difference_update(names)
             return
         self.passing.update(left)
-        if len(self.passing) + len(self.blocked) >= len(picture.kept_nodes):
+        if len(self.passing) + len(self.blocked) >= len(snapshot.kept_nodes):
             self.passing = None
 
 
@@ -113,8 +113,8 @@ def _are_too_many(each: Iterable[Kept], names: Sequence[str]) -> bool:
 class KeptVerdicts(Entries):
     """Verdicts of one profile. Bounded by bytes, what was used last stays."""
 
-    def __init__(self, picture: Picture, most_bytes: int = _MOST_BYTES) -> None:
-        super().__init__(picture)
+    def __init__(self, snapshot: Snapshot, most_bytes: int = _MOST_BYTES) -> None:
+        super().__init__(snapshot)
         self._verdicts: Recent[Hashable, Kept] = Recent(most_bytes)
         self._passes: Recent[Hashable, KeptPass] = Recent(most_bytes)
         self._crowded: Recent[Hashable, Kept] = Recent(min(most_bytes, _MOST_CROWDED_BYTES))
@@ -133,24 +133,24 @@ class KeptVerdicts(Entries):
     ) -> tuple[Sequence[Kept], KeptPass, Sequence[str]]:
         """What the plugins say, what they let through, and those of ``names`` that pass, in order.
 
-        All of ``names`` are judged that are nodes of the picture; names of no node may be among those that pass. Raises
+        All of ``names`` that are nodes of the snapshot are judged; other names can be among those that pass. Raises
         ``PluginError``, or ``Unprepared`` where there are too many to be judged at once.
         """
         self._held.clear()
-        picture = self._picture
+        snapshot = self._snapshot
         each = [self.of(slot, pod) for slot in slots]
         for kept in each:
-            kept.refresh(picture, judge)
+            kept.refresh(snapshot, judge)
         key = tuple(it.serial for it in each)
         found = self._passes.get(key)
         if found is None or (found.passing is not None and all(it.judged.some is None for it in each)):
-            found = KeptPass(each, picture)
+            found = KeptPass(each, snapshot)
             self._passes.put(key, found, found.weight())
         else:
-            found.refresh(picture)
+            found.refresh(snapshot)
         left = found.passing_of(names)
         if left is None:
-            new = found.missing(names, picture)
+            new = found.missing(names, snapshot)
             if len(new) > step_of(each) and _are_too_many(each, new):
                 raise Unprepared(self._in_steps(each, new, judge))
             if new:
@@ -165,13 +165,13 @@ class KeptVerdicts(Entries):
 
         Raises ``PluginError``, or ``Unprepared`` where there are too many to be judged at once.
         """
-        picture, rejected = self._picture, set[str]()
+        snapshot, rejected = self._snapshot, set[str]()
         for slot in slots:
             kept = self._entry(Kept, self._crowded, slot, pod, beside=beside)
             if kept.beside is None:
                 kept.beside = MorePods(beside)
-            kept.refresh(picture, judge)
-            missing = [name for name in kept.judged.missing(names) if name in picture.kept_nodes]
+            kept.refresh(snapshot, judge)
+            missing = [name for name in kept.judged.missing(names) if name in snapshot.kept_nodes]
             if len(missing) > kept.at_once():
                 raise Unprepared(self._crowded_in_steps(kept, beside, missing, judge))
             self._judge_crowded(kept, missing, judge)
@@ -181,7 +181,7 @@ class KeptVerdicts(Entries):
 
     def _judge_crowded(self, kept: Kept, names: Sequence[str], judge: Judge) -> None:
         if names:
-            kept.judge(names, self._picture, judge)
+            kept.judge(names, self._snapshot, judge)
             self._crowded.put(kept.key, kept, kept.weight())
 
     def _crowded_in_steps(
@@ -189,28 +189,28 @@ class KeptVerdicts(Entries):
     ) -> Iterator[None]:
         """Judge ``names`` some at a time, as long as none of ``beside`` has a place: then others are asked about."""
         for start in range(0, len(names), STEP):
-            if any(self._picture.place_of(it.uid, it.key) for it in beside):
+            if any(self._snapshot.place_of(it.uid, it.key) for it in beside):
                 return
-            kept.refresh(self._picture, judge)
-            some = [it for it in names[start : start + STEP] if it in self._picture.kept_nodes]
+            kept.refresh(self._snapshot, judge)
+            some = [it for it in names[start : start + STEP] if it in self._snapshot.kept_nodes]
             self._judge_crowded(kept, kept.judged.missing(some), judge)
             yield
 
     def _judge(self, key: Hashable, found: KeptPass, each: Sequence[Kept], names: Sequence[str], judge: Judge) -> None:
         try:
-            found.judge(each, names, self._picture, judge)
+            found.judge(each, names, self._snapshot, judge)
         finally:
             self.weigh(each)
             self._passes.put(key, found, found.weight())
 
     def _in_steps(self, each: Sequence[Kept], names: Sequence[str], judge: Judge) -> Iterator[None]:
-        """Judge ``names`` some at a time, each on the picture as it is then."""
-        nodes, step = self._picture.kept_nodes, step_of(each)
+        """Judge ``names`` some at a time, each on the snapshot as it is then."""
+        nodes, step = self._snapshot.kept_nodes, step_of(each)
         for start in range(0, len(names), step):
             some: Sequence[str] = [it for it in names[start : start + step] if it in nodes]
             for kept in each:
-                kept.refresh(self._picture, judge)
-                kept.judge(kept.judged.missing(some), self._picture, judge)
+                kept.refresh(self._snapshot, judge)
+                kept.judge(kept.judged.missing(some), self._snapshot, judge)
                 some = [it for it in some if it not in kept.rejected]
             yield
         self.weigh(each)
@@ -223,7 +223,7 @@ class KeptVerdicts(Entries):
     def standing(self, slot: PluginSlot, pod: Pod, judge: Judge) -> Hashable:
         """Equal as long as every rejection stands that the plugin gave pods like this one. Raises ``PluginError``."""
         kept = self.of(slot, pod)
-        kept.refresh(self._picture, judge)
+        kept.refresh(self._snapshot, judge)
         return kept.stands
 
     def checking_verdicts(self, judge: Judge) -> Iterator[str]:
@@ -232,7 +232,7 @@ class KeptVerdicts(Entries):
         A plugin that fails is left out: no Error is kept.
         """
         for kept in (*self._verdicts.values(), *self._crowded.values()):
-            names = list(self._picture.kept_nodes)
+            names = list(self._snapshot.kept_nodes)
             for start in range(0, len(names), PIECE):
                 if kept.objects != self._objects(kept.slot):
                     break  # made anew when it is used next
@@ -242,10 +242,10 @@ class KeptVerdicts(Entries):
                     break
 
     def _differs(self, kept: Kept, names: Sequence[str], judge: Judge) -> str:
-        """The picture may have changed since ``names`` were read."""
-        kept.refresh(self._picture, judge)
+        """The snapshot may have changed since ``names`` were read."""
+        kept.refresh(self._snapshot, judge)
         missing = {*kept.judged.missing(names)}
-        known = [it for it in names if it not in missing and it in self._picture.kept_nodes]
+        known = [it for it in names if it not in missing and it in self._snapshot.kept_nodes]
         rejected = {it: kept.rejected[it] for it in known if it in kept.rejected}
         same = not known or dict(judge(kept, known).rejected()) == rejected
         return "" if same else f"kept verdicts of {kept.slot.name} differ"

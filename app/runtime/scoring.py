@@ -21,8 +21,8 @@ from app.framework.status import error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, PluginError, plugin_error, score_each, timed_point
 from app.runtime.kept_scores import KeptRows, KeptScores
-from app.runtime.picture import Picture
 from app.runtime.slots import PluginSlot, sees, sees_nodes
+from app.runtime.snapshot import Snapshot
 
 _NO_NUMBER: Final = 'plugin "{}" returns a score that is no whole number'
 _NO_PLUGIN_TOTAL: Final = 1
@@ -68,13 +68,13 @@ class Scoring:
     """PreScore and Score plugins of one profile, and the cache of their raw scores."""
 
     def __init__(
-        self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, picture: Picture
+        self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, snapshot: Snapshot
     ) -> None:
         self.scheduler_name = scheduler_name
         self.slots = slots
         self.guard = guard
-        self._picture = picture
-        self._rows = KeptRows(picture)
+        self._snapshot = snapshot
+        self._rows = KeptRows(snapshot)
         self._score_depends_on = [
             (it.name, it.score_depends_on) for it in self.slots["score"] if it.score_depends_on is not None
         ]
@@ -205,17 +205,17 @@ class Scoring:
         return found
 
     def _are_apart(self, pod: Pod, nodes: Candidates) -> bool:
-        """Whether some of the nodes are not as the picture has them for a pod that is nowhere."""
-        places = (self._picture.place_of(pod.uid, pod.key), *self._picture.overlaid_nodes)
+        """Whether some of the nodes are not as the snapshot has them for a pod that is nowhere."""
+        places = (self._snapshot.place_of(pod.uid, pod.key), *self._snapshot.overlaid_nodes)
         return bool(nodes.sent) or not nodes.name_set.isdisjoint(places)
 
     def _score_kept(self, state: CycleState, kept: KeptScores, names: Sequence[str]) -> list[int]:
-        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
+        nodes = Candidates(names, self._snapshot.kept_nodes.__getitem__)
         return self._score_each(kept.slot, state, sees(kept.slot, state, kept.pod), nodes)
 
     def _score_alone(self, kept: KeptScores, names: Sequence[str]) -> Sequence[int]:
         state = CycleState()
-        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
+        nodes = Candidates(names, self._snapshot.kept_nodes.__getitem__)
         for slot in self.slots["preScore"]:
             if slot.name == kept.slot.name:
                 self._ask_pre_score(slot, state, kept.pod, nodes)

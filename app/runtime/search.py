@@ -17,9 +17,9 @@ from app.runtime.filters import WHOLE, Filters
 from app.runtime.guard import timed_point
 from app.runtime.kept import Kept
 from app.runtime.kept_verdicts import KeptPass, KeptVerdicts
-from app.runtime.picture import Picture
 from app.runtime.prefilter import PreFiltered
 from app.runtime.slots import PluginSlot, sees, sees_nodes
+from app.runtime.snapshot import Snapshot
 from app.runtime.timed import ClockReads
 
 ALL_PLUGINS: Final = ""
@@ -94,12 +94,12 @@ class _Progress:
 class Search:
     """Search with the filters of one profile, and the cache of their verdicts."""
 
-    def __init__(self, filters: Filters, picture: Picture) -> None:
+    def __init__(self, filters: Filters, snapshot: Snapshot) -> None:
         self.filters = filters
         self.scheduler_name = filters.scheduler_name
         self.guard = filters.guard
-        self._picture = picture
-        self._kept = KeptVerdicts(picture)
+        self._snapshot = snapshot
+        self._kept = KeptVerdicts(snapshot)
         self._own_place_matters = any(it.reads is Reads.PODS_ON_NODE for it in filters.slots["filter"])
 
     def find_nodes_that_fit(self, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> Found:
@@ -129,8 +129,8 @@ class Search:
         if filters.kept:
             judge = partial(self._judge, state)
             found.each, found.kept, found.left = self._kept.passing(filters.kept, pod, found.left, judge)
-        of_the_picture = found.kept is not None and found.kept.passing is not None
-        if not of_the_picture and not (filters.others and filters.others[0].any_names):
+        of_the_snapshot = found.kept is not None and found.kept.passing is not None
+        if not of_the_snapshot and not (filters.others and filters.others[0].any_names):
             found.left = self._known(nodes, found.left)
         for slot in filters.others:
             asked = nodes if found.left is nodes.names else nodes.among(found.left)
@@ -150,7 +150,7 @@ class Search:
 
     def _known(self, nodes: Candidates, names: Iterable[str]) -> list[str]:
         """Return those of ``names`` that are nodes."""
-        known = self._picture.nodes
+        known = self._snapshot.nodes
         if not nodes.sent:
             return list(filter(known.__contains__, names))
         return [it for it in names if it in known or it in nodes.sent]
@@ -167,8 +167,8 @@ class Search:
         asked = nodes if names is nodes.names else nodes.among(names)
         found: dict[str, Collection[Pod]] = {it: () for it in nodes.sent if it in asked.name_set}
         if self._own_place_matters:
-            places = (self._picture.place_of(pod.uid, pod.key), *self._picture.overlaid_nodes)
-            found |= {it: () for it in places if it and it in self._picture.nodes and it in asked.name_set}
+            places = (self._snapshot.place_of(pod.uid, pod.key), *self._snapshot.overlaid_nodes)
+            found |= {it: () for it in places if it and it in self._snapshot.nodes and it in asked.name_set}
         if nominated and not set(nominated).isdisjoint(names):
             among = self._known(nodes, [it for it in nominated if it in asked.name_set])
             found |= {it: pods for it in among if (pods := self.filters.nominated_to(it, pod))}
@@ -217,7 +217,7 @@ class Search:
     def _kept_reasons(self, kept: Kept, state: CycleState, names: Sequence[str]) -> Mapping[str, Status]:
         missing = kept.judged.missing(names)
         if missing:
-            kept.judge(missing, self._picture, partial(self._judge, state))
+            kept.judge(missing, self._snapshot, partial(self._judge, state))
             self._kept.weigh((kept,))
         return kept.rejected
 
@@ -248,7 +248,7 @@ class Search:
         Raises ``PluginError`` or ``Unprepared``.
         """
         slots = self.filters.taking_part(state).by_pods_on_node
-        due = [(it, places) for it, places in due if not self._picture.place_of(it.uid, it.key)]
+        due = [(it, places) for it, places in due if not self._snapshot.place_of(it.uid, it.key)]
         if not slots or not due:
             return frozenset()
         taken = list(dict.fromkeys(chain.from_iterable(places for _, places in due)))
@@ -290,7 +290,7 @@ class Search:
         yield from self._kept.checking_verdicts(self._judge_alone)
 
     def _judge(self, state: CycleState, kept: Kept, names: Sequence[str]) -> FilterResult:
-        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
+        nodes = Candidates(names, self._snapshot.kept_nodes.__getitem__)
         if kept.beside is not None:
             nodes = nodes.seen_as(kept.beside.on)
         reads = kept.slot.clock_reads
@@ -312,7 +312,7 @@ class Search:
             before = reads.count
             status = self.guard.status(slot.name, "Filter", slot.plugin.filter, state, seen, node)
             if status.until is not None:
-                self._picture.ends(node.name, slot.name, status.until)
+                self._snapshot.ends(node.name, slot.name, status.until)
             elif reads.count != before:
                 raise self.guard.undated(slot.name, "Filter", node.name)
             if status.is_success:

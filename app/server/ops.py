@@ -15,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from app.server.checks import ReadinessCheck, verbose
 from app.telemetry.metrics import Metrics
-from app.telemetry.picture import rendered
+from app.telemetry.snapshot import rendered
 from app.verbs.slices import in_slices
 
 LOG_SECONDS: Final = 3600.0
@@ -57,7 +57,7 @@ def ops_router(
         task = stalled()
         return PlainTextResponse(f"{task or 'ok'}\n", status_code=503 if task else 200)
 
-    @router.get("/readyz", response_class=PlainTextResponse, summary="There is a picture to decide on, and a leader")
+    @router.get("/readyz", response_class=PlainTextResponse, summary="There is a snapshot to decide on, and a leader")
     async def readyz(
         verbose_parameter: Annotated[
             str | None, Query(alias="verbose", description="Any value, or none: a line a check.")

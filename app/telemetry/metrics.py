@@ -191,14 +191,14 @@ class Metrics:
         self.events = Counter(
             "homeport_events", "Events raised, by what became of them.", ["result"], registry=self.registry
         )
-        self.picture_checks = Counter(
+        self.snapshot_checks = Counter(
             "homeport_picture_checks",
             "Comparisons of the bookkeeping with a recount, by result.",
             ["result"],
             registry=self.registry,
         )
         for result in ("consistent", "different"):
-            self.picture_checks.labels(result)
+            self.snapshot_checks.labels(result)
         self.loop_lag = Histogram(
             "homeport_event_loop_lag_seconds",
             "How late the event loop came to something that was due, looked at four times a second.",

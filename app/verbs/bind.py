@@ -29,7 +29,7 @@ from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.waiting import WaitingPods
-from app.verbs.context import VerbContext, require_picture
+from app.verbs.context import VerbContext, require_snapshot
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.settlements import Settlements
 from app.verbs.transaction import Target, Transaction, give_up, require_bound
@@ -159,7 +159,7 @@ class BindVerb:
 
     async def _answer(self, args: BindingArgs, deadline: float) -> Answer:
         """Raises ``VerbFailure``."""
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         try:
             return await self._bound(args, deadline)
         except NotBound as found:

@@ -1,4 +1,4 @@
-"""What all verbs share: the picture, the profiles, requests of any depth, owners to look up, pods that are due."""
+"""What all verbs share: the snapshot, the profiles, requests of any depth, owners to look up, pods that are due."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from app.wire.extender_v1 import MalformedRequest, TooDeep
 T = TypeVar("T")
 
 Problem = Callable[[], str]
-"""Returns a sentence why the picture cannot be used; empty if it can."""
+"""Returns a sentence why the snapshot cannot be used; empty if it can."""
 
 
-def require_picture(problem: Problem, hosts: Sequence[str] = ()) -> None:
+def require_snapshot(problem: Problem, hosts: Sequence[str] = ()) -> None:
     """Raise ``VerbFailure`` (``not_ready``) where a decision would be a guess."""
     found = problem()
     if found:
@@ -37,7 +37,7 @@ def require_picture(problem: Problem, hosts: Sequence[str] = ()) -> None:
 
 
 class Reader(Protocol):
-    """Reads past the watch what a decision needs at once, and puts it into the picture."""
+    """Reads past the watch what a decision needs at once, and puts it into the snapshot."""
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
         """No error if it is not there or nobody answers: the decision finds it missing.

@@ -26,7 +26,7 @@ from app.runtime.guard import PluginError
 from app.runtime.post_filters import step_of
 from app.runtime.scoring import Scores
 from app.verbs.candidates import asked_nodes, unreadable_nodes
-from app.verbs.context import VerbContext, decided, require_picture, require_room
+from app.verbs.context import VerbContext, decided, require_room, require_snapshot
 from app.verbs.outcome import VerbFailure
 from app.verbs.slices import in_slices, prepared
 from app.verbs.unserved import printable
@@ -89,7 +89,7 @@ class CycleVerb:
 
     def known_pod(self, namespace: str, name: str) -> Pod:
         """A pod of the picture. Raises ``VerbFailure``."""
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         pod = self._context.cluster.pod(namespace, name)
         if pod is None:
             raise VerbFailure("nothing_to_do", f'pods "{name}" not found in namespace "{namespace}"')
@@ -100,7 +100,7 @@ class CycleVerb:
 
         Raises ``VerbFailure``, also where they are of several profiles: each has an order of its own.
         """
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         frameworks = [self._framework(pod) for pod, _ in pending]
         framework = frameworks[0]
         if any(it is not framework for it in frameworks):
@@ -155,7 +155,7 @@ class CycleVerb:
         return Explained(judged.pre_filter, judged.nodes, judged.feasible, plugins, *by)
 
     async def _prepared(self, pod: Pod) -> Framework:
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         framework = self._framework(pod)
         await self._context.look_up_missing(framework, pod)
         return framework

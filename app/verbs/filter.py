@@ -16,7 +16,7 @@ from app.memory.refusal_cache import RefusalCache
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.candidates import SentNode, read_sent, searched_nodes
-from app.verbs.context import VerbContext, decided, read_again, require_picture, require_room
+from app.verbs.context import VerbContext, decided, read_again, require_room, require_snapshot
 from app.verbs.filter_answer import AnswerForm, Judged
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.wire.extender_answers import encode_passing
@@ -64,7 +64,7 @@ class FilterVerb:
         framework = self._context.asked_framework("filter", args.pod)
         if framework is None:
             return self._form_of_strangers.passes_all(args)
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         try:
             return await self._decide(framework, args, request)
         except MalformedRequest as error:
@@ -77,7 +77,7 @@ class FilterVerb:
         asked = None if request is None else self._refusals.find(request)
         if asked is None:
             return None
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         try:
             if self._context.due.expects(asked.framework.filters.depends, asked.pod):
                 return None

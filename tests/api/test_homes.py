@@ -84,7 +84,7 @@ def test_a_home_that_somebody_moved_is_told_once(tmp_path: Path) -> None:
         service = Service(settings, SHIPPED, DEFAULT_WEIGHTS, version="1")
         for version, home in enumerate(("n1", "n2", "n2"), start=2):
             given = {"resourceVersion": str(version), "annotations": {"homeport.dev/home": home}}
-            service.picture.others.upsert(kind, kind.decode(encoded(machine("VirtualMachine", **given))))
+            service.snapshot.others.upsert(kind, kind.decode(encoded(machine("VirtualMachine", **given))))
 
     named = {"log_level": "info", "machine": "VirtualMachine default/db"}
     assert [
@@ -105,7 +105,7 @@ def test_a_plugin_that_fails_on_a_change_spoils_nothing(tmp_path: Path) -> None:
 
     with capture_logs() as said:
         for selector in ({"app": "web"}, {"app": "db"}):
-            service.picture.others.upsert(SERVICES, make_service(selector=selector))
+            service.snapshot.others.upsert(SERVICES, make_service(selector=selector))
 
-    assert make_service(selector={"app": "db"}) == service.picture.get(SERVICES, "default", "web")
+    assert make_service(selector={"app": "db"}) == service.snapshot.get(SERVICES, "default", "web")
     assert [("plugin fault", "Fails", "Changed")] == [(it["event"], it["plugin"], it["point"]) for it in said]

@@ -27,10 +27,10 @@ class Shop:
         self.service = Service(Settings(cluster=str(SAMPLE), due_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="1")
 
     def leave_out(self, kind: Kind[Any], *key: str) -> None:
-        sink_for(self.service.picture, kind).leave_out((key[0], key[1]), "odd")
+        sink_for(self.service.snapshot, kind).leave_out((key[0], key[1]), "odd")
 
     def take_back(self, kind: Kind[Any], key: ObjectKey) -> None:
-        sink_for(self.service.picture, kind).take_back(key)
+        sink_for(self.service.snapshot, kind).take_back(key)
 
     async def ask(self, verb: Verb, asked: Any) -> Any:
         answer = await self.service._callers[""][verb](json.dumps(asked, separators=(",", ":")).encode())
@@ -93,9 +93,9 @@ async def test_nobody_is_evicted_from_it(shop: Shop) -> None:
 
 
 async def test_a_cycle_does_not_choose_it(shop: Shop) -> None:
-    pod = shop.service.picture.pod("shop", "web-7d4b9c-new01")
+    pod = shop.service.snapshot.pod("shop", "web-7d4b9c-new01")
     assert pod is not None
-    for name in [name for name in shop.service.picture.nodes if name != "node-a1"]:
+    for name in [name for name in shop.service.snapshot.nodes if name != "node-a1"]:
         shop.leave_out(NODES, "", name)
 
     found = await shop.service._cycle.run(pod)

@@ -94,7 +94,7 @@ def test_the_lines_of_a_whole_life(tmp_path: Path) -> None:
     assert [
         "service links ignored",
         "serving",
-        "picture complete",
+        "snapshot complete",
         "connection or request rejected",
         "ending",
         "ended",

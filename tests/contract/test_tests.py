@@ -92,7 +92,9 @@ ELSEWHERE: Final = {
         for name in ("args", "changes", "demand", "filling", "placing", "room", "shelf", "supply")
     ],
     "tests/unit/app/runtime/test_filters.py": ["app/runtime/prefilter.py"],
-    "tests/unit/app/runtime/test_kept.py": [f"app/runtime/{name}.py" for name in ("dated", "kept_verdicts", "search")],
+    "tests/unit/app/runtime/test_kept.py": [
+        f"app/runtime/{name}.py" for name in ("dated", "kept_verdicts", "search", "snapshot")
+    ],
     "tests/unit/app/feeds/test_live.py": ["app/writes/writes.py"],
     "tests/unit/app/writes/test_activator.py": ["app/framework/activation.py"],
     "tests/unit/app/cache/test_nodes.py": ["app/framework/listers.py"],

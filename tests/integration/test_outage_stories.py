@@ -131,7 +131,7 @@ def test_an_outage_is_one_story_in_the_log(street: Street) -> None:
     assert {f"https://127.0.0.1:{street.proxy.port}"} == {it["address"] for it in told}
     assert ("v1 Pod" in told[0]["kinds"], True) == ("v1 Node" in told[0]["kinds"], bool(told[0]["cause"]))
     assert told[1]["seconds"] >= told[0]["seconds"] >= 2
-    assert ["picture complete"] == [
+    assert ["snapshot complete"] == [
         it["event"] for it in map(json.loads, street.homeport.log().splitlines()) if "objects" in it
     ]
 

@@ -58,7 +58,7 @@ def framework(
         slots,
         served=["default-scheduler"],
         nominations=nominations,
-        picture=picture,
+        snapshot=picture,
         waiting=WaitingPods(),
         guard=Guard(metrics or Metrics()),
     )

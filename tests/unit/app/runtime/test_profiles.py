@@ -99,7 +99,7 @@ def built(found: Profile, registry: Registry = REGISTRY) -> Framework:
         world.handle,
         served=["p"],
         nominations=FixedNominations(),
-        picture=world.cluster,
+        snapshot=world.cluster,
         waiting=WaitingPods(),
         guard=Guard(Metrics()),
     )

@@ -153,7 +153,7 @@ class Bench:
             handle,
             served=[name],
             nominations=self.cluster,
-            picture=self.cluster,
+            snapshot=self.cluster,
             waiting=self.waiting,
             guard=Guard(Metrics()),
         )

@@ -1,4 +1,4 @@
-"""What the engine asks of the picture, beside what plugins ask of it through their ``Handle``."""
+"""What the engine asks of the snapshot, beside what plugins ask of it through their ``Handle``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Changes(Protocol):
         ...
 
 
-class Picture(Protocol):
+class Snapshot(Protocol):
     """Nodes, and what has changed of them."""
 
     @property
@@ -51,7 +51,7 @@ class Picture(Protocol):
         ...
 
     def place_of(self, uid: str, key: ObjectKey) -> str:
-        """The node on which the picture has the pod; empty for none."""
+        """The node on which the snapshot has the pod; empty for none."""
         ...
 
     def ends(self, node: str, plugin: str, until: float) -> None:
@@ -73,5 +73,5 @@ class Nominations(Protocol):
 
     @property
     def generation(self) -> int:
-        """Moves with every change of anything in the picture."""
+        """Moves with every change of anything in the snapshot."""
         ...

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.telemetry.metrics import Metrics
-from app.telemetry.picture import KNOWN_KEYS, MOST_KEYS, OTHER_KEYS, CountedCollector, rendered
+from app.telemetry.snapshot import KNOWN_KEYS, MOST_KEYS, OTHER_KEYS, CountedCollector, rendered
 
 
 def samples(collector: CountedCollector, name: str) -> Mapping[tuple[str, ...], float]:

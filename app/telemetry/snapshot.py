@@ -37,7 +37,7 @@ class FeedFigures(Protocol):
     def left_out(self) -> Sized: ...
 
 
-class PictureCollector(Collector):
+class SnapshotCollector(Collector):
     """Exports the feeds by kind, the number of assumed pods, and readiness."""
 
     def __init__(
@@ -50,7 +50,7 @@ class PictureCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         feeds = self._feeds()
         gauges = {
-            "homeport_objects": ("Objects in the picture, by kind.", lambda it: it.objects),
+            "homeport_objects": ("Objects in the snapshot, by kind.", lambda it: it.objects),
             "homeport_feed_age_seconds": ("Time since the watch was last heard of.", lambda it: it.age),
             "homeport_feed_left_out": ("Objects that cannot be read.", lambda it: len(it.left_out)),
             "homeport_feed_synced": ("1 once the first list of a kind is applied.", lambda it: float(it.synced)),
