@@ -158,9 +158,6 @@ class TestHandle:
         with pytest.raises(LookupError, match="kinds="):
             make_handle(SPEC, CLUSTER, args).objects.get(kind, "", "r1")
 
-    def test_without_a_cluster_there_is_nothing(self) -> None:
-        assert [] == list(make_handle(SPEC).nodes.list())
-
 
 class TestRun:
     def test_it_says_of_every_node_what_the_plugin_says(self) -> None:

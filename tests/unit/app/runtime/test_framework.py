@@ -28,7 +28,6 @@ from tests.fakes import (
     Misses,
     Permits,
     Prepares,
-    Rejects,
     Reserves,
     Sorts,
 )
@@ -70,32 +69,21 @@ class TestPostFilter:
     @pytest.mark.parametrize(
         ("plugins", "expected", "asked"),
         [
-            pytest.param([], (None, unschedulable()), "", id="nobody to ask"),
-            pytest.param(
-                [Helps("A", NO), Helps("B", SUCCESS, "n1"), Helps("C")],
-                (PostFilterResult("n1"), SUCCESS.by("B")),
-                "AB",
-                id="the first that can do something",
-            ),
-            pytest.param(
-                [Helps("A", NEVER), Helps("B")],
-                (None, NEVER.by("A")),
-                "A",
-                id="the first that knows that nobody can",
-            ),
-            pytest.param(
+            ([], (None, unschedulable()), ""),
+            ([Helps("A", NO), Helps("B", SUCCESS, "n1"), Helps("C")], (PostFilterResult("n1"), SUCCESS.by("B")), "AB"),
+            ([Helps("A", NEVER), Helps("B")], (None, NEVER.by("A")), "A"),
+            (
                 [Helps("A", NO, "n1"), Helps("B", unschedulable("nor I"), "")],
                 (PostFilterResult(""), unschedulable("no", "nor I").by("A")),
                 "AB",
-                id="none can: all reasons, the last result, the first as rejector",
             ),
-            pytest.param(
+            (
                 [Helps("A", NO, "n1"), Helps("B", PENDING)],
                 (PostFilterResult("n1"), unschedulable("no", "later").by("A")),
                 "AB",
-                id="who has no result leaves the others'",
             ),
         ],
+        ids=["nobody to ask", "the first that helps", "the first that knows that nobody can", "none", "no result"],
     )
     def test_what_can_be_done(
         self, plugins: Sequence[Helps], expected: tuple[PostFilterResult | None, Status], asked: str
@@ -113,12 +101,6 @@ class TestPostFilter:
             at_once(framework(Helps("A", status)).post_filters.post_filter(CycleState(), POD, {}))
 
         assert error(status.message, "A") == raised.value.status
-
-
-def test_a_framework_knows_its_plugins_by_name() -> None:
-    found: dict[str, Any] = {"A": Acts("A"), "B": Rejects("B")}
-
-    assert found == framework(*found.values()).plugins
 
 
 class TestTimes:

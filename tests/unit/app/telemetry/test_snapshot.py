@@ -26,13 +26,6 @@ def test_few_topology_keys_are_told_apart_the_usual_ones_before_others() -> None
     assert 99 == found[OTHER_KEYS,]
 
 
-def test_as_many_keys_as_are_told_apart_are_told() -> None:
-    collector = CountedCollector()
-    collector.skews = {str(number): number for number in range(MOST_KEYS)}
-
-    assert {(str(number),): number for number in range(MOST_KEYS)} == samples(collector, "homeport_topology_skew")
-
-
 def test_refused_pods_and_gauges_of_plugins_are_exposed() -> None:
     collector = CountedCollector()
     collector.unschedulable = {("Spread", "*"): 2}
