@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 
 class StateData(Protocol):
     """An entry of a ``CycleState``."""
@@ -30,7 +33,7 @@ class StateNotFound(LookupError):
     """Nothing was written under that key: the extension point that writes it did not run."""
 
 
-class CycleState:
+class CycleState(Struct, eq=False):
     """Typed entries of one evaluation. filter and prioritize are separate evaluations: nothing is carried over.
 
     ``skip_filter`` and ``skip_score`` name the plugins that answered Skip. ``annotations`` go onto the pod in the
@@ -38,15 +41,12 @@ class CycleState:
     ``deadline``: time on the handle's clock by which a bind must end.
     """
 
-    __slots__ = ("_entries", "annotations", "deadline", "skip_filter", "skip_score", "views")
-
-    def __init__(self) -> None:
-        self._entries: dict[StateKey[Any], Any] = {}
-        self.skip_filter: set[str] = set()
-        self.skip_score: set[str] = set()
-        self.annotations: dict[str, str] = {}
-        self.views: dict[Any, Any] = {}
-        self.deadline = math.inf
+    skip_filter: set[str] = field(default_factory=set)
+    skip_score: set[str] = field(default_factory=set)
+    annotations: dict[str, str] = field(default_factory=dict)
+    views: dict[Any, Any] = field(default_factory=dict)
+    deadline: float = math.inf
+    _entries: dict[StateKey[Any], Any] = field(default_factory=dict)
 
     def write(self, key: StateKey[T], data: T) -> None:
         self._entries[key] = data
@@ -61,8 +61,4 @@ class CycleState:
 
     def clone(self) -> CycleState:
         """Return a copy with cloned entries and shared skip sets, since a dry run does not change which plugins run."""
-        copy = CycleState()
-        copy._entries = {key: data.clone() for key, data in self._entries.items()}
-        copy.skip_filter, copy.skip_score, copy.annotations = self.skip_filter, self.skip_score, self.annotations
-        copy.views, copy.deadline = self.views, self.deadline
-        return copy
+        return replace(self, _entries={key: data.clone() for key, data in self._entries.items()})

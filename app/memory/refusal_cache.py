@@ -197,7 +197,7 @@ class RefusalCache:
     ) -> None:
         """Store that all of ``names`` were rejected. Call it in the same step of the event loop as the evaluation.
 
-        Stores nothing unless it ``lasts`` (``Found``). Raises ``PluginError``.
+        Stores nothing unless it ``lasts`` (``SearchResult``). Raises ``PluginError``.
         """
         self._computed.inc()
         profile = framework.scheduler_name

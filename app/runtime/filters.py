@@ -240,7 +240,7 @@ class Filters:
 
     def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         """Filter for one node, with nominated pods and without."""
-        pods = self.nominated_to(node.name, pod)
+        pods = self.nominated_to(node.node.name, pod)
         return self.filter_with_nominated(state, pod, node, pods) if pods else self._filter_one(state, pod, node)
 
     def filter_with_nominated(self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]) -> Status:
@@ -264,10 +264,13 @@ class Filters:
 
     def nominated_to(self, node_name: str, pod: Pod) -> list[Pod]:
         """Return other pods that are nominated to the node and have at least the pod's priority."""
+        nominated = self.nominations.nominated(node_name)
+        if not nominated:
+            return []
         priority = pod.spec.priority
         return [
             other
-            for other in self.nominations.nominated(node_name)
+            for other in nominated
             if other.uid != pod.uid and other.spec.priority >= priority and other.spec.scheduler_name in self.served
         ]
 
@@ -276,7 +279,7 @@ class Filters:
         prepared = self.pre_filter(state, pod)
         if prepared.status is not SUCCESS:
             return Recheck(prepared.status)
-        if prepared.names is not None and node.name not in prepared.names:
+        if prepared.names is not None and node.node.name not in prepared.names:
             return Recheck(prepared.rejection)
         status = self.filter_node(state, pod, node)
         if status is not SUCCESS or not in_flight:

@@ -23,7 +23,7 @@ from app.kube.kinds import Kind
 from app.runtime.asking import steps_of
 from app.runtime.binding import Binding
 from app.runtime.filters import Filters
-from app.runtime.guard import Guard, PluginError, WrongAnswer
+from app.runtime.guard import Guard, PluginError, WrongAnswer, required_objects
 from app.runtime.post_filters import PostFilters
 from app.runtime.scoring import Scoring
 from app.runtime.search import Search
@@ -32,7 +32,6 @@ from app.runtime.snapshot import Nominations, Snapshot
 from app.runtime.waiting import WaitingPods
 
 INQUIRY_SECONDS: Final = 6.0
-_TRIPLE: Final = 3
 _NO_MORE: Final = Explanation()
 _LARGEST_FIGURE: Final = 1 << 1023
 """Whole numbers beyond have no float, which is what is exposed."""
@@ -125,7 +124,7 @@ class Framework:
         """Objects that a decision about the pod needs and the snapshot does not have. Raises ``PluginError``."""
         found: list[tuple[Kind[Any], str, str]] = []
         for slot in self._lookups_at_bind if at_bind else self._lookups:
-            found += self._guard.call(slot.name, "RequiredObjects", _required, slot.plugin, pod)
+            found += self._guard.call(slot.name, "RequiredObjects", required_objects, slot.plugin, pod)
         return found
 
     def checking(self) -> Iterator[str]:
@@ -210,13 +209,6 @@ def _is_unicode(text: Any) -> bool:
     except (TypeError, UnicodeEncodeError):
         return False
     return True
-
-
-def _required(plugin: Plugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:
-    found: tuple[Any, ...] = tuple(plugin.required_objects(pod))
-    if found and not all(isinstance(it, tuple) and len(it) == _TRIPLE for it in found):
-        raise WrongAnswer("returned something else than triples of a kind, a namespace and a name")
-    return found
 
 
 async def _later(later: Callable[[Collection[str]], Awaitable[object]], feasible: Collection[str]) -> Explanation:

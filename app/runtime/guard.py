@@ -15,8 +15,10 @@ from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import NodeInfo
 from app.framework.objects import Unreadable
+from app.framework.points import Plugin
 from app.framework.status import SKIP, SUCCESS, WORDS, Code, Status, error
 from app.kube.core_v1 import Pod
+from app.kube.kinds import Kind
 from app.runtime.timed import UndatedAnswer
 from app.telemetry.metrics import Metrics
 from app.telemetry.throttle import Throttle
@@ -30,6 +32,7 @@ SAMPLE_EVERY: Final = 17
 
 _FAULT: Final = error("")
 _PAIR: Final = 2
+_TRIPLE: Final = 3
 _SKIPPABLE: Final = ("PreFilter", "PreScore")
 _WORDS: Final = {
     "PreFilterExtensionAddPod": 'running AddPod on PreFilter plugin "{}": {}',
@@ -109,6 +112,13 @@ def score_each(
             raise
         except Exception as fault:  # noqa: BLE001  # whatever it is, with its place
             raise AtNode(fault, node) from None
+    return found
+
+
+def required_objects(plugin: Plugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:
+    found: tuple[Any, ...] = tuple(plugin.required_objects(pod))
+    if found and not all(isinstance(it, tuple) and len(it) == _TRIPLE for it in found):
+        raise WrongAnswer("returned something else than triples of a kind, a namespace and a name")
     return found
 
 
@@ -321,25 +331,6 @@ def timed_point(point: str) -> Callable[[M], M]:
                 self.guard.observe_point(point, fault.status, self.scheduler_name, started)
                 raise
             self.guard.observe_point(point, getattr(answer, "status", answer), self.scheduler_name, started)
-            return answer
-
-        return cast("M", measured)
-
-    return decorate
-
-
-def timed_async(point: str) -> Callable[[M], M]:
-    """As ``timed_point``, for a point that awaits."""
-
-    def decorate(method: M) -> M:
-        @wraps(method)
-        async def measured(self: Any, *args: Any) -> Any:
-            started = perf_counter()
-            answer: object = _FAULT
-            try:
-                answer = await method(self, *args)
-            finally:
-                self.guard.observe_point(point, answer, self.scheduler_name, started)
             return answer
 
         return cast("M", measured)

@@ -26,26 +26,15 @@ ALL_PLUGINS: Final = ""
 """Key of ``signatures`` for rejections that rest on every plugin, as those by PreFilter's node sets."""
 
 
-class Found(FilterResult):
-    """Result of a search. ``pre_filter``: what PreFilter answered, a rejection of all nodes if it is no Success.
+class SearchResult(FilterResult):
+    """Result of a search. ``pre_filter``: answer of PreFilter; without Success, no node passes.
 
-    ``lasts``: whether the rejections stand as long as those of each plugin do by themselves. They do not where a last
-    filter rejected: these rest on which nodes were asked about and on which of them passed.
+    ``lasts``: True if a rejection stays valid as long as the plugin that gave it would give it again. It is False if a
+    last filter rejected a node, because that depends on all requested nodes and on those that passed.
     """
 
-    __slots__ = ("lasts", "pre_filter")
-
-    def __init__(
-        self,
-        passed: Sequence[str],
-        rejections: Mapping[str, Status] | Callable[[], Mapping[str, Status]],
-        pre_filter: Status,
-        *,
-        lasts: bool = True,
-    ) -> None:
-        super().__init__(passed, rejections)
-        self.pre_filter = pre_filter
-        self.lasts = lasts
+    pre_filter: Status
+    lasts: bool = True
 
 
 class _NodesAsked(Candidates):
@@ -102,7 +91,7 @@ class Search:
         self._kept = KeptVerdicts(snapshot)
         self._own_place_matters = any(it.reads is Reads.PODS_ON_NODE for it in filters.slots["filter"])
 
-    def find_nodes_that_fit(self, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> Found:
+    def find_nodes_that_fit(self, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> SearchResult:
         """Return the candidates that pass PreFilter and Filter, from the cache as far as possible.
 
         Candidates may be names of no node: these neither pass nor are rejected. Raises ``PluginError`` or
@@ -112,14 +101,14 @@ class Search:
         prepared = self.filters.pre_filter(state, pod)
         status = prepared.status
         if status is not SUCCESS:
-            return Found((), lambda: dict.fromkeys(self._known(nodes, nodes.names), status), status)
+            return SearchResult((), lambda: dict.fromkeys(self._known(nodes, nodes.names), status), status)
         names = nodes.names
         if prepared.names is not None:
             names = list(filter(prepared.names.__contains__, names))
         run = self._timed_search if self.guard.sampled else self._search
         found = run(state, pod, nodes, names)
         reasons = partial(self._reasons, state, pod, nodes, prepared, found)
-        return Found(found.left, reasons, status, lasts=not found.last)
+        return SearchResult(found.left, reasons, status, lasts=not found.last)
 
     def _search(self, state: CycleState, pod: Pod, nodes: Candidates, names: Sequence[str]) -> _Progress:
         found = _Progress()

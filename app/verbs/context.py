@@ -82,10 +82,13 @@ class VerbContext(Struct, frozen=True):
         Owners are chained (pod, machine instance, machine), so each answer may name the next; it ends when a round
         brings nothing new. Raises ``VerbFailure`` (``fault``), also for one that cannot be read.
         """
-        asked: set[tuple[Kind[Any], str, str]] = set()
-        while missing := [it for it in self._missing(framework, pod, hosts, at_bind) if it not in asked]:
-            asked.update(missing)
-            for kind, namespace, name in missing:
+        read: set[tuple[Kind[Any], str, str]] = set()
+        while missing := self._missing(framework, pod, hosts, at_bind):
+            unread = [it for it in missing if it not in read]
+            if not unread:
+                return
+            read.update(unread)
+            for kind, namespace, name in unread:
                 try:
                     await self.reader.fetch(kind, namespace, name)
                 except Unreadable as cause:

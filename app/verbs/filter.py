@@ -138,7 +138,7 @@ class FilterVerb:
         Raises ``PluginError``, ``Unprepared`` or ``Crowded``.
         """
         cluster = self._context.cluster
-        with cluster.without(pod.uid, pod.key):
+        with cluster.without(pod.uid, (pod.namespace, pod.name)):
             asked = searched_nodes(names, sent, cluster)
             state = CycleState()
             found = framework.search.find_nodes_that_fit(pod, asked.candidates, state)

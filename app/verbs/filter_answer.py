@@ -24,7 +24,7 @@ _PREFERS: Final = b"preferredDuringSchedulingIgnoredDuringExecution"
 class Judged(Struct, frozen=True):
     """Verdicts on the nodes ``asked``. ``raw``: these nodes as they came, if the request has whole nodes.
 
-    ``rejected`` may be empty where the caller does not read it. ``lasts``: see ``Found``.
+    ``rejected`` may be empty where the caller does not read it. ``lasts``: see ``SearchResult``.
     """
 
     asked: Sequence[str]

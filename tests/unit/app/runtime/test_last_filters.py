@@ -17,7 +17,7 @@ from app.kube.core_v1 import Pod
 from app.runtime.filters import Judged, Recheck
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.runtime.search import Found
+from app.runtime.search import SearchResult
 from app.runtime.slots import flaws
 from tests.builders import make_pod
 from tests.fakes import NO, NOT_ASKED, NOT_WANTED, CountsPods, FakePlugin, Prepares, Rejects, RejectsInBatch, Wants
@@ -35,7 +35,7 @@ class Skips(Wants, PreFilterPlugin):
         return SKIP, None
 
 
-def search(engine: Framework, *names: str) -> Found:
+def search(engine: Framework, *names: str) -> SearchResult:
     return engine.search.find_nodes_that_fit(POD, nodes(*names))
 
 

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
-from app.telemetry import otlp
+from app.telemetry import otlp, tracing
 from app.telemetry.otlp import OtlpTracing
 from tests.apiserver import Given
 
@@ -216,3 +216,7 @@ async def test_the_end_does_not_wait_for_an_export_under_way() -> None:
 )
 def test_where_spans_go(endpoint: str, url: str) -> None:
     assert url == otlp.traces_url(endpoint)
+
+
+def test_the_extra_is_installed_here() -> None:
+    assert tracing.is_available()
