@@ -34,7 +34,7 @@ from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import core_for, has_point
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 from app.telemetry.metrics import Metrics
 from plugins import SHIPPED
 
@@ -117,7 +117,7 @@ def make_handle(spec: PluginSpec[Any], cluster: str = "", args: Mapping[str, Any
     kinds = {*needs.kinds, *(it.kind for it in needs.writes)}
     cache = Cluster(core_v1(extras_of(Part), None))
     load_objects(_objects(cluster), cache, kinds, _CLUSTER)
-    handle = in_memory_handle(cache, WaitingPods())
+    handle = in_memory_handle(cache, PodsAtPermit())
     return replace(handle, objects=DeclaredObjects(spec.name, kinds, handle.objects))
 
 

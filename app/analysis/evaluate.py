@@ -34,7 +34,7 @@ from app.runtime.post_filters import NoPreemption
 from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 
 
 class BadCase(ValueError):
@@ -149,7 +149,7 @@ class Evaluator:
 
 def framework_in_memory(profile: ResolvedProfile, cluster: Cluster, guard: Guard) -> Framework:
     """Build the plugins of a profile on a cluster without an API server. Raises ``ProfileErrors``."""
-    waiting = WaitingPods()
+    waiting = PodsAtPermit()
     return build(
         profile,
         in_memory_handle(cluster, waiting),

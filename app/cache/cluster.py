@@ -97,7 +97,7 @@ class Cluster:
         return NO_POD_TERMS if self._terms is None else self._terms
 
     @property
-    def kept_nodes(self) -> Mapping[str, NodeInfo]:
+    def base_nodes(self) -> Mapping[str, NodeInfo]:
         """The node infos that are kept, whatever is laid over them: what is remembered rests on these."""
         return self._nodes
 

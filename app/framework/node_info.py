@@ -113,7 +113,7 @@ class NodeInfo:
         return totals
 
 
-class MorePods:
+class HypotheticalPods:
     """Pods that are imagined to run on nodes, under UIDs that no pod there has."""
 
     __slots__ = ("_pods", "_requested")
@@ -124,7 +124,7 @@ class MorePods:
 
     def on(self, node: NodeInfo) -> NodeInfo:
         """Return the node with the pods on it: cheaper than a copy, and to be used at once, as it shares with it."""
-        return _Crowded(node, {**node.pods, **self._pods}, self)
+        return _CrowdedNodeInfo(node, {**node.pods, **self._pods}, self)
 
     @property
     def requested(self) -> ResourceList:
@@ -136,10 +136,10 @@ class MorePods:
         return self._requested
 
 
-class _Crowded(NodeInfo):
+class _CrowdedNodeInfo(NodeInfo):
     __slots__ = ("_alone", "_more")
 
-    def __init__(self, alone: NodeInfo, pods: dict[str, Pod], more: MorePods) -> None:
+    def __init__(self, alone: NodeInfo, pods: dict[str, Pod], more: HypotheticalPods) -> None:
         super().__init__(alone.node, pods)
         self._alone = alone
         self._more = more

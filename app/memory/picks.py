@@ -46,7 +46,7 @@ class Picks:
         self._failed = failed
         self._picks = Newest[str, _Pick](_MOST)
 
-    def asked(self, uid: str, generation: int) -> None:
+    def requested(self, uid: str, generation: int) -> None:
         """Process a request about the pod with the snapshot of this ``generation``; count an earlier pick as failed if
         due.
         """
@@ -55,9 +55,9 @@ class Picks:
             del self._picks[uid]
             self._failed.inc()
 
-    def one_of(self, best: Sequence[str], uid: str, generation: int) -> str:
+    def pick(self, best: Sequence[str], uid: str, generation: int) -> str:
         """Return one of the ``best`` nodes, at least one: the last pick on a retry, else a random one."""
-        self.asked(uid, generation)
+        self.requested(uid, generation)
         known = self._picks.get(uid)
         if known is not None and known.node in best:
             return known.node

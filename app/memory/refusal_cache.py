@@ -28,9 +28,9 @@ from app.cache.cluster import Cluster
 from app.framework.counts import Unprepared
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
-from app.memory.refused_pods import Cause, both, causes_of
+from app.memory.recent_refusals import Cause, both, causes_of
 from app.runtime.framework import Framework
-from app.runtime.recent import Recent, size_of
+from app.runtime.lru_cache import LruCache, size_of
 from app.runtime.search import ALL_PLUGINS
 from app.wire.extender_answers import encode_refusal, encode_refusals
 from app.wire.extender_v1 import SplitArgs
@@ -153,9 +153,9 @@ class RefusalCache:
         self._remembered = remembered
         self._computed = computed
         self._refused = refused
-        self._pods: Recent[bytes, tuple[Pod, Framework]] = Recent(most_pod_bytes)
-        self._rejections: Recent[Hashable, _Rejections] = Recent(most_verdict_bytes)
-        self._refusals: Recent[Hashable, _Refusal] = Recent(most_verdict_bytes)
+        self._pods: LruCache[bytes, tuple[Pod, Framework]] = LruCache(most_pod_bytes)
+        self._rejections: LruCache[Hashable, _Rejections] = LruCache(most_verdict_bytes)
+        self._refusals: LruCache[Hashable, _Refusal] = LruCache(most_verdict_bytes)
         self._entries: dict[str, _Entries] = {}
 
     def find(self, request: SplitArgs) -> RefusedPod | None:

@@ -17,7 +17,7 @@ from app.framework.status import SUCCESS, Code, Status, error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, PluginError, plugin_error, timed_point
 from app.runtime.slots import PluginSlot
-from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
+from app.runtime.waiting import MAX_WAIT_SECONDS, PodsAtPermit
 from app.telemetry.throttle import Throttle
 
 _LOG: Final = structlog.get_logger(__name__)
@@ -47,11 +47,11 @@ def _timed(point: str) -> Callable[[M], M]:
     return decorate
 
 
-class Binding:
+class BindingCycle:
     """Plugins of one profile in the binding cycle. ``waiting`` holds the pods that wait at Permit."""
 
     def __init__(
-        self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, waiting: WaitingPods
+        self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, waiting: PodsAtPermit
     ) -> None:
         self.scheduler_name = scheduler_name
         self.slots = slots
@@ -100,7 +100,7 @@ class Binding:
                 return status.by(slot.name), {}
             if status.code is Code.WAIT:
                 if not isinstance(seconds, int | float) or not seconds >= 0:
-                    raise self.guard.wrong(slot.name, "Permit", seconds, "seconds to wait")
+                    raise self.guard.wrong_answer(slot.name, "Permit", seconds, "seconds to wait")
                 waits[slot.name] = self._clipped(slot.name, min(seconds, MAX_WAIT_SECONDS), limit)
             elif status.code is not Code.SUCCESS:
                 raise plugin_error(slot.name, "Permit", status.message)

@@ -11,6 +11,7 @@ from app.config.profile import ANY, POINTS, PluginRef
 from app.framework.handle import Handle
 from app.framework.spec import Reads
 from app.kube.kinds import Kind
+from app.runtime.clock_reads import ClockReads
 from app.runtime.declared import DeclaredObjects
 from app.runtime.dry_run import DryRuns
 from app.runtime.framework import Framework
@@ -18,8 +19,7 @@ from app.runtime.guard import Guard
 from app.runtime.profiles import DECIDING, ProfileErrors, ResolvedProfile
 from app.runtime.slots import PluginSlot
 from app.runtime.snapshot import Nominations, Snapshot
-from app.runtime.timed import ClockReads
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 
 _Kinds: TypeAlias = Mapping[str, Sequence[Kind[Any]]]
 """Kinds that each plugin reads beside pods and nodes, by plugin name."""
@@ -32,7 +32,7 @@ def build(
     served: Container[str],
     nominations: Nominations,
     snapshot: Snapshot,
-    waiting: WaitingPods,
+    waiting: PodsAtPermit,
     guard: Guard,
 ) -> Framework:
     """Build every plugin once and put it at its extension points. Raises ``ProfileErrors``."""

@@ -11,7 +11,7 @@ from app.runtime.filters import Filters
 from app.runtime.guard import PluginError
 
 
-class Trial:
+class FilterDryRun:
     """Implements ``framework.DryRun`` with the filters of one profile.
 
     Plugins that read the pods of a node see the change in ``node``; plugins with cycle state are updated through
@@ -56,4 +56,4 @@ class DryRuns:
         """Raises ``LookupError`` while the profile is still being made."""
         if self.filters is None:
             raise LookupError("the profile's filters cannot be run before all of its plugins are made")
-        return Trial(self.filters, state, pod, node)
+        return FilterDryRun(self.filters, state, pod, node)

@@ -17,7 +17,7 @@ from app.framework.status import SKIP, SUCCESS, Code, Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, filter_each, plugin_error, timed_point
 from app.runtime.prefilter import NOT_NARROWED, PreFiltered
-from app.runtime.slots import PluginSlot, TakingPart, overrides, sees, sees_node, sees_nodes
+from app.runtime.slots import ActiveFilters, PluginSlot, node_view, nodes_view, overrides, pod_view
 from app.runtime.snapshot import Nominations
 
 WHOLE: Final = "a FilterResult that passes or rejects each node"
@@ -26,7 +26,7 @@ _MOST_SETS: Final = 64
 """Maximum number of sets of skipped plugins for which the remaining ones are cached."""
 
 
-class Judged(Struct, frozen=True):
+class FilterOutcome(Struct, frozen=True):
     """Answer of PreFilter and Filter. ``rejected`` holds every candidate that must not be used, with the reason."""
 
     pre_filter: Status
@@ -64,8 +64,8 @@ class Filters:
         self.guard = guard
         self.nominations = nominations
         self.served = served
-        self._reading_cluster = [it for it in self.deciding if not it.is_kept]
-        self._without: dict[frozenset[str], TakingPart] = {}
+        self._reading_cluster = [it for it in self.deciding if not it.is_cached]
+        self._without: dict[frozenset[str], ActiveFilters] = {}
 
     def depends(self, pod: Pod, other: Pod) -> bool:
         """Return whether the placement of ``other`` can affect the filters of ``pod``. Raises ``PluginError``."""
@@ -76,7 +76,7 @@ class Filters:
 
     def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
         """Run and merge PreFilter. Raises ``PluginError`` or ``Unprepared``."""
-        self.guard.begin(pod)
+        self.guard.begin_evaluation(pod)
         return self._timed_pre_filter(state, pod) if self.guard.sampled else self._pre_filter(state, pod)
 
     def _pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
@@ -104,36 +104,36 @@ class Filters:
 
     def call_pre_filter(self, slot: PluginSlot, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
         """Return the answer of one plugin. Raises ``PluginError`` or ``Unprepared``."""
-        seen = pod if slot.parts is None else sees(slot, state, pod)
+        seen = pod if slot.parts is None else pod_view(slot, state, pod)
         before = 0 if slot.clock_reads is None else slot.clock_reads.count
         status, names = self.guard.pair(
             slot.name, "PreFilter", "(Status, node names)", slot.plugin.pre_filter, state, seen
         )
         if slot.clock_reads is not None and slot.clock_reads.count != before:
-            raise self.guard.undated(slot.name, "PreFilter")
+            raise self.guard.undated_answer(slot.name, "PreFilter")
         if status is not SUCCESS and status is not SKIP:
             self.guard.checked(slot.name, "PreFilter", status)
         if names is None:
             return status, None
         if not isinstance(names, frozenset | set):
-            raise self.guard.wrong(slot.name, "PreFilter", names, "a set of node names")
+            raise self.guard.wrong_answer(slot.name, "PreFilter", names, "a set of node names")
         return status, frozenset(names)
 
-    def taking_part(self, state: CycleState) -> TakingPart:
+    def active_filters(self, state: CycleState) -> ActiveFilters:
         """Filters that PreFilter did not skip. Cached by skip set, of which there are few."""
         skipped = frozenset(state.skip_filter)
         found = self._without.get(skipped)
         if found is None:
             if len(self._without) >= _MOST_SETS:
                 self._without.clear()
-            found = self._without[skipped] = TakingPart.of(self.slots["filter"], skipped)
+            found = self._without[skipped] = ActiveFilters.of(self.slots["filter"], skipped)
         return found
 
-    def feasible(self, state: CycleState, pod: Pod, nodes: Candidates) -> Judged:
+    def feasible(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterOutcome:
         """PreFilter and Filter over all candidates. Raises ``PluginError`` or ``Unprepared``."""
         prepared = self.pre_filter(state, pod)
         if not prepared.status.is_success:
-            return Judged(prepared.status, dict.fromkeys(nodes.names, prepared.status))
+            return FilterOutcome(prepared.status, dict.fromkeys(nodes.names, prepared.status))
         outside = prepared.outside(nodes)
         rejected = self.filter(state, pod, nodes.without(outside))
         if outside:
@@ -141,7 +141,7 @@ class Filters:
         if self.has_last_filters:
             passed = list(filterfalse(rejected.__contains__, nodes.names))
             rejected.update(self.filter_last(state, pod, nodes, passed))
-        return Judged(SUCCESS, rejected)
+        return FilterOutcome(SUCCESS, rejected)
 
     def filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         """Return the rejected candidates. Nodes with nominated pods are evaluated with these pods and without."""
@@ -163,7 +163,7 @@ class Filters:
     def filter_all(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         """Return the candidates that any plugin rejects; pods nominated to them are ignored."""
         rejected: dict[str, Status] = {}
-        for slot in self.taking_part(state).every:
+        for slot in self.active_filters(state).every:
             found = self.filter_whole(slot, state, pod, nodes).rejected()
             rejected.update(found)
             nodes = nodes.without(found)
@@ -173,18 +173,18 @@ class Filters:
         """Like ``filter_by``, but raise ``PluginError`` unless the answer covers exactly the given nodes."""
         found = self.filter_by(slot, state, pod, nodes)
         if slot.filters_in_batch and {*found.passed, *found.rejected()} != {*nodes.names}:
-            raise self.guard.wrong(slot.name, "Filter", found, WHOLE)
+            raise self.guard.wrong_answer(slot.name, "Filter", found, WHOLE)
         return found
 
     def filter_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """Return one plugin's answer for many nodes. Raises ``PluginError``, also when rejections are read later."""
-        seen, nodes = (sees(slot, state, pod), sees_nodes(slot, nodes)) if slot.parts is not None else (pod, nodes)
+        seen, nodes = (pod_view(slot, state, pod), nodes_view(slot, nodes)) if slot.parts is not None else (pod, nodes)
         if not slot.filters_in_batch:
             passed, rejected = self.guard.call(slot.name, "Filter", filter_each, slot.plugin.filter, state, seen, nodes)
             return FilterResult(passed, self.rejections(slot.name, rejected))
         found: Any = self.guard.call(slot.name, "Filter", slot.plugin.filter_nodes, state, seen, nodes)
         if not isinstance(found, FilterResult) or isinstance(found.passed, str) or len(found.passed) > len(nodes.names):
-            raise self.guard.wrong(slot.name, "Filter", found, "a FilterResult of the nodes asked about")
+            raise self.guard.wrong_answer(slot.name, "Filter", found, "a FilterResult of the nodes asked about")
         return FilterResult(found.passed, partial(self._read_rejections, slot.name, found))
 
     def _read_rejections(self, plugin: str, found: FilterResult) -> Mapping[str, Status]:
@@ -193,7 +193,7 @@ class Filters:
     def rejections(self, plugin: str, found: Any) -> Mapping[str, Status]:
         """Return rejections with the name of their plugin. Raises ``PluginError`` for any other status."""
         if not isinstance(found, Mapping):
-            raise self.guard.wrong(plugin, "Filter", found, "a mapping of rejected nodes")
+            raise self.guard.wrong_answer(plugin, "Filter", found, "a mapping of rejected nodes")
         statuses = distinct(found.values())
         for status in statuses.values():
             if not self.guard.checked(plugin, "Filter", status).is_rejected:
@@ -214,7 +214,7 @@ class Filters:
     ) -> Sequence[FilterResult]:
         """Run each ``filter_last`` on the nodes that the previous ones left; return the answers that reject a node."""
         results: list[FilterResult] = []
-        for slot in self.taking_part(state).last:
+        for slot in self.active_filters(state).last:
             if not passed:
                 break
             found = self._filter_last_by(slot, state, pod, nodes, passed)
@@ -226,16 +226,16 @@ class Filters:
     def _filter_last_by(
         self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
     ) -> FilterResult:
-        seen, nodes = (sees(slot, state, pod), sees_nodes(slot, nodes)) if slot.parts is not None else (pod, nodes)
+        seen, nodes = (pod_view(slot, state, pod), nodes_view(slot, nodes)) if slot.parts is not None else (pod, nodes)
         found: Any = self.guard.call(slot.name, "Filter", slot.plugin.filter_last, state, seen, nodes, passed)
         if not isinstance(found, FilterResult) or not _is_part(found.passed, passed):
-            raise self.guard.wrong(slot.name, "Filter", found, _LEFT)
+            raise self.guard.wrong_answer(slot.name, "Filter", found, _LEFT)
         return FilterResult(found.passed, partial(self._read_last, slot.name, found, passed))
 
     def _read_last(self, plugin: str, found: FilterResult, passed: Sequence[str]) -> Mapping[str, Status]:
         rejected = self._read_rejections(plugin, found)
         if rejected.keys() != set(passed).difference(found.passed):
-            raise self.guard.wrong(plugin, "Filter", found, _LEFT)
+            raise self.guard.wrong_answer(plugin, "Filter", found, _LEFT)
         return rejected
 
     def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -251,14 +251,14 @@ class Filters:
         return self._filter_one(state, pod, node) if status is SUCCESS else status
 
     def _filter_one(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        for slot in self.taking_part(state).every:
+        for slot in self.active_filters(state).every:
             status = self._call_filter(slot, state, pod, node)
             if status.code is not Code.SUCCESS:
                 return self.rejections(slot.name, {node.name: status})[node.name]
         return SUCCESS
 
     def _call_filter(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        seen, node = (sees(slot, state, pod), sees_node(slot, node)) if slot.parts is not None else (pod, node)
+        seen, node = (pod_view(slot, state, pod), node_view(slot, node)) if slot.parts is not None else (pod, node)
         status = self.guard.call(slot.name, "Filter", slot.plugin.filter, state, seen, node)
         return status if isinstance(status, Status) else self.guard.checked(slot.name, "Filter", status)
 
@@ -292,13 +292,13 @@ class Filters:
 
         This is true for plugins that read only the node and its pods: fewer pods never turn Success into a rejection.
         """
-        if slot.is_kept or slot.filter_certain is None:
-            return slot.is_kept
+        if slot.is_cached or slot.filter_certain is None:
+            return slot.is_cached
         return self.guard.status(slot.name, "Filter", slot.filter_certain, state, pod, node, in_flight).is_success
 
     def statuses(self, state: CycleState, pod: Pod, node: NodeInfo) -> dict[str, Status]:
         """Return the status of every filter plugin for one node, also after the first rejection, for explanations."""
-        filters = self.taking_part(state).every
+        filters = self.active_filters(state).every
         return {slot.name: self._call_filter(slot, state, pod, node).by(slot.name) for slot in filters}
 
     def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
@@ -315,7 +315,7 @@ class Filters:
         for slot in self.slots["preFilter"]:
             if slot.name in state.skip_filter or not overrides(type(slot.plugin), PreFilterPlugin, method):
                 continue
-            seen = sees(slot, state, pod)
+            seen = pod_view(slot, state, pod)
             status = self.guard.status(slot.name, point, getattr(slot.plugin, method), state, seen, other, node)
             if not status.is_success:
                 raise plugin_error(slot.name, point, status.message)

@@ -20,19 +20,20 @@ from app.framework.points import ClusterFilterPlugin, Plugin, ScorePlugin
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.runtime.asking import steps_of
-from app.runtime.binding import Binding
+from app.runtime.binding import BindingCycle
 from app.runtime.filters import Filters
 from app.runtime.guard import Guard, PluginError, WrongAnswer, required_objects
 from app.runtime.post_filters import PostFilters
+from app.runtime.read_only import read_only_steps
 from app.runtime.scoring import Scoring
 from app.runtime.search import Search
 from app.runtime.slots import PluginSlot, declares, overrides
 from app.runtime.snapshot import Nominations, Snapshot
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 
 INQUIRY_SECONDS: Final = 6.0
 _NO_MORE: Final = Explanation()
+_A_FIGURE: Final = "a Figure with a name and labels as metrics have"
 _LARGEST_FIGURE: Final = 1 << 1023
 """Whole numbers beyond have no float, which is what is exposed."""
 
@@ -73,7 +74,7 @@ class Framework:
         served: Container[str],
         nominations: Nominations,
         snapshot: Snapshot,
-        waiting: WaitingPods,
+        waiting: PodsAtPermit,
         guard: Guard,
     ) -> None:
         self.scheduler_name = scheduler_name
@@ -92,7 +93,7 @@ class Framework:
         self.at_bind = self._filters_of(at_bind) if self.added_at_bind else self.filters
         self.scoring = Scoring(scheduler_name, slots, guard=guard, snapshot=snapshot)
         self.post_filters = PostFilters(slots, guard)
-        self.binding = Binding(scheduler_name, slots, guard=guard, waiting=waiting)
+        self.binding = BindingCycle(scheduler_name, slots, guard=guard, waiting=waiting)
         every = {slot.name: slot for of_point in at_bind.values() for slot in of_point}
         for point, of_point in at_bind.items():
             for slot in of_point:
@@ -181,9 +182,11 @@ class Framework:
                     yield from self._figures_of(name, plugin)
 
     def _figures_of(self, name: str, plugin: Plugin) -> Iterator[Figure | None]:
-        for found in steps_of(self._guard, name, "Figures", plugin.figures):
+        for found in read_only_steps(self._guard, name, "Figures", plugin.figures):
             if found is not None and not (isinstance(found, Figure) and is_exposable(found)):
-                raise self._guard.wrong(name, "Figures", found, "a Figure with a name and labels as metrics have")
+                raise self._guard.wrong_answer(
+                    name, "Figures", found, "a Figure with a name and labels as metrics have"
+                )
             yield found
 
 

@@ -19,7 +19,7 @@ from app.framework.points import Plugin
 from app.framework.status import SKIP, SUCCESS, WORDS, Code, Status, error
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.runtime.timed import UndatedAnswer
+from app.runtime.clock_reads import UndatedAnswer
 from app.telemetry.metrics import Metrics
 from app.telemetry.throttle import Throttle
 
@@ -65,7 +65,7 @@ class WrongAnswer(TypeError):
     """What a plugin returned is not what its extension point asks for."""
 
 
-class AtNode(Exception):
+class FaultAtNode(Exception):
     """What a plugin raised, and at which node."""
 
     def __init__(self, fault: Exception, node: NodeInfo) -> None:
@@ -87,11 +87,11 @@ def filter_each(
         except Unprepared:
             raise
         except Exception as fault:  # noqa: BLE001  # whatever it is, with its place
-            raise AtNode(fault, node) from None
+            raise FaultAtNode(fault, node) from None
         if status is SUCCESS:
             add(node.node.name)
         elif _flaw(status):
-            raise AtNode(WrongAnswer(f"returned {_flaw(status)}, not a Status"), node)
+            raise FaultAtNode(WrongAnswer(f"returned {_flaw(status)}, not a Status"), node)
         elif status.is_success:
             add(node.node.name)
         else:
@@ -111,7 +111,7 @@ def score_each(
         except Unprepared:
             raise
         except Exception as fault:  # noqa: BLE001  # whatever it is, with its place
-            raise AtNode(fault, node) from None
+            raise FaultAtNode(fault, node) from None
     return found
 
 
@@ -140,7 +140,7 @@ def _described(found: object) -> str:
     return repr(found) if found is None or isinstance(found, bool | int | float) else f"a {type(found).__name__}"
 
 
-def word_of(answer: object) -> str:
+def status_label(answer: object) -> str:
     """The code of a plugin's answer: of a status, alone or first of a pair. Whatever else was answered is a success."""
     first = answer[0] if isinstance(answer, tuple) and answer else answer
     return WORDS[first.code] if isinstance(first, Status) and isinstance(first.code, Code) else WORDS[Code.SUCCESS]
@@ -174,7 +174,7 @@ class Guard:
             raise  # no fault: the caller makes it ready and asks again
         except PluginError:
             raise  # another plugin's, met by what this one asked for, as in a dry run: told already
-        except AtNode as found:
+        except FaultAtNode as found:
             raise self._fault(plugin, point, found.fault, args, node=found.node) from found.fault
         except Exception as fault:  # the guard: see the class
             raise self._fault(plugin, point, fault, args) from fault
@@ -183,7 +183,7 @@ class Guard:
                 self._observe(plugin, point, answer, started)
         return answer
 
-    def begin(self, pod: Pod) -> None:
+    def begin_evaluation(self, pod: Pod) -> None:
         """An evaluation begins: the filters for a pod, or its scores. Nobody else runs before it ends."""
         self._pod = pod
         self._evaluations += 1
@@ -197,7 +197,7 @@ class Guard:
         """Return the plugin's answer where it is to be two values. Raises ``PluginError``."""
         found = self.call(plugin, point, function, *args)
         if type(found) is not tuple or len(found) != _PAIR:
-            raise self.wrong(plugin, point, found, wanted)
+            raise self.wrong_answer(plugin, point, found, wanted)
         return found
 
     async def acall(
@@ -254,21 +254,21 @@ class Guard:
         return found
 
     def _observe(self, plugin: str, point: str, answer: object, started: float) -> None:
-        self._plugin_series(plugin, point, word_of(answer)).observe(perf_counter() - started)
+        self._plugin_series(plugin, point, status_label(answer)).observe(perf_counter() - started)
 
     def observe_point(self, point: str, answer: object, profile: str, started: float) -> None:
         """Observe the time of all plugins of an extension point. ``started``: by ``perf_counter``."""
-        self._point_series(point, word_of(answer), profile).observe(perf_counter() - started)
+        self._point_series(point, status_label(answer), profile).observe(perf_counter() - started)
 
     def observe_wait(self, status: Status, seconds: float) -> None:
         """A pod waited at Permit."""
-        self._metrics.permit_wait.labels(word_of(status)).observe(seconds)
+        self._metrics.permit_wait.labels(status_label(status)).observe(seconds)
 
-    def wrong(self, plugin: str, point: str, found: object, wanted: str) -> PluginError:
+    def wrong_answer(self, plugin: str, point: str, found: object, wanted: str) -> PluginError:
         """The fault of an answer that is none: ``wanted`` is what the extension point asks for."""
         return self._fault(plugin, point, WrongAnswer(f"returned {_described(found)}, not {wanted}"))
 
-    def undated(self, plugin: str, point: str, node: str = "") -> PluginError:
+    def undated_answer(self, plugin: str, point: str, node: str = "") -> PluginError:
         """Return the fault of a cached answer that rests on a clock and does not expire."""
         return self._fault(plugin, point, UndatedAnswer(point), node=node)
 

@@ -85,18 +85,18 @@ class PostFilters:
         call = self._guard.call
         steps = call(slot.name, _POINT, slot.plugin.post_filter, state, pod, rejected)
         if not isinstance(steps, Generator):
-            raise self._guard.wrong(slot.name, _POINT, steps, "a generator")
-        over, answer = call(slot.name, _POINT, step_of, steps, None)
+            raise self._guard.wrong_answer(slot.name, _POINT, steps, "a generator")
+        over, answer = call(slot.name, _POINT, advance, steps, None)
         while not over:
             state = yield
-            over, answer = call(slot.name, _POINT, step_of, steps, state)
+            over, answer = call(slot.name, _POINT, advance, steps, state)
         return state, answer
 
     def _checked_answer(self, slot: PluginSlot, answer: Any) -> PostFilterAnswer:
         found, status = self._guard.pair(slot.name, _POINT, _PAIR, lambda: answer)
         self._guard.checked(slot.name, _POINT, status)
         if found is not None and not isinstance(found, PostFilterResult):
-            raise self._guard.wrong(slot.name, _POINT, found, "a PostFilterResult")
+            raise self._guard.wrong_answer(slot.name, _POINT, found, "a PostFilterResult")
         return found, status
 
     @cached_property
@@ -120,7 +120,7 @@ class PostFilters:
         asked = slot.plugin.select_victims_on_node
         victims, status = self._guard.pair(slot.name, _POINT, "(Victims, Status)", asked, state, pod, node)
         if not isinstance(victims, Victims):
-            raise self._guard.wrong(slot.name, _POINT, victims, "Victims")
+            raise self._guard.wrong_answer(slot.name, _POINT, victims, "Victims")
         return victims, self._guard.checked(slot.name, _POINT, status)
 
     def pick(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ class PostFilters:
         return found
 
 
-def step_of(steps: PostFilterSteps, state: CycleState | None) -> tuple[bool, Any]:
+def advance(steps: PostFilterSteps, state: CycleState | None) -> tuple[bool, Any]:
     """Whether it is over, and with which answer. ``None`` begins it."""
     try:
         steps.send(state)  # type: ignore[arg-type]  # a generator begins with None

@@ -20,8 +20,8 @@ from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, PluginError, plugin_error, score_each, timed_point
-from app.runtime.kept_scores import KeptRows, KeptScores
-from app.runtime.slots import PluginSlot, sees, sees_nodes
+from app.runtime.score_cache import CachedScores, ScoreCache
+from app.runtime.slots import PluginSlot, nodes_view, pod_view
 from app.runtime.snapshot import Snapshot
 
 _NO_NUMBER: Final = 'plugin "{}" returns a score that is no whole number'
@@ -74,7 +74,7 @@ class Scoring:
         self.slots = slots
         self.guard = guard
         self._snapshot = snapshot
-        self._rows = KeptRows(snapshot)
+        self._rows = ScoreCache(snapshot)
         self._score_depends_on = [
             (it.name, it.score_depends_on) for it in self.slots["score"] if it.score_depends_on is not None
         ]
@@ -95,7 +95,7 @@ class Scoring:
         """
         if not self.slots["score"]:
             return Scores(nodes.names, {}, _alike(len(nodes), _NO_PLUGIN_TOTAL), 0)
-        self.guard.begin(pod)
+        self.guard.begin_evaluation(pod)
         (self._timed_pre_score if self.guard.sampled else self._pre_score)(state, pod, nodes)
         slots = [slot for slot in self.slots["score"] if slot.name not in state.skip_score]
         out_of_range: dict[str, int] = {}
@@ -126,7 +126,7 @@ class Scoring:
         self, slots: Sequence[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
     ) -> Mapping[str, ScoreClasses]:
         """Raw scores by what is kept. None of them where a plugin fails: the first in order is to say so."""
-        kept = [slot for slot in slots if slot.is_kept and not slot.scores_in_batch]
+        kept = [slot for slot in slots if slot.is_cached and not slot.scores_in_batch]
         if not kept or self._are_apart(pod, nodes):
             return {}
         try:
@@ -145,7 +145,7 @@ class Scoring:
     _timed_pre_score = timed_point("PreScore")(_pre_score)
 
     def _ask_pre_score(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> Any:
-        return self.guard.status(slot.name, "PreScore", slot.plugin.pre_score, state, sees(slot, state, pod), nodes)
+        return self.guard.status(slot.name, "PreScore", slot.plugin.pre_score, state, pod_view(slot, state, pod), nodes)
 
     def _score_by(
         self,
@@ -163,7 +163,9 @@ class Scoring:
                 scores = self._normalized(slot, state, pod, scores, by_value=raw is not None)
             wrong = _out_of_range(slot.name, scores, nodes)
         except (TypeError, AttributeError) as fault:
-            raise self.guard.wrong(slot.name, "Score", scores, f"a score for each class of nodes: {fault}") from fault
+            raise self.guard.wrong_answer(
+                slot.name, "Score", scores, f"a score for each class of nodes: {fault}"
+            ) from fault
         if not wrong:
             return scores
         place = next(index for index, key in enumerate(scores.of) if key in wrong)
@@ -176,30 +178,30 @@ class Scoring:
     ) -> ScoreClasses:
         """``by_value``: the plugin is shown a class for each value, and not those that it has in common with others."""
         shown: Mapping[Any, int] = {it: it for it in set(found.scores.values())} if by_value else found.scores
-        seen = sees(slot, state, pod)
+        seen = pod_view(slot, state, pod)
         scores = self.guard.call(slot.name, "NormalizeScore", slot.plugin.normalize, state, seen, shown)
         if not isinstance(scores, Mapping):
-            raise self.guard.wrong(slot.name, "NormalizeScore", scores, "a mapping of scores")
+            raise self.guard.wrong_answer(slot.name, "NormalizeScore", scores, "a mapping of scores")
         if by_value:
             scores = {key: scores[value] for key, value in found.scores.items() if value in scores}
         return ScoreClasses(found.of, scores, all_used=found.all_used and scores.keys() == found.scores.keys())
 
     def _raw(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        seen = sees(slot, state, pod)
+        seen = pod_view(slot, state, pod)
         if slot.scores_in_batch:
             found: Any = self.guard.call(
-                slot.name, "Score", slot.plugin.score_nodes, state, seen, sees_nodes(slot, nodes)
+                slot.name, "Score", slot.plugin.score_nodes, state, seen, nodes_view(slot, nodes)
             )
             if not isinstance(found, ScoreClasses):
-                raise self.guard.wrong(slot.name, "Score", found, "ScoreClasses")
+                raise self.guard.wrong_answer(slot.name, "Score", found, "ScoreClasses")
             return found
         return ScoreClasses.by_value(self._score_each(slot, state, seen, nodes))
 
     def _score_each(self, slot: PluginSlot, state: CycleState, seen: Pod, nodes: Candidates) -> list[int]:
         before = 0 if slot.clock_reads is None else slot.clock_reads.count
-        found = self.guard.call(slot.name, "Score", score_each, slot.plugin.score, state, seen, sees_nodes(slot, nodes))
+        found = self.guard.call(slot.name, "Score", score_each, slot.plugin.score, state, seen, nodes_view(slot, nodes))
         if slot.clock_reads is not None and slot.clock_reads.count != before:
-            raise self.guard.undated(slot.name, "Score")
+            raise self.guard.undated_answer(slot.name, "Score")
         if set(map(type, found)) - {int}:
             raise PluginError(error(_NO_NUMBER.format(slot.name), slot.name))
         return found
@@ -209,13 +211,13 @@ class Scoring:
         places = (self._snapshot.place_of(pod.uid, pod.key), *self._snapshot.overlaid_nodes)
         return bool(nodes.sent) or not nodes.name_set.isdisjoint(places)
 
-    def _score_kept(self, state: CycleState, kept: KeptScores, names: Sequence[str]) -> list[int]:
-        nodes = Candidates(names, self._snapshot.kept_nodes.__getitem__)
-        return self._score_each(kept.slot, state, sees(kept.slot, state, kept.pod), nodes)
+    def _score_kept(self, state: CycleState, kept: CachedScores, names: Sequence[str]) -> list[int]:
+        nodes = Candidates(names, self._snapshot.base_nodes.__getitem__)
+        return self._score_each(kept.slot, state, pod_view(kept.slot, state, kept.pod), nodes)
 
-    def _score_alone(self, kept: KeptScores, names: Sequence[str]) -> Sequence[int]:
+    def _score_alone(self, kept: CachedScores, names: Sequence[str]) -> Sequence[int]:
         state = CycleState()
-        nodes = Candidates(names, self._snapshot.kept_nodes.__getitem__)
+        nodes = Candidates(names, self._snapshot.base_nodes.__getitem__)
         for slot in self.slots["preScore"]:
             if slot.name == kept.slot.name:
                 self._ask_pre_score(slot, state, kept.pod, nodes)

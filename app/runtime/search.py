@@ -13,14 +13,14 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.spec import Reads
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
+from app.runtime.cached_verdicts import CachedVerdicts
+from app.runtime.clock_reads import ClockReads
 from app.runtime.filters import WHOLE, Filters
 from app.runtime.guard import timed_point
-from app.runtime.kept import Kept
-from app.runtime.kept_verdicts import KeptPass, KeptVerdicts
 from app.runtime.prefilter import PreFiltered
-from app.runtime.slots import PluginSlot, sees, sees_nodes
+from app.runtime.slots import PluginSlot, nodes_view, pod_view
 from app.runtime.snapshot import Snapshot
-from app.runtime.timed import ClockReads
+from app.runtime.verdict_cache import PassingNodes, VerdictCache
 
 ALL_PLUGINS: Final = ""
 """Key of ``signatures`` for rejections that rest on every plugin, as those by PreFilter's node sets."""
@@ -72,8 +72,8 @@ class _Progress:
     __slots__ = ("apart", "asked", "each", "kept", "last", "left")
 
     def __init__(self) -> None:
-        self.each: Sequence[Kept] = ()
-        self.kept: KeptPass | None = None
+        self.each: Sequence[CachedVerdicts] = ()
+        self.kept: PassingNodes | None = None
         self.asked: dict[str, FilterResult] = {}
         self.apart: dict[str, Status] = {}
         self.last: Sequence[FilterResult] = ()
@@ -88,7 +88,7 @@ class Search:
         self.scheduler_name = filters.scheduler_name
         self.guard = filters.guard
         self._snapshot = snapshot
-        self._kept = KeptVerdicts(snapshot)
+        self._verdicts = VerdictCache(snapshot)
         self._own_place_matters = any(it.reads is Reads.PODS_ON_NODE for it in filters.slots["filter"])
 
     def find_nodes_that_fit(self, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> SearchResult:
@@ -114,14 +114,14 @@ class Search:
         found = _Progress()
         apart = self._apart(pod, nodes, names)
         found.left = list(filterfalse(apart.__contains__, names)) if apart else names
-        filters = self.filters.taking_part(state)
-        if filters.kept:
+        filters = self.filters.active_filters(state)
+        if filters.cached:
             judge = partial(self._judge, state)
-            found.each, found.kept, found.left = self._kept.passing(filters.kept, pod, found.left, judge)
+            found.each, found.kept, found.left = self._verdicts.passing(filters.cached, pod, found.left, judge)
         of_the_snapshot = found.kept is not None and found.kept.passing is not None
-        if not of_the_snapshot and not (filters.others and filters.others[0].any_names):
+        if not of_the_snapshot and not (filters.uncached and filters.uncached[0].any_names):
             found.left = self._known(nodes, found.left)
-        for slot in filters.others:
+        for slot in filters.uncached:
             asked = nodes if found.left is nodes.names else nodes.among(found.left)
             found.asked[slot.name] = result = self.filters.filter_by(slot, state, pod, asked)
             found.left = result.passed
@@ -189,25 +189,25 @@ class Search:
         for last in found.last:
             rejected.update(last.rejected())
         kept = {it.slot.name: it for it in found.each}
-        for slot in self.filters.taking_part(state).every:
+        for slot in self.filters.active_filters(state).every:
             rest = list(filterfalse(rejected.__contains__, rest)) if rejected else rest
             if not rest:
                 break
             said = (
                 self._kept_reasons(kept[slot.name], state, rest)
-                if slot.is_kept
+                if slot.is_cached
                 else self._cluster_reasons(slot, state, pod, nodes.among(rest), found)
             )
-            if not rejected and not slot.is_kept and len(said) == len(rest) and all(map(said.__contains__, rest)):
+            if not rejected and not slot.is_cached and len(said) == len(rest) and all(map(said.__contains__, rest)):
                 return said  # the usual case: one plugin rejects them all, and no others
             rejected.update((name, said[name]) for name in rest if name in said)
         return rejected
 
-    def _kept_reasons(self, kept: Kept, state: CycleState, names: Sequence[str]) -> Mapping[str, Status]:
+    def _kept_reasons(self, kept: CachedVerdicts, state: CycleState, names: Sequence[str]) -> Mapping[str, Status]:
         missing = kept.judged.missing(names)
         if missing:
             kept.judge(missing, self._snapshot, partial(self._judge, state))
-            self._kept.weigh((kept,))
+            self._verdicts.weigh((kept,))
         return kept.rejected
 
     def _cluster_reasons(
@@ -225,10 +225,10 @@ class Search:
             said = {**said, **self.filters.filter_by(slot, state, pod, nodes.among(not_asked)).rejected()}
             left = [name for name in left if name not in found.kept.blocked]
         if left:
-            raise self.guard.wrong(slot.name, "Filter", result, WHOLE)
+            raise self.guard.wrong_answer(slot.name, "Filter", result, WHOLE)
         return said
 
-    def crowded(
+    def blocking_pods(
         self, state: CycleState, pod: Pod, passed: Sequence[str], due: Sequence[tuple[Pod, Sequence[str]]]
     ) -> frozenset[str]:
         """Return the UIDs of pods in ``due``, each with nodes it may take, that may take the pod's room on one.
@@ -236,13 +236,13 @@ class Search:
         Asks the plugins that read the pods of a node, for which more pods never help. ``state``: of the search.
         Raises ``PluginError`` or ``Unprepared``.
         """
-        slots = self.filters.taking_part(state).by_pods_on_node
+        slots = self.filters.active_filters(state).by_pods_on_node
         due = [(it, places) for it, places in due if not self._snapshot.place_of(it.uid, it.key)]
         if not slots or not due:
             return frozenset()
         taken = list(dict.fromkeys(chain.from_iterable(places for _, places in due)))
         names = taken if len(taken) < len(passed) else passed
-        full = self._kept.crowded(slots, pod, [it for it, _ in due], names, self._judge_alone)
+        full = self._verdicts.rejected_beside(slots, pod, [it for it, _ in due], names, self._judge_alone)
         if not full:
             return frozenset()
         full.intersection_update(passed)
@@ -253,11 +253,11 @@ class Search:
 
         ``ALL_PLUGINS`` has one if all have. Raises ``PluginError`` or ``Unprepared``.
         """
-        self.guard.begin(pod)
+        self.guard.begin_evaluation(pod)
         found: dict[str, Hashable] = {}
         for slot in self.filters.deciding:
-            if slot.is_kept:
-                found[slot.name] = self._kept.standing(slot, pod, self._judge_alone)
+            if slot.is_cached:
+                found[slot.name] = self._verdicts.rejection_stamp(slot, pod, self._judge_alone)
             elif slot.signature is not None:
                 signature = self.guard.call(slot.name, "Signature", _signature, slot.signature, pod)
                 if signature is not None:
@@ -276,10 +276,10 @@ class Search:
 
     def checking_verdicts(self) -> Iterator[str]:
         """Compare cached verdicts with new ones, step by step: a sentence for a difference, else an empty text."""
-        yield from self._kept.checking_verdicts(self._judge_alone)
+        yield from self._verdicts.checking_verdicts(self._judge_alone)
 
-    def _judge(self, state: CycleState, kept: Kept, names: Sequence[str]) -> FilterResult:
-        nodes = Candidates(names, self._snapshot.kept_nodes.__getitem__)
+    def _judge(self, state: CycleState, kept: CachedVerdicts, names: Sequence[str]) -> FilterResult:
+        nodes = Candidates(names, self._snapshot.base_nodes.__getitem__)
         if kept.beside is not None:
             nodes = nodes.seen_as(kept.beside.on)
         reads = kept.slot.clock_reads
@@ -294,7 +294,7 @@ class Search:
         self, slot: PluginSlot, reads: ClockReads, state: CycleState, pod: Pod, nodes: Candidates
     ) -> FilterResult:
         """Judge node by node, and note when each verdict ends. Raises ``PluginError`` for one that has no end."""
-        seen, nodes = (sees(slot, state, pod), sees_nodes(slot, nodes)) if slot.parts is not None else (pod, nodes)
+        seen, nodes = (pod_view(slot, state, pod), nodes_view(slot, nodes)) if slot.parts is not None else (pod, nodes)
         passed: list[str] = []
         rejected: dict[str, Status] = {}
         for node in nodes:
@@ -303,14 +303,14 @@ class Search:
             if status.until is not None:
                 self._snapshot.ends(node.name, slot.name, status.until)
             elif reads.count != before:
-                raise self.guard.undated(slot.name, "Filter", node.name)
+                raise self.guard.undated_answer(slot.name, "Filter", node.name)
             if status.is_success:
                 passed.append(node.name)
             else:
                 rejected[node.name] = status
         return FilterResult(passed, self.filters.rejections(slot.name, rejected))
 
-    def _judge_alone(self, kept: Kept, names: Sequence[str]) -> FilterResult:
+    def _judge_alone(self, kept: CachedVerdicts, names: Sequence[str]) -> FilterResult:
         """As ``_judge``, outside of a search: with a state of its own."""
         state = CycleState()
         for slot in self.filters.slots["preFilter"]:

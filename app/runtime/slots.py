@@ -16,8 +16,8 @@ from app.framework.points import ClusterFilterPlugin, FilterPlugin, PreFilterPlu
 from app.framework.spec import Reads
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.runtime.timed import ClockReads
-from app.runtime.views import NodeView, PodParts
+from app.runtime.clock_reads import ClockReads
+from app.runtime.views import DeclaredParts, NodeView
 
 BASES: Final = tuple(
     it
@@ -87,7 +87,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
     plugin: Any
     weight: int = 1
     reads: Reads = Reads.CLUSTER
-    parts: PodParts | None = None
+    parts: DeclaredParts | None = None
     kinds: tuple[Kind[Any], ...] = ()
     filters_in_batch: bool = False
     any_names: bool = False
@@ -124,7 +124,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
             plugin,
             weight,
             reads,
-            None if reads is Reads.CLUSTER else pod_parts(parts),
+            None if reads is Reads.CLUSTER else declared_parts(parts),
             kinds,
             filters_in_batch=batch,
             any_names=batch and bool(plugin.takes_any_names),
@@ -139,12 +139,12 @@ class PluginSlot(Struct, frozen=True, eq=False):
         )
 
     @property
-    def is_kept(self) -> bool:
+    def is_cached(self) -> bool:
         """Whether its verdicts and raw scores rest on nodes alone, and are kept."""
         return self.reads is not Reads.CLUSTER
 
 
-class TakingPart(Struct, frozen=True):
+class ActiveFilters(Struct, frozen=True):
     """Filters that PreFilter did not skip.
 
     ``kept``: those whose verdicts are cached · ``last``: those that judge last · ``by_pods_on_node``: of the cached,
@@ -152,21 +152,21 @@ class TakingPart(Struct, frozen=True):
     """
 
     every: Sequence[PluginSlot]
-    kept: Sequence[PluginSlot]
-    others: Sequence[PluginSlot]
+    cached: Sequence[PluginSlot]
+    uncached: Sequence[PluginSlot]
     last: Sequence[PluginSlot]
     by_pods_on_node: Sequence[PluginSlot]
 
     @classmethod
     def of(cls, filters: Iterable[PluginSlot], skipped: Container[str]) -> Self:
         every = [it for it in filters if it.name not in skipped]
-        kept = [it for it in every if it.is_kept]
-        others = [it for it in every if not it.is_kept]
+        kept = [it for it in every if it.is_cached]
+        others = [it for it in every if not it.is_cached]
         by_pods_on_node = [it for it in kept if it.reads is Reads.PODS_ON_NODE]
         return cls(every, kept, others, [it for it in every if it.filters_last], by_pods_on_node)
 
 
-def sees(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:
+def pod_view(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:
     """The pod as the plugin sees it where it decides."""
     parts = slot.parts
     if parts is None:
@@ -177,15 +177,15 @@ def sees(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:
     return view
 
 
-def sees_node(slot: PluginSlot, node: NodeInfo) -> NodeInfo:
+def node_view(slot: PluginSlot, node: NodeInfo) -> NodeInfo:
     """The node as the plugin sees it where it decides."""
     return NodeView(node) if slot.reads is Reads.NODE else node
 
 
-def sees_nodes(slot: PluginSlot, nodes: Candidates) -> Candidates:
+def nodes_view(slot: PluginSlot, nodes: Candidates) -> Candidates:
     """The same of many."""
     return nodes.seen_as(NodeView) if slot.reads is Reads.NODE else nodes
 
 
-pod_parts: Final = cache(PodParts)
+declared_parts: Final = cache(DeclaredParts)
 """One for all plugins that declare the same."""

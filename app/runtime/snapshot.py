@@ -11,7 +11,7 @@ from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 
 
-class Changes(Protocol):
+class NodeChanges(Protocol):
     """Which nodes changed since when."""
 
     @property
@@ -31,7 +31,7 @@ class Snapshot(Protocol):
     def nodes(self) -> Mapping[str, NodeInfo]: ...
 
     @property
-    def kept_nodes(self) -> Mapping[str, NodeInfo]:
+    def base_nodes(self) -> Mapping[str, NodeInfo]:
         """The same as they are whatever pod is judged: ``nodes`` leaves that pod out. What is kept rests on these."""
         ...
 
@@ -41,12 +41,12 @@ class Snapshot(Protocol):
         ...
 
     @property
-    def node_changes(self) -> Changes:
+    def node_changes(self) -> NodeChanges:
         """Nodes that came, went, or of which something other than the resourceVersion changed."""
         ...
 
     @property
-    def pod_changes(self) -> Changes:
+    def pod_changes(self) -> NodeChanges:
         """Nodes with other pods than before, or with pods of which something changed."""
         ...
 

@@ -28,7 +28,7 @@ class Undeclared(Exception):
         )
 
 
-class _View:
+class _PartialView:
     """Holds what is declared; anything else is a fault."""
 
     def __init__(self, path: str, parts: dict[str, Any]) -> None:
@@ -69,7 +69,7 @@ class UndeclaredPods(Exception):
 Signature = Callable[[Pod], Hashable]
 
 
-class PodParts:
+class DeclaredParts:
     """The parts of one plugin, or of several that declare the same; and which parts are too long to be read."""
 
     def __init__(self, parts: Collection[Part] | None) -> None:
@@ -83,8 +83,8 @@ class PodParts:
         found = {name: getattr(pod, name) for name in self._whole}
         if "spec" not in found:
             spec = {name: getattr(pod.spec, name) for name in (*self._of_spec, "oversized")}
-            found["spec"] = _View("spec.", spec)
-        return cast("Pod", _View("", found))
+            found["spec"] = _PartialView("spec.", spec)
+        return cast("Pod", _PartialView("", found))
 
 
 def _signature(whole: tuple[str, ...], of_spec: tuple[str, ...]) -> Signature:

@@ -37,8 +37,8 @@ class _NoReservations:
 _NO_RESERVATIONS: Final = _NoReservations()
 
 
-class WaitingPod:
-    """Implements ``framework.WaitingPod``. ``waits`` is the time in seconds that each plugin grants.
+class PodAtPermit:
+    """Implements ``framework.PodAtPermit``. ``waits`` is the time in seconds that each plugin grants.
 
     ``proceed`` is called in the step in which it is settled: who is allowed together with others goes on with them.
     """
@@ -87,22 +87,22 @@ class WaitingPod:
         self._proceed(self.pod.uid)
 
 
-class WaitingPods:
-    """Implements ``framework.WaitingPods``; one for all profiles. ``reservations``: who keeps their places.
+class PodsAtPermit:
+    """Implements ``framework.PodsAtPermit``; one for all profiles. ``reservations``: who keeps their places.
 
     ``barred`` says why no pod may begin to wait here now, empty if it may: who may not bind it keeps it no place.
     """
 
     def __init__(self, reservations: Reservations = _NO_RESERVATIONS, barred: Callable[[], str] = lambda: "") -> None:
-        self._pods: dict[str, WaitingPod] = {}
+        self._pods: dict[str, PodAtPermit] = {}
         self._reservations = reservations
         self._barred = barred
         self._closed = ""
 
-    def get(self, uid: str) -> WaitingPod | None:
+    def get(self, uid: str) -> PodAtPermit | None:
         return self._pods.get(uid)
 
-    def all(self) -> Collection[WaitingPod]:
+    def all(self) -> Collection[PodAtPermit]:
         return tuple(self._pods.values())
 
     async def wait(self, pod: Pod, node_name: str, waits: Mapping[str, float]) -> Status:
@@ -110,27 +110,27 @@ class WaitingPods:
         barred = self._closed or self._barred()
         if barred:
             return unschedulable(barred)
-        waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, waits, self._reservations.proceed)
+        waiting = self._pods[pod.uid] = PodAtPermit(pod, node_name, waits, self._reservations.proceed)
         self._reservations.reserve(pod.uid)
         try:
             return await waiting.settled()
         finally:
             del self._pods[pod.uid]
 
-    def give_back(self, uid: str, message: str) -> None:
+    def reject(self, uid: str, message: str) -> None:
         """The pod goes back to its scheduler, in the name of no plugin; no effect if it does not wait."""
         waiting = self._pods.get(uid)
         if waiting is not None:
             waiting.reject("", message)
 
-    def give_back_all(self, message: str) -> None:
+    def reject_all(self, message: str) -> None:
         for uid in tuple(self._pods):
-            self.give_back(uid, message)
+            self.reject(uid, message)
 
     def close(self, message: str) -> None:
         """Give all back, and from now on every pod that would wait."""
         self._closed = message
-        self.give_back_all(message)
+        self.reject_all(message)
 
 
 def _timed_out(plugin: str, seconds: float) -> str:

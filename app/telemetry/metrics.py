@@ -22,7 +22,7 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-from app.telemetry.gathered import Gathered, Settling
+from app.telemetry.observation_batch import BatchCollector, ObservationBatch
 from app.telemetry.standard_error import DroppedLinesCollector
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._settling = Settling()
+        self._settling = BatchCollector()
         self.registry.register(self._settling)
         self._of_requests()
         self._of_plugins()
@@ -212,9 +212,9 @@ class Metrics:
             registry=self.registry,
         )
 
-    def gathered(self, put_in: Callable[[T], None]) -> Gathered[T]:
+    def batched(self, put_in: Callable[[T], None]) -> ObservationBatch[T]:
         """Return a batch for the hot path: ``put_in`` is called later, at the latest when the metrics are read."""
-        return self._settling.gathered(put_in)
+        return self._settling.batched(put_in)
 
     def describe_process(self, version: str) -> None:
         """Register metrics that exist once per process: version, resources, dropped log lines.

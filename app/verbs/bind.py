@@ -28,7 +28,7 @@ from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 from app.verbs.context import VerbContext, require_snapshot
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.settlements import Settlements
@@ -77,7 +77,7 @@ class BindVerb:
         context: VerbContext,
         binder: Binder,
         bind_guard: BindGuard,
-        waiting: WaitingPods,
+        waiting: PodsAtPermit,
         clock: Clock,
         *,
         time_limit: float,
@@ -94,7 +94,7 @@ class BindVerb:
         self._running: dict[ObjectKey, _Running] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._settlements = Settlements(self._cluster.assumed, bind_guard.batches)
-        self._cluster.assumed.on_lost(lambda uid: waiting.give_back(uid, LOST))
+        self._cluster.assumed.on_lost(lambda uid: waiting.reject(uid, LOST))
 
     async def __call__(self, body: bytes | memoryview, seconds: float = inf) -> Answer:
         """Answer a bind request whose caller waits for so many seconds. Raises ``VerbFailure``."""
@@ -139,7 +139,7 @@ class BindVerb:
         while (running := self._running.get(key)) is not None:
             if (running.node, running.uid) == (args.node, args.uid):
                 return running.task
-            self._waiting.give_back(running.uid, ELSEWHERE)
+            self._waiting.reject(running.uid, ELSEWHERE)
             left = deadline - self._clock()
             with self._bind_guard.batches.awaited():
                 done, _ = await asyncio.wait({running.task}, timeout=min(left, _LOOK_SECONDS))

@@ -148,5 +148,5 @@ def require_room(framework: Framework, state: CycleState, pod: Pod, passed: Sequ
 
     Raises ``Crowded``, ``PluginError`` or ``Unprepared``.
     """
-    if due and passed and (uids := framework.search.crowded(state, pod, passed, due)):
+    if due and passed and (uids := framework.search.blocking_pods(state, pod, passed, due)):
         raise Crowded(uids)

@@ -20,10 +20,10 @@ from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Code, Status
 from app.kube.core_v1 import Pod
 from app.memory.expected_binds import DuePods
-from app.runtime.asking import question
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.runtime.post_filters import step_of
+from app.runtime.post_filters import advance
+from app.runtime.read_only import read_only
 from app.runtime.scoring import Scores
 from app.verbs.candidates import asked_nodes, unreadable_nodes
 from app.verbs.context import VerbContext, decided, require_room, require_snapshot
@@ -143,7 +143,7 @@ class CycleVerb:
         written either, whatever a plugin does.
         """
         judged = _Judged()
-        with question():
+        with read_only():
             framework = await self._prepared(pod)
             try:
                 plugins = await prepared(partial(self._explanations, framework, pod))
@@ -195,9 +195,9 @@ class CycleVerb:
                     return
                 if steps is None:
                     steps = framework.post_filters.post_filter(state, pod, so_far.statuses)
-                    over, answer = step_of(steps, None)
+                    over, answer = advance(steps, None)
                 else:
-                    over, answer = step_of(steps, state)
+                    over, answer = advance(steps, state)
             if over:
                 ended.append(_post_filtered(so_far, answer))
                 return

@@ -87,7 +87,7 @@ class FilterVerb:
         if refusal is None:
             return None
         if self._forms[asked.framework].picks:
-            self._picks.asked(asked.pod.uid, self._context.cluster.generation)
+            self._picks.requested(asked.pod.uid, self._context.cluster.generation)
         self._answered(asked.pod, asked.request.size, asked.request.only, "no_fit")
         return Answer(refusal, "no_fit")
 
@@ -98,7 +98,7 @@ class FilterVerb:
         await self._context.look_up_missing(framework, pod)
         due = await binds.wait(_every_bind if form.picks else framework.filters.depends, pod)
         if form.picks:
-            self._picks.asked(pod.uid, cluster.generation)
+            self._picks.requested(pod.uid, cluster.generation)
         found = await decided(binds, pod, due, partial(self._judged, framework, form, pod, args.names, sent))
         names = found.asked
         only_passed = found.passed and (form.lean or not found.rejected)
@@ -161,7 +161,7 @@ class FilterVerb:
         if len(nodes) == 1:
             return nodes.names[0]
         best = framework.scoring.score(CycleState(), pod, nodes).best
-        return self._picks.one_of(best, pod.uid, self._context.cluster.generation)
+        return self._picks.pick(best, pod.uid, self._context.cluster.generation)
 
 
 def _every_bind(_pod: Pod, _other: Pod) -> bool:

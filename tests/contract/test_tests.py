@@ -92,8 +92,8 @@ ELSEWHERE: Final = {
         for name in ("args", "changes", "demand", "filling", "placing", "room", "shelf", "supply")
     ],
     "tests/unit/app/runtime/test_filters.py": ["app/runtime/prefilter.py"],
-    "tests/unit/app/runtime/test_kept.py": [
-        f"app/runtime/{name}.py" for name in ("dated", "kept_verdicts", "search", "snapshot")
+    "tests/unit/app/runtime/test_cached_verdicts.py": [
+        f"app/runtime/{name}.py" for name in ("cache_entries", "search", "snapshot", "verdict_cache")
     ],
     "tests/unit/app/feeds/test_live.py": ["app/writes/writes.py"],
     "tests/unit/app/writes/test_activator.py": ["app/framework/activation.py"],

@@ -15,7 +15,7 @@ from app.framework.spec import PluginArgs, PluginSpec
 from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.kinds import partial_kind
-from app.memory.refused_pods import NO_PLUGIN
+from app.memory.recent_refusals import NO_PLUGIN
 from app.verbs.outcome import VerbFailure
 from tests.builders import JsonObject, NodeFields, constraint, controller, encoded, make_pod, node_object, pod_object
 from tests.filtering import Filter

@@ -10,7 +10,7 @@ from app.framework.status import SUCCESS, Code, Status, unschedulable
 from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
-from app.runtime.dry_run import DryRuns, Trial
+from app.runtime.dry_run import DryRuns, FilterDryRun
 from app.runtime.guard import PluginError
 from tests.builders import container, encoded, make_node, make_pod, pod_object
 from tests.fakes import FakePlugin
@@ -57,7 +57,7 @@ def test_both_kinds_of_filters_see_who_came_and_who_is_gone() -> None:
         CycleState(),
     )
     engine.filters.pre_filter(state, POD)
-    trial = Trial(engine.filters, state, POD, node)
+    trial = FilterDryRun(engine.filters, state, POD, node)
 
     said = [trial.filter().message]
     trial.remove_pod(A)
@@ -75,13 +75,13 @@ def test_nominated_pods_are_tried_too() -> None:
     engine, node, state = framework(Sees("Sees"), nominated={"n1": [higher]}), NodeInfo(make_node("n1")), CycleState()
     engine.filters.pre_filter(state, POD)
 
-    assert "c, told a b c" == Trial(engine.filters, state, POD, node).filter().message
+    assert "c, told a b c" == FilterDryRun(engine.filters, state, POD, node).filter().message
 
 
 def test_a_filter_that_fails_is_an_error_and_an_extension_that_fails_a_fault() -> None:
     engine, state = framework(Sees("Sees")), CycleState()
     engine.filters.pre_filter(state, POD)
-    trial = Trial(engine.filters, state, POD, NodeInfo(make_node("n1")))
+    trial = FilterDryRun(engine.filters, state, POD, NodeInfo(make_node("n1")))
 
     assert (Code.ERROR, "Sees") == ((status := trial.filter()).code, status.plugin)
     with pytest.raises(PluginError, match="no room"):
@@ -96,7 +96,7 @@ def test_what_pods_take_together_moves_with_them() -> None:
         for it, cpu in (("a", "1"), ("b", "2"))
     ]
     node = NodeInfo(make_node("n1"), {it.uid: it for it in pods}, Totals(CORE.extras, pods))
-    trial = Trial(framework().filters, CycleState(), POD, node)
+    trial = FilterDryRun(framework().filters, CycleState(), POD, node)
 
     trial.remove_pod(pods[0])
     assert {"cpu": 2000} == trial.node.requested

@@ -9,7 +9,7 @@ from app.framework.cycle_state import CycleState
 from app.framework.status import SKIP, SUCCESS, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime import filters
-from app.runtime.filters import Judged, Recheck
+from app.runtime.filters import FilterOutcome, Recheck
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.prefilter import PreFiltered
@@ -79,8 +79,10 @@ class TestPreFilter:
     def test_a_skip_leaves_out_the_plugins_filter(self) -> None:
         skips, rejects = PreparesAndRejects("Skips", SKIP), PreparesAndRejects("Rejects")
 
-        assert Judged(SUCCESS, {}) == feasible(framework(skips))
-        assert Judged(SUCCESS, {"n1": NO.by("Rejects"), "n2": NO.by("Rejects")}) == feasible(framework(skips, rejects))
+        assert FilterOutcome(SUCCESS, {}) == feasible(framework(skips))
+        assert FilterOutcome(SUCCESS, {"n1": NO.by("Rejects"), "n2": NO.by("Rejects")}) == feasible(
+            framework(skips, rejects)
+        )
 
     def test_whoever_is_excused_the_others_are_asked(self) -> None:
         """More sets of them than are remembered, each twice."""
@@ -96,7 +98,7 @@ class TestPreFilter:
         assert len(sets) > filters._MOST_SETS >= len(engine.filters._without)
 
     def test_a_rejection_holds_for_every_candidate(self) -> None:
-        assert Judged(NO.by("A"), {"n1": NO.by("A"), "n2": NO.by("A")}) == feasible(framework(Prepares("A", NO)))
+        assert FilterOutcome(NO.by("A"), {"n1": NO.by("A"), "n2": NO.by("A")}) == feasible(framework(Prepares("A", NO)))
 
     def test_nodes_outside_a_set_are_unresolvable_and_not_filtered(self) -> None:
         calls: list[str] = []
@@ -107,7 +109,7 @@ class TestPreFilter:
         )
 
         outside = unresolvable("node(s) didn't satisfy plugin(s) [A B]")
-        assert Judged(SUCCESS, {"n3": outside, "n2": NO.by("F")}) == feasible(engine, "n1", "n2", "n3")
+        assert FilterOutcome(SUCCESS, {"n3": outside, "n2": NO.by("F")}) == feasible(engine, "n1", "n2", "n3")
         assert ["F: filter n1", "F: filter n2"] == calls
 
 
@@ -178,7 +180,7 @@ class TestNominatedPods:
             nominated={"n1": [make_pod("a", priority=5), make_pod("b", priority=9)]},
         )
 
-        assert Judged(SUCCESS, {}) == feasible(engine)
+        assert FilterOutcome(SUCCESS, {}) == feasible(engine)
         assert [
             "Room: filter n2 with +0, sees",
             "Room: add a to n1",

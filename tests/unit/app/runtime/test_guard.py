@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from app.framework.counts import Unprepared
 from app.framework.status import SKIP, SUCCESS, error, unresolvable
-from app.runtime.guard import SAMPLE_EVERY, Guard, PluginError, plugin_error, word_of
+from app.runtime.guard import SAMPLE_EVERY, Guard, PluginError, plugin_error, status_label
 from app.telemetry.metrics import Metrics
 from tests.builders import make_pod
 
@@ -130,7 +130,7 @@ async def test_deciding_calls_are_timed_now_and_then_acting_ones_always() -> Non
     guard = Guard(metrics)
 
     for _ in range(2 * SAMPLE_EVERY):
-        guard.begin(POD)
+        guard.begin_evaluation(POD)
         guard.call("Fine", "Filter", int)
         guard.call("Fine", "Filter", int)
     assert 4.0 == timed(metrics), "every call of two evaluations"
@@ -150,14 +150,14 @@ async def test_deciding_calls_are_timed_now_and_then_acting_ones_always() -> Non
     ],
 )
 def test_the_status_of_an_answer_is_its_code(answer: object, word: str) -> None:
-    assert word == word_of(answer)
+    assert word == status_label(answer)
 
 
 def test_a_timed_call_tells_its_status() -> None:
     metrics = Metrics()
     guard = Guard(metrics)
     for _ in range(SAMPLE_EVERY):
-        guard.begin(POD)
+        guard.begin_evaluation(POD)
         guard.call("A", "PreFilter", lambda: (SKIP, None))
         with pytest.raises(PluginError):
             guard.call("B", "Filter", broken)
@@ -178,7 +178,7 @@ def test_what_is_not_counted_yet_is_not_timed() -> None:
     metrics = Metrics()
     guard = Guard(metrics)
     for _ in range(SAMPLE_EVERY):
-        guard.begin(POD)
+        guard.begin_evaluation(POD)
         with pytest.raises(Unprepared):
             guard.call("A", "Filter", unprepared)
 

@@ -14,7 +14,7 @@ from app.framework.points import FilterPlugin, PreFilterPlugin
 from app.framework.spec import Reads
 from app.framework.status import SKIP, SUCCESS, Status, error, unresolvable
 from app.kube.core_v1 import Pod
-from app.runtime.filters import Judged, Recheck
+from app.runtime.filters import FilterOutcome, Recheck
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.search import SearchResult
@@ -43,7 +43,7 @@ def both(engine: Framework, *names: str) -> Mapping[str, Status]:
     """What is rejected, as a search says and as all nodes judged afresh say."""
     found = search(engine, *names)
     rejected = found.rejected()
-    assert Judged(SUCCESS, rejected) == feasible(engine, *names)
+    assert FilterOutcome(SUCCESS, rejected) == feasible(engine, *names)
     assert [it for it in names if it not in rejected] == [*found.passed]
     return rejected
 

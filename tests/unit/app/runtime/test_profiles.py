@@ -20,7 +20,7 @@ from app.runtime.guard import Guard
 from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.runtime.resolving import resolve
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 from app.telemetry.metrics import Metrics
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.builders import JsonObject
@@ -102,7 +102,7 @@ def built(found: Profile, registry: Registry = REGISTRY) -> Framework:
         served=["p"],
         nominations=FixedNominations(),
         snapshot=world.cluster,
-        waiting=WaitingPods(),
+        waiting=PodsAtPermit(),
         guard=Guard(Metrics()),
     )
 

@@ -21,8 +21,8 @@ def test_who_reads_the_cluster_sees_all_of_a_pod_and_is_not_kept() -> None:
     reading = PluginSlot.of("A", Rejects("A"))
     one, other = (PluginSlot.of(it, Rejects(it), reads=Reads.NODE, parts=frozenset({Part.LABELS})) for it in "BC")
 
-    assert (None, False) == (reading.parts, reading.is_kept)
-    assert one.is_kept
+    assert (None, False) == (reading.parts, reading.is_cached)
+    assert one.is_cached
     assert one.parts is other.parts
 
 

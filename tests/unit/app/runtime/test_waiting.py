@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from app.framework.status import SUCCESS, Status, unschedulable
-from app.runtime.waiting import WaitingPod, WaitingPods
+from app.runtime.waiting import PodAtPermit, PodsAtPermit
 from tests.builders import make_pod
 
 POD = make_pod("web-1")
@@ -27,8 +27,8 @@ class Places:
 
 async def waiting_for(
     places: Places | None = None, **waits: float
-) -> tuple[asyncio.Task[Status], WaitingPods, WaitingPod]:
-    pods = WaitingPods(places or Places())
+) -> tuple[asyncio.Task[Status], PodsAtPermit, PodAtPermit]:
+    pods = PodsAtPermit(places or Places())
     task = asyncio.create_task(pods.wait(POD, "n1", waits))
     await asyncio.sleep(0)
     waiting = pods.get(POD.uid)
@@ -82,7 +82,7 @@ class TestReservations:
         task, pods, _ = await waiting_for(places, A=A_WHILE)
         assert [self.RESERVED] == places.log
 
-        pods.give_back(POD.uid, "enough")
+        pods.reject(POD.uid, "enough")
 
         assert [self.RESERVED, self.PROCEEDED] == places.log
         assert unschedulable("enough") == await task
@@ -113,29 +113,29 @@ class TestGivenBack:
     async def test_one_that_does_not_wait(self) -> None:
         task, pods, waiting = await waiting_for(A=A_WHILE)
 
-        pods.give_back("unknown", "enough")
+        pods.reject("unknown", "enough")
 
         assert ((waiting,), False) == (pods.all(), task.done())
-        pods.give_back_all("enough")
+        pods.reject_all("enough")
         await task
 
     async def test_all(self) -> None:
-        pods, others = WaitingPods(), [make_pod(name) for name in "ab"]
+        pods, others = PodsAtPermit(), [make_pod(name) for name in "ab"]
         tasks = [asyncio.create_task(pods.wait(it, "n1", {"A": A_WHILE})) for it in others]
         await asyncio.sleep(0)
 
-        pods.give_back_all("this replica no longer leads")
+        pods.reject_all("this replica no longer leads")
 
         assert [unschedulable("this replica no longer leads")] * 2 == [await it for it in tasks]
         later = asyncio.create_task(pods.wait(POD, "n1", {"A": A_WHILE}))
         await asyncio.sleep(0)
         assert not later.done()
-        pods.give_back_all("enough")
+        pods.reject_all("enough")
         await later
 
     async def test_nobody_begins_to_wait_where_it_may_not_be_bound(self) -> None:
         places, barred = Places(), ["this replica no longer leads"]
-        pods = WaitingPods(places, lambda: barred[0])
+        pods = PodsAtPermit(places, lambda: barred[0])
 
         assert unschedulable(barred[0]) == await pods.wait(POD, "n1", {"A": A_WHILE})
         assert ((), []) == (pods.all(), places.log)
@@ -144,7 +144,7 @@ class TestGivenBack:
         later = asyncio.create_task(pods.wait(POD, "n1", {"A": A_WHILE}))
         await asyncio.sleep(0)
         assert [POD.uid] == [it.pod.uid for it in pods.all()]
-        pods.give_back_all("enough")
+        pods.reject_all("enough")
         await later
 
     async def test_after_the_end_nobody_waits(self) -> None:

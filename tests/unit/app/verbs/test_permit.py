@@ -246,7 +246,7 @@ class TestReserved:
 
         (reserved,) = found.cluster.assumed.reserved()
         assert (["web-1"], {}, "n3") == (found.on("n3"), found.assumed, reserved.node_name)
-        found.waiting.give_back_all("enough")
+        found.waiting.reject_all("enough")
 
     @virtual_time
     async def test_who_holds_only_if_it_is_bound_is_refused_at_once(self) -> None:
@@ -256,7 +256,7 @@ class TestReserved:
         assert await found.bind("web-2", "n1") == ("bind_conflict", f"homeport: {RESERVED}")
         assert (0.0, [], {}) == (now() - started, found.binder.posted, found.assumed)
         assert not call.done()
-        found.waiting.give_back_all("enough")
+        found.waiting.reject_all("enough")
 
     @virtual_time
     async def test_who_holds_either_way_is_bound_meanwhile(self) -> None:
@@ -304,7 +304,7 @@ class TestReserved:
 
         assert await found.bind("other", "n1") == ("bind_conflict", f"homeport: {RESERVED}")
         assert 0.0 == now() - started
-        found.waiting.give_back_all("enough")
+        found.waiting.reject_all("enough")
 
     @virtual_time
     async def test_it_is_checked_again_when_it_goes_on(self) -> None:
@@ -320,7 +320,7 @@ class TestReserved:
     async def test_a_rejected_pod_leaves_its_place(self) -> None:
         found, call = await self.waiting()
 
-        found.waiting.give_back_all("enough")
+        found.waiting.reject_all("enough")
 
         assert ("bind_conflict", "homeport: enough") == await call
         assert ((), {}, []) == (found.cluster.assumed.reserved(), found.assumed, found.on("n3"))
@@ -348,7 +348,7 @@ class TestTogether:
 
         assert [*self.NAMES] == [it.pod.name for it in found.waiting.all()]
         assert ([False] * 4, []) == ([it.done() for it in calls], found.binder.under_way)
-        found.waiting.give_back_all("enough")
+        found.waiting.reject_all("enough")
 
     @virtual_time
     async def test_let_go_together_they_are_bound_in_an_order_that_holds(self) -> None:
@@ -412,7 +412,7 @@ class TestNobodyAsksAnyMore:
 
         assert ("bind_conflict", f"homeport: {ELSEWHERE}") == await first
         assert (0.0, ["web-1"], ["web-1"]) == (now() - started, permit.undone, found.on("n2"))
-        found.waiting.give_back_all("enough")
+        found.waiting.reject_all("enough")
         await second
 
     @virtual_time
@@ -430,7 +430,7 @@ class TestNobodyAsksAnyMore:
         await settle()
 
         assert first.done()
-        found.waiting.give_back_all("enough")
+        found.waiting.reject_all("enough")
         await second
 
     @virtual_time

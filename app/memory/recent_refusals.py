@@ -40,25 +40,25 @@ class CauseCounter(Protocol):
     def inc(self) -> None: ...
 
 
-class _Refused(Struct, frozen=True):
+class _RecentRefusal(Struct, frozen=True):
     key: ObjectKey
     profile: str
     plugins: frozenset[str]
 
 
-class RefusedPods:
+class RecentRefusals:
     """Most recently refused pods. ``counter`` creates the counter of a plugin and a reason."""
 
     def __init__(self, counter: Callable[[str, str], CauseCounter], most: int = MOST_PODS) -> None:
         self._counter = counter
         self._counters: dict[Cause, CauseCounter] = {}
-        self._pods = Newest[str, _Refused](most)
+        self._pods = Newest[str, _RecentRefusal](most)
 
     def refused(self, pod: Pod, profile: str, causes: tuple[Cause, ...]) -> None:
         """Record that every node was refused; each of the causes refused some of them."""
         for cause in causes:
             (self._counters.get(cause) or self._new(cause)).inc()
-        self._pods.put(pod.uid, _Refused(pod.key, profile, frozenset(map(itemgetter(0), causes))))
+        self._pods.put(pod.uid, _RecentRefusal(pod.key, profile, frozenset(map(itemgetter(0), causes))))
 
     def fits(self, pod: Pod) -> None:
         """Record that some node fits the pod."""

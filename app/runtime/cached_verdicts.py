@@ -20,10 +20,10 @@ from itertools import filterfalse
 from typing import Final
 
 from app.framework.filter_result import FilterResult
-from app.framework.node_info import MorePods
+from app.framework.node_info import HypotheticalPods
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
-from app.runtime.dated import NAME_BYTES, OfPlugin
+from app.runtime.cache_entries import NAME_BYTES, PluginEntry
 from app.runtime.slots import PluginSlot
 from app.runtime.snapshot import Snapshot
 
@@ -39,11 +39,11 @@ _CROWDED_COST: Final = 8
 _SERIALS: Final = itertools.count(1)
 """No number is given out twice, whatever is given up and made anew."""
 
-Judge = Callable[["Kept", Sequence[str]], FilterResult]
-"""What the plugin of a ``Kept`` says now of nodes of the snapshot. Raises ``PluginError``."""
+Evaluate = Callable[["CachedVerdicts", Sequence[str]], FilterResult]
+"""What the plugin of a ``CachedVerdicts`` says now of nodes of the snapshot. Raises ``PluginError``."""
 
 
-class _Judged:
+class _EvaluatedNodes:
     """Which nodes of the snapshot were judged: some, or all but ``open``. Once it is all, only what is not is kept."""
 
     __slots__ = ("open", "some")
@@ -83,21 +83,21 @@ class _Judged:
         return len(self.open) + len(self.some or ())
 
 
-class Kept(OfPlugin):
+class CachedVerdicts(PluginEntry):
     """What one plugin said of nodes. One that is judged and not ``rejected`` passes.
 
-    ``stands``: moves whenever a rejection no longer stands; never seen before for another ``Kept``.
+    ``stands``: moves whenever a rejection no longer stands; never seen before for another ``CachedVerdicts``.
     ``beside``: pods that every node is imagined to run too.
     """
 
-    __slots__ = ("beside", "judged", "rejected", "serial", "stands")
+    __slots__ = ("beside", "judged", "rejected", "serial", "stamp")
 
     def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, snapshot: Snapshot) -> None:
         super().__init__(key, slot, pod, objects, snapshot)
-        self.serial = self.stands = next(_SERIALS)
-        self.judged = _Judged()
+        self.serial = self.stamp = next(_SERIALS)
+        self.judged = _EvaluatedNodes()
         self.rejected: dict[str, Status] = {}
-        self.beside: MorePods | None = None
+        self.beside: HypotheticalPods | None = None
 
     def at_once(self) -> int:
         """Maximum number of nodes in one step, fewer with imagined pods on them."""
@@ -107,31 +107,31 @@ class Kept(OfPlugin):
         """Bytes, as estimated."""
         return super().weight() + NAME_BYTES * self.judged.size() + _REJECTION_BYTES * len(self.rejected)
 
-    def refresh(self, snapshot: Snapshot, judge: Judge) -> None:
+    def refresh(self, snapshot: Snapshot, judge: Evaluate) -> None:
         """Nodes that changed count as not judged; those that were rejected are judged again at once."""
         changed = self.changed(snapshot)
         if changed is None:
             self.judged.clear()
             self.rejected.clear()
-            self.stands = next(_SERIALS)
+            self.stamp = next(_SERIALS)
         elif changed:
-            self.judged.drop(changed, snapshot.kept_nodes)
+            self.judged.drop(changed, snapshot.base_nodes)
             again = [name for name in changed if name in self.rejected]
             if again:
                 self._again(again, snapshot, judge)
 
-    def _again(self, names: Sequence[str], snapshot: Snapshot, judge: Judge) -> None:
+    def _again(self, names: Sequence[str], snapshot: Snapshot, judge: Evaluate) -> None:
         before = {name: self.rejected.pop(name) for name in names}
         try:
             if len(names) <= min(_MOST_AGAIN, self.at_once()):
-                self.judge([name for name in names if name in snapshot.kept_nodes], snapshot, judge)
+                self.judge([name for name in names if name in snapshot.base_nodes], snapshot, judge)
         finally:
             if any(self.rejected.get(name) != status for name, status in before.items()):
-                self.stands = next(_SERIALS)
+                self.stamp = next(_SERIALS)
 
-    def judge(self, names: Sequence[str], snapshot: Snapshot, judge: Judge) -> None:
+    def judge(self, names: Sequence[str], snapshot: Snapshot, judge: Evaluate) -> None:
         """Have nodes of the snapshot judged that are not."""
         if names:
             result = judge(self, names)
             self.rejected.update(result.rejected())
-            self.judged.add(names, snapshot.kept_nodes)
+            self.judged.add(names, snapshot.base_nodes)

@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class LruCache(Generic[K, V]):
     """The entries used last, as many as weigh ``limit`` bytes together."""
 
     def __init__(self, limit: int) -> None:

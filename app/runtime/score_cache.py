@@ -15,9 +15,9 @@ from typing import Any, Final
 from app.framework.counts import Unprepared
 from app.framework.score_classes import ScoreClasses
 from app.kube.core_v1 import Pod
-from app.runtime.dated import NAME_BYTES, PIECE, Dated, Entries, OfPlugin, step_of
+from app.runtime.cache_entries import NAME_BYTES, PIECE, CacheEntry, PluginCache, PluginEntry, step_size
 from app.runtime.guard import PluginError
-from app.runtime.recent import Recent
+from app.runtime.lru_cache import LruCache
 from app.runtime.slots import PluginSlot
 from app.runtime.snapshot import Snapshot
 
@@ -33,11 +33,11 @@ _FEWEST_ROWS: Final = 64
 
 _SERIALS: Final = itertools.count(1)
 
-Score = Callable[["KeptScores", Sequence[str]], Sequence[int]]
-"""The raw scores that the plugin of a ``KeptScores`` gives nodes of the snapshot now. Raises ``PluginError``."""
+Score = Callable[["CachedScores", Sequence[str]], Sequence[int]]
+"""The raw scores that the plugin of a ``CachedScores`` gives nodes of the snapshot now. Raises ``PluginError``."""
 
 
-class KeptScores(OfPlugin):
+class CachedScores(PluginEntry):
     """The raw scores that one plugin gave nodes."""
 
     __slots__ = ("scores", "serial")
@@ -61,12 +61,12 @@ class KeptScores(OfPlugin):
                 self.scores.pop(name, None)
 
 
-class _Rows(Dated):
+class _ScoreRows(CacheEntry):
     """Of each node the number of its row: what each of several plugins gave it."""
 
     __slots__ = ("_each", "_numbers", "of", "rows")
 
-    def __init__(self, each: Sequence[KeptScores], snapshot: Snapshot) -> None:
+    def __init__(self, each: Sequence[CachedScores], snapshot: Snapshot) -> None:
         super().__init__(snapshot, pods=any(it.pods for it in each))
         self._each = each
         self.of: dict[str, int] = {}
@@ -80,7 +80,7 @@ class _Rows(Dated):
     def refresh(self, snapshot: Snapshot) -> None:
         """Nodes that changed have no row."""
         changed = self.changed(snapshot)
-        if changed is None or len(self.rows) > max(_FEWEST_ROWS, _ROWS_A_NODE * len(snapshot.kept_nodes)):
+        if changed is None or len(self.rows) > max(_FEWEST_ROWS, _ROWS_A_NODE * len(snapshot.base_nodes)):
             self.of, self.rows, self._numbers = {}, [], {}
         else:
             for name in changed:
@@ -112,13 +112,13 @@ class _Rows(Dated):
             yield "" if same else f"kept rows of {', '.join(it.slot.name for it in self._each)} differ"
 
 
-class KeptRows(Entries):
+class ScoreCache(PluginCache):
     """Raw scores of one profile. Bounded by bytes, what was used last stays."""
 
     def __init__(self, snapshot: Snapshot, most_bytes: int = _MOST_BYTES) -> None:
         super().__init__(snapshot)
-        self._scores: Recent[Hashable, KeptScores] = Recent(most_bytes)
-        self._rows: Recent[Hashable, _Rows] = Recent(most_bytes)
+        self._scores: LruCache[Hashable, CachedScores] = LruCache(most_bytes)
+        self._rows: LruCache[Hashable, _ScoreRows] = LruCache(most_bytes)
 
     def raw_scores(
         self, slots: Sequence[PluginSlot], pod: Pod, names: Sequence[str], score: Score
@@ -127,11 +127,11 @@ class KeptRows(Entries):
 
         Raises ``PluginError``, or ``Unprepared`` where there are too many to be scored at once.
         """
-        each = [self._entry(KeptScores, self._scores, slot, pod) for slot in slots]
+        each = [self._entry(CachedScores, self._scores, slot, pod) for slot in slots]
         key = tuple(it.serial for it in each)
         rows = self._rows.get(key)
         if rows is None:
-            rows = _Rows(each, self._snapshot)
+            rows = _ScoreRows(each, self._snapshot)
         rows.refresh(self._snapshot)
         of: list[Any] = list(map(rows.of.get, names))
         if None in of:
@@ -143,31 +143,33 @@ class KeptRows(Entries):
             for place, slot in enumerate(slots)
         }
 
-    def _add(self, key: Hashable, rows: _Rows, each: Sequence[KeptScores], names: Sequence[str], score: Score) -> None:
+    def _add(
+        self, key: Hashable, rows: _ScoreRows, each: Sequence[CachedScores], names: Sequence[str], score: Score
+    ) -> None:
         """Score ``names``, which have no row, and give them one."""
-        nodes = self._snapshot.kept_nodes
+        nodes = self._snapshot.base_nodes
         new = [nodes[it].name for it in dict.fromkeys(names)]
-        if len(new) > step_of(each) and self._are_too_many(each, new):
+        if len(new) > step_size(each) and self._are_too_many(each, new):
             raise Unprepared(self._in_steps(each, new, score))
         self._score(each, new, score)
         rows.add(new)
         self._rows.put(key, rows, rows.weight())
 
-    def _are_too_many(self, each: Sequence[KeptScores], names: Sequence[str]) -> bool:
+    def _are_too_many(self, each: Sequence[CachedScores], names: Sequence[str]) -> bool:
         """Whether the plugins have to score more of ``names`` than they can in one step."""
         for kept in each:
             kept.refresh(self._snapshot)
         wanted = set(names)
         return sum(len(names) / it.at_once() for it in each if not it.scores.keys() >= wanted) > 1
 
-    def _in_steps(self, each: Sequence[KeptScores], names: Sequence[str], score: Score) -> Iterator[None]:
+    def _in_steps(self, each: Sequence[CachedScores], names: Sequence[str], score: Score) -> Iterator[None]:
         """Have ``names`` scored some at a time, each as it is then."""
-        nodes, step = self._snapshot.kept_nodes, step_of(each)
+        nodes, step = self._snapshot.base_nodes, step_size(each)
         for start in range(0, len(names), step):
             self._score(each, [it for it in names[start : start + step] if it in nodes], score)
             yield
 
-    def _score(self, each: Sequence[KeptScores], names: Sequence[str], score: Score) -> None:
+    def _score(self, each: Sequence[CachedScores], names: Sequence[str], score: Score) -> None:
         """Have those of ``names`` scored that are not, by each plugin."""
         for kept in each:
             kept.refresh(self._snapshot)

@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 from app.framework.spec import Reads
 from app.kube.core_v1 import Pod
-from app.runtime.recent import Recent, size_of
-from app.runtime.slots import PluginSlot, pod_parts
+from app.runtime.lru_cache import LruCache, size_of
+from app.runtime.slots import PluginSlot, declared_parts
 from app.runtime.snapshot import Snapshot
 
 ENTRY_BYTES: Final = 2000
@@ -36,7 +36,7 @@ _BYTES_AT_ONCE: Final = 5 << 20
 _FEWEST_AT_ONCE: Final = 8
 
 
-class Dated:
+class CacheEntry:
     """Cache entry derived from nodes and, with ``pods``, from the pods on them."""
 
     __slots__ = ("_node_seen", "_pod_seen", "pods")
@@ -63,7 +63,7 @@ class Dated:
         return None if others is None else {*found, *others}
 
 
-class OfPlugin(Dated):
+class PluginEntry(CacheEntry):
     """Cached answers of one plugin about nodes, for pods of one signature. ``pod`` is the plugin's view of such a pod.
 
     ``objects``: versions of the plugin's declared kinds for which the answers hold.
@@ -90,10 +90,10 @@ class OfPlugin(Dated):
         return max(_FEWEST_AT_ONCE, _BYTES_AT_ONCE // self._size)
 
 
-E = TypeVar("E", bound=OfPlugin)
+E = TypeVar("E", bound=PluginEntry)
 
 
-class Entries:
+class PluginCache:
     """Looks up the cache entry of a plugin for a pod. A change of an object of a declared kind replaces the entry."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -102,13 +102,13 @@ class Entries:
     def _entry(
         self,
         form: type[E],
-        entries: Recent[Hashable, E],
+        entries: LruCache[Hashable, E],
         slot: PluginSlot,
         pod: Pod,
         held: Mapping[Hashable, E] = {},
         beside: Sequence[Pod] = (),
     ) -> E:
-        parts = slot.parts or pod_parts(None)
+        parts = slot.parts or declared_parts(None)
         key: Hashable = (slot.name, parts.signature(pod))
         if beside:
             key = (key, frozenset(Counter(map(parts.signature, beside)).items()))
@@ -123,7 +123,7 @@ class Entries:
         return tuple(map(self._snapshot.kind_version, slot.kinds)) if slot.kinds else ()
 
 
-def step_of(each: Iterable[OfPlugin]) -> int:
+def step_size(each: Iterable[PluginEntry]) -> int:
     """Return the maximum number of nodes in one step if all these plugins run in it."""
     shares = sum(1 / kept.at_once() for kept in each)
     return max(1, min(STEP, int(1 / shares))) if shares else STEP

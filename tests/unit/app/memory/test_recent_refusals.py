@@ -7,13 +7,13 @@ from collections import Counter
 from app.cache.cluster import Cluster
 from app.framework.status import unresolvable, unschedulable
 from app.kube.core_v1 import Pod
-from app.memory.refused_pods import (
+from app.memory.recent_refusals import (
     LONGEST_REASON,
     MOST_CAUSES,
     MOST_OF_ONE,
     NO_PLUGIN,
     REST,
-    RefusedPods,
+    RecentRefusals,
     both,
     causes_of,
 )
@@ -38,7 +38,7 @@ class Counted:
         return {cause: it.count for cause, it in self.tallies.items()}
 
 
-def waiting(refused: RefusedPods, *pods: Pod) -> dict[tuple[str, str], int]:
+def waiting(refused: RecentRefusals, *pods: Pod) -> dict[tuple[str, str], int]:
     """What is counted in a picture with these pods."""
     cluster = Cluster()
     cluster.upsert_node(make_node())
@@ -52,7 +52,7 @@ def waiting(refused: RefusedPods, *pods: Pod) -> dict[tuple[str, str], int]:
 
 def test_pods_that_wait_are_counted_by_plugin_and_profile() -> None:
     counted = Counted()
-    refused = RefusedPods(counted)
+    refused = RecentRefusals(counted)
     a, b = make_pod("a"), make_pod("b")
     refused.refused(b, "one", (HOME,))
 
@@ -64,7 +64,7 @@ def test_pods_that_wait_are_counted_by_plugin_and_profile() -> None:
 
 
 def test_a_pod_that_fits_is_placed_gone_or_replaced_counts_no_more() -> None:
-    refused = RefusedPods(Counted())
+    refused = RecentRefusals(Counted())
     for name in ("fits", "placed", "gone", "replaced"):
         refused.refused(make_pod(name), "*", (SPREAD,))
     refused.fits(make_pod("fits"))
@@ -74,7 +74,7 @@ def test_a_pod_that_fits_is_placed_gone_or_replaced_counts_no_more() -> None:
 
 
 def test_all_are_forgotten_also_while_they_are_counted() -> None:
-    refused = RefusedPods(Counted())
+    refused = RecentRefusals(Counted())
     pods = [make_pod(f"p-{number}") for number in range(1000)]
     for pod in pods:
         refused.refused(pod, "*", (SPREAD,))
@@ -95,7 +95,7 @@ def test_all_are_forgotten_also_while_they_are_counted() -> None:
 
 def test_few_causes_are_told_apart() -> None:
     counted = Counted()
-    refused = RefusedPods(counted)
+    refused = RecentRefusals(counted)
     for number in range(3 * MOST_CAUSES):
         refused.refused(make_pod(), "*", (("Chatty", f"node n{number:04}" + "x" * 1000),))
 
@@ -105,7 +105,7 @@ def test_few_causes_are_told_apart() -> None:
 
 
 def test_the_pods_refused_last_are_remembered() -> None:
-    refused = RefusedPods(Counted(), most=2)
+    refused = RecentRefusals(Counted(), most=2)
     pods = [make_pod(name) for name in "abc"]
     for pod in pods:
         refused.refused(pod, "*", (SPREAD,))

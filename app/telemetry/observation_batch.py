@@ -19,7 +19,7 @@ _TOGETHER: Final = 32
 """Observations per batch; a batch takes some tenths of a millisecond."""
 
 
-class Gathered(Generic[T]):
+class ObservationBatch(Generic[T]):
     """Passes observations to ``put_in``, in batches of 32 or at ``settle``.
 
     In an event loop a batch runs as a later callback, so that the current request is answered first.
@@ -48,15 +48,15 @@ class Gathered(Generic[T]):
             self._put_in(noted)
 
 
-class Settling(Collector):
+class BatchCollector(Collector):
     """First collector of a registry: applies pending observations before the other collectors are read."""
 
     def __init__(self) -> None:
         self._settle: list[Callable[[], None]] = []
 
-    def gathered(self, put_in: Callable[[T], None]) -> Gathered[T]:
+    def batched(self, put_in: Callable[[T], None]) -> ObservationBatch[T]:
         """Return a batch that is applied whenever the registry is read."""
-        batch = Gathered(put_in)
+        batch = ObservationBatch(put_in)
         self._settle.append(batch.settle)
         return batch
 
