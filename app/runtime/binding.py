@@ -1,4 +1,4 @@
-"""Reserve to PostBind, once a node is chosen.
+"""Extension points from Reserve to PostBind, which run after a node is chosen.
 
 Source of the rules: ``pkg/scheduler/framework/runtime`` of Kubernetes 1.36.
 """
@@ -48,7 +48,7 @@ def _timed(point: str) -> Callable[[M], M]:
 
 
 class BindingCycle:
-    """Plugins of one profile in the binding cycle. ``waiting`` holds the pods that wait at Permit."""
+    """Plugins of one profile for the binding cycle. ``waiting`` holds the pods that wait at Permit."""
 
     def __init__(
         self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, waiting: PodsAtPermit
@@ -61,7 +61,9 @@ class BindingCycle:
 
     @timed_point("Reserve")
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Reserve in order; the first failure stops. The caller undoes with ``unreserve`` whatever the outcome."""
+        """Run the Reserve plugins in order; the first failure stops. The caller must call ``unreserve`` if the bind
+        fails later, too.
+        """
         for slot in self.slots["reserve"]:
             status = self.guard.status(slot.name, "Reserve", slot.plugin.reserve, state, pod, node_name)
             if status.code is not Code.SUCCESS:
@@ -69,7 +71,7 @@ class BindingCycle:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo all reserve plugins in reverse, also those that never reserved. A fault does not stop the others."""
+        """Undo all Reserve plugins in reverse order, also those that never reserved. A fault does not stop the others."""
         for slot in reversed(self.slots["reserve"]):
             try:
                 self.guard.call(slot.name, "Unreserve", slot.plugin.unreserve, state, pod, node_name)
@@ -107,7 +109,9 @@ class BindingCycle:
         return (_WAIT if waits else SUCCESS), waits
 
     def _clipped(self, plugin: str, seconds: float, limit: float) -> float:
-        """Limit a wait to ``limit``: the caller of bind hangs up then, so a pod that waits longer is never bound."""
+        """Limit a wait to ``limit`` seconds. The client of the bind request stops waiting then, and a pod that waits
+        longer is never bound.
+        """
         if seconds > limit and (held_back := self._clips.admit(plugin)) is not None:
             _LOG.warning(
                 "permit wait clipped to the caller's time limit",

@@ -1,4 +1,4 @@
-"""Builds a resolved profile: each plugin once, at its extension points."""
+"""Builds a resolved profile: creates each plugin once and puts it at its extension points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.runtime.snapshot import Nominations, Snapshot
 from app.runtime.waiting import PodsAtPermit
 
 _Kinds: TypeAlias = Mapping[str, Sequence[Kind[Any]]]
-"""Kinds that each plugin reads beside pods and nodes, by plugin name."""
+"""Kinds that each plugin reads besides pods and nodes, by plugin name."""
 
 
 def build(
@@ -84,19 +84,19 @@ def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str
 
 def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds, reads: Mapping[str, ClockReads]) -> dict[str, Any]:
     """Build every plugin with its own handle, and return them by name. Raises ``ProfileErrors``."""
-    plugins, found = {}, []
+    plugins, faults = {}, []
     for name, spec in profile.specs.items():
-        its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))
+        own_handle = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))
         if name in reads:
             counting = reads[name].counting
             clocks = {it: counting(getattr(handle.timing, it)) for it in ("clock", "wall_clock")}
-            its_own = replace(its_own, timing=replace(handle.timing, **clocks))
+            own_handle = replace(own_handle, timing=replace(handle.timing, **clocks))
         try:
-            plugins[name] = spec.build(profile.args[name], its_own)
+            plugins[name] = spec.build(profile.args[name], own_handle)
         except Exception as fault:  # noqa: BLE001  # foreign code: whatever it raises, say whose it is
-            found.append(profile.fault(name, "cannot be made", fault))
-    if found:
-        raise ProfileErrors(found)
+            faults.append(profile.fault(name, "cannot be made", fault))
+    if faults:
+        raise ProfileErrors(faults)
     return plugins
 
 

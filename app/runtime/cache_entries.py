@@ -13,11 +13,13 @@ from app.runtime.slots import PluginSlot, declared_parts
 from app.runtime.snapshot import Snapshot
 
 ENTRY_BYTES: Final = 2000
+"""Estimated bytes of an entry without its names and key."""
+
 NAME_BYTES: Final = 60
 """Estimated bytes per name in a set or dictionary; the string itself belongs to the snapshot."""
 
 STEP: Final = 512
-"""Maximum number of nodes evaluated in one step when there are too many for a single step."""
+"""Maximum number of nodes evaluated in one step if there are too many for a single step."""
 
 PIECE: Final = 64
 """Nodes compared in one step of a check."""
@@ -34,6 +36,7 @@ _BYTES_AT_ONCE: Final = 5 << 20
 """
 
 _FEWEST_AT_ONCE: Final = 8
+"""Minimum number of nodes in one step, however large the pod is."""
 
 
 class CacheEntry:
@@ -53,14 +56,14 @@ class CacheEntry:
                 return ()
         elif (self._node_seen, self._pod_seen) == (snapshot.node_changes.now, snapshot.pod_changes.now):
             return ()
-        found = snapshot.node_changes.since(self._node_seen)
+        nodes = snapshot.node_changes.since(self._node_seen)
         self._node_seen = snapshot.node_changes.now
-        if not self.pods or found is None:
+        if not self.pods or nodes is None:
             self._pod_seen = snapshot.pod_changes.now
-            return found
+            return nodes
         others = snapshot.pod_changes.since(self._pod_seen)
         self._pod_seen = snapshot.pod_changes.now
-        return None if others is None else {*found, *others}
+        return None if others is None else {*nodes, *others}
 
 
 class PluginEntry(CacheEntry):
@@ -94,7 +97,7 @@ E = TypeVar("E", bound=PluginEntry)
 
 
 class PluginCache:
-    """Looks up the cache entry of a plugin for a pod. A change of an object of a declared kind replaces the entry."""
+    """Lookup of the cache entry of a plugin for a pod. A change of an object of a declared kind replaces the entry."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -113,17 +116,17 @@ class PluginCache:
         if beside:
             key = (key, frozenset(Counter(map(parts.signature, beside)).items()))
         objects = self._objects(slot)
-        found = entries.get(key) or held.get(key)
-        if found is None or found.objects != objects:
-            found = form(key, slot, parts.view(pod), objects, self._snapshot)
-            entries.put(key, found, found.weight())
-        return found
+        entry = entries.get(key) or held.get(key)
+        if entry is None or entry.objects != objects:
+            entry = form(key, slot, parts.view(pod), objects, self._snapshot)
+            entries.put(key, entry, entry.weight())
+        return entry
 
     def _objects(self, slot: PluginSlot) -> Hashable:
         return tuple(map(self._snapshot.kind_version, slot.kinds)) if slot.kinds else ()
 
 
-def step_size(each: Iterable[PluginEntry]) -> int:
+def step_size(entries: Iterable[PluginEntry]) -> int:
     """Return the maximum number of nodes in one step if all these plugins run in it."""
-    shares = sum(1 / kept.at_once() for kept in each)
+    shares = sum(1 / entry.at_once() for entry in entries)
     return max(1, min(STEP, int(1 / shares))) if shares else STEP

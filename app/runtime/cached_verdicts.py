@@ -1,15 +1,17 @@
-"""Verdicts and raw scores that are kept, of the plugins that read no more than nodes and the pods on them.
+"""Cached verdicts of one plugin on nodes, for plugins that read only nodes and the pods on them.
 
-Per plugin and pod signature: the nodes that were judged, and what was said of those it rejects. Before each use they
-are brought up to date by the journal of changed nodes, so that a plain filter by node costs its calls once a workload
-and next to nothing after that. kube-scheduler had such a cache and gave it up: locks and a look-up for every node cost
-it more than its predicates, and invalidation was scattered. Here there is one thread, one journal, and one set for all
+An entry belongs to one plugin and one pod signature. It holds the set of evaluated nodes and the rejections; any other
+evaluated node passes. Before each use, an entry is updated from the journal of changed nodes. So a filter evaluates
+each node about once per workload, and again only after the node has changed.
+
+kube-scheduler had such a cache and removed it: locks and a lookup per node cost more than the predicates, and
+invalidation was scattered over the code. Here there is one thread, one journal, and one set lookup per node for all
 plugins.
 
-What keeps it sound: absent is not judged, hence not passed; no Error is kept; a node that the snapshot has otherwise
-than the request, the node that the pod itself stands on and nodes with nominated pods are judged afresh by the caller
-and never stored; objects of declared kinds count by their version. An evaluation and what is remembered of it see the
-same entries: what the last one used is held, whatever is given up meanwhile.
+Correctness rests on these rules. A node that was not evaluated does not pass. An Error is never cached. Some nodes are
+evaluated by the caller and never stored: those that the request sends in another version, the node on which the pod
+itself runs, and nodes with nominated pods. A change of an object of a declared kind replaces the entry. Entries used by
+the last evaluation stay available until the next one, even if they are evicted.
 """
 
 from __future__ import annotations
@@ -28,23 +30,27 @@ from app.runtime.slots import PluginSlot
 from app.runtime.snapshot import Snapshot
 
 _REJECTION_BYTES: Final = 300
-"""Of a name with its status, which may be one of its own."""
+"""Estimated bytes of a name with its status."""
 
 _MOST_AGAIN: Final = 256
-"""Rejected nodes that are judged again where they changed; if more did, they are judged when asked for."""
+"""Maximum number of changed nodes that are evaluated again at once to confirm their rejection; if more changed, they
+are evaluated when next requested.
+"""
 
 _CROWDED_COST: Final = 8
-"""Cost of a verdict on a node with imagined pods, in verdicts without."""
+"""Cost of a verdict on a node with hypothetical pods, as a multiple of a verdict without them."""
 
 _SERIALS: Final = itertools.count(1)
-"""No number is given out twice, whatever is given up and made anew."""
+"""Source of serial numbers. A number is never used twice, so an evicted and recreated entry gets a new one."""
 
 Evaluate = Callable[["CachedVerdicts", Sequence[str]], FilterResult]
-"""What the plugin of a ``CachedVerdicts`` says now of nodes of the snapshot. Raises ``PluginError``."""
+"""Function that runs the plugin of an entry on nodes of the snapshot. Raises ``PluginError``."""
 
 
 class _EvaluatedNodes:
-    """Which nodes of the snapshot were judged: some, or all but ``open``. Once it is all, only what is not is kept."""
+    """Set of evaluated nodes. ``some``: their names, or ``None`` once every node has been evaluated; from then on only
+    the others are stored, in ``open``.
+    """
 
     __slots__ = ("open", "some")
 
@@ -53,6 +59,7 @@ class _EvaluatedNodes:
         self.open: set[str] = set()
 
     def add(self, names: Iterable[str], nodes: Collection[str]) -> None:
+        """Add names. ``nodes``: all nodes of the snapshot."""
         if self.some is None:
             self.open.difference_update(names)
             return
@@ -61,7 +68,7 @@ class _EvaluatedNodes:
             self.some = None
 
     def drop(self, names: Iterable[str], nodes: Collection[str]) -> None:
-        """They came, changed or are gone."""
+        """Remove names of nodes that were added, changed or deleted."""
         if self.some is not None:
             self.some.difference_update(names)
             return
@@ -73,65 +80,67 @@ class _EvaluatedNodes:
         self.some, self.open = set(), set()
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """Those of ``names`` that are not judged."""
+        """Return the ``names`` that are not in the set."""
         if self.some is not None:
             return list(filterfalse(self.some.__contains__, names))
         return list(filter(self.open.__contains__, names)) if self.open else []
 
     def size(self) -> int:
-        """Names that are kept for it."""
+        """Return the number of stored names."""
         return len(self.open) + len(self.some or ())
 
 
 class CachedVerdicts(PluginEntry):
-    """What one plugin said of nodes. One that is judged and not ``rejected`` passes.
+    """Verdicts of one plugin on nodes. A node passes if it is in ``evaluated`` and not in ``rejected``.
 
-    ``stands``: moves whenever a rejection no longer stands; never seen before for another ``CachedVerdicts``.
-    ``beside``: pods that every node is imagined to run too.
+    ``stamp``: number that changes whenever a rejection becomes invalid; unique across all entries. ``beside``:
+    hypothetical pods that are assumed to run on every node.
     """
 
-    __slots__ = ("beside", "judged", "rejected", "serial", "stamp")
+    __slots__ = ("beside", "evaluated", "rejected", "serial", "stamp")
 
     def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, snapshot: Snapshot) -> None:
         super().__init__(key, slot, pod, objects, snapshot)
         self.serial = self.stamp = next(_SERIALS)
-        self.judged = _EvaluatedNodes()
+        self.evaluated = _EvaluatedNodes()
         self.rejected: dict[str, Status] = {}
         self.beside: HypotheticalPods | None = None
 
     def at_once(self) -> int:
-        """Maximum number of nodes in one step, fewer with imagined pods on them."""
+        """Return the maximum number of nodes in one step; smaller with hypothetical pods."""
         return super().at_once() if self.beside is None else max(1, super().at_once() // _CROWDED_COST)
 
     def weight(self) -> int:
-        """Bytes, as estimated."""
-        return super().weight() + NAME_BYTES * self.judged.size() + _REJECTION_BYTES * len(self.rejected)
+        """Return the estimated size in bytes."""
+        return super().weight() + NAME_BYTES * self.evaluated.size() + _REJECTION_BYTES * len(self.rejected)
 
-    def refresh(self, snapshot: Snapshot, judge: Evaluate) -> None:
-        """Nodes that changed count as not judged; those that were rejected are judged again at once."""
+    def refresh(self, snapshot: Snapshot, evaluate: Evaluate) -> None:
+        """Drop changed nodes, and evaluate those again that were rejected, to find out if the rejections are still
+        valid.
+        """
         changed = self.changed(snapshot)
         if changed is None:
-            self.judged.clear()
+            self.evaluated.clear()
             self.rejected.clear()
             self.stamp = next(_SERIALS)
         elif changed:
-            self.judged.drop(changed, snapshot.base_nodes)
+            self.evaluated.drop(changed, snapshot.base_nodes)
             again = [name for name in changed if name in self.rejected]
             if again:
-                self._again(again, snapshot, judge)
+                self._confirm(again, snapshot, evaluate)
 
-    def _again(self, names: Sequence[str], snapshot: Snapshot, judge: Evaluate) -> None:
+    def _confirm(self, names: Sequence[str], snapshot: Snapshot, evaluate: Evaluate) -> None:
         before = {name: self.rejected.pop(name) for name in names}
         try:
             if len(names) <= min(_MOST_AGAIN, self.at_once()):
-                self.judge([name for name in names if name in snapshot.base_nodes], snapshot, judge)
+                self.evaluate([name for name in names if name in snapshot.base_nodes], snapshot, evaluate)
         finally:
             if any(self.rejected.get(name) != status for name, status in before.items()):
                 self.stamp = next(_SERIALS)
 
-    def judge(self, names: Sequence[str], snapshot: Snapshot, judge: Evaluate) -> None:
-        """Have nodes of the snapshot judged that are not."""
+    def evaluate(self, names: Sequence[str], snapshot: Snapshot, evaluate: Evaluate) -> None:
+        """Evaluate nodes of the snapshot that have no verdict yet."""
         if names:
-            result = judge(self, names)
+            result = evaluate(self, names)
             self.rejected.update(result.rejected())
-            self.judged.add(names, snapshot.base_nodes)
+            self.evaluated.add(names, snapshot.base_nodes)

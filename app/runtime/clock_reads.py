@@ -1,4 +1,4 @@
-"""Clocks of plugins whose verdicts are cached: a verdict that rests on one has to say until when it holds."""
+"""Clocks of plugins with cached verdicts: a verdict that depends on the time must say until when it is valid."""
 
 from __future__ import annotations
 

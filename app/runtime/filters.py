@@ -21,7 +21,11 @@ from app.runtime.slots import ActiveFilters, PluginSlot, node_view, nodes_view, 
 from app.runtime.snapshot import Nominations
 
 WHOLE: Final = "a FilterResult that passes or rejects each node"
+"""Description of a correct answer of ``filter_nodes``, for error messages."""
+
 _LEFT: Final = "a FilterResult that passes or rejects each node that passed so far, and no other"
+"""Description of a correct answer of ``filter_last``, for error messages."""
+
 _MOST_SETS: Final = 64
 """Maximum number of sets of skipped plugins for which the remaining ones are cached."""
 
@@ -120,14 +124,14 @@ class Filters:
         return status, frozenset(names)
 
     def active_filters(self, state: CycleState) -> ActiveFilters:
-        """Filters that PreFilter did not skip. Cached by skip set, of which there are few."""
+        """Return the filters that PreFilter did not skip. Cached by the set of skipped plugins, of which there are few."""
         skipped = frozenset(state.skip_filter)
-        found = self._without.get(skipped)
-        if found is None:
+        active = self._without.get(skipped)
+        if active is None:
             if len(self._without) >= _MOST_SETS:
                 self._without.clear()
-            found = self._without[skipped] = ActiveFilters.of(self.slots["filter"], skipped)
-        return found
+            active = self._without[skipped] = ActiveFilters.of(self.slots["filter"], skipped)
+        return active
 
     def feasible(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterOutcome:
         """PreFilter and Filter over all candidates. Raises ``PluginError`` or ``Unprepared``."""
@@ -148,8 +152,8 @@ class Filters:
         return self._timed_filter(state, pod, nodes) if self.guard.sampled else self._filter(state, pod, nodes)
 
     def _filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
-        among = self.nominations.nominated_nodes
-        names = [name for name in nodes.names if name in among] if among else ()
+        nominated_nodes = self.nominations.nominated_nodes
+        names = [name for name in nodes.names if name in nominated_nodes] if nominated_nodes else ()
         nominated = {name: pods for name in names if (pods := self.nominated_to(name, pod))}
         rejected = self.filter_all(state, pod, nodes.without(nominated))
         for name, pods in nominated.items():
@@ -164,17 +168,17 @@ class Filters:
         """Return the candidates that any plugin rejects; pods nominated to them are ignored."""
         rejected: dict[str, Status] = {}
         for slot in self.active_filters(state).every:
-            found = self.filter_whole(slot, state, pod, nodes).rejected()
-            rejected.update(found)
-            nodes = nodes.without(found)
+            new = self.filter_whole(slot, state, pod, nodes).rejected()
+            rejected.update(new)
+            nodes = nodes.without(new)
         return rejected
 
     def filter_whole(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """Like ``filter_by``, but raise ``PluginError`` unless the answer covers exactly the given nodes."""
-        found = self.filter_by(slot, state, pod, nodes)
-        if slot.filters_in_batch and {*found.passed, *found.rejected()} != {*nodes.names}:
-            raise self.guard.wrong_answer(slot.name, "Filter", found, WHOLE)
-        return found
+        result = self.filter_by(slot, state, pod, nodes)
+        if slot.filters_in_batch and {*result.passed, *result.rejected()} != {*nodes.names}:
+            raise self.guard.wrong_answer(slot.name, "Filter", result, WHOLE)
+        return result
 
     def filter_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """Return one plugin's answer for many nodes. Raises ``PluginError``, also when rejections are read later."""
@@ -182,32 +186,36 @@ class Filters:
         if not slot.filters_in_batch:
             passed, rejected = self.guard.call(slot.name, "Filter", filter_each, slot.plugin.filter, state, seen, nodes)
             return FilterResult(passed, self.rejections(slot.name, rejected))
-        found: Any = self.guard.call(slot.name, "Filter", slot.plugin.filter_nodes, state, seen, nodes)
-        if not isinstance(found, FilterResult) or isinstance(found.passed, str) or len(found.passed) > len(nodes.names):
-            raise self.guard.wrong_answer(slot.name, "Filter", found, "a FilterResult of the nodes asked about")
-        return FilterResult(found.passed, partial(self._read_rejections, slot.name, found))
+        result: Any = self.guard.call(slot.name, "Filter", slot.plugin.filter_nodes, state, seen, nodes)
+        if (
+            not isinstance(result, FilterResult)
+            or isinstance(result.passed, str)
+            or len(result.passed) > len(nodes.names)
+        ):
+            raise self.guard.wrong_answer(slot.name, "Filter", result, "a FilterResult of the nodes asked about")
+        return FilterResult(result.passed, partial(self._read_rejections, slot.name, result))
 
-    def _read_rejections(self, plugin: str, found: FilterResult) -> Mapping[str, Status]:
-        return self.rejections(plugin, self.guard.call(plugin, "Filter", found.rejected))
+    def _read_rejections(self, plugin: str, result: FilterResult) -> Mapping[str, Status]:
+        return self.rejections(plugin, self.guard.call(plugin, "Filter", result.rejected))
 
-    def rejections(self, plugin: str, found: Any) -> Mapping[str, Status]:
+    def rejections(self, plugin: str, rejected: Any) -> Mapping[str, Status]:
         """Return rejections with the name of their plugin. Raises ``PluginError`` for any other status."""
-        if not isinstance(found, Mapping):
-            raise self.guard.wrong_answer(plugin, "Filter", found, "a mapping of rejected nodes")
-        statuses = distinct(found.values())
+        if not isinstance(rejected, Mapping):
+            raise self.guard.wrong_answer(plugin, "Filter", rejected, "a mapping of rejected nodes")
+        statuses = distinct(rejected.values())
         for status in statuses.values():
             if not self.guard.checked(plugin, "Filter", status).is_rejected:
                 raise plugin_error(plugin, "Filter", status.message)
         if all(status.plugin == plugin for status in statuses.values()):
-            same: Mapping[str, Status] = found
+            same: Mapping[str, Status] = rejected
             return same
         named = {key: status.by(plugin) for key, status in statuses.items()}
-        return {name: named[id(status)] for name, status in found.items()}
+        return {name: named[id(status)] for name, status in rejected.items()}
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> dict[str, Status]:
         """Return the nodes in ``passed`` that ``filter_last`` of any plugin rejects. Raises ``PluginError``."""
         results = self.last_results(state, pod, nodes, passed)
-        return {name: status for found in results for name, status in found.rejected().items()}
+        return {name: status for result in results for name, status in result.rejected().items()}
 
     def last_results(
         self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
@@ -217,34 +225,34 @@ class Filters:
         for slot in self.active_filters(state).last:
             if not passed:
                 break
-            found = self._filter_last_by(slot, state, pod, nodes, passed)
-            if found.passed is not passed:
-                results.append(found)
-                passed = found.passed
+            result = self._filter_last_by(slot, state, pod, nodes, passed)
+            if result.passed is not passed:
+                results.append(result)
+                passed = result.passed
         return results
 
     def _filter_last_by(
         self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
     ) -> FilterResult:
         seen, nodes = (pod_view(slot, state, pod), nodes_view(slot, nodes)) if slot.parts is not None else (pod, nodes)
-        found: Any = self.guard.call(slot.name, "Filter", slot.plugin.filter_last, state, seen, nodes, passed)
-        if not isinstance(found, FilterResult) or not _is_part(found.passed, passed):
-            raise self.guard.wrong_answer(slot.name, "Filter", found, _LEFT)
-        return FilterResult(found.passed, partial(self._read_last, slot.name, found, passed))
+        result: Any = self.guard.call(slot.name, "Filter", slot.plugin.filter_last, state, seen, nodes, passed)
+        if not isinstance(result, FilterResult) or not _is_part(result.passed, passed):
+            raise self.guard.wrong_answer(slot.name, "Filter", result, _LEFT)
+        return FilterResult(result.passed, partial(self._read_last, slot.name, result, passed))
 
-    def _read_last(self, plugin: str, found: FilterResult, passed: Sequence[str]) -> Mapping[str, Status]:
-        rejected = self._read_rejections(plugin, found)
-        if rejected.keys() != set(passed).difference(found.passed):
-            raise self.guard.wrong_answer(plugin, "Filter", found, _LEFT)
+    def _read_last(self, plugin: str, result: FilterResult, passed: Sequence[str]) -> Mapping[str, Status]:
+        rejected = self._read_rejections(plugin, result)
+        if rejected.keys() != set(passed).difference(result.passed):
+            raise self.guard.wrong_answer(plugin, "Filter", result, _LEFT)
         return rejected
 
     def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        """Filter for one node, with nominated pods and without."""
+        """Run Filter for one node, with nominated pods and without."""
         pods = self.nominated_to(node.node.name, pod)
         return self.filter_with_nominated(state, pod, node, pods) if pods else self._filter_one(state, pod, node)
 
     def filter_with_nominated(self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]) -> Status:
-        """Filter for one node: it must pass with the nominated pods on it and without, since they might not come."""
+        """Run Filter for one node. It must pass with the nominated pods on it and without, since they might not come."""
         dry_run = state.clone()
         self.add_pods(dry_run, pod, nominated, node)
         status = self._filter_one(dry_run, pod, node.with_pods(nominated))
@@ -297,7 +305,7 @@ class Filters:
         return self.guard.status(slot.name, "Filter", slot.filter_certain, state, pod, node, in_flight).is_success
 
     def statuses(self, state: CycleState, pod: Pod, node: NodeInfo) -> dict[str, Status]:
-        """Return the status of every filter plugin for one node, also after the first rejection, for explanations."""
+        """Return the status of each filter plugin for one node, also after the first rejection. Used for explanations."""
         filters = self.active_filters(state).every
         return {slot.name: self._call_filter(slot, state, pod, node).by(slot.name) for slot in filters}
 

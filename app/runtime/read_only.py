@@ -36,24 +36,24 @@ def read_only() -> Iterator[None]:
 
 
 def is_read_only() -> bool:
-    """Return whether the current call is read-only (within ``read_only``)."""
+    """Return True if the current call is read-only (within ``read_only``)."""
     return _READ_ONLY.get()
 
 
 def read_only_steps(guard: Guard, name: str, point: str, ask: Callable[[], Iterable[object]]) -> Iterator[object]:
-    """Yield the plugin's items and run each step as a ``read_only``. Raises ``PluginError``."""
+    """Yield the items of a plugin's iterable. Each step runs within ``read_only``. Raises ``PluginError``."""
     with read_only():
         steps = guard.call(name, point, lambda: iter(ask()))
     while True:
         with read_only():
-            found = guard.call(name, point, next, steps, _END)
-        if found is _END:
+            item = guard.call(name, point, next, steps, _END)
+        if item is _END:
             return
-        yield found
+        yield item
 
 
 class ReadOnlyEvents:
-    """``EventRecorder`` that drops events within a question."""
+    """``EventRecorder`` that drops events within ``read_only``."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
@@ -66,40 +66,40 @@ class ReadOnlyEvents:
 
 
 class ReadOnlyWriter:
-    """``Writer`` that refuses writes within a question."""
+    """``Writer`` that refuses writes within ``read_only``."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
     async def annotate(
-        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+        self, kind: Kind[AnnotatedObject], written: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
-        """Raises ``OSError`` within a question, else what the writer raises."""
+        """Raises ``PermissionError`` within ``read_only``, else what the writer raises."""
         if _READ_ONLY.get():
             raise PermissionError(REFUSED)
-        await self._writer.annotate(kind, found, annotations)
+        await self._writer.annotate(kind, written, annotations)
 
     async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
-        """As ``annotate``."""
+        """Raises ``PermissionError`` within ``read_only``, else what the writer raises."""
         if _READ_ONLY.get():
             raise PermissionError(REFUSED)
         await self._writer.create(kind, namespace, name, spec)
 
-    async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
-        """As ``annotate``."""
+    async def change(self, kind: Kind[AnnotatedObject], written: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        """Raises ``PermissionError`` within ``read_only``, else what the writer raises."""
         if _READ_ONLY.get():
             raise PermissionError(REFUSED)
-        await self._writer.change(kind, found, spec)
+        await self._writer.change(kind, written, spec)
 
-    async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
-        """As ``annotate``."""
+    async def delete(self, kind: Kind[AnnotatedObject], written: AnnotatedObject) -> None:
+        """Raises ``PermissionError`` within ``read_only``, else what the writer raises."""
         if _READ_ONLY.get():
             raise PermissionError(REFUSED)
-        await self._writer.delete(kind, found)
+        await self._writer.delete(kind, written)
 
 
 class ReadOnlyBinder:
-    """``Binder`` that returns an error within a question."""
+    """``Binder`` that returns an error within ``read_only``."""
 
     def __init__(self, binder: Binder) -> None:
         self._binder = binder
@@ -109,7 +109,7 @@ class ReadOnlyBinder:
 
 
 class ReadOnlyActivate:
-    """``Activate`` that has no effect within a question."""
+    """``Activate`` that has no effect within ``read_only``."""
 
     def __init__(self, activate: Activate) -> None:
         self._activate = activate

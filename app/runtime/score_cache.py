@@ -1,8 +1,8 @@
-"""Raw scores that are kept, of the plugins that read no more than nodes and the pods on them.
+"""Cached raw scores, for plugins that read only nodes and the pods on them.
 
-Each plugin's are kept by pod signature, as verdicts are. On top of these, all of a profile's together: of each node
-the row of what they gave it. So a node is looked up once, whatever the number of plugins, and what follows is done once
-a row: there are far fewer rows than nodes.
+Scores of each plugin are cached by pod signature, like verdicts. On top of them, each node has the number of a row: the
+scores that all plugins of the profile gave it. So a node is looked up once, whatever the number of plugins. What
+follows is computed once per row, and there are far fewer rows than nodes.
 """
 
 from __future__ import annotations
@@ -22,23 +22,29 @@ from app.runtime.slots import PluginSlot
 from app.runtime.snapshot import Snapshot
 
 _MOST_BYTES: Final = 48 << 20
-"""Of scores by plugin, and of rows: each."""
+"""Maximum bytes of scores by plugin, and the same of rows."""
 
 _ROW_BYTES: Final = 300
+"""Estimated bytes of a row."""
+
 
 _ROWS_A_NODE: Final = 2
-"""More rows than so many times the nodes, and most are of no node any more: they are begun anew."""
+"""Maximum number of rows per node of the snapshot; beyond it most rows have no node any more, and all are discarded."""
 
 _FEWEST_ROWS: Final = 64
+"""Number of rows that are entry whatever the number of nodes."""
+
 
 _SERIALS: Final = itertools.count(1)
+"""Source of serial numbers. A number is never used twice, so an evicted and recreated entry gets a new one."""
+
 
 Score = Callable[["CachedScores", Sequence[str]], Sequence[int]]
-"""The raw scores that the plugin of a ``CachedScores`` gives nodes of the snapshot now. Raises ``PluginError``."""
+"""Function that returns the raw scores of a plugin for nodes of the snapshot. Raises ``PluginError``."""
 
 
 class CachedScores(PluginEntry):
-    """The raw scores that one plugin gave nodes."""
+    """Raw scores of one plugin by node."""
 
     __slots__ = ("scores", "serial")
 
@@ -48,11 +54,11 @@ class CachedScores(PluginEntry):
         self.scores: dict[str, int] = {}
 
     def weight(self) -> int:
-        """Bytes, as estimated."""
+        """Return the estimated size in bytes."""
         return super().weight() + 2 * NAME_BYTES * len(self.scores)
 
     def refresh(self, snapshot: Snapshot) -> None:
-        """Nodes that changed are not scored."""
+        """Drop the scores of changed nodes."""
         changed = self.changed(snapshot)
         if changed is None:
             self.scores.clear()
@@ -62,23 +68,23 @@ class CachedScores(PluginEntry):
 
 
 class _ScoreRows(CacheEntry):
-    """Of each node the number of its row: what each of several plugins gave it."""
+    """Row numbers by node name. A row holds the raw scores that entries of several plugins gave a node."""
 
-    __slots__ = ("_each", "_numbers", "of", "rows")
+    __slots__ = ("_entries", "_numbers", "of", "rows")
 
-    def __init__(self, each: Sequence[CachedScores], snapshot: Snapshot) -> None:
-        super().__init__(snapshot, pods=any(it.pods for it in each))
-        self._each = each
+    def __init__(self, entries: Sequence[CachedScores], snapshot: Snapshot) -> None:
+        super().__init__(snapshot, pods=any(it.pods for it in entries))
+        self._entries = entries
         self.of: dict[str, int] = {}
         self.rows: list[tuple[int, ...]] = []
         self._numbers: dict[tuple[int, ...], int] = {}
 
     def weight(self) -> int:
-        """Bytes, as estimated."""
+        """Return the estimated size in bytes."""
         return NAME_BYTES * len(self.of) * 2 + _ROW_BYTES * len(self.rows)
 
     def refresh(self, snapshot: Snapshot) -> None:
-        """Nodes that changed have no row."""
+        """Drop the rows of changed nodes."""
         changed = self.changed(snapshot)
         if changed is None or len(self.rows) > max(_FEWEST_ROWS, _ROWS_A_NODE * len(snapshot.base_nodes)):
             self.of, self.rows, self._numbers = {}, [], {}
@@ -87,33 +93,35 @@ class _ScoreRows(CacheEntry):
                 self.of.pop(name, None)
 
     def add(self, names: Sequence[str]) -> None:
-        """All of the plugins have scored ``names``."""
+        """Assign rows to ``names``, which all of the plugins have scored."""
         numbers, rows = self._numbers, self.rows
-        for name, row in zip(names, self._given(names), strict=True):
+        for name, row in zip(names, self._scores_of(names), strict=True):
             number = numbers.get(row)
             if number is None:
                 number = numbers[row] = len(rows)
                 rows.append(row)
             self.of[name] = number
 
-    def _given(self, names: Sequence[str]) -> Iterator[tuple[int, ...]]:
-        return zip(*(map(it.scores.__getitem__, names) for it in self._each), strict=True)
+    def _scores_of(self, names: Sequence[str]) -> Iterator[tuple[int, ...]]:
+        return zip(*(map(it.scores.__getitem__, names) for it in self._entries), strict=True)
 
     def checking(self, snapshot: Snapshot) -> Iterator[str]:
-        """In words, if a row is not what the plugins' own scores are; empty for each step in which all are."""
+        """Compare rows with the scores of each plugin, in steps. Yields a sentence for each difference, else an empty
+        text.
+        """
         names = list(self.of)
         for start in range(0, len(names), PIECE):
             self.refresh(snapshot)
-            for kept in self._each:
-                kept.refresh(snapshot)
-            known = (self.of, *(it.scores for it in self._each))
+            for entry in self._entries:
+                entry.refresh(snapshot)
+            known = (self.of, *(it.scores for it in self._entries))
             some = [name for name in names[start : start + PIECE] if all(name in it for it in known)]
-            same = [self.rows[self.of[name]] for name in some] == list(self._given(some))
-            yield "" if same else f"kept rows of {', '.join(it.slot.name for it in self._each)} differ"
+            same = [self.rows[self.of[name]] for name in some] == list(self._scores_of(some))
+            yield "" if same else f"entry rows of {', '.join(it.slot.name for it in self._entries)} differ"
 
 
 class ScoreCache(PluginCache):
-    """Raw scores of one profile. Bounded by bytes, what was used last stays."""
+    """Cache of the raw scores of one profile, limited in bytes; least recently used entries are evicted."""
 
     def __init__(self, snapshot: Snapshot, most_bytes: int = _MOST_BYTES) -> None:
         super().__init__(snapshot)
@@ -123,19 +131,22 @@ class ScoreCache(PluginCache):
     def raw_scores(
         self, slots: Sequence[PluginSlot], pod: Pod, names: Sequence[str], score: Score
     ) -> dict[str, ScoreClasses]:
-        """By plugin, the raw scores of ``names``, all of them nodes of the snapshot. Nodes have one class with all.
+        """Return the raw scores of ``names`` by plugin; all names must be nodes of the snapshot. The plugins share the
+        node classes.
 
-        Raises ``PluginError``, or ``Unprepared`` where there are too many to be scored at once.
+        Raises ``PluginError``, or ``Unprepared`` if there are too many nodes to score at once.
         """
-        each = [self._entry(CachedScores, self._scores, slot, pod) for slot in slots]
-        key = tuple(it.serial for it in each)
+        entries = [self._entry(CachedScores, self._scores, slot, pod) for slot in slots]
+        key = tuple(it.serial for it in entries)
         rows = self._rows.get(key)
         if rows is None:
-            rows = _ScoreRows(each, self._snapshot)
+            rows = _ScoreRows(entries, self._snapshot)
         rows.refresh(self._snapshot)
         of: list[Any] = list(map(rows.of.get, names))
         if None in of:
-            self._add(key, rows, each, [name for name, number in zip(names, of, strict=True) if number is None], score)
+            self._add(
+                key, rows, entries, [name for name, number in zip(names, of, strict=True) if number is None], score
+            )
             of = list(map(rows.of.__getitem__, names))
         used = {number: rows.rows[number] for number in set(of)}
         return {
@@ -144,56 +155,57 @@ class ScoreCache(PluginCache):
         }
 
     def _add(
-        self, key: Hashable, rows: _ScoreRows, each: Sequence[CachedScores], names: Sequence[str], score: Score
+        self, key: Hashable, rows: _ScoreRows, entries: Sequence[CachedScores], names: Sequence[str], score: Score
     ) -> None:
-        """Score ``names``, which have no row, and give them one."""
+        """Score ``names``, which have no row yet, and assign rows to them."""
         nodes = self._snapshot.base_nodes
         new = [nodes[it].name for it in dict.fromkeys(names)]
-        if len(new) > step_size(each) and self._are_too_many(each, new):
-            raise Unprepared(self._in_steps(each, new, score))
-        self._score(each, new, score)
+        if len(new) > step_size(entries) and self._are_too_many(entries, new):
+            raise Unprepared(self._in_steps(entries, new, score))
+        self._score(entries, new, score)
         rows.add(new)
         self._rows.put(key, rows, rows.weight())
 
-    def _are_too_many(self, each: Sequence[CachedScores], names: Sequence[str]) -> bool:
-        """Whether the plugins have to score more of ``names`` than they can in one step."""
-        for kept in each:
-            kept.refresh(self._snapshot)
+    def _are_too_many(self, entries: Sequence[CachedScores], names: Sequence[str]) -> bool:
+        """Return True if the plugins must score more of ``names`` than is allowed in one step."""
+        for entry in entries:
+            entry.refresh(self._snapshot)
         wanted = set(names)
-        return sum(len(names) / it.at_once() for it in each if not it.scores.keys() >= wanted) > 1
+        return sum(len(names) / it.at_once() for it in entries if not it.scores.keys() >= wanted) > 1
 
-    def _in_steps(self, each: Sequence[CachedScores], names: Sequence[str], score: Score) -> Iterator[None]:
-        """Have ``names`` scored some at a time, each as it is then."""
-        nodes, step = self._snapshot.base_nodes, step_size(each)
+    def _in_steps(self, entries: Sequence[CachedScores], names: Sequence[str], score: Score) -> Iterator[None]:
+        """Score ``names`` some at a time, entries on the snapshot at that moment."""
+        nodes, step = self._snapshot.base_nodes, step_size(entries)
         for start in range(0, len(names), step):
-            self._score(each, [it for it in names[start : start + step] if it in nodes], score)
+            self._score(entries, [it for it in names[start : start + step] if it in nodes], score)
             yield
 
-    def _score(self, each: Sequence[CachedScores], names: Sequence[str], score: Score) -> None:
-        """Have those of ``names`` scored that are not, by each plugin."""
-        for kept in each:
-            kept.refresh(self._snapshot)
-            new = list(filterfalse(kept.scores.__contains__, names))
+    def _score(self, entries: Sequence[CachedScores], names: Sequence[str], score: Score) -> None:
+        """Have each plugin score the ``names`` that it has not scored yet."""
+        for entry in entries:
+            entry.refresh(self._snapshot)
+            new = list(filterfalse(entry.scores.__contains__, names))
             if new:
-                kept.scores.update(zip(new, score(kept, new), strict=True))
-                self._scores.put(kept.key, kept, kept.weight())
+                entry.scores.update(zip(new, score(entry, new), strict=True))
+                self._scores.put(entry.key, entry, entry.weight())
 
     def checking_scores(self, score: Score) -> Iterator[str]:
-        """What is kept and differs from what plugins say now, by plugin; empty for each step in which nothing does.
+        """Compare cached scores with new ones, in steps. Yields a sentence for each difference, and an empty text for a
+        step without one.
 
-        A plugin that fails is left out: no Error is kept.
+        A plugin that fails is skipped, because no Error is cached.
         """
-        for kept in self._scores.values():
-            names = list(kept.scores)
+        for entry in self._scores.values():
+            names = list(entry.scores)
             for start in range(0, len(names), PIECE):
-                if kept.objects != self._objects(kept.slot):
-                    break  # made anew when it is used next
-                kept.refresh(self._snapshot)
-                some = [it for it in names[start : start + PIECE] if it in kept.scores]
+                if entry.objects != self._objects(entry.slot):
+                    break  # replaced at its next use
+                entry.refresh(self._snapshot)
+                some = [it for it in names[start : start + PIECE] if it in entry.scores]
                 try:
-                    same = [kept.scores[it] for it in some] == list(score(kept, some))
+                    same = [entry.scores[it] for it in some] == list(score(entry, some))
                 except PluginError:
                     break
-                yield "" if same else f"kept scores of {kept.slot.name} differ"
+                yield "" if same else f"entry scores of {entry.slot.name} differ"
         for rows in self._rows.values():
             yield from rows.checking(self._snapshot)

@@ -204,9 +204,9 @@ class Search:
         return rejected
 
     def _kept_reasons(self, kept: CachedVerdicts, state: CycleState, names: Sequence[str]) -> Mapping[str, Status]:
-        missing = kept.judged.missing(names)
+        missing = kept.evaluated.missing(names)
         if missing:
-            kept.judge(missing, self._snapshot, partial(self._judge, state))
+            kept.evaluate(missing, self._snapshot, partial(self._judge, state))
             self._verdicts.weigh((kept,))
         return kept.rejected
 
