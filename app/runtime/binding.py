@@ -71,7 +71,9 @@ class BindingCycle:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo all Reserve plugins in reverse order, also those that never reserved. A fault does not stop the others."""
+        """Undo all Reserve plugins in reverse order, also those that never reserved. A fault of one does not stop the
+        others.
+        """
         for slot in reversed(self.slots["reserve"]):
             try:
                 self.guard.call(slot.name, "Unreserve", slot.plugin.unreserve, state, pod, node_name)

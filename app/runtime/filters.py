@@ -124,7 +124,7 @@ class Filters:
         return status, frozenset(names)
 
     def active_filters(self, state: CycleState) -> ActiveFilters:
-        """Return the filters that PreFilter did not skip. Cached by the set of skipped plugins, of which there are few."""
+        """Return the filters that PreFilter did not skip; cached, because few different sets of plugins are skipped."""
         skipped = frozenset(state.skip_filter)
         active = self._without.get(skipped)
         if active is None:
@@ -252,7 +252,9 @@ class Filters:
         return self.filter_with_nominated(state, pod, node, pods) if pods else self._filter_one(state, pod, node)
 
     def filter_with_nominated(self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]) -> Status:
-        """Run Filter for one node. It must pass with the nominated pods on it and without, since they might not come."""
+        """Run Filter for one node. It must pass both with the nominated pods on it and without them, since they might
+        not come.
+        """
         dry_run = state.clone()
         self.add_pods(dry_run, pod, nominated, node)
         status = self._filter_one(dry_run, pod, node.with_pods(nominated))
@@ -305,7 +307,9 @@ class Filters:
         return self.guard.status(slot.name, "Filter", slot.filter_certain, state, pod, node, in_flight).is_success
 
     def statuses(self, state: CycleState, pod: Pod, node: NodeInfo) -> dict[str, Status]:
-        """Return the status of each filter plugin for one node, also after the first rejection. Used for explanations."""
+        """Return the status of each filter plugin for one node, also after the first rejection. Used by explanations
+        only.
+        """
         filters = self.active_filters(state).every
         return {slot.name: self._call_filter(slot, state, pod, node).by(slot.name) for slot in filters}
 

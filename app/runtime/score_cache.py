@@ -106,8 +106,8 @@ class _ScoreRows(CacheEntry):
         return zip(*(map(it.scores.__getitem__, names) for it in self._entries), strict=True)
 
     def checking(self, snapshot: Snapshot) -> Iterator[str]:
-        """Compare rows with the scores of each plugin, in steps. Yields a sentence for each difference, else an empty
-        text.
+        """Compare rows with the scores of each plugin, in steps. Yields a sentence for each difference, and an empty
+        text for a step without one.
         """
         names = list(self.of)
         for start in range(0, len(names), PIECE):

@@ -1,4 +1,4 @@
-"""What the engine asks of the snapshot, beside what plugins ask of it through their ``Handle``."""
+"""Interfaces of the snapshot that the engine needs, besides those that plugins reach through their ``Handle``."""
 
 from __future__ import annotations
 
@@ -12,59 +12,61 @@ from app.kube.meta_v1 import ObjectKey
 
 
 class NodeChanges(Protocol):
-    """Which nodes changed since when."""
+    """Journal of changed nodes."""
 
     @property
     def now(self) -> int:
-        """Moves with every change."""
+        """Number that increases with every change."""
         ...
 
     def since(self, seen: int) -> Sequence[str] | None:
-        """The nodes that changed since ``now`` was ``seen``, those that are gone included; ``None``: not known."""
+        """Return the nodes that changed since ``now`` was ``seen``, deleted ones included; ``None`` if that is not
+        known.
+        """
         ...
 
 
 class Snapshot(Protocol):
-    """Nodes, and what has changed of them."""
+    """Nodes, and the journals of their changes."""
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]: ...
 
     @property
     def base_nodes(self) -> Mapping[str, NodeInfo]:
-        """The same as they are whatever pod is judged: ``nodes`` leaves that pod out. What is kept rests on these."""
+        """Nodes without overlays: ``nodes`` leaves out the evaluated pod. Cached verdicts are about these nodes."""
         ...
 
     @property
     def overlaid_nodes(self) -> Collection[str]:
-        """The nodes that ``nodes`` shows otherwise."""
+        """Names of nodes that differ between ``nodes`` and ``base_nodes``."""
         ...
 
     @property
     def node_changes(self) -> NodeChanges:
-        """Nodes that came, went, or of which something other than the resourceVersion changed."""
+        """Journal of nodes that were added, deleted, or changed in anything but the resourceVersion."""
         ...
 
     @property
     def pod_changes(self) -> NodeChanges:
-        """Nodes with other pods than before, or with pods of which something changed."""
+        """Journal of nodes whose pods were added, removed or changed."""
         ...
 
     def place_of(self, uid: str, key: ObjectKey) -> str:
-        """The node on which the snapshot has the pod; empty for none."""
+        """Return the node on which the snapshot has the pod, or an empty text."""
         ...
 
     def ends(self, node: str, plugin: str, until: float) -> None:
-        """Have the node count as changed at ``until``, in seconds since 1970: a verdict of the plugin ends then."""
+        """Report the node as changed at ``until``, in seconds since 1970: a verdict of the plugin expires then."""
         ...
 
     def kind_version(self, kind: Kind[Any]) -> int:
-        """Moves whenever an object of the kind does, in whatever namespace."""
+        """Return a number that changes with every object of the kind, in any namespace."""
         ...
 
 
 class Nominations(Protocol):
-    """Pending pods that are nominated to a node, which filters must take into account."""
+    """Pending pods that are nominated to nodes; filters must take them into account."""
 
     def nominated(self, node_name: str) -> Collection[Pod]: ...
 
@@ -73,5 +75,5 @@ class Nominations(Protocol):
 
     @property
     def generation(self) -> int:
-        """Moves with every change of anything in the snapshot."""
+        """Number that changes with every change of the snapshot."""
         ...

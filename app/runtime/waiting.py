@@ -10,22 +10,23 @@ from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 
 MAX_WAIT_SECONDS: Final = 15 * 60.0
+"""Longest wait at Permit that a plugin can ask for, as in kube-scheduler."""
 
 
 class Reservations(Protocol):
-    """Who keeps the place of a pod meanwhile."""
+    """Keeps the resources of a waiting pod reserved."""
 
     def reserve(self, uid: str) -> None:
-        """It waits from now on."""
+        """Called when the pod starts to wait."""
         ...
 
     def proceed(self, uid: str) -> None:
-        """It no longer does, whatever came of it."""
+        """Called when the pod no longer waits, whatever the result."""
         ...
 
 
 class _NoReservations:
-    """Where no pod has a place."""
+    """Implementation without effect."""
 
     def reserve(self, _uid: str) -> None:
         return
@@ -38,9 +39,10 @@ _NO_RESERVATIONS: Final = _NoReservations()
 
 
 class PodAtPermit:
-    """Implements ``framework.PodAtPermit``. ``waits`` is the time in seconds that each plugin grants.
+    """Implements ``framework.WaitingPod``. ``waits``: seconds that each plugin grants.
 
-    ``proceed`` is called in the step in which it is settled: who is allowed together with others goes on with them.
+    ``proceed`` is called as soon as the pod is allowed or rejected, without an ``await`` in between. Pods that are
+    allowed together so see one another as in flight.
     """
 
     def __init__(self, pod: Pod, node_name: str, waits: Mapping[str, float], proceed: Callable[[str], None]) -> None:
@@ -68,7 +70,7 @@ class PodAtPermit:
         return self._settle(unschedulable(message).by(plugin))
 
     async def settled(self) -> Status:
-        """Success, or the rejection. Who stops waiting for it has given the pod up."""
+        """Return Success or the rejection. Cancelling the wait abandons the pod."""
         try:
             return await self._settled
         finally:
@@ -88,9 +90,10 @@ class PodAtPermit:
 
 
 class PodsAtPermit:
-    """Implements ``framework.PodsAtPermit``; one for all profiles. ``reservations``: who keeps their places.
+    """Implements ``framework.WaitingPods``, shared by all profiles.
 
-    ``barred`` says why no pod may begin to wait here now, empty if it may: who may not bind it keeps it no place.
+    ``barred`` returns why no pod must start to wait in this process now, for example because it does not lead; empty if
+    pods can.
     """
 
     def __init__(self, reservations: Reservations = _NO_RESERVATIONS, barred: Callable[[], str] = lambda: "") -> None:
@@ -106,7 +109,7 @@ class PodsAtPermit:
         return tuple(self._pods.values())
 
     async def wait(self, pod: Pod, node_name: str, waits: Mapping[str, float]) -> Status:
-        """Keep the pod waiting, and return what came of it."""
+        """Wait until the pod is allowed or rejected, and return Success or the rejection."""
         barred = self._closed or self._barred()
         if barred:
             return unschedulable(barred)
@@ -118,17 +121,20 @@ class PodsAtPermit:
             del self._pods[pod.uid]
 
     def reject(self, uid: str, message: str) -> None:
-        """The pod goes back to its scheduler, in the name of no plugin; no effect if it does not wait."""
+        """Reject the pod in the name of no plugin, so that it returns to its scheduler. No effect
+        if it does not wait.
+        """
         waiting = self._pods.get(uid)
         if waiting is not None:
             waiting.reject("", message)
 
     def reject_all(self, message: str) -> None:
+        """Reject every waiting pod."""
         for uid in tuple(self._pods):
             self.reject(uid, message)
 
     def close(self, message: str) -> None:
-        """Give all back, and from now on every pod that would wait."""
+        """Reject every waiting pod, and from now on every pod that would wait."""
         self._closed = message
         self.reject_all(message)
 
