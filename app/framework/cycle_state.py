@@ -54,10 +54,10 @@ class CycleState(Struct, eq=False):
     def read(self, key: StateKey[T]) -> T:
         """Raises ``StateNotFound``."""
         try:
-            found: T = self._entries[key]
+            data: T = self._entries[key]
         except KeyError:
             raise StateNotFound(f'reading "{key.name}" from cycleState: not found') from None
-        return found
+        return data
 
     def clone(self) -> CycleState:
         """Return a copy with cloned entries and shared skip sets, since a dry run does not change which plugins run."""

@@ -21,7 +21,7 @@ class FilterResult(Struct, eq=False):
 
     def rejected(self) -> Mapping[str, Status]:
         """Return node name to rejection, for every candidate that did not pass."""
-        found = self.rejections
-        if callable(found):
-            found = self.rejections = found()
-        return found
+        rejections = self.rejections
+        if callable(rejections):
+            rejections = self.rejections = rejections()
+        return rejections

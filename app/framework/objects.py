@@ -44,7 +44,9 @@ class Objects(Protocol):
         ...
 
     def annotated_pods(self) -> Collection[Pod]:
-        """Bound pods that carry annotations of our domain, terminating ones included. For repairs."""
+        """Return bound pods with annotations of the domain ``homeport.dev``, terminating ones included. Used to repair
+        incomplete writes.
+        """
         ...
 
     def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
@@ -95,21 +97,21 @@ class Writer(Protocol):
     """
 
     async def annotate(
-        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+        self, kind: Kind[AnnotatedObject], target: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
-        """Set (or with ``None`` remove) annotations of ``found`` if it is unchanged since it was read."""
+        """Set annotations of ``target``, or remove those given as ``None``, if it is unchanged since it was read."""
         ...
 
     async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
         """Create an object. ``WriteConflict``: the name exists; ``ObjectGone``: the namespace is terminating."""
         ...
 
-    async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
-        """Update the spec of ``found``, with ``None`` to remove a field, if it is unchanged since it was read."""
+    async def change(self, kind: Kind[AnnotatedObject], target: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        """Update the spec of ``target`` if it is unchanged since it was read; ``None`` removes a field."""
         ...
 
-    async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
-        """Delete ``found`` if it is unchanged since it was read."""
+    async def delete(self, kind: Kind[AnnotatedObject], target: AnnotatedObject) -> None:
+        """Delete ``target`` if it is unchanged since it was read."""
         ...
 
 

@@ -93,7 +93,7 @@ def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds, reads: Mappi
             own_handle = replace(own_handle, timing=replace(handle.timing, **clocks))
         try:
             plugins[name] = spec.build(profile.args[name], own_handle)
-        except Exception as fault:  # noqa: BLE001  # foreign code: whatever it raises, say whose it is
+        except Exception as fault:  # noqa: BLE001  # plugins are foreign code and can raise anything
             faults.append(profile.fault(name, "cannot be made", fault))
     if faults:
         raise ProfileErrors(faults)

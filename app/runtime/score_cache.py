@@ -117,7 +117,7 @@ class _ScoreRows(CacheEntry):
             known = (self.of, *(it.scores for it in self._entries))
             some = [name for name in names[start : start + PIECE] if all(name in it for it in known)]
             same = [self.rows[self.of[name]] for name in some] == list(self._scores_of(some))
-            yield "" if same else f"entry rows of {', '.join(it.slot.name for it in self._entries)} differ"
+            yield "" if same else f"cached rows of {', '.join(it.slot.name for it in self._entries)} differ"
 
 
 class ScoreCache(PluginCache):
@@ -206,6 +206,6 @@ class ScoreCache(PluginCache):
                     same = [entry.scores[it] for it in some] == list(score(entry, some))
                 except PluginError:
                     break
-                yield "" if same else f"entry scores of {entry.slot.name} differ"
+                yield "" if same else f"cached scores of {entry.slot.name} differ"
         for rows in self._rows.values():
             yield from rows.checking(self._snapshot)

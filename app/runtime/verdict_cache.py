@@ -266,4 +266,4 @@ class VerdictCache(PluginCache):
         known = [it for it in names if it not in missing and it in self._snapshot.base_nodes]
         rejected = {it: entry.rejected[it] for it in known if it in entry.rejected}
         same = not known or dict(evaluate(entry, known).rejected()) == rejected
-        return "" if same else f"entry verdicts of {entry.slot.name} differ"
+        return "" if same else f"cached verdicts of {entry.slot.name} differ"

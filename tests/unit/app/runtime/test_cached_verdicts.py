@@ -288,4 +288,4 @@ def test_a_check_tells_what_differs() -> None:
 
     desk.verdicts.of(desk.slots[0], POD).rejected.clear()
 
-    assert "kept verdicts of A differ" in list(desk.verdicts.checking_verdicts(desk.judge))
+    assert "cached verdicts of A differ" in list(desk.verdicts.checking_verdicts(desk.judge))

@@ -154,7 +154,7 @@ def test_a_check_tells_what_differs() -> None:
 
     (rows,) = desk.rows._rows.values()
     rows.rows[0] = (7, 7)
-    assert ["kept rows of A, B differ"] == list(filter(None, desk.rows.checking_scores(desk.score)))
+    assert ["cached rows of A, B differ"] == list(filter(None, desk.rows.checking_scores(desk.score)))
 
     desk.cluster.nodes["n1"].pods["x"] = POD
-    assert "kept scores of A differ" in list(desk.rows.checking_scores(desk.score))
+    assert "cached scores of A differ" in list(desk.rows.checking_scores(desk.score))
