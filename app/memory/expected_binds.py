@@ -23,8 +23,14 @@ from app.kube.core_v1 import Pod
 from app.kube.memo import Newest
 
 _MOST_DUE: Final = 64
+"""Maximum number of pods with an expected bind."""
+
 _DUE_SECONDS: Final = 1.0
+"""Seconds for which a bind is expected."""
+
 _LEAST_SHARE: Final = 1 / 16
+"""Smallest fraction of ``wait_seconds`` that a call waits after binds that did not arrive."""
+
 _MOST_BESIDE: Final = 8
 """Maximum number of due pods assumed on their nodes by a decision; a scheduler has fewer binds in flight at a time."""
 

@@ -16,7 +16,7 @@ from app.kube.memo import Newest
 from app.kube.meta_v1 import ObjectKey
 
 Cause = tuple[str, str]
-"""Plugin and reason."""
+"""Name of a plugin, and the reason that it gave."""
 
 NO_PLUGIN: Final = "(none)"
 """Name used for refusals by Homeport itself, for example of a node that cannot be read."""
@@ -25,11 +25,17 @@ REST: Final = "(others)"
 """Name used for all reasons beyond the first ``MOST_CAUSES``."""
 
 MOST_CAUSES: Final = 64
+"""Maximum number of causes with a counter of their own."""
+
 MOST_OF_ONE: Final = 16
 """Maximum number of causes of one refusal: a plugin with more puts names into its reasons."""
 
 LONGEST_REASON: Final = 120
+"""Maximum number of characters of a reason in a label; longer ones are truncated."""
+
 MOST_PODS: Final = 20_000
+"""Maximum number of remembered pods."""
+
 _STEP: Final = 256
 """Pods processed in one step: a tenth of a millisecond."""
 
@@ -41,13 +47,15 @@ class CauseCounter(Protocol):
 
 
 class _RecentRefusal(Struct, frozen=True):
+    """Refused pod with its profile and the plugins that refused it."""
+
     key: ObjectKey
     profile: str
     plugins: frozenset[str]
 
 
 class RecentRefusals:
-    """Most recently refused pods. ``counter`` creates the counter of a plugin and a reason."""
+    """Most recently refused pods, at most ``most``. ``counter`` creates the counter of a plugin and a reason."""
 
     def __init__(self, counter: Callable[[str, str], CauseCounter], most: int = MOST_PODS) -> None:
         self._counter = counter
@@ -61,7 +69,7 @@ class RecentRefusals:
         self._pods.put(pod.uid, _RecentRefusal(pod.key, profile, frozenset(map(itemgetter(0), causes))))
 
     def fits(self, pod: Pod) -> None:
-        """Record that some node fits the pod."""
+        """Forget the pod, because a node fits it."""
         self._pods.pop(pod.uid, None)
 
     def by_plugins(self, plugins: Collection[str]) -> list[ObjectKey]:
@@ -69,7 +77,7 @@ class RecentRefusals:
         return [it.key for it in self._pods.values() if not it.plugins.isdisjoint(plugins)]
 
     def forget(self) -> None:
-        """Clear all pods, because another replica answers from now on."""
+        """Forget all pods, because another replica answers from now on."""
         self._pods.clear()
 
     def _new(self, cause: Cause) -> CauseCounter:

@@ -70,7 +70,7 @@ class RefusedPod(Struct, frozen=True):
 
 
 class _Entries(dict[bytes, bytes]):
-    """Encoded entries of one reason, by node name; created on first use."""
+    """Encoded entries of one reason by node name, created on first use."""
 
     def __init__(self, message: str) -> None:
         super().__init__()
@@ -159,9 +159,7 @@ class RefusalCache:
         self._entries: dict[str, _Entries] = {}
 
     def find(self, request: SplitArgs) -> RefusedPod | None:
-        """Return the pod of a filter request if it was refused before and is unchanged, without decoding the
-        request.
-        """
+        """Return the pod of a filter request if the same request was refused before; the request is not decoded."""
         known = self._pods.get(request.before)
         return None if known is None else RefusedPod(*known, request)
 
@@ -173,7 +171,7 @@ class RefusalCache:
         profile = refused_pod.framework.scheduler_name
         signatures = self._signatures(refused_pod.framework, refused_pod.pod)
         key = (profile, *signatures.items())
-        parts = self._standing(profile, signatures)
+        parts = self._valid_rejections(profile, signatures)
         if not parts:
             return None
         refusal = self._refusals.get(key) or _Refusal(parts)
@@ -214,7 +212,7 @@ class RefusalCache:
         entries = list(self._encoded(each, statuses, by_id))
         for plugin, those in by_plugin.items():
             self._add((profile, plugin, signatures[plugin]), zip(each, map(id, statuses), entries, strict=True), those)
-        parts = self._standing(profile, signatures)
+        parts = self._valid_rejections(profile, signatures)
         if not parts:
             return
         refusal = _Refusal(parts)
@@ -223,7 +221,7 @@ class RefusalCache:
             self._refusals.put(key, refusal, refusal.weight(request) + size_of(key))
             self._pods.put(request.before, (pod, framework), len(request.before))
 
-    def _standing(self, profile: str, signatures: Mapping[str, Hashable]) -> list[_Rejections]:
+    def _valid_rejections(self, profile: str, signatures: Mapping[str, Hashable]) -> list[_Rejections]:
         """Return the valid rejections, in the order of the plugins."""
         rejections = (self._rejections.get((profile, *signature)) for signature in signatures.items())
         return [it for it in rejections if it is not None]

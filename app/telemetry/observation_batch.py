@@ -20,7 +20,7 @@ _TOGETHER: Final = 32
 
 
 class ObservationBatch(Generic[T]):
-    """Passes observations to ``put_in``, in batches of 32 or at ``settle``.
+    """Collects observations, and passes them to ``put_in`` in batches of 32 or at ``settle``.
 
     In an event loop a batch runs as a later callback, so that the current request is answered first.
     """
@@ -31,8 +31,8 @@ class ObservationBatch(Generic[T]):
         self._put_in = put_in
         self._waiting: list[T] = []
 
-    def __call__(self, noted: T) -> None:
-        self._waiting.append(noted)
+    def __call__(self, observation: T) -> None:
+        self._waiting.append(observation)
         if not len(self._waiting) % _TOGETHER:
             self._settle_soon()
 
@@ -44,12 +44,12 @@ class ObservationBatch(Generic[T]):
 
     def settle(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for noted in waiting:
-            self._put_in(noted)
+        for observation in waiting:
+            self._put_in(observation)
 
 
 class BatchCollector(Collector):
-    """First collector of a registry: applies pending observations before the other collectors are read."""
+    """First collector of a registry: applies pending observations before other collectors are read."""
 
     def __init__(self) -> None:
         self._settle: list[Callable[[], None]] = []
@@ -61,7 +61,7 @@ class BatchCollector(Collector):
         return batch
 
     def collect(self) -> Iterable[Metric]:
-        """Apply all pending observations; exports no metrics."""
+        """Apply all pending observations; exports no metrics of its own."""
         for settle in self._settle:
             settle()
         return ()

@@ -14,8 +14,13 @@ KNOWN_KEYS: Final = (
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 )
+"""Topology keys that are always exported with their own label."""
+
 MOST_KEYS: Final = 16
+"""Maximum number of topology keys in metrics."""
+
 OTHER_KEYS: Final = "(others)"
+"""Label of all topology keys beyond the maximum."""
 
 
 class FeedFigures(Protocol):
@@ -69,10 +74,11 @@ class SnapshotCollector(Collector):
 
 
 class CountedCollector(Collector):
-    """Exports values that take too long to count in one step of the event loop: counted in steps before a scrape.
+    """Exports values that take too long to count in one step of the event loop. They are counted in steps before a
+    scrape.
 
-    ``skews``: by topology key · ``unschedulable``: by plugin and profile · ``gauges`` of plugins by name: help text,
-    and samples by their labels.
+    ``skews``: by topology key · ``unschedulable``: number of pods by plugin and profile · ``gauges``: plugins' gauges
+    by name, each with its help text and its samples by labels.
     """
 
     def __init__(self) -> None:
