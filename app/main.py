@@ -346,7 +346,7 @@ class Service:
                     guard=self._guard,
                 )
             except ProfileErrors as error:
-                mistakes += error.found
+                mistakes += error.mistakes
         if mistakes:
             raise ProfileErrors(mistakes)
         return frameworks

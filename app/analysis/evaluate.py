@@ -113,7 +113,7 @@ class Evaluator:
         try:
             framework = framework_in_memory(case_profile.profile, cluster, self._guard)
         except ProfileErrors as error:
-            raise BadCase(f"config: {'; '.join(error.mistakes)}") from None
+            raise BadCase(f"config: {'; '.join(error.messages)}") from None
         pod = _pod("pod", case.pod, cluster.core)
         with cluster.without(pod.uid, pod.key):
             return {"name": case.name, **at_once(lambda: _verdict(framework, pod, Candidates.of(cluster.nodes), case))}
@@ -141,7 +141,7 @@ class Evaluator:
         except ValidationError as error:
             return "; ".join(f"config.{'.'.join(map(str, it['loc']))}: {it['msg']}" for it in error.errors())
         except ProfileErrors as error:
-            return f"config: {'; '.join(error.mistakes)}"
+            return f"config: {'; '.join(error.messages)}"
         if profile.absent:
             return f"plugins not available: [{' '.join(profile.absent)}]"
         return _CaseProfile.of(profile)

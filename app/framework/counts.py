@@ -17,7 +17,7 @@ from app.kube.taints import Tolerance, Toleration
 
 
 class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
-    """Conditions for counting a node, beside required label keys. A part that a policy ignores is ``None``."""
+    """Conditions for counting a node, besides required label keys. A part that a policy ignores is ``None``."""
 
     affinity: RequiredNodeAffinity | None = None
     tolerations: tuple[Toleration, ...] | None = None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 
 class StateData(Protocol):
-    """An entry of a ``CycleState``."""
+    """Entry of a ``CycleState``."""
 
     def clone(self) -> Self:
         """Return a copy that a dry run can change, or the same object if dry runs never change it."""
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=StateData)
 
 
 class StateKey(Generic[T]):
-    """A typed key. ``name`` appears in the error when nothing was written under it."""
+    """Typed key of an entry. ``name`` is used in the error if the entry is missing."""
 
     __slots__ = ("name",)
 
@@ -30,7 +30,7 @@ class StateKey(Generic[T]):
 
 
 class StateNotFound(LookupError):
-    """Nothing was written under that key: the extension point that writes it did not run."""
+    """Error: no entry was written under that key, because the extension point that writes it did not run."""
 
 
 class CycleState(Struct, eq=False):
@@ -49,10 +49,11 @@ class CycleState(Struct, eq=False):
     _entries: dict[StateKey[Any], Any] = field(default_factory=dict)
 
     def write(self, key: StateKey[T], data: T) -> None:
+        """Store the entry of the key."""
         self._entries[key] = data
 
     def read(self, key: StateKey[T]) -> T:
-        """Raises ``StateNotFound``."""
+        """Return the entry of the key. Raises ``StateNotFound``."""
         try:
             data: T = self._entries[key]
         except KeyError:

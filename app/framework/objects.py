@@ -71,22 +71,22 @@ class Objects(Protocol):
 
 
 class WriteConflict(Exception):
-    """The object changed since it was read; the snapshot now holds its newest version."""
+    """Error: the object changed since it was read. The snapshot now holds its newest version."""
 
 
 class ObjectGone(Exception):
-    """The object to write to no longer exists."""
+    """Error: the object to write to no longer exists."""
 
 
 class Unreadable(Exception):
-    """An object exists but cannot be decoded, so no verdict can depend on it. ``key`` is ``namespace/name``."""
+    """Error: an object exists but cannot be decoded, so no verdict can depend on it. ``key`` is ``namespace/name``."""
 
     def __init__(self, kind: str, key: str, cause: str) -> None:
         super().__init__(f"{kind} {key} cannot be read: {cause}")
 
 
 class NotServed(OSError):
-    """The API server does not know the kind: its definition is not installed."""
+    """Error: the API server does not know the kind, because its definition is not installed."""
 
 
 class Writer(Protocol):

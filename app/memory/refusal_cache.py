@@ -1,6 +1,6 @@
 """Cache of refusals: after every bind in the cluster, kube-scheduler sends every refused pod again.
 
-A rejection is stored by plugin and *signature* (``Framework.signatures``), which identifies all that the rejection
+A rejection is stored by plugin and *signature* (``Search.signatures``), which identifies all that the rejection
 depends on. So pods of one workload share it, and nothing has to be invalidated: once anything relevant changes, the
 signature differs. A node stays refused while the signature of one rejecting plugin is valid, whatever other plugins
 would return. Only the reason that comes first can then differ from a new evaluation. As with kube-scheduler's queueing

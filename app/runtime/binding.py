@@ -61,8 +61,8 @@ class BindingCycle:
 
     @timed_point("Reserve")
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Run the Reserve plugins in order; the first failure stops. The caller must call ``unreserve`` if the bind
-        fails later, too.
+        """Run the Reserve plugins in order; the first failure stops. After a failure here or later in the bind, the
+        caller must call ``unreserve``.
         """
         for slot in self.slots["reserve"]:
             status = self.guard.status(slot.name, "Reserve", slot.plugin.reserve, state, pod, node_name)

@@ -31,14 +31,16 @@ _MOST_SETS: Final = 64
 
 
 class FilterOutcome(Struct, frozen=True):
-    """Answer of PreFilter and Filter. ``rejected`` holds every candidate that must not be used, with the reason."""
+    """Result of PreFilter and Filter. ``rejected``: every candidate that must not be used, with the reason."""
 
     pre_filter: Status
     rejected: Mapping[str, Status]
 
 
 class Recheck(Struct, frozen=True):
-    """``status`` assumes that all binds in flight succeed; ``certain``: a Success that holds even if some fail."""
+    """Result of the check before a bind. ``status`` assumes that all binds in flight succeed. ``certain``: False for a
+    Success that might not hold if some of these binds fail.
+    """
 
     status: Status
     certain: bool = True
@@ -47,9 +49,9 @@ class Recheck(Struct, frozen=True):
 class Filters:
     """PreFilter and Filter plugins of one profile.
 
-    ``slots`` holds the plugins of every extension point in order. Only nominated pods with a scheduler name in
-    ``served`` are considered. ``deciding``: plugins at either point, each once. ``has_last_filters``: whether a plugin
-    implements ``filter_last``, whose answer depends on the set of nodes that passed so far.
+    ``slots``: plugins of every extension point in order. Only nominated pods with a scheduler name in ``served`` are
+    considered. ``deciding``: plugins at either point, each once. ``has_last_filters``: True if a plugin implements
+    ``filter_last``, whose answer depends on the set of nodes that passed so far.
     """
 
     def __init__(
@@ -72,14 +74,14 @@ class Filters:
         self._without: dict[frozenset[str], ActiveFilters] = {}
 
     def depends(self, pod: Pod, other: Pod) -> bool:
-        """Return whether the placement of ``other`` can affect the filters of ``pod``. Raises ``PluginError``."""
+        """Return True if the node of ``other`` can affect the filters of ``pod``. Raises ``PluginError``."""
         return any(
             slot.depends_on is None or self.guard.call(slot.name, "DependsOn", slot.depends_on, pod, other)
             for slot in self._reading_cluster
         )
 
     def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
-        """Run and merge PreFilter. Raises ``PluginError`` or ``Unprepared``."""
+        """Run the PreFilter plugins and merge their answers. Raises ``PluginError`` or ``Unprepared``."""
         self.guard.begin_evaluation(pod)
         return self._timed_pre_filter(state, pod) if self.guard.sampled else self._pre_filter(state, pod)
 
@@ -99,7 +101,7 @@ class Filters:
             elif code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return PreFiltered(status.by(slot.name))
             elif code is Code.UNSCHEDULABLE:
-                rejection = status.by(slot.name)  # the others still prepare their state
+                rejection = status.by(slot.name)  # the other plugins still prepare their state, which preemption needs
             else:
                 raise plugin_error(slot.name, "PreFilter", status.message)
         return merged if rejection is None else PreFiltered(rejection)
@@ -134,7 +136,7 @@ class Filters:
         return active
 
     def feasible(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterOutcome:
-        """PreFilter and Filter over all candidates. Raises ``PluginError`` or ``Unprepared``."""
+        """Run PreFilter and Filter on all candidates, without the cache. Raises ``PluginError`` or ``Unprepared``."""
         prepared = self.pre_filter(state, pod)
         if not prepared.status.is_success:
             return FilterOutcome(prepared.status, dict.fromkeys(nodes.names, prepared.status))
@@ -298,9 +300,9 @@ class Filters:
         return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in deciding))
 
     def _certain(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> bool:
-        """Return whether a Success that assumes all binds in flight also holds if any of these binds fail.
+        """Return True if a Success that assumes all binds in flight also holds if any of these binds fail.
 
-        This is true for plugins that read only the node and its pods: fewer pods never turn Success into a rejection.
+        This is so for plugins that read only the node and its pods: fewer pods never turn Success into a rejection.
         """
         if slot.is_cached or slot.filter_certain is None:
             return slot.is_cached
@@ -334,7 +336,7 @@ class Filters:
 
 
 def _is_part(names: Any, whole: Sequence[str]) -> bool:
-    """Return whether all ``names`` are in ``whole``. Optimized for all names, or just one."""
+    """Return True if all ``names`` are in ``whole``. Fast for all names, and for a single one."""
     if names is whole:
         return True
     if isinstance(names, str) or not isinstance(names, Sequence) or len(names) > len(whole):

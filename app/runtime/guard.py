@@ -156,7 +156,7 @@ def status_label(answer: object) -> str:
 
 
 class Guard:
-    """Calls plugins, and catches every exception: no exception of a plugin may end the service.
+    """Calls plugins, and catches every exception: an exception of a plugin must not end the service.
 
     A fault is logged once a minute per plugin, extension point and exception type. ``sampled``: True if the current
     evaluation is timed.

@@ -137,7 +137,7 @@ def advance(steps: PostFilterSteps, state: CycleState | None) -> tuple[bool, Any
     the generator.
     """
     try:
-        steps.send(state)  # type: ignore[arg-type]  # a generator begins with None
+        steps.send(state)  # type: ignore[arg-type]  # a generator is started with None
     except StopIteration as end:
         return True, end.value
     return False, None

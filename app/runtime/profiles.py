@@ -30,12 +30,12 @@ EVERY_PLUGIN: Final = "*"
 
 
 class ProfileErrors(ValueError):
-    """All mistakes in the profiles, one sentence each. ``found``: the mistakes with their places in the document."""
+    """All mistakes in the profiles, one sentence each in ``messages``; ``mistakes`` also has their places in the document."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
-        self.found = tuple(mistakes)
-        self.mistakes = tuple(it.message for it in mistakes)
-        super().__init__("\n".join(self.mistakes))
+        self.mistakes = tuple(mistakes)
+        self.messages = tuple(it.message for it in mistakes)
+        super().__init__("\n".join(self.messages))
 
 
 class ResolvedProfile(Struct, frozen=True):
@@ -124,7 +124,7 @@ class ResolvedProfile(Struct, frozen=True):
             try:
                 self._needs_of(name)
             except ProfileErrors as error:
-                yield from error.found
+                yield from error.mistakes
 
     def _needs_of(self, plugin: str) -> Needs:
         """Return the needs of a plugin. Raises ``ProfileErrors`` for any exception, because plugins

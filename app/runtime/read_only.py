@@ -20,7 +20,9 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind
 from app.runtime.guard import Guard
 
-REFUSED: Final = "nothing is changed while a question is answered"
+REFUSED: Final = "a read-only request changes nothing"
+"""Error message of writes and binds within ``read_only``."""
+
 _READ_ONLY: Final = ContextVar("asked", default=False)
 _END: Final = object()
 
@@ -74,25 +76,22 @@ class ReadOnlyWriter:
     async def annotate(
         self, kind: Kind[AnnotatedObject], written: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
-        """Raises ``PermissionError`` within ``read_only``, else what the writer raises."""
+        """Call the writer, or raise ``PermissionError`` within ``read_only``."""
         if _READ_ONLY.get():
             raise PermissionError(REFUSED)
         await self._writer.annotate(kind, written, annotations)
 
     async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
-        """Raises ``PermissionError`` within ``read_only``, else what the writer raises."""
         if _READ_ONLY.get():
             raise PermissionError(REFUSED)
         await self._writer.create(kind, namespace, name, spec)
 
     async def change(self, kind: Kind[AnnotatedObject], written: AnnotatedObject, spec: Mapping[str, Any]) -> None:
-        """Raises ``PermissionError`` within ``read_only``, else what the writer raises."""
         if _READ_ONLY.get():
             raise PermissionError(REFUSED)
         await self._writer.change(kind, written, spec)
 
     async def delete(self, kind: Kind[AnnotatedObject], written: AnnotatedObject) -> None:
-        """Raises ``PermissionError`` within ``read_only``, else what the writer raises."""
         if _READ_ONLY.get():
             raise PermissionError(REFUSED)
         await self._writer.delete(kind, written)

@@ -18,13 +18,13 @@ from app.runtime.profiles import DECIDING, EVERY_PLUGIN, ProfileErrors, Resolved
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, STAY_IN_SCHEDULER, Registry, kube_scheduler_defaults
 from app.runtime.slots import flaws, is_plain
 
+_UNDECLARED: Final = "declares neither PluginSpec.reads nor ClusterFilterPlugin as a base"
 _PLAIN: Final = (
-    '{}: plugin "{}" says nothing of what its filter reads: it is asked about every node of every request, its '
-    "rejections are not remembered, and no bind is certain while others are under way; PluginSpec.reads, or "
-    "ClusterFilterPlugin as a base, says more"
+    f'{{}}: plugin "{{}}" {_UNDECLARED}: its filter runs on every node of every request, its rejections are not '
+    "cached, and no bind is certain while other binds are in flight"
 )
 _PLAIN_AT_BIND: Final = (
-    '{}: bindRecheck: plugin "{}" says nothing of what its filter reads: no bind is certain while others are under way'
+    f'{{}}: bindRecheck: plugin "{{}}" {_UNDECLARED}: no bind is certain while other binds are in flight'
 )
 _LACKING: Final = (
     "{}: preset complete is not whole here: {} of kube-scheduler's default profile cannot run in this Homeport. What "

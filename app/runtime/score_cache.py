@@ -32,7 +32,7 @@ _ROWS_A_NODE: Final = 2
 """Maximum number of rows per node of the snapshot; beyond it most rows have no node any more, and all are discarded."""
 
 _FEWEST_ROWS: Final = 64
-"""Number of rows that are entry whatever the number of nodes."""
+"""Number of rows that are allowed for any number of nodes."""
 
 
 _SERIALS: Final = itertools.count(1)
@@ -68,7 +68,7 @@ class CachedScores(PluginEntry):
 
 
 class _ScoreRows(CacheEntry):
-    """Row numbers by node name. A row holds the raw scores that entries of several plugins gave a node."""
+    """Row numbers by node name. A row holds the raw scores that several plugins gave a node."""
 
     __slots__ = ("_entries", "_numbers", "of", "rows")
 
@@ -174,7 +174,7 @@ class ScoreCache(PluginCache):
         return sum(len(names) / it.at_once() for it in entries if not it.scores.keys() >= wanted) > 1
 
     def _in_steps(self, entries: Sequence[CachedScores], names: Sequence[str], score: Score) -> Iterator[None]:
-        """Score ``names`` some at a time, entries on the snapshot at that moment."""
+        """Score ``names`` some at a time, each on the snapshot at that moment."""
         nodes, step = self._snapshot.base_nodes, step_size(entries)
         for start in range(0, len(names), step):
             self._score(entries, [it for it in names[start : start + step] if it in nodes], score)

@@ -27,10 +27,10 @@ ALL_PLUGINS: Final = ""
 
 
 class SearchResult(FilterResult):
-    """Result of a search. ``pre_filter``: answer of PreFilter; without Success, no node passes.
+    """Result of a search. ``pre_filter``: status of PreFilter; without Success, no node passes.
 
-    ``lasts``: True if a rejection stays valid as long as the plugin that gave it would give it again. It is False if a
-    last filter rejected a node, because that depends on all requested nodes and on those that passed.
+    ``lasts``: True if each rejection depends only on the plugin that gave it. It is False if a last filter rejected a
+    node, because that also depends on all requested nodes and on those that passed.
     """
 
     pre_filter: Status
@@ -240,25 +240,25 @@ class Search:
         return rejections
 
     def blocking_pods(
-        self, state: CycleState, pod: Pod, passed: Sequence[str], due: Sequence[tuple[Pod, Sequence[str]]]
+        self, state: CycleState, pod: Pod, passed: Sequence[str], expected: Sequence[tuple[Pod, Sequence[str]]]
     ) -> frozenset[str]:
-        """Return UIDs of pods in ``due`` that could take the place of ``pod`` on some node. Each pod in ``due`` has the
-        nodes that it can take.
+        """Return UIDs of pods in ``expected`` that could take the place of ``pod`` on some node.
 
-        Runs the plugins that read the pods of a node: for these, more pods never turn a rejection into Success.
-        ``state``: state of the search. Raises ``PluginError`` or ``Unprepared``.
+        ``expected``: pods with the nodes that each can take. Runs the plugins that read the pods of a node: for these,
+        more pods never turn a rejection into Success. ``state``: state of the search. Raises ``PluginError`` or
+        ``Unprepared``.
         """
         slots = self.filters.active_filters(state).by_pods_on_node
-        due = [(it, places) for it, places in due if not self._snapshot.place_of(it.uid, it.key)]
-        if not slots or not due:
+        expected = [(it, places) for it, places in expected if not self._snapshot.place_of(it.uid, it.key)]
+        if not slots or not expected:
             return frozenset()
-        taken = list(dict.fromkeys(chain.from_iterable(places for _, places in due)))
+        taken = list(dict.fromkeys(chain.from_iterable(places for _, places in expected)))
         names = taken if len(taken) < len(passed) else passed
-        full = self._verdicts.rejected_beside(slots, pod, [it for it, _ in due], names, self._evaluate_alone)
+        full = self._verdicts.rejected_beside(slots, pod, [it for it, _ in expected], names, self._evaluate_alone)
         if not full:
             return frozenset()
         full.intersection_update(passed)
-        return frozenset(it.uid for it, places in due if not full.isdisjoint(places))
+        return frozenset(it.uid for it, places in expected if not full.isdisjoint(places))
 
     def signatures(self, pod: Pod) -> dict[str, Hashable]:
         """Return values by plugin that are equal as long as the rejections of the pod by that plugin are valid.

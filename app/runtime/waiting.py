@@ -41,8 +41,8 @@ _NO_RESERVATIONS: Final = _NoReservations()
 class PodAtPermit:
     """Implements ``framework.WaitingPod``. ``waits``: seconds that each plugin grants.
 
-    ``proceed`` is called as soon as the pod is allowed or rejected, without an ``await`` in between. Pods that are
-    allowed together so see one another as in flight.
+    ``proceed`` is called as soon as the pod is allowed or rejected, without an ``await`` in between. So pods that are
+    allowed together see one another as in flight.
     """
 
     def __init__(self, pod: Pod, node_name: str, waits: Mapping[str, float], proceed: Callable[[str], None]) -> None:
@@ -92,8 +92,8 @@ class PodAtPermit:
 class PodsAtPermit:
     """Implements ``framework.WaitingPods``, shared by all profiles.
 
-    ``barred`` returns why no pod must start to wait in this process now, for example because it does not lead; empty if
-    pods can.
+    ``barred`` returns why a pod cannot start to wait in this process now, for example because another replica leads;
+    empty if it can.
     """
 
     def __init__(self, reservations: Reservations = _NO_RESERVATIONS, barred: Callable[[], str] = lambda: "") -> None:

@@ -23,8 +23,8 @@ OTHER_KEYS: Final = "(others)"
 """Label of all topology keys beyond the maximum."""
 
 
-class FeedFigures(Protocol):
-    """State of the feed of one kind, as exported."""
+class FeedMetrics(Protocol):
+    """State of the feed of one kind, as exported in metrics."""
 
     @property
     def objects(self) -> int: ...
@@ -46,7 +46,7 @@ class SnapshotCollector(Collector):
     """Exports the feeds by kind, the number of assumed pods, and readiness."""
 
     def __init__(
-        self, feeds: Callable[[], Mapping[str, FeedFigures]], assumed: Callable[[], int], ready: Callable[[], bool]
+        self, feeds: Callable[[], Mapping[str, FeedMetrics]], assumed: Callable[[], int], ready: Callable[[], bool]
     ) -> None:
         self._feeds = feeds
         self._assumed = assumed
@@ -130,8 +130,8 @@ def _few(skews: Mapping[str, int]) -> Mapping[str, int]:
 
 def _filled(
     family: GaugeMetricFamily | CounterMetricFamily,
-    feeds: Mapping[str, FeedFigures],
-    read: Callable[[FeedFigures], float],
+    feeds: Mapping[str, FeedMetrics],
+    read: Callable[[FeedMetrics], float],
 ) -> Metric:
     for kind, figures in feeds.items():
         family.add_metric([kind], read(figures))

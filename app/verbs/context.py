@@ -15,7 +15,7 @@ from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.decoding import levelled_in_turns
 from app.kube.kinds import Kind
-from app.memory.expected_binds import DuePods, ExpectedBinds
+from app.memory.expected_binds import ExpectedBinds, ExpectedPods
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.outcome import Verb, VerbFailure
@@ -129,7 +129,7 @@ class Crowded(Exception):
         self.uids = uids
 
 
-async def decided(binds: ExpectedBinds, pod: Pod, due: DuePods, decide: Callable[[DuePods], T]) -> T:
+async def decided(binds: ExpectedBinds, pod: Pod, due: ExpectedPods, decide: Callable[[ExpectedPods], T]) -> T:
     """Return what ``decide`` returns, given the pods that are due; if it raises ``Crowded``, once these are bound.
 
     So the pod that asked first gets the last place of a node (ADR 41). Nothing is awaited between the decision and the
@@ -143,7 +143,7 @@ async def decided(binds: ExpectedBinds, pod: Pod, due: DuePods, decide: Callable
     return await prepared(partial(decide, ()))
 
 
-def require_room(framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], due: DuePods) -> None:
+def require_room(framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], due: ExpectedPods) -> None:
     """Check that the pod fits beside the due pods on every node that it passes. ``state``: of that search.
 
     Raises ``Crowded``, ``PluginError`` or ``Unprepared``.

@@ -19,7 +19,7 @@ from app.framework.points import PostFilterAnswer, PostFilterSteps, Victims
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Code, Status
 from app.kube.core_v1 import Pod
-from app.memory.expected_binds import DuePods
+from app.memory.expected_binds import ExpectedPods
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.post_filters import advance
@@ -167,7 +167,7 @@ class CycleVerb:
             raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
         return framework
 
-    async def _decided(self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: DuePods) -> Cycle:
+    async def _decided(self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: ExpectedPods) -> Cycle:
         """Raises ``PluginError``."""
         while True:
             found = await decided(self._context.due, pod, due, partial(self._cycle, framework, pod, names))
@@ -204,7 +204,7 @@ class CycleVerb:
             yield
 
     def _cycle(
-        self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: DuePods = ()
+        self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: ExpectedPods = ()
     ) -> Cycle | _Unfinished:
         """Raises ``PluginError``, ``Unprepared`` or ``Crowded``."""
         cluster = self._context.cluster

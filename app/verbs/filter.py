@@ -9,7 +9,7 @@ from itertools import filterfalse
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
-from app.memory.expected_binds import DuePods
+from app.memory.expected_binds import ExpectedPods
 from app.memory.filter_results import FilterResultCache, FilterResults
 from app.memory.picks import Picks
 from app.memory.refusal_cache import RefusalCache
@@ -131,7 +131,7 @@ class FilterVerb:
         pod: Pod,
         names: Sequence[str] | None,
         sent: Sequence[SentNode] | None,
-        due: DuePods,
+        due: ExpectedPods,
     ) -> Judged:
         """Return which nodes pass, which is mostly all that is read; reasons are worked out for the others alone.
 

@@ -111,7 +111,7 @@ async def test_a_question_tells_nothing_and_writes_nothing(events: RecordingReco
         assert {"RequiredObjects", "PreFilter", "Filter", "Explain", "Figures"} == {
             it for plugin in made for it in plugin.asked
         }
-        assert {"nothing is changed while a question is answered"} == await outcomes()
+        assert {"a read-only request changes nothing"} == await outcomes()
         assert [] == events.told
 
 

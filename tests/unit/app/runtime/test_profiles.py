@@ -110,7 +110,7 @@ def built(found: Profile, registry: Registry = REGISTRY) -> Framework:
 def only_mistake(asked: Profile, registry: Registry) -> Mistake:
     with pytest.raises(ProfileErrors) as raised:
         resolve([asked], registry)
-    (mistake,) = raised.value.found
+    (mistake,) = raised.value.mistakes
     return mistake
 
 
@@ -335,8 +335,8 @@ class TestBindRecheck:
         (notice,) = resolved(rechecking("FiltersOnly", plugins={"multiPoint": "-* Queue BindsFirst Beta"})).notices[:1]
 
         assert notice == (
-            'profile "p": bindRecheck: plugin "FiltersOnly" says nothing of what its filter reads: '
-            "no bind is certain while others are under way"
+            'profile "p": bindRecheck: plugin "FiltersOnly" declares neither PluginSpec.reads nor '
+            "ClusterFilterPlugin as a base: no bind is certain while other binds are in flight"
         )
 
     @pytest.mark.parametrize(
@@ -484,8 +484,8 @@ class TestMistakes:
             'profile "p": pluginConfig Alpha: sise: no such setting; did you mean size?',
             'profile "p": plugin "Alpha" is enabled twice at score',
             'profile "p": pluginConfig "Beta" is repeated',
-        ) == raised.value.mistakes
-        assert "\n".join(raised.value.mistakes) == str(raised.value)
+        ) == raised.value.messages
+        assert "\n".join(raised.value.messages) == str(raised.value)
         assert [
             (("profiles", 0, "schedulerName"), ("profiles", 1, "schedulerName")),
             (("profiles", 0, "plugins", "multiPoint", "enabled", 0, "name"),),
@@ -493,7 +493,7 @@ class TestMistakes:
             (("profiles", 0, "pluginConfig", 0, "args", "sise"),),
             tuple(("profiles", 1, "plugins", "score", "enabled", number, "name") for number in range(2)),
             (("profiles", 1, "pluginConfig", 1, "name"),),
-        ] == [it.places for it in raised.value.found]
+        ] == [it.places for it in raised.value.mistakes]
 
     @pytest.mark.parametrize(
         ("plugins", "expected"),
@@ -508,7 +508,7 @@ class TestMistakes:
         with pytest.raises(ProfileErrors) as raised:
             built(profile(plugins))
 
-        assert [f'profile "p": {it}' for it in expected] == [*raised.value.mistakes]
+        assert [f'profile "p": {it}' for it in expected] == [*raised.value.messages]
 
 
 class Broken(FromSpec):
@@ -566,8 +566,8 @@ class TestFaultsOfPlugins:
         assert [
             'profile "p": plugin "Broken" cannot be made: LookupError: no such rack ',
             'profile "p": plugin "Second" cannot be made: LookupError: no such rack ',
-        ] == [it.partition(where)[0] for it in raised.value.mistakes]
-        assert [(("profiles", 0),)] * 2 == [it.places for it in raised.value.found]
+        ] == [it.partition(where)[0] for it in raised.value.messages]
+        assert [(("profiles", 0),)] * 2 == [it.places for it in raised.value.mistakes]
 
     def test_parts_that_it_reads_with_some_arguments(self) -> None:
         def needs(args: PluginArgs) -> Needs:
@@ -638,7 +638,7 @@ class TestOneRound:
         with pytest.raises(ProfileErrors) as raised:
             resolve([profile({}, configured)], IN_TREE_REGISTRY)
 
-        assert ["policy", "owners"] == [it.places[0][-1] for it in raised.value.found]
+        assert ["policy", "owners"] == [it.places[0][-1] for it in raised.value.mistakes]
 
     def test_what_several_plugins_cannot_say(self) -> None:
         def fails(_: object) -> Needs:
@@ -651,7 +651,7 @@ class TestOneRound:
 
         expected = [("p", "Delta"), ("p", "Beta"), ("q", "Beta")]
         said = 'profile "{}": plugin "{}" cannot say what it needs: LookupError: no such rack '
-        assert [said.format(*it) for it in expected] == [it.partition("(")[0] for it in raised.value.mistakes]
+        assert [said.format(*it) for it in expected] == [it.partition("(")[0] for it in raised.value.messages]
 
 
 @pytest.mark.parametrize(

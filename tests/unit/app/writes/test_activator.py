@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from app.cache.cluster import Cluster
-from app.framework.activation import activate_nobody
+from app.framework.activation import activate_nothing
 from app.kube.client import KubeClient
 from app.kube.core_decoding import decode_pod
 from app.kube.core_v1 import Pod
@@ -274,7 +274,7 @@ async def test_a_question_wakes_nobody(world: World) -> None:
 def test_where_there_is_no_scheduler_nobody_is_told() -> None:
     pods = iter([make_pod("a")])
 
-    activate_nobody(pods)
+    activate_nothing(pods)
 
     assert [make_pod("a")] == list(pods)
 
