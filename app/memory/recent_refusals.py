@@ -109,6 +109,6 @@ def causes_of(statuses: Iterable[Status]) -> tuple[Cause, ...]:
     return tuple(islice(dict.fromkeys((it.plugin or NO_PLUGIN, it.message) for it in statuses), MOST_OF_ONE))
 
 
-def both(causes: tuple[Cause, ...], more: tuple[Cause, ...]) -> tuple[Cause, ...]:
+def merge_causes(causes: tuple[Cause, ...], more: tuple[Cause, ...]) -> tuple[Cause, ...]:
     """Merge the causes of two refusals of one pod."""
     return causes if causes == more else tuple(islice(dict.fromkeys((*causes, *more)), MOST_OF_ONE))

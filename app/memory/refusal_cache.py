@@ -28,7 +28,7 @@ from app.cache.cluster import Cluster
 from app.framework.counts import Unprepared
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
-from app.memory.recent_refusals import Cause, both, causes_of
+from app.memory.recent_refusals import Cause, causes_of, merge_causes
 from app.runtime.framework import Framework
 from app.runtime.lru_cache import LruCache, size_of
 from app.runtime.search import ALL_PLUGINS
@@ -109,7 +109,7 @@ class _Refusal:
         if len(parts) > 1:
             for part in reversed(parts):
                 self.entries.update(part.entries)
-        self.causes: tuple[Cause, ...] = reduce(both, (part.causes for part in parts))
+        self.causes: tuple[Cause, ...] = reduce(merge_causes, (part.causes for part in parts))
         self._names: bytes | None = None
         self._body = b""
 
@@ -230,7 +230,7 @@ class RefusalCache:
         """Add the rejections of one plugin. ``each``: name, id of its status, and its encoded entry."""
         part = self._rejections.get(key) or _Rejections()
         part.entries.update((name, entry) for name, status, entry in each if status in those)
-        part.causes = both(part.causes, causes_of(those.values()))
+        part.causes = merge_causes(part.causes, causes_of(those.values()))
         self._rejections.put(key, part, part.weight() + size_of(key))
 
     def _signatures(self, framework: Framework, pod: Pod) -> Mapping[str, Hashable]:

@@ -30,7 +30,9 @@ EVERY_PLUGIN: Final = "*"
 
 
 class ProfileErrors(ValueError):
-    """All mistakes in the profiles, one sentence each in ``messages``; ``mistakes`` also has their places in the document."""
+    """All mistakes in the profiles. ``messages``: one sentence each; ``mistakes``: the same, with their places in the
+    document.
+    """
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
@@ -143,7 +145,7 @@ class ResolvedProfile(Struct, frozen=True):
 
     def fault(self, plugin: str, what: str, fault: Exception) -> Mistake:
         """Return a mistake that names the profile, the plugin, and the exception that it raised."""
-        message = f'profile "{self.scheduler_name}": plugin "{plugin}" {what}: {raised(fault)}'
+        message = f'profile "{self.scheduler_name}": plugin "{plugin}" {what}: {describe_exception(fault)}'
         return Mistake((self.place,), message)
 
 
@@ -156,7 +158,7 @@ def core_for(profiles: Iterable[ResolvedProfile]) -> CoreV1:
     )
 
 
-def raised(fault: Exception) -> str:
+def describe_exception(fault: Exception) -> str:
     """Describe an exception: its type, message, and the last line of code in its traceback."""
     frames = traceback.extract_tb(fault.__traceback__)
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from app.config.mistakes import Mistake, Place, checked, meant, misread, written
 from app.config.profile import POINTS, PluginRef, PluginSet, Profile
 from app.framework.spec import PluginArgs, PluginSpec
-from app.runtime.profiles import DECIDING, EVERY_PLUGIN, ProfileErrors, ResolvedProfile, has_point, raised
+from app.runtime.profiles import DECIDING, EVERY_PLUGIN, ProfileErrors, ResolvedProfile, describe_exception, has_point
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, STAY_IN_SCHEDULER, Registry, kube_scheduler_defaults
-from app.runtime.slots import flaws, is_plain
+from app.runtime.slots import flaws, has_unknown_inputs
 
 _UNDECLARED: Final = "declares neither PluginSpec.reads nor ClusterFilterPlugin as a base"
 _PLAIN: Final = (
@@ -171,7 +171,7 @@ def _notices(resolved: ResolvedProfile, mentioned: Container[str], where: str) -
     added = {ref.name for point in DECIDING for ref in resolved.added_at_bind(point)}
     yield from (_RUNS_ANYWAY.format(where, name) for name in resolved.bind_recheck if name not in added)
     for name, spec in resolved.specs.items():
-        if is_plain(spec.plugin, spec.reads):
+        if has_unknown_inputs(spec.plugin, spec.reads):
             yield (_PLAIN_AT_BIND if name in added else _PLAIN).format(where, name)
     if "PodTopologySpread" not in resolved.specs:
         yield (
@@ -264,7 +264,7 @@ def _parse_args(
             if valid is not None and not wrong:
                 parsed[name] = valid
         except Exception as fault:  # noqa: BLE001  # the plugin's own validator can raise anything
-            mistakes.append(Mistake((at,), f"{where}: pluginConfig {name}: {raised(fault)}"))
+            mistakes.append(Mistake((at,), f"{where}: pluginConfig {name}: {describe_exception(fault)}"))
     return parsed
 
 

@@ -70,7 +70,7 @@ def _flaws(plugin: Any, reads: Reads) -> Iterator[str]:
         yield f"names ClusterFilterPlugin as a base, and declares that it reads no more than Reads.{reads.name}"
 
 
-def is_plain(plugin: object, reads: Reads) -> bool:
+def has_unknown_inputs(plugin: object, reads: Reads) -> bool:
     """Return True if the inputs of a filter are unknown: it then runs for each request, and none of its verdicts is
     certain.
     """

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from app.framework.background import at_once
+from app.framework.background import run_to_end
 from app.framework.counts import Unprepared
 from app.framework.node_info import NodeInfo
 from app.framework.status import Status, error, unresolvable
@@ -120,7 +120,7 @@ class Judging:
         if outcome is None:
             if self._steps > STEPS_AT_ONCE:
                 raise Unprepared(self._ahead([(claims, node)], rest))
-            outcome, steps = at_once(self._searched(claims, node))
+            outcome, steps = run_to_end(self._searched(claims, node))
             self._steps += steps
         return outcome
 

@@ -14,8 +14,8 @@ from app.memory.recent_refusals import (
     NO_PLUGIN,
     REST,
     RecentRefusals,
-    both,
     causes_of,
+    merge_causes,
 )
 from tests.builders import make_node, make_pod
 from tests.filtering import Tally
@@ -118,5 +118,5 @@ def test_causes_are_named_once_and_not_without_end() -> None:
 
     assert (("A", "full, again"), (NO_PLUGIN, "unknown")) == causes_of([a, unresolvable("unknown"), a])
     assert MOST_OF_ONE == len(causes_of(unschedulable(str(number)) for number in range(100)))
-    assert (SPREAD,) == both((SPREAD,), (SPREAD,))
-    assert Counter([SPREAD, HOME]) == Counter(both((SPREAD,), (HOME, SPREAD)))
+    assert (SPREAD,) == merge_causes((SPREAD,), (SPREAD,))
+    assert Counter([SPREAD, HOME]) == Counter(merge_causes((SPREAD,), (HOME, SPREAD)))

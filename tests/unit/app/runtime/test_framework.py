@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.background import at_once
+from app.framework.background import run_to_end
 from app.framework.cycle_state import CycleState
 from app.framework.explanation import Explanation, Figure
 from app.framework.node_info import Candidates
@@ -92,13 +92,13 @@ class TestPostFilter:
         for plugin in plugins:
             plugin.calls = calls
 
-        assert expected == at_once(framework(*plugins).post_filters.post_filter(CycleState(), POD, {"n1": NO}))
+        assert expected == run_to_end(framework(*plugins).post_filters.post_filter(CycleState(), POD, {"n1": NO}))
         assert [f"{name}: post_filter" for name in asked] == calls
 
     @pytest.mark.parametrize("status", [error("broken"), WAIT, SKIP])
     def test_any_other_answer_is_an_error(self, status: Status) -> None:
         with pytest.raises(PluginError) as raised:
-            at_once(framework(Helps("A", status)).post_filters.post_filter(CycleState(), POD, {}))
+            run_to_end(framework(Helps("A", status)).post_filters.post_filter(CycleState(), POD, {}))
 
         assert error(status.message, "A") == raised.value.status
 

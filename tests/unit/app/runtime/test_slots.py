@@ -2,7 +2,7 @@
 
 from app.framework.parts import Part
 from app.framework.spec import Reads
-from app.runtime.slots import PluginSlot, is_plain
+from app.runtime.slots import PluginSlot, has_unknown_inputs
 from tests.fakes import HalvesInBatch, Prepares, Rejects, RejectsInBatch, RejectsUncertain, ScoresNodes
 
 
@@ -27,10 +27,10 @@ def test_who_reads_the_cluster_sees_all_of_a_pod_and_is_not_kept() -> None:
 
 
 def test_which_plugins_say_nothing() -> None:
-    assert is_plain(Rejects, Reads.CLUSTER)
-    assert not is_plain(lambda: Rejects, Reads.CLUSTER), "a factory names no bases"
-    assert not is_plain(Rejects, Reads.NODE)
-    assert is_plain(RejectsInBatch, Reads.CLUSTER)
-    assert is_plain(Prepares, Reads.CLUSTER)
-    assert not is_plain(RejectsUncertain, Reads.CLUSTER)
-    assert not is_plain(ScoresNodes, Reads.CLUSTER)
+    assert has_unknown_inputs(Rejects, Reads.CLUSTER)
+    assert not has_unknown_inputs(lambda: Rejects, Reads.CLUSTER), "a factory names no bases"
+    assert not has_unknown_inputs(Rejects, Reads.NODE)
+    assert has_unknown_inputs(RejectsInBatch, Reads.CLUSTER)
+    assert has_unknown_inputs(Prepares, Reads.CLUSTER)
+    assert not has_unknown_inputs(RejectsUncertain, Reads.CLUSTER)
+    assert not has_unknown_inputs(ScoresNodes, Reads.CLUSTER)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.background import at_once
+from app.framework.background import run_to_end
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
 from app.framework.node_info import Candidates, NodeInfo
@@ -79,7 +79,7 @@ def scored(engine: Framework) -> object:
 
 
 def post_filtered(engine: Framework) -> object:
-    return at_once(engine.post_filters.post_filter(CycleState(), POD, {"n1": unschedulable("no")}))
+    return run_to_end(engine.post_filters.post_filter(CycleState(), POD, {"n1": unschedulable("no")}))
 
 
 def added(engine: Framework) -> object:

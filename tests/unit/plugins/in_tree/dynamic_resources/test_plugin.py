@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.cache.cluster import Cluster
-from app.framework.background import at_once
+from app.framework.background import run_to_end
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.framework.status import Code
@@ -185,13 +185,13 @@ def test_post_filter_frees_nothing() -> None:
     plugin, state = plugin_of(world(claim())), CycleState()
     plugin.pre_filter(state, pod("mine"))
 
-    result, status = at_once(plugin.post_filter(state, pod("mine"), {}))
+    result, status = run_to_end(plugin.post_filter(state, pod("mine"), {}))
 
     assert (None, ("still not schedulable",)) == (result, status.reasons)
 
 
 def test_post_filter_has_nothing_to_free_where_an_earlier_pre_filter_refused() -> None:
-    result, status = at_once(plugin_of(world(claim())).post_filter(CycleState(), pod("mine"), {}))
+    result, status = run_to_end(plugin_of(world(claim())).post_filter(CycleState(), pod("mine"), {}))
 
     assert (None, ("no new claims to deallocate",)) == (result, status.reasons)
 
