@@ -145,11 +145,6 @@ class TestHandle:
         assert {"n1": "r1", "n2": "r2"} == handle.counts.values("rack")
         assert ["r1"] == [it.name for it in handle.objects.every(RACKS)]
 
-    def test_a_plugin_is_built_with_it(self) -> None:
-        plugin = Racks(RacksArgs(), make_handle(SPEC, CLUSTER))
-
-        assert NO_RACK == plugin.filter(CycleState(), make_pod(), NodeInfo(make_node("n9", labels={"rack": "r9"})))
-
     @pytest.mark.parametrize(
         ("kind", "args"),
         [pytest.param(SERVICES, {}, id="never declared"), pytest.param(RACKS, {"label": "row"}, id="by these args")],

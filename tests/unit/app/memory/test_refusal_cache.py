@@ -24,7 +24,6 @@ from tests.harness import World
 FULL: Final = "node(s) didn't match pod topology spread constraints"
 UNKNOWN: Final = "node(s) were not known to Homeport yet"
 AWAY: Final = "node(s) were not the pod's home"
-GONE: Final = "node(s) were not the pod's home, which is gone"
 DATABASES: Final = partial_kind("example.com/v1", "Database")
 STICKY: Final[JsonObject] = {
     "pluginConfig": [
@@ -142,18 +141,6 @@ def test_names_that_the_picture_does_not_have_are_refused_until_they_come() -> N
 
     assert ["c1"] == asking.answer(waiting(), ["a1", "c1"])["NodeNames"]
     assert 1 == asking.remembered.count
-
-
-def test_a_home_that_is_not_known_yet_is_open_once_it_comes() -> None:
-    world = crowded()
-    asking, pod = Filter(world), owned("db", "c1", world)
-    for _ in range(2):
-        assert {"a1": GONE, "c1": UNKNOWN} == asking.refused(pod, ["a1", "c1"])
-    assert 1 == asking.remembered.count
-
-    world.add(node("c1", zone="c"))
-
-    assert ["c1"] == asking.answer(pod, ["a1", "c1"])["NodeNames"]
 
 
 def test_an_empty_node_that_moves_to_an_open_zone_is_open() -> None:

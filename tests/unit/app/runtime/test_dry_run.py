@@ -5,14 +5,13 @@ import pytest
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.node_info import NodeInfo
 from app.framework.points import FilterPlugin, PreFilterPlugin
-from app.framework.resources import Totals
 from app.framework.status import SUCCESS, Code, Status, unschedulable
 from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
 from app.runtime.dry_run import DryRuns, FilterDryRun
 from app.runtime.guard import PluginError
-from tests.builders import container, encoded, make_node, make_pod, pod_object
+from tests.builders import make_node, make_pod
 from tests.fakes import FakePlugin
 from tests.unit.app.runtime.engine import POD, framework
 
@@ -88,21 +87,6 @@ def test_a_filter_that_fails_is_an_error_and_an_extension_that_fails_a_fault() -
         trial.add_pod(make_pod("heavy"))
     with pytest.raises(KeyError):
         trial.remove_pod(A)
-
-
-def test_what_pods_take_together_moves_with_them() -> None:
-    pods = [
-        CORE.decode_pod(encoded(pod_object(it, containers=[container(requests={"cpu": cpu})])))
-        for it, cpu in (("a", "1"), ("b", "2"))
-    ]
-    node = NodeInfo(make_node("n1"), {it.uid: it for it in pods}, Totals(CORE.extras, pods))
-    trial = FilterDryRun(framework().filters, CycleState(), POD, node)
-
-    trial.remove_pod(pods[0])
-    assert {"cpu": 2000} == trial.node.requested
-    trial.add_pod(pods[0])
-    assert node.totals == trial.node.totals == Totals(CORE.extras, pods)
-    assert {"cpu": 3000} == node.requested
 
 
 def test_there_is_none_while_a_profile_is_made() -> None:

@@ -146,15 +146,6 @@ class TestFilter:
             engine.filters.filter_node(CycleState(), POD, info("n1"))
         assert expected == raised.value.status
 
-    def test_a_fault_ends_the_cycle_and_names_the_plugin(self) -> None:
-        with pytest.raises(PluginError) as raised:
-            framework(CountsPods("Forgetful", 1)).filters.filter(CycleState(), POD, nodes("n1"))
-
-        assert (
-            error('running "Forgetful" filter plugin: reading "Forgetful" from cycleState: not found', "Forgetful")
-            == raised.value.status
-        )
-
 
 class TestNominatedPods:
     """Semantics §3.4: a node must do with the pods nominated to it and without."""
@@ -224,11 +215,6 @@ class TestNominatedPods:
             feasible(framework(room, nominated={"n1": [make_pod("other", priority=5)]}))
 
         assert error('running AddPod on PreFilter plugin "Room": no', "Room") == raised.value.status
-
-    def test_candidates_nobody_asked_about_stay_out(self) -> None:
-        engine = framework(CountsPods("Room", 1), nominated={"n9": [make_pod("other", priority=5)]})
-
-        assert {} == feasible(engine).rejected
 
 
 def _prepared(engine: Framework) -> CycleState:

@@ -151,10 +151,6 @@ class TestMultiPoint:
         weighted = [ref.name if ref.weight in (0, 1) else f"{ref.name}={ref.weight}" for ref in found]
         assert expected == " ".join(weighted)
 
-    def test_a_weight_left_out_is_1(self) -> None:
-        """As in kube-scheduler: an entry replaces the default, weight included."""
-        assert "Alpha Beta=3 Gamma" == at(built(profile({"multiPoint": "Alpha"})), "score")
-
 
 class TestOrder:
     """Semantics §3.11, step 3."""
@@ -206,11 +202,6 @@ class TestOrder:
 
 
 class TestArguments:
-    def test_they_reach_the_plugin(self) -> None:
-        framework = built(profile(config=[{"name": "Alpha", "args": {"size": 2}}]))
-
-        assert SizeArgs(size=2) == framework.plugins["Alpha"].args
-
     @pytest.mark.parametrize(
         ("plugins", "config"),
         [
@@ -389,10 +380,6 @@ class TestFewerNames:
 
         with pytest.raises(ProfileErrors, match=r"pick: .* without NodeName \(filter\) of"):
             resolve([picking()], here)
-
-    def test_nor_by_what_a_scheduler_delegates(self) -> None:
-        with pytest.raises(ProfileErrors, match=r"pick: .* without NodeUnschedulable \(filter\), "):
-            resolve([Profile.model_validate({"pick": True})], IN_TREE_REGISTRY)
 
     @pytest.mark.parametrize(
         "asked",
@@ -618,14 +605,6 @@ class TestDurations:
         )
         rule = "must be a duration such as 5s, 500ms or 1m30s: it has no unit"
         assert f'profile "p": pluginConfig Delta: {at}: {rule}' == mistake.message
-
-    def test_a_duration_is_seconds_in_the_code(self) -> None:
-        registry = registry_of(spec_of(Delta, LeaseArgs))
-        args = {"wait": "1m30s", "zones": {"a": {"wait": "500ms"}}}
-
-        found = resolved(profile({"multiPoint": "Delta"}, [{"name": "Delta", "args": args}]), registry)
-
-        assert LeaseArgs(wait=90.0, zones={"a": Lease(wait=0.5)}) == found.args["Delta"]
 
 
 class TestOneRound:

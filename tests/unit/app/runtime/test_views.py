@@ -67,14 +67,6 @@ def test_another_one_is_a_fault_that_names_it(parts: list[Part] | None, path: st
         attrgetter(path)(seen)
 
 
-def test_who_declares_nothing_sees_all_but_who_it_is() -> None:
-    found = pod()
-    seen = DeclaredParts(None).view(found)
-
-    for name in ("namespace", "labels", "spec", "annotations", "owner"):
-        assert getattr(found, name) == getattr(seen, name)
-
-
 def test_nothing_can_be_changed() -> None:
     seen: Any = DeclaredParts([Part.LABELS]).view(pod())
 

@@ -110,15 +110,6 @@ class TestReservations:
 
 
 class TestGivenBack:
-    async def test_one_that_does_not_wait(self) -> None:
-        task, pods, waiting = await waiting_for(A=A_WHILE)
-
-        pods.reject("unknown", "enough")
-
-        assert ((waiting,), False) == (pods.all(), task.done())
-        pods.reject_all("enough")
-        await task
-
     async def test_all(self) -> None:
         pods, others = PodsAtPermit(), [make_pod(name) for name in "ab"]
         tasks = [asyncio.create_task(pods.wait(it, "n1", {"A": A_WHILE})) for it in others]
