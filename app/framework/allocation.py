@@ -43,7 +43,7 @@ def quotient(number: int, divisor: int) -> int:
 
 
 class ResourceSpec(BaseModel):
-    """A resource by which nodes are compared. A weight of 0 means 1."""
+    """Resource by which nodes are compared. A weight of 0 means 1."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

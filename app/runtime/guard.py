@@ -1,5 +1,5 @@
-"""Guard around each plugin call: times and counts it, and turns an exception into an Error status that names the
-plugin.
+"""Guard around each plugin call: times and counts it, and converts an exception into an Error status with the plugin's
+name.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class FaultAtNode(Exception):
 
 
 def filter_each(
-    judge: Callable[[CycleState, Pod, NodeInfo], Status], state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
+    evaluate: Callable[[CycleState, Pod, NodeInfo], Status], state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
 ) -> tuple[list[str], dict[str, Status]]:
     """Return passing nodes and rejections by node, for a plugin that filters one node: one guarded call for all."""
     passed: list[str] = []
@@ -89,7 +89,7 @@ def filter_each(
     add = passed.append
     for node in nodes:
         try:
-            status = judge(state, pod, node)
+            status = evaluate(state, pod, node)
         except Unprepared:
             raise
         except Exception as fault:  # noqa: BLE001  # any exception, with its node
@@ -202,11 +202,11 @@ class Guard:
         """Call a plugin that must return a ``Status``. Raises ``PluginError``."""
         return self.checked(plugin, point, self.call(plugin, point, function, *args))
 
-    def pair(self, plugin: str, point: str, wanted: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a plugin that must return a tuple of two values, described by ``wanted``. Raises ``PluginError``."""
+    def pair(self, plugin: str, point: str, expected: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a plugin that must return a tuple of two values, described by ``expected``. Raises ``PluginError``."""
         answer = self.call(plugin, point, function, *args)
         if type(answer) is not tuple or len(answer) != _PAIR:
-            raise self.wrong_answer(plugin, point, answer, wanted)
+            raise self.wrong_answer(plugin, point, answer, expected)
         return answer
 
     async def acall(
@@ -273,9 +273,9 @@ class Guard:
         """Record the seconds that a pod waited at Permit."""
         self._metrics.permit_wait.labels(status_label(status)).observe(seconds)
 
-    def wrong_answer(self, plugin: str, point: str, answer: object, wanted: str) -> PluginError:
-        """Return the error of an answer of the wrong type. ``wanted`` describes the right one."""
-        return self._fault(plugin, point, WrongAnswer(f"returned {_described(answer)}, not {wanted}"))
+    def wrong_answer(self, plugin: str, point: str, answer: object, expected: str) -> PluginError:
+        """Return the error of an answer of the wrong type. ``expected`` describes the right one."""
+        return self._fault(plugin, point, WrongAnswer(f"returned {_described(answer)}, not {expected}"))
 
     def undated_answer(self, plugin: str, point: str, node: str = "") -> PluginError:
         """Return the error of a cached answer that depends on a clock and does not expire."""

@@ -198,9 +198,9 @@ def _merge(defaults: Sequence[PluginRef], custom: PluginSet) -> tuple[PluginRef,
     """
     disabled = {ref.name for ref in custom.disabled}
     replaced = {ref.name: ref for ref in custom.enabled}
-    kept = [] if EVERY_PLUGIN in disabled else [ref for ref in defaults if ref.name not in disabled]
-    in_place = [replaced.get(ref.name, ref) for ref in kept]
-    names = {ref.name for ref in kept}
+    remaining = [] if EVERY_PLUGIN in disabled else [ref for ref in defaults if ref.name not in disabled]
+    in_place = [replaced.get(ref.name, ref) for ref in remaining]
+    names = {ref.name for ref in remaining}
     return (*in_place, *(ref for ref in custom.enabled if ref.name not in names))
 
 
@@ -244,18 +244,18 @@ def _parse_args(
     mistakes: list[Mistake],
 ) -> dict[str, PluginArgs]:
     where = f'profile "{profile.scheduler_name}"'
-    given: dict[str, tuple[Mapping[str, Any], Place]] = {}
+    args_by_name: dict[str, tuple[Mapping[str, Any], Place]] = {}
     for number, config in enumerate(profile.plugin_config):
         at = (*place, "pluginConfig", number)
-        if config.name in given:
+        if config.name in args_by_name:
             mistakes.append(Mistake(((*at, "name"),), f'{where}: pluginConfig "{config.name}" is repeated'))
         if registry.get(config.name) is None and not _is_in_tree(config.name):
             message = f'{where}: pluginConfig "{config.name}" names a plugin that does not exist'
             mistakes.append(Mistake(((*at, "name"),), message + meant(config.name, (it.name for it in registry))))
-        given[config.name] = config.args, (*at, "args")
+        args_by_name[config.name] = config.args, (*at, "args")
     parsed = {}
     for name, spec in specs.items():
-        args, at = given.get(name, ({}, place))
+        args, at = args_by_name.get(name, ({}, place))
         try:
             misread_args = list(misread(spec.args, args))
             valid, invalid = checked(spec.args, args, {it for mistake in misread_args for it in mistake.places})

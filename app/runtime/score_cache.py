@@ -170,11 +170,11 @@ class ScoreCache(PluginCache):
         """Return True if the plugins must score more of ``names`` than is allowed in one step."""
         for entry in entries:
             entry.refresh(self._snapshot)
-        wanted = set(names)
-        return sum(len(names) / it.at_once() for it in entries if not it.scores.keys() >= wanted) > 1
+        all_names = set(names)
+        return sum(len(names) / it.at_once() for it in entries if not it.scores.keys() >= all_names) > 1
 
     def _in_steps(self, entries: Sequence[CachedScores], names: Sequence[str], score: Score) -> Iterator[None]:
-        """Score ``names`` some at a time, each on the snapshot at that moment."""
+        """Score ``names`` in batches, each on the snapshot at that moment."""
         nodes, step = self._snapshot.base_nodes, step_size(entries)
         for start in range(0, len(names), step):
             self._score(entries, [it for it in names[start : start + step] if it in nodes], score)

@@ -269,17 +269,21 @@ def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], si
     return ScoreClasses.by_value(added)
 
 
-def _out_of_range(plugin: str, given: ScoreClasses, nodes: Candidates) -> dict[Any, int]:
+def _out_of_range(plugin: str, scores_by_class: ScoreClasses, nodes: Candidates) -> dict[Any, int]:
     """Return the classes of nodes whose score is below 0 or above 100. Raises ``PluginError`` unless all are integers.
 
     kube-scheduler fails the pod here, so one node whose requests overflow 64 bits stops every pod that passes it.
     """
-    used = given.classes()
-    if len(given.of) != len(nodes) or not given.scores.keys() >= used:
+    used = scores_by_class.classes()
+    if len(scores_by_class.of) != len(nodes) or not scores_by_class.scores.keys() >= used:
         raise PluginError(error(f'plugin "{plugin}" did not score every node', plugin))
-    scores = [given.scores[key] for key in used]
+    scores = [scores_by_class.scores[key] for key in used]
     if set(map(type, scores)) - {int}:
         raise PluginError(error(_NO_NUMBER.format(plugin), plugin))
     if min(scores, default=0) >= MIN_NODE_SCORE and max(scores, default=0) <= MAX_NODE_SCORE:
         return {}
-    return {key: given.scores[key] for key in used if not MIN_NODE_SCORE <= given.scores[key] <= MAX_NODE_SCORE}
+    return {
+        key: scores_by_class.scores[key]
+        for key in used
+        if not MIN_NODE_SCORE <= scores_by_class.scores[key] <= MAX_NODE_SCORE
+    }

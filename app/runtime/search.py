@@ -119,9 +119,9 @@ class Search:
         progress.left = list(filterfalse(separate.__contains__, names)) if separate else names
         filters = self.filters.active_filters(state)
         if filters.cached:
-            judge = partial(self._evaluate, state)
+            evaluate = partial(self._evaluate, state)
             progress.cached, progress.common, progress.left = self._verdicts.passing(
-                filters.cached, pod, progress.left, judge
+                filters.cached, pod, progress.left, evaluate
             )
         only_known = progress.common is not None and progress.common.passing is not None
         if not only_known and not (filters.uncached and filters.uncached[0].any_names):

@@ -193,8 +193,8 @@ class VerdictCache(PluginCache):
     def _beside_in_steps(
         self, entry: CachedVerdicts, beside: Sequence[Pod], names: Sequence[str], evaluate: Evaluate
     ) -> Iterator[None]:
-        """Evaluate ``names`` some at a time; stop if one of ``beside`` was placed, since the caller then asks about
-        other pods.
+        """Evaluate ``names`` in batches. Stop if one of ``beside`` was placed, since the caller then asks about other
+        pods.
         """
         for start in range(0, len(names), STEP):
             if any(self._snapshot.place_of(it.uid, it.key) for it in beside):
@@ -219,7 +219,7 @@ class VerdictCache(PluginCache):
             self._passes.put(key, common, common.weight())
 
     def _in_steps(self, entries: Sequence[CachedVerdicts], names: Sequence[str], evaluate: Evaluate) -> Iterator[None]:
-        """Evaluate ``names`` some at a time, each on the snapshot at that moment."""
+        """Evaluate ``names`` in batches, each on the snapshot at that moment."""
         nodes, step = self._snapshot.base_nodes, step_size(entries)
         for start in range(0, len(names), step):
             some: Sequence[str] = [it for it in names[start : start + step] if it in nodes]

@@ -133,6 +133,6 @@ def _filled(
     feeds: Mapping[str, FeedMetrics],
     read: Callable[[FeedMetrics], float],
 ) -> Metric:
-    for kind, figures in feeds.items():
-        family.add_metric([kind], read(figures))
+    for kind, state in feeds.items():
+        family.add_metric([kind], read(state))
     return family
