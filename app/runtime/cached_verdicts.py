@@ -10,8 +10,8 @@ plugins.
 
 Correctness rests on these rules. A node that was not evaluated does not pass. An Error is never cached. Some nodes are
 evaluated by the caller and never stored: those that the request sends in another version, the node on which the pod
-itself runs, and nodes with nominated pods. A change of an object of a declared kind replaces the entry. Entries used by
-the last evaluation stay available until the next one, even if they are evicted.
+itself runs, and nodes with nominated pods. A change of an object of a declared kind replaces the entry. Entries that
+the last evaluation used stay available until the next one, even if they are evicted.
 """
 
 from __future__ import annotations

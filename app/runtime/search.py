@@ -152,9 +152,9 @@ class Search:
     def _separate(self, pod: Pod, nodes: Candidates, names: Sequence[str]) -> Mapping[str, Collection[Pod]]:
         """Return candidates that must be evaluated without the cache, with the pods that are nominated to them.
 
-        These are nodes with nominated pods, and nodes that the request sends whole. If cached verdicts depend on the
-        pods of a node, the node on which the pod itself runs is one, too. Cached verdicts are valid for nodes of the
-        snapshot and for pods that are on no node.
+        These are nodes with nominated pods, and nodes in ``nodes.sent``. If cached verdicts depend on the pods of a
+        node, the node on which the pod itself runs is one, too. Cached verdicts are valid for nodes of the snapshot and
+        for pods that are on no node.
         """
         nominated = self.filters.nominations.nominated_nodes
         if not nominated and not nodes.sent and not self._own_place_matters:
