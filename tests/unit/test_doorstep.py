@@ -34,12 +34,6 @@ def elsewhere(tmp_path: Path) -> Path:
     return _packages(tmp_path / "elsewhere", *PACKAGES)
 
 
-def test_an_installed_wheel_in_its_place_is_let_in(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(site)])
-
-    assert [] == list(homeport.refusals(_wheel(site)))
-
-
 def test_an_editable_install_expects_the_checkout_it_points_to(
     site: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
