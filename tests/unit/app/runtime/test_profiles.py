@@ -54,7 +54,6 @@ REGISTRY = Registry(
     {"Queue": 1, "Alpha": 2, "Beta": 3, "Gamma": 1, "BindsFirst": 1},
 )
 IN_TREE_REGISTRY = Registry(SHIPPED, DEFAULT_WEIGHTS)
-SPREAD = "PodTopologySpread=2"
 FEW = frozenset({*DEFAULT_WEIGHTS, "NodeUnschedulable", "NodeName", "TaintToleration"})
 """Plugins of ours that the tests of presets know."""
 SORT = "exactly one queue sort plugin is required, found "
@@ -125,24 +124,12 @@ class TestMultiPoint:
     @pytest.mark.parametrize(
         ("multi_point", "expected"),
         [
-            pytest.param("", "Queue Alpha=2 Beta=3 Gamma BindsFirst", id="the defaults"),
-            pytest.param("-Alpha -Gamma", "Queue Beta=3 BindsFirst", id="disabled plugins are dropped"),
-            pytest.param(
-                "Delta=5 FiltersOnly",
-                "Queue Alpha=2 Beta=3 Gamma BindsFirst Delta=5 FiltersOnly",
-                id="others follow the defaults in the order given",
-            ),
-            pytest.param(
-                "Beta=9 Alpha=8",
-                "Queue Alpha=8 Beta=9 Gamma BindsFirst",
-                id="an entry that names a default replaces it in place",
-            ),
-            pytest.param("-* Queue BindsFirst", "Queue BindsFirst", id="a star drops all defaults"),
-            pytest.param(
-                "-Alpha Alpha=4", "Queue Beta=3 Gamma BindsFirst Alpha=4", id="disabled and enabled moves to the end"
-            ),
-            pytest.param("-Unknown", "Queue Alpha=2 Beta=3 Gamma BindsFirst", id="disabling an unknown is no mistake"),
-            pytest.param("-* Beta Queue BindsFirst", "Beta Queue BindsFirst", id="after a star the order is yours"),
+            ("-Alpha -Gamma", "Queue Beta=3 BindsFirst"),
+            ("Delta=5 FiltersOnly", "Queue Alpha=2 Beta=3 Gamma BindsFirst Delta=5 FiltersOnly"),
+            ("Beta=9 Alpha=8", "Queue Alpha=8 Beta=9 Gamma BindsFirst"),  # replaced in place
+            ("-Alpha Alpha=4", "Queue Beta=3 Gamma BindsFirst Alpha=4"),  # moved to the end
+            ("-Unknown", "Queue Alpha=2 Beta=3 Gamma BindsFirst"),  # no mistake
+            ("-* Beta Queue BindsFirst", "Beta Queue BindsFirst"),
         ],
     )
     def test_the_plugins_of_a_profile(self, multi_point: str, expected: str) -> None:
@@ -158,27 +145,14 @@ class TestOrder:
     @pytest.mark.parametrize(
         ("plugins", "expected"),
         [
-            pytest.param({}, "Alpha=2 Beta=3 Gamma", id="multiPoint order"),
-            pytest.param(
-                {"score": "Gamma=7 Beta=8"},
-                "Gamma=7 Beta=8 Alpha=2",
-                id="(a) explicit entries that are at multiPoint too come first, in their own order and weight",
-            ),
-            pytest.param(
-                {"score": "Delta=7 Gamma=8"},
-                "Gamma=8 Alpha=2 Beta=3 Delta=7",
-                id="(c) explicit entries that are not come last",
-            ),
-            pytest.param({"score": "-Beta"}, "Alpha=2 Gamma", id="disabled at the point"),
-            pytest.param({"score": "-*"}, "", id="a star at the point"),
-            pytest.param({"score": "-* Beta Alpha=4"}, "Beta Alpha=4", id="a star and an order of one's own"),
-            pytest.param(
-                {"multiPoint": "Delta=4", "score": "Gamma"},
-                "Gamma Alpha=2 Beta=3 Delta=4",
-                id="(b) those at multiPoint alone keep its order",
-            ),
-            pytest.param({"score": "Alpha"}, "Alpha Beta=3 Gamma", id="an explicit weight left out is 1 too"),
-            pytest.param({"filter": "-Beta"}, "Alpha=2 Beta=3 Gamma", id="another point plays no part"),
+            ({"score": "Gamma=7 Beta=8"}, "Gamma=7 Beta=8 Alpha=2"),  # (a) at multiPoint too: first, in their order
+            ({"multiPoint": "Delta=4", "score": "Gamma"}, "Gamma Alpha=2 Beta=3 Delta=4"),  # (b) multiPoint alone
+            ({"score": "Delta=7 Gamma=8"}, "Gamma=8 Alpha=2 Beta=3 Delta=7"),  # (c) the others last
+            ({"score": "-Beta"}, "Alpha=2 Gamma"),
+            ({"score": "-*"}, ""),
+            ({"score": "-* Beta Alpha=4"}, "Beta Alpha=4"),
+            ({"score": "Alpha"}, "Alpha Beta=3 Gamma"),  # without a weight, 1
+            ({"filter": "-Beta"}, "Alpha=2 Beta=3 Gamma"),
         ],
     )
     def test_of_the_score_plugins(self, plugins: JsonObject, expected: str) -> None:
@@ -243,17 +217,14 @@ class TestPresets:
     @pytest.mark.parametrize(
         ("plugins", "expected"),
         [
-            pytest.param({}, "NodeUnschedulable NodeName TaintToleration=3 PodTopologySpread=2 StickyNode", id="as is"),
-            pytest.param(
+            ({}, "NodeUnschedulable NodeName TaintToleration=3 PodTopologySpread=2 StickyNode"),
+            (
                 {"multiPoint": "-NodeName TaintToleration=7"},
                 "NodeUnschedulable TaintToleration=7 PodTopologySpread=2 StickyNode",
-                id="less one, and another weight in place",
             ),
-            pytest.param({"filter": "-StickyNode -NodeName -TaintToleration -NodeUnschedulable"}, SPREAD, id="at one"),
-            pytest.param({"filter": "-* NodeName"}, "NodeName", id="a star at one point"),
-            pytest.param(
-                {"multiPoint": "-* PrioritySort DefaultBinder", "filter": "NodeName"}, "NodeName", id="a star at all"
-            ),
+            ({"filter": "-StickyNode -NodeName -TaintToleration -NodeUnschedulable"}, "PodTopologySpread=2"),
+            ({"filter": "-* NodeName"}, "NodeName"),
+            ({"multiPoint": "-* PrioritySort DefaultBinder", "filter": "NodeName"}, "NodeName"),
         ],
     )
     def test_plugins_go_on_top(self, plugins: JsonObject, expected: str) -> None:
