@@ -7,7 +7,7 @@ never the reverse (kept by import-linter, see ``pyproject.toml``)::
     main                  composition root: every dependency is passed, none looked up
     server                HTTP
     verbs                 filter, prioritize, preempt, bind
-    runtime | cluster     the engine that runs plugins | the picture of the cluster
+    runtime | cluster     the engine that runs plugins | the snapshot of the cluster
     framework | wire | config
     kube                  Kubernetes as such
     telemetry             metrics and logs

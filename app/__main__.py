@@ -124,8 +124,8 @@ def _serve(arguments: argparse.Namespace) -> None:
         _LOG.info("service links ignored", variables=found.sources.variables.links)
     try:
         serve(found.settings, specs, DEFAULT_WEIGHTS, version=version("homeport"))
-    except ProfileErrors as mistakes:
-        raise SettingsError("\n".join(map(found.sources.sentence, mistakes.found))) from mistakes
+    except ProfileErrors as error:
+        raise SettingsError("\n".join(map(found.sources.sentence, error.mistakes))) from error
 
 
 def _raise_for(found: LoadedSettings, deeper: Iterable[str]) -> None:
@@ -139,8 +139,8 @@ def _profile_mistakes(found: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -
     """Sentences for what is wrong in profiles beside their form: their plugins and the arguments of these."""
     try:
         resolve(found.settings.profiles, Registry(specs, DEFAULT_WEIGHTS))
-    except ProfileErrors as mistakes:
-        yield from found.further(mistakes.found)
+    except ProfileErrors as error:
+        yield from found.further(error.mistakes)
 
 
 def _deeper_mistakes(found: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:

@@ -51,24 +51,24 @@ from app.kube.kinds import Kind
 from app.memory.expected_binds import ExpectedBinds
 from app.memory.filter_results import FilterResultCache
 from app.memory.picks import Picks
+from app.memory.recent_refusals import RecentRefusals
 from app.memory.refusal_cache import RefusalCache
-from app.memory.refused_pods import RefusedPods
 from app.replicas.leader import Elector
 from app.replicas.leadership import ALONE, Leadership
 from app.replicas.lease import Election, never_stopping, post_seconds
 from app.replicas.lease_record import LEASES
 from app.replicas.pod_lock import PodLock
 from app.replicas.replica import Replica
-from app.runtime.asking import DeafWhenAsked, NoActivationWhenAsked, NoBindsWhenAsked, NoWritesWhenAsked, is_asked
 from app.runtime.building import build, names_of, served_names
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
 from app.runtime.one_node import OneNodeFilters
 from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for, default_filters
+from app.runtime.read_only import ReadOnlyActivate, ReadOnlyBinder, ReadOnlyEvents, ReadOnlyWriter, is_read_only
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
 from app.runtime.slots import overrides
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 from app.server.access import ListenerAccess, Role
 from app.server.admission import Admission
 from app.server.checks import checks
@@ -92,7 +92,7 @@ from app.server.web import Lifespan, Web, create_web, run
 from app.telemetry.certificates import CertificateCollector
 from app.telemetry.loop import watch_lag
 from app.telemetry.metrics import Metrics
-from app.telemetry.picture import CountedCollector, PictureCollector
+from app.telemetry.snapshot import CountedCollector, SnapshotCollector
 from app.verbs.bind import DRAIN_SECONDS, SHUTTING_DOWN, BindVerb
 from app.verbs.candidates import requested_hosts
 from app.verbs.context import VerbContext
@@ -176,7 +176,7 @@ class Service:
         self._events: EventRecorder = self._recorder or NO_EVENTS
 
         self._guard = Guard(self._metrics)
-        self._waiting = WaitingPods(self._cluster.assumed, lambda: "" if self._leadership.leads else _NO_LONGER_LEADS)
+        self._waiting = PodsAtPermit(self._cluster.assumed, lambda: "" if self._leadership.leads else _NO_LONGER_LEADS)
         self._nominations = CountedNominations(self._cluster)
         self._in_tree_verdicts = InTreeVerdictReader(
             self._cluster, None if live is None else ApiUncachedReader(live.client), monotonic
@@ -184,7 +184,7 @@ class Service:
         self._frameworks = self._build(resolved, registry)
         self._tell_changes(resolved)
 
-        self._refused = RefusedPods(self._metrics.refusals.labels)
+        self._refused = RecentRefusals(self._metrics.refusals.labels)
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
         context = self._verb_context()
         self._bind = self._bind_verb(context)
@@ -211,7 +211,7 @@ class Service:
         due = ExpectedBinds(
             monotonic,
             wait_seconds=self._settings.due_bind_wait,
-            observe=self._metrics.gathered(self._metrics.due_bind_wait.observe),
+            observe=self._metrics.batched(self._metrics.due_bind_wait.observe),
             is_placed=self._is_placed,
         )
         self._cluster.on_placed(due.arrived)
@@ -228,7 +228,7 @@ class Service:
     def _collect(self) -> None:
         """Register the collectors that are read at each scrape of metrics."""
         self._metrics.add_collector(
-            PictureCollector(self._feed.states, lambda: len(self._cluster.assumed), lambda: not self.problem())
+            SnapshotCollector(self._feed.states, lambda: len(self._cluster.assumed), lambda: not self.problem())
         )
         self._metrics.add_collector(self._counted)
         if self._certificates is not None or isinstance(self._feed, LiveFeed):
@@ -276,7 +276,7 @@ class Service:
         return settings.sampling_guard and settings.smallest_sample <= names < len(self._cluster.nodes)
 
     def _recounted(self, differs: bool) -> None:
-        self._metrics.picture_checks.labels("different" if differs else "consistent").inc()
+        self._metrics.snapshot_checks.labels("different" if differs else "consistent").inc()
 
     def _certificate_ends(self) -> dict[str, float]:
         held = self._certificates.ends() if self._certificates is not None else {}
@@ -343,12 +343,12 @@ class Service:
                     self._handle(profile, names_of(profile.scheduler_name, names), registry),
                     served=served_names(names),
                     nominations=self._nominations,
-                    picture=self._cluster,
+                    snapshot=self._cluster,
                     waiting=self._waiting,
                     guard=self._guard,
                 )
             except ProfileErrors as error:
-                mistakes += error.found
+                mistakes += error.mistakes
         if mistakes:
             raise ProfileErrors(mistakes)
         return frameworks
@@ -383,7 +383,7 @@ class Service:
         self._metrics.leader.labels(self._settings.leader_election.resource_name).set(leads)
         if not leads:
             self._refused.forget()
-            self._waiting.give_back_all(_NO_LONGER_LEADS)
+            self._waiting.reject_all(_NO_LONGER_LEADS)
         record = self._leadership.record
         if leads and record is not None:
             asked = self._settings.leader_election
@@ -443,16 +443,16 @@ class Service:
         handle = Handle(
             counts=self._cluster.counts,
             objects=self._cluster,
-            writer=NoWritesWhenAsked(self._writes.writer),
-            binder=NoBindsWhenAsked(self._writes.binder),
+            writer=ReadOnlyWriter(self._writes.writer),
+            binder=ReadOnlyBinder(self._writes.binder),
             waiting=self._waiting,
             nodes=Nodes(self._cluster),
             terms=self._cluster.terms,
             timing=Timing(repair_interval=self._settings.repair_interval),
             profile=ProfileContext(serves.__contains__, is_sample=self._is_sample),
-            event_recorder=DeafWhenAsked(self._events),
-            activate=NoActivationWhenAsked(self._writes.activate),
-            is_asked=is_asked,
+            event_recorder=ReadOnlyEvents(self._events),
+            activate=ReadOnlyActivate(self._writes.activate),
+            is_asked=is_read_only,
         )
         why = self._in_tree_verdicts.add(profile.scheduler_name, OneNodeFilters(profile, registry, handle, self._guard))
         return replace(handle, profile=replace(handle.profile, why=why))
@@ -463,7 +463,7 @@ class Service:
         return self._metrics
 
     @property
-    def picture(self) -> Cluster:
+    def snapshot(self) -> Cluster:
         """Cluster cache, for tests and benchmarks that fill it themselves."""
         return self._cluster
 

@@ -40,7 +40,7 @@ class Refusal:
     """Reason why the program does not start, with cause and cure for an operator."""
 
     package: str
-    found: str
+    location: str
     expected: Expectation
     cause: str
     cure: str
@@ -48,7 +48,7 @@ class Refusal:
     def __str__(self) -> str:
         return (
             f"homeport: refusing to start: the package {self.package!r} would not be Homeport's own\n"
-            f"  found:    {self.found}\n"
+            f"  found:    {self.location}\n"
             f"  expected: {self.expected.file} ({self.expected.authority})\n"
             f"  cause:    {self.cause}\n"
             f"  cure:     {self.cure}\n"
@@ -88,11 +88,11 @@ def refusals(dist: Distribution | None) -> Iterator[Refusal]:
     """Yield a refusal for each package that is not Homeport's own."""
     for package in PACKAGES:
         expected = expectation(package, dist)
-        found = locate(package)
-        if found is None:
+        location = locate(package)
+        if location is None:
             yield _missing(package, expected)
-        elif found.resolve() != expected.file.resolve():
-            yield _shadowed(package, found, expected)
+        elif location.resolve() != expected.file.resolve():
+            yield _shadowed(package, location, expected)
         elif dist is not None and not _as_recorded(package, dist):
             yield _overwritten(package, expected)
 
@@ -142,7 +142,7 @@ def _as_recorded(package: str, dist: Distribution) -> bool:
 def _missing(package: str, expected: Expectation) -> Refusal:
     return Refusal(
         package,
-        found="nothing",
+        location="nothing",
         expected=expected,
         cause=f"no entry of sys.path holds {package!r}",
         cure="install homeport again, or start it from a complete checkout",
@@ -152,17 +152,17 @@ def _missing(package: str, expected: Expectation) -> Refusal:
 def _overwritten(package: str, expected: Expectation) -> Refusal:
     return Refusal(
         package,
-        found=f"{expected.file}, with other contents",
+        location=f"{expected.file}, with other contents",
         expected=expected,
         cause=f"another distribution in this environment also brings {package!r} and wrote over it",
         cure="install homeport into a virtual environment of its own",
     )
 
 
-def _shadowed(package: str, found: Path, expected: Expectation) -> Refusal:
-    folder = found.parent.parent if found.name == "__init__.py" else found.parent
+def _shadowed(package: str, location: Path, expected: Expectation) -> Refusal:
+    folder = location.parent.parent if location.name == "__init__.py" else location.parent
     cause, cure = _shadow(folder)
-    return Refusal(package, str(found), expected, cause, cure)
+    return Refusal(package, str(location), expected, cause, cure)
 
 
 def _shadow(folder: Path) -> tuple[str, str]:

@@ -34,7 +34,7 @@ from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import core_for, has_point
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 from app.telemetry.metrics import Metrics
 from plugins import SHIPPED
 
@@ -117,7 +117,7 @@ def make_handle(spec: PluginSpec[Any], cluster: str = "", args: Mapping[str, Any
     kinds = {*needs.kinds, *(it.kind for it in needs.writes)}
     cache = Cluster(core_v1(extras_of(Part), None))
     load_objects(_objects(cluster), cache, kinds, _CLUSTER)
-    handle = in_memory_handle(cache, WaitingPods())
+    handle = in_memory_handle(cache, PodsAtPermit())
     return replace(handle, objects=DeclaredObjects(spec.name, kinds, handle.objects))
 
 
@@ -127,11 +127,11 @@ def run_plugin(
     """Run a plugin alone, from preFilter to score, for one waiting pod of a cluster in YAML, on every node.
 
     ``cluster``: manifests as ``kubectl get -o yaml`` writes them, or shorter: ``apiVersion`` is ``v1`` and a pod's
-    namespace ``default`` if omitted; UIDs can be omitted too. ``pod`` is the name of the pod to judge; it may be
-    left out if exactly one pod has no ``spec.nodeName``. ``args`` as in a profile's ``pluginConfig``.
+    namespace ``default`` if omitted; UIDs can be omitted too. ``pod``: name of the pod to judge; can be omitted if
+    exactly one pod has no ``spec.nodeName``. ``args``: as in a profile's ``pluginConfig``.
 
-    Raises ``ValueError`` for a cluster, arguments or a plugin that Homeport would refuse at start, and
-    ``PluginError`` where the plugin fails in preScore or score, or gives a score beyond 0 to 100.
+    Raises ``ValueError`` for a cluster, arguments or a plugin that Homeport would refuse at start. Raises
+    ``PluginError`` if the plugin fails in preScore or score, or gives a score beyond 0 to 100.
     """
     registry = Registry([*SHIPPED, spec], {})
     (profile,) = resolve([Profile.model_validate(_profile(spec, args))], registry)
@@ -143,7 +143,7 @@ def run_plugin(
         verdict = run_prepared(lambda: evaluate_pod(framework, judging, Candidates.of(cache.nodes)))
     return PluginVerdict(
         _status(verdict["preFilter"]),
-        {name: _status(found) for name, found in verdict["filter"].items()},
+        {name: _status(status) for name, status in verdict["filter"].items()},
         {name: scores[spec.name] for name, scores in verdict["score"].items() if spec.name in scores},
     )
 
@@ -160,10 +160,10 @@ def _profile(spec: PluginSpec[Any], args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _objects(cluster: str) -> Iterator[Mapping[str, Any]]:
-    for found in objects_in(cluster.encode(), _CLUSTER):
-        completed = {"apiVersion": "v1", **found}
-        if completed["kind"] == "Pod" and isinstance(found.get("metadata"), dict):
-            completed["metadata"] = {"namespace": "default", **found["metadata"]}
+    for manifest in objects_in(cluster.encode(), _CLUSTER):
+        completed = {"apiVersion": "v1", **manifest}
+        if completed["kind"] == "Pod" and isinstance(manifest.get("metadata"), dict):
+            completed["metadata"] = {"namespace": "default", **manifest["metadata"]}
         yield completed
 
 
@@ -176,5 +176,5 @@ def _waiting_pod(cache: Cluster, name: str) -> Pod:
     return chosen[0]
 
 
-def _status(found: Mapping[str, Any]) -> Status:
-    return Status(_CODES[found["code"]], tuple(found["reasons"]), found["plugin"])
+def _status(status: Mapping[str, Any]) -> Status:
+    return Status(_CODES[status["code"]], tuple(status["reasons"]), status["plugin"])

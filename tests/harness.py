@@ -23,13 +23,13 @@ from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import Kind
 from app.runtime.building import build
-from app.runtime.filters import Judged, Recheck
+from app.runtime.filters import FilterOutcome, Recheck
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
 from app.runtime.scoring import Scores
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 from app.telemetry.metrics import Metrics
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.builders import JsonObject, PodFields, encoded, pod_object
@@ -103,7 +103,7 @@ class World:
             self.cluster,
             NoWriter(),
             self.binder,
-            WaitingPods(),
+            PodsAtPermit(),
             Nodes(self.cluster),
             self.cluster.terms,
             Timing(self.clock, self.wall_clock),
@@ -113,8 +113,8 @@ class World:
             self.handle,
             served=[found.scheduler_name],
             nominations=self.cluster,
-            picture=self.cluster,
-            waiting=WaitingPods(),
+            snapshot=self.cluster,
+            waiting=PodsAtPermit(),
             guard=Guard(_METRICS),
         )
 
@@ -153,7 +153,7 @@ class World:
         verdict = self.verdict(pod)
         return {name: answer_of(verdict.rejected.get(name, SUCCESS)) for name in self.cluster.nodes}
 
-    def verdict(self, pod: Pod) -> Judged:
+    def verdict(self, pod: Pod) -> FilterOutcome:
         with self.cluster.without(pod.uid, pod.key):
             return run_prepared(lambda: self.framework.filters.feasible(CycleState(), pod, self.candidates()))
 

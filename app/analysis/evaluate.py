@@ -34,7 +34,7 @@ from app.runtime.post_filters import NoPreemption
 from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 
 
 class BadCase(ValueError):
@@ -113,7 +113,7 @@ class Evaluator:
         try:
             framework = framework_in_memory(case_profile.profile, cluster, self._guard)
         except ProfileErrors as error:
-            raise BadCase(f"config: {'; '.join(error.mistakes)}") from None
+            raise BadCase(f"config: {'; '.join(error.messages)}") from None
         pod = _pod("pod", case.pod, cluster.core)
         with cluster.without(pod.uid, pod.key):
             return {
@@ -144,7 +144,7 @@ class Evaluator:
         except ValidationError as error:
             return "; ".join(f"config.{'.'.join(map(str, it['loc']))}: {it['msg']}" for it in error.errors())
         except ProfileErrors as error:
-            return f"config: {'; '.join(error.mistakes)}"
+            return f"config: {'; '.join(error.messages)}"
         if profile.absent:
             return f"plugins not available: [{' '.join(profile.absent)}]"
         return _CaseProfile.of(profile)
@@ -152,13 +152,13 @@ class Evaluator:
 
 def framework_in_memory(profile: ResolvedProfile, cluster: Cluster, guard: Guard) -> Framework:
     """Build the plugins of a profile on a cluster without an API server. Raises ``ProfileErrors``."""
-    waiting = WaitingPods()
+    waiting = PodsAtPermit()
     return build(
         profile,
         in_memory_handle(cluster, waiting),
         served=served_names((profile.scheduler_name,)),
         nominations=cluster,
-        picture=cluster,
+        snapshot=cluster,
         waiting=waiting,
         guard=guard,
     )

@@ -95,7 +95,7 @@ class Cluster:
         return NO_POD_TERMS if self._terms is None else self._terms
 
     @property
-    def kept_nodes(self) -> Mapping[str, NodeInfo]:
+    def base_nodes(self) -> Mapping[str, NodeInfo]:
         """Node infos by name without any overlay, as cached verdicts need them."""
         return self._nodes
 

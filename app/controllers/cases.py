@@ -9,7 +9,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from app.controllers.pacing import Shape
-from app.framework.background import longer
+from app.framework.background import next_delay
 from app.framework.handle import Clock
 from app.kube.core_v1 import Pod, PodSpec
 from app.verbs.outcome import Outcome
@@ -104,7 +104,7 @@ class Case:
 
     def next_look(self) -> float:
         """Return the seconds until the next look. They grow with each look that found no node."""
-        self.look_pause = longer(self.look_pause, _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS)
+        self.look_pause = next_delay(self.look_pause, _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS)
         return self.look_pause
 
     def nominate(self, node: str) -> asyncio.Future[Effect]:

@@ -10,7 +10,7 @@ from app.cache.cluster import Cluster
 from app.controllers.second_looks import SecondLooks
 from app.framework.handle import Clock
 from app.kube.core_v1 import Pod
-from app.memory.refused_pods import RefusedPods
+from app.memory.recent_refusals import RecentRefusals
 
 CHECK_SECONDS: Final = 0.1
 """Delay between two looks at the clock: the longest that a verdict is used beyond its end. The clock may be set."""
@@ -20,7 +20,7 @@ class ExpiringVerdicts:
     """Runs in every replica; only the leader has refused pods."""
 
     def __init__(
-        self, cluster: Cluster, refused: Callable[[], RefusedPods], second_looks: SecondLooks, wall_clock: Clock
+        self, cluster: Cluster, refused: Callable[[], RecentRefusals], second_looks: SecondLooks, wall_clock: Clock
     ) -> None:
         self._cluster = cluster
         self._refused = refused

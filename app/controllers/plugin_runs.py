@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
-from app.framework.background import longer
+from app.framework.background import next_delay
 from app.framework.points import BackgroundPlugin
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, PluginError
@@ -44,7 +44,7 @@ class PluginRun:
             except PluginError:  # logged by the guard
                 pause = AGAIN_SECONDS if time() - began >= MOST_SECONDS else pause
                 await asyncio.sleep(pause)
-                pause = longer(pause, AGAIN_SECONDS, MOST_SECONDS)
+                pause = next_delay(pause, AGAIN_SECONDS, MOST_SECONDS)
             else:
                 await asyncio.Event().wait()
 

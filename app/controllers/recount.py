@@ -40,7 +40,7 @@ class Recount:
             await asyncio.sleep(BETWEEN_SECONDS)
             found = await self.once()
             if found:
-                _LOG.error("picture differs from a recount", differences=found[:_MOST_NAMED])
+                _LOG.error("snapshot differs from a recount", differences=found[:_MOST_NAMED])
 
     async def once(self) -> list[str]:
         """What differs now, in words; others decide meanwhile."""

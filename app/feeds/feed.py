@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from app.cache.cluster import Cluster
 from app.feeds.saved import MemoryBinder, MemoryNominator, MemoryWriter, NullReader, load_saved
-from app.framework.activation import activate_nobody
+from app.framework.activation import activate_nothing
 from app.kube.kinds import NODES, PODS, Kind
 from app.writes.bind_guard import BindGuard
 from app.writes.writes import ClusterWrites, MayWrite
@@ -93,7 +93,7 @@ class SavedFeed(NullReader):
             MemoryBinder(self._cluster, bind_guard),
             MemoryWriter(self._cluster),
             MemoryNominator(self._cluster),
-            activate_nobody,
+            activate_nothing,
             bind_guard,
         )
 

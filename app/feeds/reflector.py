@@ -38,7 +38,7 @@ from app.feeds.documents import EVENTS, IDENTIFIED, Event, ListMeta, key_in, rea
 from app.feeds.freshness import QUIET_SECONDS, SHORT_WATCH_SECONDS, Freshness, retry_after
 from app.feeds.pacing import MOST_FRUITLESS_PAGES, MOST_OBJECTS, PageSize, RequestThrottle
 from app.feeds.stores import Store
-from app.framework.background import longer
+from app.framework.background import next_delay
 from app.kube.api_errors import AnswerTooLong, ApiError, ApiSilent, ApiUnavailable, KubeError
 from app.kube.api_requests import Resource
 from app.kube.client import REQUEST_SECONDS, KubeClient
@@ -523,7 +523,7 @@ class Reflector(Generic[T]):
             self._on_failure(error)
         self.state, self.cause = "retrying", str(error)
         if isinstance(error, ApiSilent):
-            self._patience = longer(self._patience, _PATIENCE, _LONGEST_PATIENCE)
+            self._patience = next_delay(self._patience, _PATIENCE, _LONGEST_PATIENCE)
         waited = max(0.0, self._clock() - self._requested_at)
         return max(self._back_off() - waited, retry_after(error), 0.0)
 
@@ -537,7 +537,7 @@ class Reflector(Generic[T]):
         return min(LOOK_AGAIN_SECONDS, self._fresh.quiet) * self._jitter()
 
     def _back_off(self) -> float:
-        self._pause = longer(self._pause, _FIRST_WAIT, _LONGEST_WAIT)
+        self._pause = next_delay(self._pause, _FIRST_WAIT, _LONGEST_WAIT)
         return self._pause * self._jitter()
 
     def _jitter(self) -> float:

@@ -1,11 +1,10 @@
-"""The contract a plugin sees: extension points, Status, CycleState, NodeInfo, and the Handle's Protocols.
+"""The contract with plugins: extension points, Status, CycleState, NodeInfo, and the protocols of the Handle.
 
-The vocabulary is kube-scheduler's. This is the surface third parties build on: it is explained at length and changes
-with care.
+Names follow kube-scheduler. Third-party plugins depend on this package, so it changes with care.
 
-``points`` has the extension points, ``spec`` how a plugin is declared, ``handle`` its services: ``counts``,
-``objects`` and clocks. ``explanation`` has explanations and gauges. Authors import these from ``homeport.plugin``.
+``points`` has the extension points, ``spec`` the declaration of a plugin, ``handle`` its services: ``counts``,
+``objects`` and clocks. ``explanation`` has explanations and gauges. Authors of plugins import these from
+``homeport.plugin``.
 
-Not here: the engine behind the contract (``app.runtime``), the snapshot behind the Handle (``app.cache``), I/O of
-any kind.
+Not here: the engine (``app.runtime``), the snapshot behind the Handle (``app.cache``), and any I/O.
 """

@@ -14,12 +14,12 @@ class Activate(Protocol):
     def __call__(self, pods: Iterable[Pod]) -> None:
         """Return at once; never raise. The scheduler is notified some milliseconds later.
 
-        For pods that a plugin rejected and that can pass now for a reason that the scheduler cannot see. Changes of
-        binds, nodes and volumes wake pods anyway. Pods that are no longer pending are ignored, and repeated calls for
-        a pod wake it once. The scheduler chooses the nodes, as at any other attempt.
+        Use it for pods that a plugin rejected and that can pass now for a reason that the scheduler cannot see. Changes
+        of binds, nodes and volumes wake pods anyway. Pods that are no longer pending are ignored, and repeated calls
+        for a pod wake it once. The scheduler chooses the nodes, as at any other attempt.
         """
         ...
 
 
-def activate_nobody(pods: Iterable[Pod]) -> None:
+def activate_nothing(pods: Iterable[Pod]) -> None:
     """No-op ``Activate``, used where no scheduler can be notified."""

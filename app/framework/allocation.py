@@ -38,12 +38,12 @@ def int64(number: int) -> int:
 
 def quotient(number: int, divisor: int) -> int:
     """Divide toward zero. ``divisor`` must not be 0."""
-    found = abs(number) // abs(divisor)
-    return int64(found if (number < 0) == (divisor < 0) else -found)
+    result = abs(number) // abs(divisor)
+    return int64(result if (number < 0) == (divisor < 0) else -result)
 
 
 class ResourceSpec(BaseModel):
-    """A resource by which nodes are compared. A weight of 0 means 1."""
+    """Resource by which nodes are compared. A weight of 0 means 1."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,8 +52,8 @@ class ResourceSpec(BaseModel):
 
     @field_validator("weight", mode="after")
     @classmethod
-    def _nothing_is_one(cls, found: int) -> int:
-        return found or 1
+    def _default_is_one(cls, weight: int) -> int:
+        return weight or 1
 
 
 CPU_AND_MEMORY: Final = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
@@ -92,27 +92,26 @@ The numbers are not wrapped to 64 bits.
 
 
 class Comparison:
-    """Compares nodes for a pod by the resources of the plugin's arguments.
-
-    ``resources``: from the arguments · ``asked``: the pod's requests.
-    """
+    """Compares nodes for a pod by the resources of the plugin's arguments."""
 
     __slots__ = ("_each",)
 
     def __init__(
-        self, resources: Sequence[ResourceSpec], asked: ResourceList, classes: DeviceClassResources | None
+        self, resources: Sequence[ResourceSpec], requests: ResourceList, classes: DeviceClassResources | None
     ) -> None:
-        """``classes``: given if ``resources`` can include one that a DeviceClass backs."""
+        """``resources``: from the arguments · ``requests``: of the pod · ``classes``: given if a DeviceClass can back
+        one of the resources.
+        """
         self._each = tuple(
-            (it.name, asked.get(it.name, 0), it.weight, classes is not None and classes.backs(it.name))
+            (it.name, requests.get(it.name, 0), it.weight, classes is not None and classes.backs(it.name))
             for it in resources
-            if it.name in _OF_EVERY_NODE or (asked.get(it.name, 0) and is_scalar_resource(it.name))
+            if it.name in _OF_EVERY_NODE or (requests.get(it.name, 0) and is_scalar_resource(it.name))
         )
 
     @property
     def asks(self) -> bool:
         """Return True if the pod requests any of the resources."""
-        return any(asked for _, asked, _, _ in self._each)
+        return any(request for _, request, _, _ in self._each)
 
     def clone(self) -> Comparison:
         return self
@@ -122,17 +121,17 @@ class Comparison:
 
         Raises ``NotCounted``.
         """
-        allocatable, requested = node.allocatable, node.requested
-        for_cpu_and_memory = node.non_zero_requested if non_zero else requested
-        found = []
-        for name, asked, weight, backed in self._each:
+        allocatable, requested_on_node = node.allocatable, node.requested
+        for_cpu_and_memory = node.non_zero_requested if non_zero else requested_on_node
+        uses = []
+        for name, requested_by_pod, weight, backed in self._each:
             there = allocatable.get(name, 0)
             if there:
-                taken = for_cpu_and_memory if name in (CPU, MEMORY) else requested
-                found.append((there, taken.get(name, 0), asked, weight))
+                taken = for_cpu_and_memory if name in (CPU, MEMORY) else requested_on_node
+                uses.append((there, taken.get(name, 0), requested_by_pod, weight))
             elif backed:
                 raise NotCounted(name)
-        return found
+        return uses
 
 
 class NotCounted(Exception):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 
-async def together(*runs: Callable[[], Awaitable[None]]) -> None:
+async def run_together(*runs: Callable[[], Awaitable[None]]) -> None:
     """Run all concurrently until the last ends. If one fails, cancel the others and raise its exception."""
 
     async def one(run: Callable[[], Awaitable[None]]) -> None:
@@ -24,7 +24,7 @@ async def together(*runs: Callable[[], Awaitable[None]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def at_once(steps: Generator[Any, Any, _T]) -> _T:
+def run_to_end(steps: Generator[Any, Any, _T]) -> _T:
     """Run all ``steps`` without a pause, and return what they return."""
     while True:
         try:
@@ -34,6 +34,6 @@ def at_once(steps: Generator[Any, Any, _T]) -> _T:
             return result
 
 
-def longer(pause: float, shortest: float, longest: float) -> float:
+def next_delay(pause: float, shortest: float, longest: float) -> float:
     """Return the next pause of an exponential back-off, in seconds; 0 is the pause before the first one."""
     return min(max(2 * pause, shortest), longest)

@@ -13,6 +13,7 @@ from app.kube.quoting import not_found
 from app.kube.volumes import VOLUMES
 
 NO_CLAIMS: Hashable = ()
+"""Key of a pod without relevant volumes."""
 
 
 def claim_not_found(name: str) -> str:
@@ -50,11 +51,11 @@ def claims_signature(objects: Objects, pod: Pod) -> Hashable:
         return NO_CLAIMS
     named = (pod.name, pod.uid) if any(it.ephemeral for it in volumes) else ()
     names = dict.fromkeys(it.claim_name(pod.name) for it in volumes)
-    found = tuple(_led_to(objects, pod.namespace, it) for it in names if it is not None)
-    return (pod.namespace, *named, volumes, pod.spec.oversized, found)
+    claims = tuple(_claim_key(objects, pod.namespace, it) for it in names if it is not None)
+    return (pod.namespace, *named, volumes, pod.spec.oversized, claims)
 
 
-def _led_to(objects: Objects, namespace: str, name: str) -> Hashable:
+def _claim_key(objects: Objects, namespace: str, name: str) -> Hashable:
     claim = objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
     if claim is None:
         return None

@@ -17,7 +17,7 @@ from app.kube.taints import Tolerance, Toleration
 
 
 class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
-    """Conditions for counting a node, beside required label keys. A part that a policy ignores is ``None``."""
+    """Conditions for counting a node, besides required label keys. A part that a policy ignores is ``None``."""
 
     affinity: RequiredNodeAffinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
@@ -42,7 +42,7 @@ class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
 ALL_NODES: Final = Inclusion()
 
 
-class Unprepared(Exception):  # no error: what is asked for is to be counted first
+class Unprepared(Exception):  # no error: a request to count first
     """The result needs counts that do not exist yet and take too long to compute without blocking the event loop.
 
     Raised by ``Counts``; a plugin must let it propagate. The caller runs the ``steps``, each of them short, with other
@@ -60,8 +60,8 @@ def all_prepared(asks: Iterable[Callable[[], object]]) -> None:
     for ask in asks:
         try:
             ask()
-        except Unprepared as found:
-            missing.append(found.steps)
+        except Unprepared as unprepared:
+            missing.append(unprepared.steps)
     if missing:
         raise Unprepared(chain.from_iterable(missing))
 
@@ -112,12 +112,12 @@ class DomainCounts(Protocol):
 class Counts(Protocol):
     """Counts that the snapshot maintains, so that no plugin iterates over pods on the hot path.
 
-    Counted are bound and assumed pods that are neither finished nor terminating. What is asked for the first time may
-    raise ``Unprepared``; a plugin that asks for much at once does so through ``all_prepared`` then.
+    Bound and assumed pods that are neither finished nor terminating are counted. The first query for something can
+    raise ``Unprepared``; a plugin with many queries makes them through ``all_prepared``.
     """
 
     def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:
-        """Pods that ``selector`` matches, by node; nodes without any are absent."""
+        """Return the number of pods that ``selector`` matches by node; nodes without any are absent."""
         ...
 
     def domains(
@@ -135,7 +135,7 @@ class Counts(Protocol):
         ...
 
     def values(self, topology_key: str) -> Mapping[str, str]:
-        """Node name to label value, for all nodes that have the label."""
+        """Return the label value by node name, for all nodes that have the label."""
         ...
 
     def on_every_node(self, topology_key: str) -> bool:
@@ -154,9 +154,9 @@ class Counts(Protocol):
 class PodTerms(Protocol):
     """Counts that the snapshot maintains for pod (anti-)affinity terms, so that no plugin iterates over pods.
 
-    Counted are bound and assumed pods that are not finished, terminating ones included, on nodes that have the label
-    ``topology_key``. What is asked for the first time may raise ``Unprepared``. To ask where no plugin declares
-    ``Part.POD_AFFINITY`` raises ``NotDecoded``.
+    Bound and assumed pods that are not finished are counted, terminating ones included, if their nodes have the label
+    ``topology_key``. The first query for something can raise ``Unprepared``. Each query raises ``NotDecoded`` if no
+    plugin declares ``Part.POD_AFFINITY``.
     """
 
     def peers(self, peers: Peers, topology_key: str) -> DomainCounts:
@@ -171,10 +171,10 @@ class PodTerms(Protocol):
         ...
 
     def weights(self, newcomer: Newcomer, hard_weight: int) -> Mapping[str, Mapping[str, int]]:
-        """Sum the weights of the preferred terms that match the newcomer, by topology key and domain.
+        """Return the sum of the weights of preferred terms that match the newcomer, by topology key and domain.
 
-        A required affinity term weighs ``hard_weight``; with 0 there are none. A key is there if any pod has a term of
-        it, whatever the sum; a domain of sum 0 may be absent. Live: valid until the next ``await``.
+        A required affinity term weighs ``hard_weight``; 0 leaves such terms out. A topology key is present if any pod
+        has a term with it; a domain with the sum 0 can be absent. Live: valid until the next ``await``.
         """
         ...
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 
 class StateData(Protocol):
-    """An entry of a ``CycleState``."""
+    """Entry of a ``CycleState``."""
 
     def clone(self) -> Self:
         """Return a copy that a dry run can change, or the same object if dry runs never change it."""
@@ -18,7 +21,7 @@ T = TypeVar("T", bound=StateData)
 
 
 class StateKey(Generic[T]):
-    """A typed key. ``name`` appears in the error when nothing was written under it."""
+    """Typed key of an entry. ``name`` is used in the error if the entry is missing."""
 
     __slots__ = ("name",)
 
@@ -27,10 +30,10 @@ class StateKey(Generic[T]):
 
 
 class StateNotFound(LookupError):
-    """Nothing was written under that key: the extension point that writes it did not run."""
+    """Error: no entry was written under that key, because the extension point that writes it did not run."""
 
 
-class CycleState:
+class CycleState(Struct, eq=False):
     """Typed entries of one evaluation. filter and prioritize are separate evaluations: nothing is carried over.
 
     ``skip_filter`` and ``skip_score`` name the plugins that answered Skip. ``annotations`` go onto the pod in the
@@ -38,31 +41,25 @@ class CycleState:
     ``deadline``: time on the handle's clock by which a bind must end.
     """
 
-    __slots__ = ("_entries", "annotations", "deadline", "skip_filter", "skip_score", "views")
-
-    def __init__(self) -> None:
-        self._entries: dict[StateKey[Any], Any] = {}
-        self.skip_filter: set[str] = set()
-        self.skip_score: set[str] = set()
-        self.annotations: dict[str, str] = {}
-        self.views: dict[Any, Any] = {}
-        self.deadline = math.inf
+    skip_filter: set[str] = field(default_factory=set)
+    skip_score: set[str] = field(default_factory=set)
+    annotations: dict[str, str] = field(default_factory=dict)
+    views: dict[Any, Any] = field(default_factory=dict)
+    deadline: float = math.inf
+    _entries: dict[StateKey[Any], Any] = field(default_factory=dict)
 
     def write(self, key: StateKey[T], data: T) -> None:
+        """Store the entry of the key."""
         self._entries[key] = data
 
     def read(self, key: StateKey[T]) -> T:
-        """Raises ``StateNotFound``."""
+        """Return the entry of the key. Raises ``StateNotFound``."""
         try:
-            found: T = self._entries[key]
+            data: T = self._entries[key]
         except KeyError:
             raise StateNotFound(f'reading "{key.name}" from cycleState: not found') from None
-        return found
+        return data
 
     def clone(self) -> CycleState:
         """Return a copy with cloned entries and shared skip sets, since a dry run does not change which plugins run."""
-        copy = CycleState()
-        copy._entries = {key: data.clone() for key, data in self._entries.items()}
-        copy.skip_filter, copy.skip_score, copy.annotations = self.skip_filter, self.skip_score, self.annotations
-        copy.views, copy.deadline = self.views, self.deadline
-        return copy
+        return replace(self, _entries={key: data.clone() for key, data in self._entries.items()})

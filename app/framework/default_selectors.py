@@ -1,6 +1,6 @@
-"""The selector of a pod's peers, derived from what selects or owns it: to spread pods that have no constraints.
+"""Selector of a pod's peers, derived from the Services and the owner of the pod, to spread pods without constraints.
 
-Source of the rules: ``helper.DefaultSelector`` of Kubernetes 1.36, which is that of 1.28.
+Source of the rules: ``helper.DefaultSelector`` of Kubernetes 1.36, unchanged since 1.28.
 """
 
 from __future__ import annotations
@@ -14,27 +14,29 @@ from app.kube.memo import MISSING, Memo
 from app.kube.selectors import EVERYTHING, Requirement, Selector, selector
 
 KINDS: Final[tuple[Kind[Any], ...]] = (SERVICES, REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS)
+"""Kinds of the objects from which selectors are derived."""
+
 _MEMO_BYTES: Final = 16 << 20
 _ENTRY_BYTES: Final = 500
 _PART_BYTES: Final = 200
 
 
 class DefaultSelectors:
-    """Remembers the selector per label set and owner until a Service or controller of the namespace changes."""
+    """Cache of selectors by label set and owner, valid until a Service or controller of the namespace changes."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._memo = Memo[tuple[Any, ...], Selector](_MEMO_BYTES)
 
     def of(self, pod: Pod) -> Selector:
-        """The derived selector; ``EVERYTHING`` if nothing selects or owns the pod: then it has no peers."""
+        """Return the derived selector; ``EVERYTHING`` if no Service selects the pod and no controller owns it."""
         stamp = tuple(self._objects.version(kind, pod.namespace) for kind in KINDS)
         key = (pod.namespace, pod.labels, pod.owner, stamp)
-        found = self._memo.get(key)
-        if found is MISSING:
-            found = self._derive(pod)
-            self._memo.put(key, found, _ENTRY_BYTES + _PART_BYTES * (len(pod.labels) + len(found.requirements)))
-        return found
+        derived = self._memo.get(key)
+        if derived is MISSING:
+            derived = self._derive(pod)
+            self._memo.put(key, derived, _ENTRY_BYTES + _PART_BYTES * (len(pod.labels) + len(derived.requirements)))
+        return derived
 
     def _derive(self, pod: Pod) -> Selector:
         merged: dict[str, Requirement] = {}
@@ -45,14 +47,19 @@ class DefaultSelectors:
         return selector((*merged.values(), *owned)) if merged or owned else EVERYTHING
 
     def _owner_requirements(self, pod: Pod, merged: dict[str, Requirement]) -> tuple[Requirement, ...]:
-        """A ReplicationController's pairs replace those of Services; a workload's requirements are added."""
+        """Return the requirements of the owner to add to those of Services. The pairs of a ReplicationController are
+        put into ``merged`` instead, where they replace equal keys.
+        """
         owner = pod.owner
         if owner is None:
             return ()
         match owner.api_version, owner.kind:
             case ("v1", "ReplicationController"):
-                found = self._objects.get(REPLICATION_CONTROLLERS, pod.namespace, owner.name)
-                merged.update((it.key, it) for it in (found.selector.requirements if found and found.selector else ()))
+                controller = self._objects.get(REPLICATION_CONTROLLERS, pod.namespace, owner.name)
+                merged.update(
+                    (it.key, it)
+                    for it in (controller.selector.requirements if controller and controller.selector else ())
+                )
             case ("apps/v1", "ReplicaSet" | "StatefulSet" as kind):
                 kinds = REPLICA_SETS if kind == "ReplicaSet" else STATEFUL_SETS
                 workload = self._objects.get(kinds, pod.namespace, owner.name)

@@ -24,9 +24,9 @@ class Reference(Struct, frozen=True):
     uid: str = ""
 
     @classmethod
-    def to(cls, kind: Kind[Any], found: KubeObject) -> Reference:
+    def to(cls, kind: Kind[Any], target: KubeObject) -> Reference:
         """Return a reference to an object of the snapshot."""
-        return cls(kind.api_version, kind.kind, *found.key, found.uid)
+        return cls(kind.api_version, kind.kind, *target.key, target.uid)
 
     @classmethod
     def to_pod(cls, pod: KubeObject) -> Reference:

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import Struct
+
 from app.framework.status import Status
 
 
-class FilterResult:
-    """``passed``: names in the order of the candidates. Rejections are computed once, when first read.
+class FilterResult(Struct, eq=False):
+    """``passed``: names in the order of the candidates. ``rejections``: a mapping of node names, or a function for it.
 
-    They must be read in the same evaluation, before any ``await``, while their inputs are unchanged.
+    The function is called once, when rejections are first read. They must be read in the same evaluation, before any
+    ``await``, while their inputs are unchanged.
     """
 
-    __slots__ = ("_rejections", "passed")
-
-    def __init__(
-        self, passed: Sequence[str], rejections: Mapping[str, Status] | Callable[[], Mapping[str, Status]]
-    ) -> None:
-        self.passed = passed
-        self._rejections = rejections
+    passed: Sequence[str]
+    rejections: Mapping[str, Status] | Callable[[], Mapping[str, Status]]
 
     def rejected(self) -> Mapping[str, Status]:
         """Return node name to rejection, for every candidate that did not pass."""
-        found = self._rejections
-        if callable(found):
-            found = self._rejections = found()
-        return found
+        rejections = self.rejections
+        if callable(rejections):
+            rejections = self.rejections = rejections()
+        return rejections

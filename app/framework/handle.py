@@ -9,7 +9,7 @@ from typing import Final, NoReturn, Protocol
 
 from msgspec import Struct
 
-from app.framework.activation import Activate, activate_nobody
+from app.framework.activation import Activate, activate_nothing
 from app.framework.counts import NO_POD_TERMS, Counts, PodTerms
 from app.framework.cycle_state import CycleState
 from app.framework.events import NO_EVENTS, EventRecorder
@@ -24,7 +24,7 @@ DEFAULT_RELEASE: Final = "1.36"
 
 
 class WaitingPod(Protocol):
-    """A pod that waits at Permit."""
+    """Pod that waits at Permit."""
 
     @property
     def pod(self) -> Pod: ...
@@ -52,7 +52,7 @@ class WaitingPods(Protocol):
 
 
 class Clock(Protocol):
-    """A clock in seconds; monotonic unless documented otherwise."""
+    """Clock in seconds; monotonic unless documented otherwise."""
 
     def __call__(self) -> float: ...
 
@@ -86,7 +86,7 @@ class DryRun(Protocol):
 
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Sleep for a number of seconds on the handle's clock."""
+"""Function that sleeps for a number of seconds on the handle's clock."""
 
 
 class NodeVerdict(Struct, frozen=True):
@@ -101,12 +101,15 @@ class NodeVerdict(Struct, frozen=True):
 
 
 Why = Callable[[Pod, str], Awaitable[NodeVerdict]]
-"""Return the in-tree filters' verdict on a pod and a node's name. It can take seconds and never raises."""
+"""Function that returns the in-tree filters' verdict on a pod and a node's name. It can take
+seconds and never raises.
+"""
 
 NOT_KNOWN: Final = NodeVerdict((), ("any in-tree filter",))
+"""Verdict if no filter could run."""
 
 
-async def _nobody_knows(_pod: Pod, _node_name: str) -> NodeVerdict:
+async def _unknown_verdict(_pod: Pod, _node_name: str) -> NodeVerdict:
     return NOT_KNOWN
 
 
@@ -153,7 +156,7 @@ class ProfileContext(Struct, frozen=True):
     serves: Callable[[str], bool] = _any_scheduler
     release: str = DEFAULT_RELEASE
     dry_run: Callable[[CycleState, Pod, NodeInfo], DryRun] = _no_filters
-    why: Why = _nobody_knows
+    why: Why = _unknown_verdict
     is_sample: Callable[[int], bool] = _always_a_sample
 
 
@@ -175,5 +178,5 @@ class Handle(Struct, frozen=True):
     timing: Timing = Timing()
     profile: ProfileContext = ProfileContext()
     event_recorder: EventRecorder = NO_EVENTS
-    activate: Activate = activate_nobody
+    activate: Activate = activate_nothing
     is_asked: Callable[[], bool] = _never

@@ -31,7 +31,9 @@ class NodeLister(Protocol):
         ...
 
     def get(self, name: str) -> NodeInfo | None:
-        """The node of this name; ``None`` if there is none. Raises ``Unreadable`` for one that cannot be read."""
+        """Return the node of this name; ``None`` if there is none. Raises ``Unreadable`` for a node that cannot be
+        read.
+        """
         ...
 
     def uses_of_claim(self, namespace: str, name: str) -> int:

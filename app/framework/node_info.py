@@ -1,4 +1,4 @@
-"""A node with the pods that run on it, as plugins see it."""
+"""Node with the pods that run on it, and the candidates of a request, as plugins see them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from app.kube.requests import ResourceList
 
 
 class NodeInfo:
-    """A node of the picture. ``pods`` holds bound and assumed pods by UID, terminating ones included.
+    """Node of the snapshot. ``pods``: bound and assumed pods by UID, terminating ones included.
 
-    What they take together is kept where a plugin declares the part it rests on; to read it where none does raises
-    ``NotDecoded``. Plugins read all this and never change it.
+    Totals of its pods are maintained if a plugin declares the part that they need; reading others raises
+    ``NotDecoded``. Plugins must not change it.
     """
 
     __slots__ = ("_totals", "node", "pods")
 
     def __init__(self, node: Node, pods: dict[str, Pod] | None = None, totals: Totals | None = None) -> None:
-        """``totals`` are those of ``pods``; without them they are worked out when they are read."""
+        """``totals``: totals of ``pods``; computed when first read if omitted."""
         self.node = node
         self.pods: dict[str, Pod] = {} if pods is None else pods
         self._totals = totals
@@ -33,102 +33,104 @@ class NodeInfo:
 
     @property
     def allocatable(self) -> ResourceList:
-        """What the node has to give (``Part.RESOURCES``). Of ``pods``: how many it takes."""
+        """Allocatable resources (``Part.RESOURCES``); ``pods`` is the maximum number of pods."""
         return self.node.allocatable
 
     @property
     def requested(self) -> ResourceList:
-        """What its pods take of it (``Part.RESOURCES``); how many they are is ``len(pods)``."""
+        """Sum of the requests of its pods (``Part.RESOURCES``). Their number is ``len(pods)``."""
         return self.totals.requested
 
     @property
     def non_zero_requested(self) -> ResourceList:
-        """The same of cpu and memory, with something for each container that does not say what it asks for."""
+        """Like ``requested`` for cpu and memory, with default requests for containers that have none."""
         return self.totals.non_zero_requested
 
     @property
     def ports(self) -> HostPorts:
-        """The host ports that its pods take (``Part.PORTS``)."""
+        """Host ports that its pods use (``Part.PORTS``)."""
         return self.totals.ports
 
     @property
     def mounts(self) -> Mapping[str, Mounts]:
-        """The volumes of those of its pods that have some that matter, by UID (``Part.VOLUMES``)."""
+        """Relevant volumes of its pods by pod UID, without pods that have none (``Part.VOLUMES``)."""
         return self.totals.mounts
 
     @property
     def mounts_stamp(self) -> int:
-        """Moves whenever ``mounts`` does; an equal one means the same, on whatever copy (``Part.VOLUMES``)."""
+        """Stamp that changes with ``mounts``; equal stamps mean equal mounts, on copies too (``Part.VOLUMES``)."""
         return self.totals.mounts_stamp
 
     @property
     def images(self) -> Mapping[str, int]:
-        """Sizes in bytes of the images that are there, by name (``Part.IMAGES``)."""
+        """Sizes in bytes of the images on the node, by name (``Part.IMAGES``)."""
         return self.node.images
 
     @property
     def totals(self) -> Totals:
-        """What its pods take together."""
+        """Totals of its pods."""
         if self._totals is None:
             self._totals = Totals(self.node.parts.extras, self.pods.values())
         return self._totals
 
     def keep(self, totals: Totals) -> None:
-        """From now on ``totals`` are those of its pods: who changes the pods changes these too."""
+        """Set the totals of its pods. Code that changes the pods must update these totals, too."""
         self._totals = totals
 
     def with_node(self, node: Node) -> NodeInfo:
-        """The same pods on another form of the node."""
+        """Return the same pods with another version of the node."""
         return NodeInfo(node, self.pods, self._totals)
 
     def with_pods(self, pods: Iterable[Pod]) -> NodeInfo:
-        """A copy on which ``pods`` run too."""
-        came = {pod.uid: pod for pod in pods}
-        return NodeInfo(self.node, {**self.pods, **came}, self._totals and self._totals_without(came, came.values()))
+        """Return a copy on which ``pods`` run, too."""
+        added = {pod.uid: pod for pod in pods}
+        return NodeInfo(self.node, {**self.pods, **added}, self._totals and self._totals_without(added, added.values()))
 
     def without_pods(self, uids: Collection[str]) -> NodeInfo:
-        """A copy from which the pods of ``uids`` are gone."""
+        """Return a copy without the pods of ``uids``."""
         stay = {uid: pod for uid, pod in self.pods.items() if uid not in uids}
         return NodeInfo(self.node, stay, self._totals and self._totals_without(uids))
 
     def drop(self, uid: str) -> None:
-        """A pod is gone from this copy. Raises ``KeyError`` if it was not there."""
+        """Remove a pod from this copy. Raises ``KeyError`` if it is not there."""
         pod = self.pods.pop(uid)
         if self._totals is not None:
             self._totals.add(pod, -1)
 
     def put(self, pod: Pod) -> None:
-        """A pod runs on this copy, which had none of its UID."""
+        """Add a pod to this copy, which must not have a pod of its UID."""
         self.pods[pod.uid] = pod
         if self._totals is not None:
             self._totals.add(pod)
 
-    def _totals_without(self, uids: Iterable[str], came: Iterable[Pod] = ()) -> Totals:
+    def _totals_without(self, uids: Iterable[str], added: Iterable[Pod] = ()) -> Totals:
         totals = self.totals.copy()
         for uid in uids:
             if uid in self.pods:
                 totals.add(self.pods[uid], -1)
-        for pod in came:
+        for pod in added:
             totals.add(pod)
         return totals
 
 
-class MorePods:
-    """Pods that are imagined to run on nodes, under UIDs that no pod there has."""
+class HypotheticalPods:
+    """Pods that are assumed to run on any node, under UIDs that no other pod has."""
 
     __slots__ = ("_pods", "_requested")
 
     def __init__(self, pods: Iterable[Pod]) -> None:
-        self._pods = {uid: replace(pod, uid=uid) for uid, pod in ((f"imagined-{it.uid}", it) for it in pods)}
+        self._pods = {uid: replace(pod, uid=uid) for uid, pod in ((f"hypothetical-{it.uid}", it) for it in pods)}
         self._requested: dict[str, int] | None = None
 
     def on(self, node: NodeInfo) -> NodeInfo:
-        """Return the node with the pods on it: cheaper than a copy, and to be used at once, as it shares with it."""
-        return _Crowded(node, {**node.pods, **self._pods}, self)
+        """Return the node with these pods. Cheaper than a copy, but to be used at once, because it shares data with the
+        node.
+        """
+        return _CrowdedNodeInfo(node, {**node.pods, **self._pods}, self)
 
     @property
     def requested(self) -> ResourceList:
-        """What they take together."""
+        """Sum of the requests of these pods."""
         if self._requested is None:
             self._requested = {}
             for pod in self._pods.values():
@@ -136,10 +138,10 @@ class MorePods:
         return self._requested
 
 
-class _Crowded(NodeInfo):
+class _CrowdedNodeInfo(NodeInfo):
     __slots__ = ("_alone", "_more")
 
-    def __init__(self, alone: NodeInfo, pods: dict[str, Pod], more: MorePods) -> None:
+    def __init__(self, alone: NodeInfo, pods: dict[str, Pod], more: HypotheticalPods) -> None:
         super().__init__(alone.node, pods)
         self._alone = alone
         self._more = more
@@ -153,11 +155,11 @@ class _Crowded(NodeInfo):
 
 
 class Candidates:
-    """The nodes one request asks about: names in the order asked, unique unless the caller repeated some, each with its
-    node info. Only for a filter that takes any names there may be names of no node among them.
+    """Nodes that a request asks about. ``names``: in the order of the request, unique unless the caller repeated some.
+    Only a filter with ``takes_any_names`` gets names of nodes that do not exist.
 
-    Hot plugins work on ``names`` with set and dict operations; others iterate over the node infos. ``sent`` are nodes
-    that are judged by what the caller sent of them, since the picture has no such node, or another version of it.
+    Fast plugins work on ``names`` with set and dict operations; others iterate over the node infos. ``sent``: nodes
+    that are evaluated as the request sent them, because the snapshot lacks them or has another version.
     """
 
     __slots__ = ("_info", "_set", "names", "sent")
@@ -172,7 +174,7 @@ class Candidates:
 
     @classmethod
     def of(cls, infos: Mapping[str, NodeInfo]) -> Candidates:
-        """All of ``infos``."""
+        """Return candidates with all of ``infos``."""
         return cls(tuple(infos), infos.__getitem__)
 
     def __iter__(self) -> Iterator[NodeInfo]:
@@ -186,28 +188,30 @@ class Candidates:
 
     @property
     def name_set(self) -> frozenset[str]:
-        """The names, to look them up."""
+        """Set of the names, for lookups."""
         if self._set is None:
             self._set = frozenset(self.names)
         return self._set
 
     def without(self, names: Collection[str]) -> Candidates:
-        """The others, in the same order."""
+        """Return the candidates that are not in ``names``, in the same order."""
         if not names:
             return self
         return Candidates(list(filterfalse(names.__contains__, self.names)), self._info, self.sent)
 
     def seen_as(self, view: Callable[[NodeInfo], NodeInfo]) -> Candidates:
-        """The same names, each with its node info as ``view`` gives it."""
+        """Return the same names, with ``view`` applied to each node info."""
         info = self._info
         return Candidates(self.names, lambda name: view(info(name)), self.sent)
 
     def among(self, names: Sequence[str]) -> Candidates:
-        """Those of ``names``, in that order."""
+        """Return candidates with these ``names``, in their order."""
         return Candidates(names, self._info, self.sent)
 
     def values(self, key: str, known: Mapping[str, str]) -> Mapping[str, str]:
-        """Node to value of the label ``key``: ``known`` by the picture, but for the nodes that were sent."""
+        """Return the value of the label ``key`` by node: ``known`` from the snapshot, replaced for
+        nodes in ``sent``.
+        """
         if not self.sent:
             return known
         sent = {name: info.node.labels[key] for name, info in self.sent.items() if key in info.node.labels}

@@ -11,11 +11,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 def default_normalize(scores: Mapping[K, int], *, reverse: bool = False) -> dict[K, int]:
-    """Scale ``scores`` so that the largest becomes 100; fractions are cut off.
+    """Scale ``scores`` so that the largest becomes 100; fractions are truncated.
 
-    ``reverse``: fewer is better, so each is taken from 100. Where none is above 0 they stay as they are, or all become
-    100 in reverse. A score below 0 stays below 0, which the engine then refuses.
-    Source of the rule: ``DefaultNormalizeScore`` in ``framework/plugins/helper`` of Kubernetes 1.36.
+    ``reverse``: subtract each from 100, for scores where fewer is better. If no score is above 0, scores are unchanged,
+    or all become 100 with ``reverse``. A negative score stays negative, and the engine then refuses it. Source of the
+    rule: ``DefaultNormalizeScore`` in ``framework/plugins/helper`` of Kubernetes 1.36.
     """
     largest = max(scores.values(), default=0)
     if largest <= 0:
@@ -27,5 +27,5 @@ def default_normalize(scores: Mapping[K, int], *, reverse: bool = False) -> dict
 
 
 def _scaled(raw: int, largest: int) -> int:
-    """Cut off towards 0, as Go divides."""
+    """Truncate toward 0, as Go does."""
     return MAX_NODE_SCORE * raw // largest if raw >= 0 else -(MAX_NODE_SCORE * -raw // largest)

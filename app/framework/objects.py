@@ -44,7 +44,9 @@ class Objects(Protocol):
         ...
 
     def annotated_pods(self) -> Collection[Pod]:
-        """Bound pods that carry annotations of our domain, terminating ones included. For repairs."""
+        """Return bound pods with annotations of the domain ``homeport.dev``, terminating ones included. Used to repair
+        incomplete writes.
+        """
         ...
 
     def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
@@ -69,22 +71,22 @@ class Objects(Protocol):
 
 
 class WriteConflict(Exception):
-    """The object changed since it was read; the snapshot now holds its newest version."""
+    """Error: the object changed since it was read. The snapshot now holds its newest version."""
 
 
 class ObjectGone(Exception):
-    """The object to write to no longer exists."""
+    """Error: the object to write to no longer exists."""
 
 
 class Unreadable(Exception):
-    """An object exists but cannot be decoded, so no verdict can depend on it. ``key`` is ``namespace/name``."""
+    """Error: an object exists but cannot be decoded, so no verdict can depend on it. ``key`` is ``namespace/name``."""
 
     def __init__(self, kind: str, key: str, cause: str) -> None:
         super().__init__(f"{kind} {key} cannot be read: {cause}")
 
 
 class NotServed(OSError):
-    """The API server does not know the kind: its definition is not installed."""
+    """Error: the API server does not know the kind, because its definition is not installed."""
 
 
 class Writer(Protocol):
@@ -95,21 +97,21 @@ class Writer(Protocol):
     """
 
     async def annotate(
-        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+        self, kind: Kind[AnnotatedObject], target: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
-        """Set (or with ``None`` remove) annotations of ``found`` if it is unchanged since it was read."""
+        """Set annotations of ``target``, or remove those given as ``None``, if it is unchanged since it was read."""
         ...
 
     async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
         """Create an object. ``WriteConflict``: the name exists; ``ObjectGone``: the namespace is terminating."""
         ...
 
-    async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
-        """Update the spec of ``found``, with ``None`` to remove a field, if it is unchanged since it was read."""
+    async def change(self, kind: Kind[AnnotatedObject], target: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        """Update the spec of ``target`` if it is unchanged since it was read; ``None`` removes a field."""
         ...
 
-    async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
-        """Delete ``found`` if it is unchanged since it was read."""
+    async def delete(self, kind: Kind[AnnotatedObject], target: AnnotatedObject) -> None:
+        """Delete ``target`` if it is unchanged since it was read."""
         ...
 
 

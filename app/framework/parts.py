@@ -16,7 +16,7 @@ class Part(Enum):
     NAMESPACE = "namespace"
     LABELS = "labels"
     ANNOTATIONS = "annotations"
-    """Annotations of Homeport's domain."""
+    """Annotations of the domain ``homeport.dev``."""
 
     OWNER = "owner"
     NODE_NAME = "node_name"
@@ -38,7 +38,7 @@ class Part(Enum):
 
     PREFERRED_AFFINITY = "spec.preferred_affinity"
     SCHEDULING_GATES = "spec.scheduling_gates"
-    """The names of the gates."""
+    """Names of the scheduling gates."""
 
     FEATURES = "spec.features"
     """Node features that a pod requires; for nodes, the declared features."""
@@ -56,7 +56,7 @@ class Part(Enum):
     """Volumes with a claim, decoded only for pods without a node."""
 
     DISRUPTION = "disruption"
-    """preemptionPolicy, start time, and the sign that the pod is being preempted."""
+    """``preemptionPolicy``, start time, and the condition that the pod is being preempted."""
 
     NODE_STATE = "node.state"
     """Conditions, systemUUID and deletion state of a node."""

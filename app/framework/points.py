@@ -142,9 +142,9 @@ class FilterPlugin(Plugin, Protocol):
 
         Return the passing nodes in the order of ``nodes.names``; reasons of the others are computed when first read.
         """
-        found = {it.name: self.filter(state, pod, it) for it in nodes}
-        passed = [name for name, status in found.items() if status.is_success]
-        return FilterResult(passed, {name: it for name, it in found.items() if not it.is_success})
+        statuses = {it.name: self.filter(state, pod, it) for it in nodes}
+        passed = [name for name, status in statuses.items() if status.is_success]
+        return FilterResult(passed, {name: it for name, it in statuses.items() if not it.is_success})
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
         """Return the nodes of ``passed`` that still pass, in order; reasons of the others are computed when read.

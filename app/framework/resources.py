@@ -1,4 +1,4 @@
-"""What the pods of a node take together: requests, host ports and volumes, and what plugins ask about them."""
+"""Totals of the pods on a node: requests, host ports and volumes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from app.kube.volumes import PodVolume
 
 _NONE_TAKEN: Final[dict[str, int]] = {}
 _STAMPS: Final = itertools.count(1)
+"""Source of stamps; none is used twice."""
 
 
 def add(amounts: ResourceList, to: dict[str, int], times: int = 1) -> None:
-    """Add ``amounts``, or with -1 take them away. What comes to nothing is no longer there."""
+    """Add ``amounts`` to ``to`` ``times`` times (-1 subtracts). An amount that becomes 0 is removed."""
     for name, amount in amounts.items():
         total = to.get(name, 0) + times * amount
         if total:
@@ -28,10 +29,10 @@ def add(amounts: ResourceList, to: dict[str, int], times: int = 1) -> None:
 
 
 class HostPorts:
-    """The host ports that are taken on a node; iterates over them.
+    """Host ports that are in use on a node; iterable.
 
-    Kept with how many pods take each: two may, where somebody else bound one of them, and the port stays taken until
-    both are gone. (kube-scheduler's ``HostPortInfo`` frees it with the first.)
+    The number of pods per port is stored, because two pods can use one port if another program bound one of them. The
+    port stays in use until both are gone. (kube-scheduler's ``HostPortInfo`` frees it with the first.)
     """
 
     __slots__ = ("_taken",)
@@ -41,15 +42,15 @@ class HostPorts:
         self.add(ports)
 
     def add(self, ports: Iterable[HostPort], times: int = 1) -> None:
-        """One pod more (1) or less (-1) takes ``ports``."""
-        for it in ports:
-            ips = self._taken.setdefault((it.protocol, it.port), {})
-            add({it.ip: 1}, ips, times)
+        """Add the ``ports`` of one pod (1) or remove them (-1)."""
+        for port in ports:
+            ips = self._taken.setdefault((port.protocol, port.port), {})
+            add({port.ip: 1}, ips, times)
             if not ips:
-                del self._taken[it.protocol, it.port]
+                del self._taken[port.protocol, port.port]
 
     def conflicts(self, ports: Iterable[HostPort]) -> bool:
-        """Whether one of ``ports`` is taken: of the same address, or where either is of all addresses."""
+        """Return True if one of ``ports`` is in use: on the same address, or if either one is for all addresses."""
         return bool(self._taken) and any(map(self._is_taken, ports))
 
     def _is_taken(self, port: HostPort) -> bool:
@@ -57,9 +58,9 @@ class HostPorts:
         return bool(ips) and (port.ip == ANY_IP or ANY_IP in ips or port.ip in ips)
 
     def copy(self) -> HostPorts:
-        found = HostPorts()
-        found._taken = {port: dict(ips) for port, ips in self._taken.items()}
-        return found
+        copied = HostPorts()
+        copied._taken = {port: dict(ips) for port, ips in self._taken.items()}
+        return copied
 
     def __iter__(self) -> Iterator[HostPort]:
         return (HostPort(ip, protocol, port) for (protocol, port), ips in self._taken.items() for ip in ips)
@@ -77,7 +78,7 @@ class HostPorts:
 
 
 class Mounts(Struct, frozen=True, gc=False):
-    """The volumes of a pod that matter to where others may run, and what tells which claims they are."""
+    """Relevant volumes of a pod, with the names that identify its claims."""
 
     namespace: str
     name: str
@@ -93,8 +94,9 @@ class Mounts(Struct, frozen=True, gc=False):
 
 
 class Totals:
-    """Of all pods on a node, terminating ones included, as far as it was declared; to read anything else raises
-    ``NotDecoded``. An amount of nothing is not in the lists.
+    """Totals of all pods on a node, terminating ones included, for the declared parts.
+
+    Reading an undeclared one raises ``NotDecoded``. Amounts of 0 are not in the lists.
     """
 
     __slots__ = ("_extras", "_mounts", "_mounts_stamp", "_non_zero_requested", "_ports", "_requested")
@@ -110,7 +112,7 @@ class Totals:
             self.add(pod)
 
     def add(self, pod: Pod, times: int = 1) -> None:
-        """A pod came (1) or left (-1)."""
+        """Add a pod (1) or remove it (-1)."""
         if Extra.RESOURCES in self._extras:
             resources = pod.spec.resources
             add(resources.requested, self._requested, times)
@@ -142,16 +144,18 @@ class Totals:
 
     @property
     def mounts_stamp(self) -> int:
-        """Moves whenever ``mounts`` does, and is given out once: with an equal one they are the same, in copies too."""
+        """Stamp that changes with ``mounts``. Stamps are never reused, so equal stamps mean equal mounts, on copies
+        too.
+        """
         return self._mounts_stamp if Extra.VOLUMES in self._extras else _missing(Extra.VOLUMES)
 
     def copy(self) -> Totals:
-        found = Totals(self._extras)
-        found._requested = dict(self._requested)
-        found._non_zero_requested = dict(self._non_zero_requested)
-        found._ports = self._ports.copy()
-        found._mounts, found._mounts_stamp = dict(self._mounts), self._mounts_stamp
-        return found
+        copied = Totals(self._extras)
+        copied._requested = dict(self._requested)
+        copied._non_zero_requested = dict(self._non_zero_requested)
+        copied._ports = self._ports.copy()
+        copied._mounts, copied._mounts_stamp = dict(self._mounts), self._mounts_stamp
+        return copied
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Totals) and self._parts() == other._parts()

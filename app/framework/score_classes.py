@@ -1,4 +1,4 @@
-"""Scores of many nodes that take few values."""
+"""Scores of many nodes by class: nodes of one class have the same score, and there are few classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class SparseClasses(Sequence[Hashable]):
-    """The classes of nodes most of which are of one: of ``usual`` but for the ``others``, by name."""
+    """Sequence of node classes: ``usual`` for all nodes except those in ``others``, by name."""
 
     __slots__ = ("names", "others", "usual")
 
@@ -38,48 +38,49 @@ class SparseClasses(Sequence[Hashable]):
 
 
 class ScoreClasses(Struct, frozen=True):
-    """``of``: the class of each node, in the order of the candidates · ``scores``: the score of each class.
+    """``of``: class of each node, in the order of the candidates · ``scores``: score of each class.
 
-    Nodes of one class score alike, and there are far fewer classes than nodes: what follows (normalising, weights, the
-    wire's scale) is done once a class.
+    There are far fewer classes than nodes, so normalizing, weighting and scaling take one step per class.
     """
 
     of: Sequence[Hashable]
     scores: Mapping[Any, int]
     all_used: bool = False
-    """Whether each class in ``scores`` has a node."""
+    """True if each class in ``scores`` has a node."""
 
     @classmethod
     def by_value(cls, scores: Sequence[int]) -> Self:
-        """A class for each value."""
+        """Create a class for each distinct score."""
         return cls(scores, {value: value for value in set(scores)}, all_used=True)
 
     def classes(self) -> Set[Hashable]:
-        """The classes that nodes are of."""
+        """Return the classes that have a node."""
         of = self.of
         if self.all_used:
             return self.scores.keys()
         if not isinstance(of, SparseClasses):
             return set(of)
-        found = set(of.others.values())
-        return found | {of.usual} if len(of.others) < len(of) else found
+        used = set(of.others.values())
+        return used | {of.usual} if len(of.others) < len(of) else used
 
     def sizes(self) -> Mapping[Hashable, int]:
-        """How many nodes are of each class."""
+        """Return the number of nodes by class."""
         of = self.of
         if not isinstance(of, SparseClasses):
             return Counter(of)
-        found = Counter(of.others.values())
+        counts = Counter(of.others.values())
         if len(of.others) < len(of):
-            found[of.usual] += len(of) - len(of.others)
-        return found
+            counts[of.usual] += len(of) - len(of.others)
+        return counts
 
     def weighted(self, weight: int, more: int = 0) -> dict[Any, int]:
-        """The score of each class times ``weight``, and ``more``."""
+        """Return the score of each class times ``weight``, plus ``more``."""
         return {key: value * weight + more for key, value in self.scores.items()}
 
     def each(self, weight: int = 1, more: int = 0) -> list[int]:
-        """The same node by node. Raises ``KeyError`` for a class without a score."""
+        """Return the score of each node times ``weight``, plus ``more``. Raises ``KeyError`` for a class without a
+        score.
+        """
         scores, of = self.weighted(weight, more), self.of
         if not isinstance(of, SparseClasses):
             return list(map(scores.__getitem__, of))
@@ -89,5 +90,5 @@ class ScoreClasses(Struct, frozen=True):
         return list(map(others.get, of.names, repeat(scores[of.usual])))
 
     def by_name(self, names: Iterable[str]) -> dict[str, int]:
-        """``names`` are those of the candidates."""
+        """Return the scores by node name. ``names``: names of the candidates, in order."""
         return dict(zip(names, self.each(), strict=True))

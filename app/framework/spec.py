@@ -1,4 +1,4 @@
-"""How a plugin is declared: its name, its arguments, and what it reads and writes."""
+"""Declaration of a plugin: its name, its arguments, and its reads and writes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ from app.kube.kinds import Kind
 
 
 class Reads(Enum):
-    """What the verdicts and raw scores of a plugin rest on, beside its arguments and objects of its declared kinds.
+    """Inputs of a plugin's verdicts and raw scores, besides its arguments and objects of its declared kinds.
 
-    Of the pod it reads the parts that its ``PluginSpec`` names, else namespace, labels, spec, annotations and owner.
+    Of the pod it reads the parts that its ``PluginSpec`` declares; by default namespace, labels, spec, annotations and
+    owner.
     """
 
     NODE = "node"
     """The pod and the Node object."""
 
     PODS_ON_NODE = "pods on node"
-    """The pods on that node too; more of them never turn a rejection into a Success."""
+    """Also the pods on that node; more pods must never turn a rejection into a Success."""
 
     CLUSTER = "cluster"
-    """Anything, the pod's name and UID included."""
+    """The whole cluster, the pod's name and UID included."""
 
 
 class PluginArgs(BaseModel):
-    """Base of every ``<PluginName>Args``: camelCase as in KubeSchedulerConfiguration, unknown fields refused."""
+    """Base of every ``<PluginName>Args``. Fields are in camelCase as in KubeSchedulerConfiguration; unknown fields are
+    refused.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -44,9 +47,10 @@ Args = TypeVar("Args", bound=PluginArgs)
 
 
 class Writes(Struct, frozen=True):
-    """Objects of ``kind`` are written through ``Handle.writer``; ``what`` is written there, for a person.
+    """Objects of ``kind`` that the plugin writes through ``Handle.writer``. ``what``: description of the writes for
+    users.
 
-    ``whole``: they are also made and deleted; without it only annotated, or changed.
+    ``whole``: True if objects are also created and deleted, else only annotated or changed.
     """
 
     kind: Kind[Any]
@@ -55,11 +59,11 @@ class Writes(Struct, frozen=True):
 
 
 class Needs(Struct, frozen=True):
-    """What a plugin needs with some arguments.
+    """Access that a plugin needs for its arguments.
 
-    ``kinds``: those that it reads beside pods and nodes. ``writes``: those that it writes, which it may read too; what
-    Homeport must be allowed follows from both. ``parts``: what it reads beside ``PluginSpec.parts``; for plugins that
-    read the cluster. ``node_annotations``: keys of the annotations of nodes that it reads, others are not decoded.
+    ``kinds``: kinds that it reads besides pods and nodes. ``writes``: kinds that it writes, and can read too. The
+    permissions of Homeport follow from both. ``parts``: parts that it reads besides ``PluginSpec.parts``, for plugins
+    that read the cluster. ``node_annotations``: keys of the node annotations that it reads; others are not decoded.
     """
 
     kinds: tuple[Kind[Any], ...] = ()
@@ -73,10 +77,11 @@ def _nothing(_args: Any) -> Needs:
 
 
 class PluginSpec(Generic[Args]):
-    """How a plugin is found, configured and built: ``plugin(args, handle)``.
+    """Plugin that a profile can name, created by ``plugin(args, handle)``.
 
-    ``reads`` and ``parts`` say what its verdicts and scores rest on: it sees no other parts of the pod, unless it reads
-    the cluster. Some parts are decoded only if a plugin names them. ``needs`` gives the rest, from its arguments.
+    ``reads`` and ``parts`` declare the inputs of its verdicts and scores. It cannot see other parts of the pod unless
+    it reads the cluster. Some parts are decoded only if a plugin declares them. ``needs`` returns further access for
+    its arguments.
     """
 
     def __init__(
@@ -97,7 +102,7 @@ class PluginSpec(Generic[Args]):
         self.needs = needs
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:
-        """One plugin of one profile."""
+        """Create the plugin for one profile."""
         built: Plugin = self.plugin(args, handle)
         return built
 

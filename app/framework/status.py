@@ -1,6 +1,6 @@
-"""What a plugin answers: kube-scheduler's status codes with reasons.
+"""Answers of plugins: kube-scheduler's status codes with reasons.
 
-A rejection is a value, a fault is an exception; ``app.runtime.guard`` alone turns the second into ``Error``.
+A rejection is a value, a fault is an exception; only ``app.runtime.guard`` converts an exception into an ``Error``.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from msgspec import Struct
 
 
 class Code(IntEnum):
-    """Numbers and meaning as in kube-scheduler's framework interface."""
+    """Status codes with the numbers and meanings of kube-scheduler's framework interface."""
 
     SUCCESS = 0
     ERROR = 1
-    """Unexpected failure: ends the cycle, the pod is retried after a back-off."""
+    """Unexpected failure: the cycle ends, and the pod is retried after a back-off."""
     UNSCHEDULABLE = 2
-    """A rejection that preemption may cure."""
+    """Rejection that preemption may resolve."""
     UNSCHEDULABLE_AND_UNRESOLVABLE = 3
-    """A rejection that no preemption cures."""
+    """Rejection that preemption cannot resolve."""
     WAIT = 4
-    """Permit only."""
+    """The pod waits at Permit; returned only there."""
     SKIP = 5
-    """PreFilter, PreScore: leave this plugin out of the cycle. Bind: the next one shall bind."""
+    """PreFilter, PreScore: omit this plugin in the cycle. Bind: try the next plugin."""
     PENDING = 6
-    """A rejection that is retried without back-off."""
+    """Rejection that is retried without a back-off."""
 
     @property
     def word(self) -> str:
-        """The name kube-scheduler prints: ``UnschedulableAndUnresolvable``."""
+        """Name that kube-scheduler prints, for example ``UnschedulableAndUnresolvable``."""
         return WORDS[self]
 
 
@@ -40,9 +40,9 @@ _REJECTED: Final = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Cod
 
 
 class Status(Struct, frozen=True):
-    """``plugin`` is filled in by the runtime: a plugin need not name itself.
+    """Answer of a plugin. ``plugin``: filled in by the engine.
 
-    ``until``: time in seconds since 1970 at which a cached verdict ends and the node is judged anew.
+    ``until``: time in seconds since 1970 at which a cached verdict expires and the node is evaluated again.
     """
 
     code: Code
@@ -67,37 +67,39 @@ class Status(Struct, frozen=True):
         return ", ".join(self.reasons)
 
     def by(self, plugin: str) -> Status:
-        """This status with the plugin that gave it."""
+        """Return this status with the name of the plugin."""
         return self if self.plugin == plugin else Status(self.code, self.reasons, plugin, self.until)
 
 
 def distinct(statuses: Collection[Status]) -> dict[int, Status]:
-    """The statuses that differ as objects, by ``id``: thousands of nodes share a few, each worth one look."""
+    """Return the distinct status objects by ``id``. Thousands of nodes share a few objects, so each
+    is processed once.
+    """
     return dict(zip(map(id, statuses), statuses, strict=True))
 
 
 TOO_LONG: Final = "node(s) can't be judged: the pod's {} is longer than 64 KiB"
-"""Reason of whoever has to judge by a part of the pod that is not read: an unresolvable rejection."""
+"""Reason of plugins that need a part of the pod that was too long to decode. Such a pod is rejected as unresolvable."""
 
 SUCCESS: Final = Status(Code.SUCCESS)
 SKIP: Final = Status(Code.SKIP)
 
 
 def success(*, until: float) -> Status:
-    """Return a Success that holds until a time; ``SUCCESS`` is the one that does not end."""
+    """Return a Success that expires at ``until``. ``SUCCESS`` never expires."""
     return Status(Code.SUCCESS, until=until)
 
 
 def unschedulable(*reasons: str, until: float | None = None) -> Status:
-    """A rejection that preemption may cure. Reasons are constant texts without names or numbers."""
+    """Return a rejection that preemption may resolve. Reasons are constant texts without names or numbers."""
     return Status(Code.UNSCHEDULABLE, reasons, until=until)
 
 
 def unresolvable(*reasons: str, until: float | None = None) -> Status:
-    """A rejection that no preemption cures. Reasons are constant texts without names or numbers."""
+    """Return a rejection that preemption cannot resolve. Reasons are constant texts without names or numbers."""
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons, until=until)
 
 
 def error(reason: str, plugin: str = "") -> Status:
-    """A failure: the cycle ends."""
+    """Return an Error, which ends the cycle."""
     return Status(Code.ERROR, (reason,), plugin)

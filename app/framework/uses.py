@@ -1,4 +1,4 @@
-"""Access of plugins to objects of the cluster: declared by plugins, collected by the runtime, granted by a role."""
+"""Access of plugins to kinds of objects: declared by plugins, collected by the engine, granted by a role."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from app.kube.kinds import Kind
 
 
 class Use(Struct, frozen=True):
-    """A plugin lists and watches a kind. ``looks_up``: it has single objects read as well, which a watch may lack.
+    """Access of a plugin to a kind, which it lists and watches.
 
-    ``writes``: what it writes on them, for a person; empty: nothing · ``whole``: it makes and deletes them as well.
+    ``looks_up``: True if single objects are also read, because the watch can lack them. ``writes``: description of its
+    writes for users, empty if there are none. ``whole``: True if it also creates and deletes objects.
     """
 
     plugin: str

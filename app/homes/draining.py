@@ -20,9 +20,9 @@ from msgspec import Struct
 from app.homes.lists import HomeLists
 from app.homes.lodging import Lodger, Lodging
 from app.homes.placing import DrainPlacement, Rulebook
-from app.runtime.asking import question
 from app.runtime.guard import PluginError
-from app.verbs.context import VerbContext, require_picture
+from app.runtime.read_only import read_only
+from app.verbs.context import VerbContext, require_snapshot
 from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import run_stepwise
 
@@ -70,8 +70,8 @@ class DrainVerb:
 
     async def plan(self, node: str) -> PlannedDrain:
         """Plan the drain of a node. Raises ``VerbFailure``."""
-        require_picture(self._context.problem)
-        with question():
+        require_snapshot(self._context.problem)
+        with read_only():
             try:
                 return await self._planned(node)
             except PluginError as fault:

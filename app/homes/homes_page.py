@@ -18,7 +18,7 @@ from app.homes.protocol import Home, Keeper, State, Whereabouts
 from app.kube.decoding import Decoder
 from app.kube.names import LONGEST
 from app.runtime.guard import PluginError
-from app.verbs.context import Problem, require_picture
+from app.verbs.context import Problem, require_snapshot
 from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import run_stepwise
 
@@ -159,7 +159,7 @@ def homes_router(homes: HomeLists, problem: Problem) -> APIRouter:
     @router.get("/homes", response_model=HomesPage, responses=_FAILURES, summary="Who lives where")
     async def who_lives_where(query: Annotated[HomesQuery, Query()]) -> Response:
         after = _place(query.continue_)
-        require_picture(problem)
+        require_snapshot(problem)
         page = _Page()
         try:
             keepers = tuple(dict.fromkeys(homes.keepers()))

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from app.homes.protocol import Home, HomesPlugin, Keeper
 from app.kube.core_v1 import Pod
-from app.runtime.asking import question, steps_of
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard, WrongAnswer
+from app.runtime.read_only import read_only, read_only_steps
 from app.runtime.slots import declares
 
 _POINT: Final = "Homes"
@@ -30,16 +30,16 @@ class HomeLists:
         """Yield the homes of all profiles in short steps; a home kept by several profiles is repeated."""
         for framework in self._frameworks:
             for name, plugin in _keeping(framework):
-                for item in steps_of(self._guard, name, _POINT, plugin.homes):
+                for item in read_only_steps(self._guard, name, _POINT, plugin.homes):
                     if item is not None and not isinstance(item, Home):
-                        raise self._guard.wrong(name, _POINT, item, "a Home")
+                        raise self._guard.wrong_answer(name, _POINT, item, "a Home")
                     yield item
 
     def home_of(self, framework: Framework, pod: Pod) -> Home | None:
         """Return the home of one pod, from the profile's first plugin that keeps one for it; ``None`` without a
         home.
         """
-        with question():
+        with read_only():
             for name, plugin in _keeping(framework):
                 home = self._guard.call(name, _POINT, _home_of, plugin, pod)
                 if home is not None:
@@ -48,7 +48,7 @@ class HomeLists:
 
     def keepers(self) -> list[tuple[str, Keeper]]:
         """Return the kinds of objects that keep homes, each with its plugin's name, by profile."""
-        with question():
+        with read_only():
             return [
                 (name, it)
                 for framework in self._frameworks

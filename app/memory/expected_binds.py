@@ -1,13 +1,13 @@
 """Delays a decision briefly for an expected bind.
 
 kube-scheduler sends the next pod while the bind of the last one is still in flight. A decision without that bind can
-conflict at bind, which costs the pod seconds of backoff, and its scores pile pods up on one node. A pod is *due* if it
-was answered nodes a moment ago and has no bind yet. A filter waits for due pods if its hard constraints depend on their
-node, and a prioritize if its scores do. A filter also waits if some node passes alone, but not together with the due
-pods that can go there (ADR 41).
+conflict at bind, which costs the pod seconds of back-off, and its scores pile pods up on one node. A bind is *expected*
+if the pod was answered nodes a moment ago and has no bind yet. A filter waits for expected binds if its hard
+constraints depend on their nodes, and a prioritize if its scores do. A filter also waits if some node passes alone, but
+not together with the pods of expected binds that can go there (ADR 41).
 
 A scheduler handles one pod after the other: when it sends the next, the bind of the last has been sent or never will
-be. So a bind stays due for longer than any call waits for it. A bind that does not arrive during a wait is no longer
+be. So a bind is expected for longer than any call waits for it. A bind that does not arrive during a wait is no longer
 expected, and the next waits are half as long, until binds arrive in time again. For example, a pod whose volume is
 created first is bound seconds later, and the pods behind it must not all wait for it.
 """
@@ -22,16 +22,24 @@ from app.framework.handle import Clock
 from app.kube.core_v1 import Pod
 from app.kube.memo import Newest
 
-_MOST_DUE: Final = 64
-_DUE_SECONDS: Final = 1.0
+_MOST_EXPECTED: Final = 64
+"""Maximum number of pods with an expected bind."""
+
+_EXPECTED_SECONDS: Final = 1.0
+"""Seconds for which a bind is expected."""
+
 _LEAST_SHARE: Final = 1 / 16
+"""Smallest fraction of ``wait_seconds`` that a call waits after binds that did not arrive."""
+
 _MOST_BESIDE: Final = 8
-"""Maximum number of due pods assumed on their nodes by a decision; a scheduler has fewer binds in flight at a time."""
+"""Maximum number of pods with expected binds that a decision assumes on their nodes; a scheduler has fewer binds in
+flight at a time.
+"""
 
 Matters = Callable[[Pod, Pod], bool]
 """Returns true if the node of the second pod can affect the decision about the first."""
 
-DuePods = Sequence[tuple[Pod, Sequence[str]]]
+ExpectedPods = Sequence[tuple[Pod, Sequence[str]]]
 """Pods with expected binds, each with the nodes that it can take."""
 
 
@@ -54,7 +62,7 @@ class ExpectedBinds:
         self._clock = clock
         self._wait_seconds = wait_seconds
         self._share = 1.0
-        self._due = Newest[str, tuple[Pod, Sequence[str], float]](_MOST_DUE)
+        self._expected = Newest[str, tuple[Pod, Sequence[str], float]](_MOST_EXPECTED)
         self._changed = asyncio.Event()
         self._observe = observe
         self._is_placed = is_placed
@@ -62,31 +70,31 @@ class ExpectedBinds:
     def expect(self, pod: Pod, nodes: Sequence[str] = ()) -> None:
         """Expect a bind of ``pod`` to one of ``nodes``."""
         if self._wait_seconds and pod.uid:
-            self._due.put(pod.uid, (pod, nodes, self._clock() + _DUE_SECONDS))
+            self._expected.put(pod.uid, (pod, nodes, self._clock() + _EXPECTED_SECONDS))
 
     def arrived(self, uid: str) -> None:
         """Stop expecting a bind: the pod is on a node in the snapshot, or will not be bound."""
-        if self._due.pop(uid, None) is not None:
+        if self._expected.pop(uid, None) is not None:
             self._changed.set()
             self._changed = asyncio.Event()
 
     def expects(self, matters: Matters, pod: Pod) -> bool:
         """Return true if a call about ``pod`` would wait for a bind."""
-        return bool(self._due) and bool(self._relevant_uids(matters, pod))
+        return bool(self._expected) and bool(self._relevant_uids(matters, pod))
 
-    async def wait(self, matters: Matters, pod: Pod) -> DuePods:
-        """Wait until no due bind that affects ``pod`` is left, or the time is up; then the decision must be computed
-        again.
+    async def wait(self, matters: Matters, pod: Pod) -> ExpectedPods:
+        """Wait until no expected bind that affects ``pod`` is left, or the time is up; then the decision must be
+        computed again.
 
-        Return the other pods that are still due, the latest ones.
+        Return the other pods with expected binds, the latest ones.
         """
-        if not self._due:
+        if not self._expected:
             return ()
         started = self._clock()
         deadline = started + self._wait_seconds * self._share
         awaited: list[str] = []
-        while (due := self._relevant_uids(matters, pod)) and self._clock() < deadline:
-            awaited = awaited or due
+        while (relevant := self._relevant_uids(matters, pod)) and self._clock() < deadline:
+            awaited = awaited or relevant
             try:
                 await asyncio.wait_for(self._changed.wait(), deadline - self._clock())
             except TimeoutError:
@@ -95,16 +103,16 @@ class ExpectedBinds:
             left = self._relevant_uids(matters, pod)
             self._learn([uid for uid in awaited if uid in left])
         self._observe(self._clock() - started)
-        return [(other, nodes) for uid, (other, nodes, _) in self._due.items() if uid != pod.uid][-_MOST_BESIDE:]
+        return [(other, nodes) for uid, (other, nodes, _) in self._expected.items() if uid != pod.uid][-_MOST_BESIDE:]
 
     def _learn(self, in_vain: list[str]) -> None:
         """Halve the wait after a bind that did not arrive; double it, up to the maximum, after binds that did."""
         self._share = max(self._share / 2, _LEAST_SHARE) if in_vain else min(self._share * 2, 1.0)
         for uid in in_vain:
-            del self._due[uid]
+            del self._expected[uid]
 
     def _relevant_uids(self, matters: Matters, pod: Pod) -> list[str]:
         now = self._clock()
-        for uid in [uid for uid, (other, _, until) in self._due.items() if until <= now or self._is_placed(other)]:
-            del self._due[uid]
-        return [uid for uid, (other, _, _) in self._due.items() if uid != pod.uid and matters(pod, other)]
+        for uid in [uid for uid, (other, _, until) in self._expected.items() if until <= now or self._is_placed(other)]:
+            del self._expected[uid]
+        return [uid for uid, (other, _, _) in self._expected.items() if uid != pod.uid and matters(pod, other)]

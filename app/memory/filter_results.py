@@ -41,7 +41,7 @@ class FilterResultCache:
             self._drop(next(iter(self._entries)))
 
     def take(self, request: SplitArgs | None) -> FilterResults | None:
-        """Return and remove the results for a request without decoding it; ``None`` if there are none."""
+        """Return and remove the results for a request, without decoding it; ``None`` if there are none."""
         if request is None:
             return None
         names, results = self._drop(request.before)

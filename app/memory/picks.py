@@ -20,7 +20,6 @@ from app.kube.memo import Newest
 _MOST: Final = 4096
 """Maximum number of pods remembered, including pods bound since, for which no request follows."""
 
-
 SAME_SECONDS: Final = 0.5
 """Time in which a repeated request is a retry, because a scheduler backs off for at least a second."""
 
@@ -38,7 +37,7 @@ class _Pick(Struct, frozen=True, gc=False):
 
 
 class Picks:
-    """Latest picks by the pod's UID. ``made`` counts picks, ``failed`` those that came to nothing."""
+    """Latest picks by pod UID. ``made`` counts picks, ``failed`` picks that did not lead to a bind."""
 
     def __init__(self, *, made: PickCounter, failed: PickCounter, clock: Clock = monotonic) -> None:
         self._clock = clock
@@ -46,18 +45,20 @@ class Picks:
         self._failed = failed
         self._picks = Newest[str, _Pick](_MOST)
 
-    def asked(self, uid: str, generation: int) -> None:
-        """Process a request about the pod with the snapshot of this ``generation``; count an earlier pick as failed if
-        due.
+    def requested(self, uid: str, generation: int) -> None:
+        """Record a request about the pod with the snapshot of this ``generation``. An earlier pick counts as failed if
+        the snapshot changed or the time for a retry is over.
         """
         known = self._picks.get(uid)
         if known is not None and (known.generation != generation or self._clock() >= known.until):
             del self._picks[uid]
             self._failed.inc()
 
-    def one_of(self, best: Sequence[str], uid: str, generation: int) -> str:
-        """Return one of the ``best`` nodes, at least one: the last pick on a retry, else a random one."""
-        self.asked(uid, generation)
+    def pick(self, best: Sequence[str], uid: str, generation: int) -> str:
+        """Return one of the ``best`` nodes, of which there is at least one: the last pick on a retry, else a random
+        one.
+        """
+        self.requested(uid, generation)
         known = self._picks.get(uid)
         if known is not None and known.node in best:
             return known.node

@@ -1,6 +1,6 @@
 """Cache of refusals: after every bind in the cluster, kube-scheduler sends every refused pod again.
 
-A rejection is stored by plugin and *signature* (``Framework.signatures``), which identifies all that the rejection
+A rejection is stored by plugin and *signature* (``Search.signatures``), which identifies all that the rejection
 depends on. So pods of one workload share it, and nothing has to be invalidated: once anything relevant changes, the
 signature differs. A node stays refused while the signature of one rejecting plugin is valid, whatever other plugins
 would return. Only the reason that comes first can then differ from a new evaluation. As with kube-scheduler's queueing
@@ -28,9 +28,9 @@ from app.cache.cluster import Cluster
 from app.framework.counts import Unprepared
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
-from app.memory.refused_pods import Cause, both, causes_of
+from app.memory.recent_refusals import Cause, causes_of, merge_causes
 from app.runtime.framework import Framework
-from app.runtime.recent import Recent, size_of
+from app.runtime.lru_cache import LruCache, size_of
 from app.runtime.search import ALL_PLUGINS
 from app.wire.extender_answers import encode_refusal, encode_refusals
 from app.wire.extender_v1 import SplitArgs
@@ -70,7 +70,7 @@ class RefusedPod(Struct, frozen=True):
 
 
 class _Entries(dict[bytes, bytes]):
-    """Encoded entries of one reason, by node name; created on first use."""
+    """Encoded entries of one reason by node name, created on first use."""
 
     def __init__(self, message: str) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class _Refusal:
         if len(parts) > 1:
             for part in reversed(parts):
                 self.entries.update(part.entries)
-        self.causes: tuple[Cause, ...] = reduce(both, (part.causes for part in parts))
+        self.causes: tuple[Cause, ...] = reduce(merge_causes, (part.causes for part in parts))
         self._names: bytes | None = None
         self._body = b""
 
@@ -153,15 +153,13 @@ class RefusalCache:
         self._remembered = remembered
         self._computed = computed
         self._refused = refused
-        self._pods: Recent[bytes, tuple[Pod, Framework]] = Recent(most_pod_bytes)
-        self._rejections: Recent[Hashable, _Rejections] = Recent(most_verdict_bytes)
-        self._refusals: Recent[Hashable, _Refusal] = Recent(most_verdict_bytes)
+        self._pods: LruCache[bytes, tuple[Pod, Framework]] = LruCache(most_pod_bytes)
+        self._rejections: LruCache[Hashable, _Rejections] = LruCache(most_verdict_bytes)
+        self._refusals: LruCache[Hashable, _Refusal] = LruCache(most_verdict_bytes)
         self._entries: dict[str, _Entries] = {}
 
     def find(self, request: SplitArgs) -> RefusedPod | None:
-        """Return the pod of a filter request if it was refused before and is unchanged, without decoding the
-        request.
-        """
+        """Return the pod of a filter request if the same request was refused before; the request is not decoded."""
         known = self._pods.get(request.before)
         return None if known is None else RefusedPod(*known, request)
 
@@ -173,7 +171,7 @@ class RefusalCache:
         profile = refused_pod.framework.scheduler_name
         signatures = self._signatures(refused_pod.framework, refused_pod.pod)
         key = (profile, *signatures.items())
-        parts = self._standing(profile, signatures)
+        parts = self._valid_rejections(profile, signatures)
         if not parts:
             return None
         refusal = self._refusals.get(key) or _Refusal(parts)
@@ -197,7 +195,7 @@ class RefusalCache:
     ) -> None:
         """Store that all of ``names`` were rejected. Call it in the same step of the event loop as the evaluation.
 
-        Stores nothing unless it ``lasts`` (``Found``). Raises ``PluginError``.
+        Stores nothing unless it ``lasts`` (``SearchResult``). Raises ``PluginError``.
         """
         self._computed.inc()
         profile = framework.scheduler_name
@@ -214,7 +212,7 @@ class RefusalCache:
         entries = list(self._encoded(each, statuses, by_id))
         for plugin, those in by_plugin.items():
             self._add((profile, plugin, signatures[plugin]), zip(each, map(id, statuses), entries, strict=True), those)
-        parts = self._standing(profile, signatures)
+        parts = self._valid_rejections(profile, signatures)
         if not parts:
             return
         refusal = _Refusal(parts)
@@ -223,7 +221,7 @@ class RefusalCache:
             self._refusals.put(key, refusal, refusal.weight(request) + size_of(key))
             self._pods.put(request.before, (pod, framework), len(request.before))
 
-    def _standing(self, profile: str, signatures: Mapping[str, Hashable]) -> list[_Rejections]:
+    def _valid_rejections(self, profile: str, signatures: Mapping[str, Hashable]) -> list[_Rejections]:
         """Return the valid rejections, in the order of the plugins."""
         rejections = (self._rejections.get((profile, *signature)) for signature in signatures.items())
         return [it for it in rejections if it is not None]
@@ -232,7 +230,7 @@ class RefusalCache:
         """Add the rejections of one plugin. ``each``: name, id of its status, and its encoded entry."""
         part = self._rejections.get(key) or _Rejections()
         part.entries.update((name, entry) for name, status, entry in each if status in those)
-        part.causes = both(part.causes, causes_of(those.values()))
+        part.causes = merge_causes(part.causes, causes_of(those.values()))
         self._rejections.put(key, part, part.weight() + size_of(key))
 
     def _signatures(self, framework: Framework, pod: Pod) -> Mapping[str, Hashable]:

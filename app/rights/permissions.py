@@ -18,7 +18,7 @@ from app.kube.credentials import load
 from app.kube.kinds import NODES, PODS, Kind
 
 _VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
-_PICTURE: Final = "the snapshot of the cluster, which every decision needs"
+_SNAPSHOT: Final = "the snapshot of the cluster, which every decision needs"
 _DISCOVERY_SECONDS: Final = 3.0
 
 _BUILT_IN: Final = frozenset({"", "apps", "batch", "policy"})
@@ -132,7 +132,7 @@ class EnabledFeatures(Struct, frozen=True):
 
 def _core(sampling_guard: bool) -> Iterator[PermissionNeed]:
     for kind in (NODES, PODS):
-        yield from _needs(("list", "watch"), "", guessed_plural(kind), _PICTURE)
+        yield from _needs(("list", "watch"), "", guessed_plural(kind), _SNAPSHOT)
     unclear = "reading back a Binding with an unknown outcome, and a pod that the watch has not reported yet"
     yield from _needs(("get",), "", "pods", unclear)
     yield from _needs(("get",), "", "pods", "explaining why a node does not fit a pod")
@@ -180,7 +180,7 @@ def _of_plugins(uses: Iterable[Use], plurals: Mapping[Kind[Any], str]) -> Iterat
         by_kind.setdefault(use.kind, []).append(use)
     for kind, kind_uses in by_kind.items():
         group, plural = group_of(kind), plurals.get(kind) or guessed_plural(kind)
-        yield from _needs(("list", "watch"), group, plural, f"{_PICTURE}: read by {_plugins(kind_uses)}")
+        yield from _needs(("list", "watch"), group, plural, f"{_SNAPSHOT}: read by {_plugins(kind_uses)}")
         looking = [use for use in kind_uses if use.looks_up]
         if looking:
             reason = f"reading an object that the watch has not reported yet: used by {_plugins(looking)}"

@@ -1,8 +1,9 @@
-"""The engine that runs plugins: registry, profiles, one scheduling cycle, and the guard around every plugin call.
+"""The engine that runs plugins: registry, profiles, scheduling cycle, caches of verdicts, and the guard around plugin
+calls.
 
-It knows the extension points and their order, turns a fault into a status that names the plugin, and keeps pods that
-wait at Permit.
+It knows the extension points and their order, and converts an exception into a status that names the plugin. It also
+holds the pods that wait at Permit.
 
-Not here: any single plugin, the picture of the cluster (it is handed in through the Protocols of ``app.framework``),
-and anything that awaits while a decision is being taken.
+Not here: the plugins, the snapshot of the cluster (passed in through the protocols of ``app.framework``), and any
+``await`` while a decision is made.
 """

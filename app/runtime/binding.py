@@ -1,33 +1,57 @@
-"""Reserve to PostBind, once a node is chosen.
+"""Extension points from Reserve to PostBind, which run after a node is chosen.
 
 Source of the rules: ``pkg/scheduler/framework/runtime`` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from time import perf_counter
-from typing import Final
+from typing import Any, Final, TypeVar, cast
 
 import structlog
 
 from app.framework.cycle_state import CycleState
 from app.framework.status import SUCCESS, Code, Status, error
 from app.kube.core_v1 import Pod
-from app.runtime.guard import Guard, PluginError, plugin_error, timed_async, timed_point
+from app.runtime.guard import Guard, PluginError, plugin_error, timed_point
 from app.runtime.slots import PluginSlot
-from app.runtime.waiting import MAX_WAIT_SECONDS, WaitingPods
+from app.runtime.waiting import MAX_WAIT_SECONDS, PodsAtPermit
 from app.telemetry.throttle import Throttle
 
 _LOG: Final = structlog.get_logger(__name__)
+_FAULT: Final = error("")
 _WAIT: Final = Status(Code.WAIT)
 
 
-class Binding:
-    """Plugins of one profile in the binding cycle. ``waiting`` holds the pods that wait at Permit."""
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+def _timed(point: str) -> Callable[[M], M]:
+    """Time all plugins of an asynchronous extension point together, like ``timed_point``."""
+
+    def decorate(method: M) -> M:
+        @wraps(method)
+        async def measured(self: Any, *args: Any) -> Any:
+            started = perf_counter()
+            answer: object = _FAULT
+            try:
+                answer = await method(self, *args)
+            finally:
+                self.guard.observe_point(point, answer, self.scheduler_name, started)
+            return answer
+
+        return cast("M", measured)
+
+    return decorate
+
+
+class BindingCycle:
+    """Plugins of one profile for the binding cycle. ``waiting`` holds the pods that wait at Permit."""
 
     def __init__(
-        self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, waiting: WaitingPods
+        self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, waiting: PodsAtPermit
     ) -> None:
         self.scheduler_name = scheduler_name
         self.slots = slots
@@ -37,7 +61,9 @@ class Binding:
 
     @timed_point("Reserve")
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Reserve in order; the first failure stops. The caller undoes with ``unreserve`` whatever the outcome."""
+        """Run the Reserve plugins in order; the first failure stops. After a failure here or later in the bind, the
+        caller must call ``unreserve``.
+        """
         for slot in self.slots["reserve"]:
             status = self.guard.status(slot.name, "Reserve", slot.plugin.reserve, state, pod, node_name)
             if status.code is not Code.SUCCESS:
@@ -45,7 +71,9 @@ class Binding:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo all reserve plugins in reverse, also those that never reserved. A fault does not stop the others."""
+        """Undo all Reserve plugins in reverse order, also those that never reserved. A fault of one does not stop the
+        others.
+        """
         for slot in reversed(self.slots["reserve"]):
             try:
                 self.guard.call(slot.name, "Unreserve", slot.plugin.unreserve, state, pod, node_name)
@@ -76,14 +104,16 @@ class Binding:
                 return status.by(slot.name), {}
             if status.code is Code.WAIT:
                 if not isinstance(seconds, int | float) or not seconds >= 0:
-                    raise self.guard.wrong(slot.name, "Permit", seconds, "seconds to wait")
+                    raise self.guard.wrong_answer(slot.name, "Permit", seconds, "seconds to wait")
                 waits[slot.name] = self._clipped(slot.name, min(seconds, MAX_WAIT_SECONDS), limit)
             elif status.code is not Code.SUCCESS:
                 raise plugin_error(slot.name, "Permit", status.message)
         return (_WAIT if waits else SUCCESS), waits
 
     def _clipped(self, plugin: str, seconds: float, limit: float) -> float:
-        """Limit a wait to ``limit``: the caller of bind hangs up then, so a pod that waits longer is never bound."""
+        """Limit a wait to ``limit`` seconds. The client of the bind request stops waiting then, and a pod that waits
+        longer is never bound.
+        """
         if seconds > limit and (held_back := self._clips.admit(plugin)) is not None:
             _LOG.warning(
                 "permit wait clipped to the caller's time limit",
@@ -94,7 +124,7 @@ class Binding:
             )
         return min(seconds, limit)
 
-    @timed_async("PreBind")
+    @_timed("PreBind")
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Run the PreBind plugins in order; the first failure stops."""
         for slot in self.slots["preBind"]:
@@ -104,7 +134,7 @@ class Binding:
                 return status.by(slot.name)
         return SUCCESS
 
-    @timed_async("Bind")
+    @_timed("Bind")
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Return the status of the first bind plugin that does not answer Skip, or an error if all skip."""
         for slot in self.slots["bind"]:
@@ -114,7 +144,7 @@ class Binding:
                 return status.by(slot.name)
         return error("every bind plugin skipped the pod")
 
-    @timed_async("PostBind")
+    @_timed("PostBind")
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Call every PostBind plugin. The pod is bound already, so the guard only logs a fault."""
         for slot in self.slots["postBind"]:

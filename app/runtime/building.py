@@ -1,4 +1,4 @@
-"""Builds a resolved profile: each plugin once, at its extension points."""
+"""Builds a resolved profile: creates each plugin once and puts it at its extension points."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from app.config.profile import ANY, POINTS, PluginRef
 from app.framework.handle import Handle
 from app.framework.spec import Reads
 from app.kube.kinds import Kind
+from app.runtime.clock_reads import ClockReads
 from app.runtime.declared import DeclaredObjects
 from app.runtime.dry_run import DryRuns
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
-from app.runtime.picture import Nominations, Picture
 from app.runtime.profiles import DECIDING, ProfileErrors, ResolvedProfile
 from app.runtime.slots import PluginSlot
-from app.runtime.timed import ClockReads
-from app.runtime.waiting import WaitingPods
+from app.runtime.snapshot import Nominations, Snapshot
+from app.runtime.waiting import PodsAtPermit
 
 _Kinds: TypeAlias = Mapping[str, Sequence[Kind[Any]]]
-"""Kinds that each plugin reads beside pods and nodes, by plugin name."""
+"""Kinds that each plugin reads besides pods and nodes, by plugin name."""
 
 
 def build(
@@ -31,8 +31,8 @@ def build(
     *,
     served: Container[str],
     nominations: Nominations,
-    picture: Picture,
-    waiting: WaitingPods,
+    snapshot: Snapshot,
+    waiting: PodsAtPermit,
     guard: Guard,
 ) -> Framework:
     """Build every plugin once and put it at its extension points. Raises ``ProfileErrors``."""
@@ -54,7 +54,7 @@ def build(
         not_judged=profile.not_judged,
         served=served,
         nominations=nominations,
-        picture=picture,
+        snapshot=snapshot,
         waiting=waiting,
         guard=guard,
     )
@@ -84,19 +84,19 @@ def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str
 
 def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds, reads: Mapping[str, ClockReads]) -> dict[str, Any]:
     """Build every plugin with its own handle, and return them by name. Raises ``ProfileErrors``."""
-    plugins, found = {}, []
+    plugins, faults = {}, []
     for name, spec in profile.specs.items():
-        its_own = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))
+        own_handle = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))
         if name in reads:
             counting = reads[name].counting
             clocks = {it: counting(getattr(handle.timing, it)) for it in ("clock", "wall_clock")}
-            its_own = replace(its_own, timing=replace(handle.timing, **clocks))
+            own_handle = replace(own_handle, timing=replace(handle.timing, **clocks))
         try:
-            plugins[name] = spec.build(profile.args[name], its_own)
-        except Exception as fault:  # noqa: BLE001  # foreign code: whatever it raises, say whose it is
-            found.append(profile.fault(name, "cannot be made", fault))
-    if found:
-        raise ProfileErrors(found)
+            plugins[name] = spec.build(profile.args[name], own_handle)
+        except Exception as fault:  # noqa: BLE001  # plugins are foreign code and can raise anything
+            faults.append(profile.fault(name, "cannot be made", fault))
+    if faults:
+        raise ProfileErrors(faults)
     return plugins
 
 

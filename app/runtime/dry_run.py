@@ -11,7 +11,7 @@ from app.runtime.filters import Filters
 from app.runtime.guard import PluginError
 
 
-class Trial:
+class FilterDryRun:
     """Implements ``framework.DryRun`` with the filters of one profile.
 
     Plugins that read the pods of a node see the change in ``node``; plugins with cycle state are updated through
@@ -27,17 +27,19 @@ class Trial:
         self.node = node.with_pods(())
 
     def remove_pod(self, pod: Pod) -> None:
-        """Raises ``PluginError``, and ``KeyError`` for a pod that is not on the node."""
+        """Remove a pod from the simulated node. Raises ``PluginError``, and ``KeyError`` for a pod that is not on the
+        node.
+        """
         self.node.drop(pod.uid)
         self._filters.remove_pods(self._state, self._pod, (pod,), self.node)
 
     def add_pod(self, pod: Pod) -> None:
-        """Raises ``PluginError``."""
+        """Add a pod to the simulated node. Raises ``PluginError``."""
         self.node.put(pod)
         self._filters.add_pods(self._state, self._pod, (pod,), self.node)
 
     def filter(self) -> Status:
-        """Raises ``Unprepared``."""
+        """Return the status of the first filter that rejects the simulated node, or Success. Raises ``Unprepared``."""
         try:
             return self._filters.filter_node(self._state, self._pod, self.node)
         except PluginError as fault:
@@ -45,7 +47,9 @@ class Trial:
 
 
 class DryRuns:
-    """Starts dry runs for a profile's plugins. ``filters`` is set later, since plugins are built before filters."""
+    """Factory of dry runs for a profile's plugins. ``filters`` is set later, since plugins are
+    created before filters.
+    """
 
     __slots__ = ("filters",)
 
@@ -53,7 +57,7 @@ class DryRuns:
         self.filters: Filters | None = None
 
     def __call__(self, state: CycleState, pod: Pod, node: NodeInfo) -> DryRun:
-        """Raises ``LookupError`` while the profile is still being made."""
+        """Start a dry run. Raises ``LookupError`` while the plugins of the profile are being created."""
         if self.filters is None:
             raise LookupError("the profile's filters cannot be run before all of its plugins are made")
-        return Trial(self.filters, state, pod, node)
+        return FilterDryRun(self.filters, state, pod, node)

@@ -16,25 +16,31 @@ from app.framework.points import PreFilterPlugin
 from app.framework.status import SKIP, SUCCESS, Code, Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, filter_each, plugin_error, timed_point
-from app.runtime.picture import Nominations
 from app.runtime.prefilter import NOT_NARROWED, PreFiltered
-from app.runtime.slots import PluginSlot, TakingPart, overrides, sees, sees_node, sees_nodes
+from app.runtime.slots import ActiveFilters, PluginSlot, node_view, nodes_view, overrides, pod_view
+from app.runtime.snapshot import Nominations
 
 WHOLE: Final = "a FilterResult that passes or rejects each node"
+"""Description of a correct answer of ``filter_nodes``, for error messages."""
+
 _LEFT: Final = "a FilterResult that passes or rejects each node that passed so far, and no other"
+"""Description of a correct answer of ``filter_last``, for error messages."""
+
 _MOST_SETS: Final = 64
 """Maximum number of sets of skipped plugins for which the remaining ones are cached."""
 
 
-class Judged(Struct, frozen=True):
-    """Answer of PreFilter and Filter. ``rejected`` holds every candidate that must not be used, with the reason."""
+class FilterOutcome(Struct, frozen=True):
+    """Result of PreFilter and Filter. ``rejected``: every candidate that must not be used, with the reason."""
 
     pre_filter: Status
     rejected: Mapping[str, Status]
 
 
 class Recheck(Struct, frozen=True):
-    """``status`` assumes that all binds in flight succeed; ``certain``: a Success that holds even if some fail."""
+    """Result of the check before a bind. ``status`` assumes that all binds in flight succeed. ``certain``: False for a
+    Success that might not hold if some of these binds fail.
+    """
 
     status: Status
     certain: bool = True
@@ -43,9 +49,9 @@ class Recheck(Struct, frozen=True):
 class Filters:
     """PreFilter and Filter plugins of one profile.
 
-    ``slots`` holds the plugins of every extension point in order. Only nominated pods with a scheduler name in
-    ``served`` are considered. ``deciding``: plugins at either point, each once. ``has_last_filters``: whether a plugin
-    implements ``filter_last``, whose answer depends on the set of nodes that passed so far.
+    ``slots``: plugins of every extension point in order. Only nominated pods with a scheduler name in ``served`` are
+    considered. ``deciding``: plugins at either point, each once. ``has_last_filters``: True if a plugin implements
+    ``filter_last``, whose answer depends on the set of nodes that passed so far.
     """
 
     def __init__(
@@ -64,19 +70,19 @@ class Filters:
         self.guard = guard
         self.nominations = nominations
         self.served = served
-        self._reading_cluster = [it for it in self.deciding if not it.is_kept]
-        self._without: dict[frozenset[str], TakingPart] = {}
+        self._reading_cluster = [it for it in self.deciding if not it.is_cached]
+        self._without: dict[frozenset[str], ActiveFilters] = {}
 
     def depends(self, pod: Pod, other: Pod) -> bool:
-        """Return whether the placement of ``other`` can affect the filters of ``pod``. Raises ``PluginError``."""
+        """Return True if the node of ``other`` can affect the filters of ``pod``. Raises ``PluginError``."""
         return any(
             slot.depends_on is None or self.guard.call(slot.name, "DependsOn", slot.depends_on, pod, other)
             for slot in self._reading_cluster
         )
 
     def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
-        """Run and merge PreFilter. Raises ``PluginError`` or ``Unprepared``."""
-        self.guard.begin(pod)
+        """Run the PreFilter plugins and merge their answers. Raises ``PluginError`` or ``Unprepared``."""
+        self.guard.begin_evaluation(pod)
         return self._timed_pre_filter(state, pod) if self.guard.sampled else self._pre_filter(state, pod)
 
     def _pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
@@ -95,7 +101,7 @@ class Filters:
             elif code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 return PreFiltered(status.by(slot.name))
             elif code is Code.UNSCHEDULABLE:
-                rejection = status.by(slot.name)  # the others still prepare their state
+                rejection = status.by(slot.name)  # the other plugins still prepare their state, which preemption needs
             else:
                 raise plugin_error(slot.name, "PreFilter", status.message)
         return merged if rejection is None else PreFiltered(rejection)
@@ -104,36 +110,36 @@ class Filters:
 
     def call_pre_filter(self, slot: PluginSlot, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
         """Return the answer of one plugin. Raises ``PluginError`` or ``Unprepared``."""
-        seen = pod if slot.parts is None else sees(slot, state, pod)
+        seen = pod if slot.parts is None else pod_view(slot, state, pod)
         before = 0 if slot.clock_reads is None else slot.clock_reads.count
         status, names = self.guard.pair(
             slot.name, "PreFilter", "(Status, node names)", slot.plugin.pre_filter, state, seen
         )
         if slot.clock_reads is not None and slot.clock_reads.count != before:
-            raise self.guard.undated(slot.name, "PreFilter")
+            raise self.guard.undated_answer(slot.name, "PreFilter")
         if status is not SUCCESS and status is not SKIP:
             self.guard.checked(slot.name, "PreFilter", status)
         if names is None:
             return status, None
         if not isinstance(names, frozenset | set):
-            raise self.guard.wrong(slot.name, "PreFilter", names, "a set of node names")
+            raise self.guard.wrong_answer(slot.name, "PreFilter", names, "a set of node names")
         return status, frozenset(names)
 
-    def taking_part(self, state: CycleState) -> TakingPart:
-        """Filters that PreFilter did not skip. Cached by skip set, of which there are few."""
+    def active_filters(self, state: CycleState) -> ActiveFilters:
+        """Return the filters that PreFilter did not skip; cached, because few different sets of plugins are skipped."""
         skipped = frozenset(state.skip_filter)
-        found = self._without.get(skipped)
-        if found is None:
+        active = self._without.get(skipped)
+        if active is None:
             if len(self._without) >= _MOST_SETS:
                 self._without.clear()
-            found = self._without[skipped] = TakingPart.of(self.slots["filter"], skipped)
-        return found
+            active = self._without[skipped] = ActiveFilters.of(self.slots["filter"], skipped)
+        return active
 
-    def feasible(self, state: CycleState, pod: Pod, nodes: Candidates) -> Judged:
-        """PreFilter and Filter over all candidates. Raises ``PluginError`` or ``Unprepared``."""
+    def feasible(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterOutcome:
+        """Run PreFilter and Filter on all candidates, without the cache. Raises ``PluginError`` or ``Unprepared``."""
         prepared = self.pre_filter(state, pod)
         if not prepared.status.is_success:
-            return Judged(prepared.status, dict.fromkeys(nodes.names, prepared.status))
+            return FilterOutcome(prepared.status, dict.fromkeys(nodes.names, prepared.status))
         outside = prepared.outside(nodes)
         rejected = self.filter(state, pod, nodes.without(outside))
         if outside:
@@ -141,15 +147,15 @@ class Filters:
         if self.has_last_filters:
             passed = list(filterfalse(rejected.__contains__, nodes.names))
             rejected.update(self.filter_last(state, pod, nodes, passed))
-        return Judged(SUCCESS, rejected)
+        return FilterOutcome(SUCCESS, rejected)
 
     def filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         """Return the rejected candidates. Nodes with nominated pods are evaluated with these pods and without."""
         return self._timed_filter(state, pod, nodes) if self.guard.sampled else self._filter(state, pod, nodes)
 
     def _filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
-        among = self.nominations.nominated_nodes
-        names = [name for name in nodes.names if name in among] if among else ()
+        nominated_nodes = self.nominations.nominated_nodes
+        names = [name for name in nodes.names if name in nominated_nodes] if nominated_nodes else ()
         nominated = {name: pods for name in names if (pods := self.nominated_to(name, pod))}
         rejected = self.filter_all(state, pod, nodes.without(nominated))
         for name, pods in nominated.items():
@@ -163,111 +169,120 @@ class Filters:
     def filter_all(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
         """Return the candidates that any plugin rejects; pods nominated to them are ignored."""
         rejected: dict[str, Status] = {}
-        for slot in self.taking_part(state).every:
-            found = self.filter_whole(slot, state, pod, nodes).rejected()
-            rejected.update(found)
-            nodes = nodes.without(found)
+        for slot in self.active_filters(state).every:
+            new = self.filter_whole(slot, state, pod, nodes).rejected()
+            rejected.update(new)
+            nodes = nodes.without(new)
         return rejected
 
     def filter_whole(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """Like ``filter_by``, but raise ``PluginError`` unless the answer covers exactly the given nodes."""
-        found = self.filter_by(slot, state, pod, nodes)
-        if slot.filters_in_batch and {*found.passed, *found.rejected()} != {*nodes.names}:
-            raise self.guard.wrong(slot.name, "Filter", found, WHOLE)
-        return found
+        result = self.filter_by(slot, state, pod, nodes)
+        if slot.filters_in_batch and {*result.passed, *result.rejected()} != {*nodes.names}:
+            raise self.guard.wrong_answer(slot.name, "Filter", result, WHOLE)
+        return result
 
     def filter_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """Return one plugin's answer for many nodes. Raises ``PluginError``, also when rejections are read later."""
-        seen, nodes = (sees(slot, state, pod), sees_nodes(slot, nodes)) if slot.parts is not None else (pod, nodes)
+        seen, nodes = (pod_view(slot, state, pod), nodes_view(slot, nodes)) if slot.parts is not None else (pod, nodes)
         if not slot.filters_in_batch:
             passed, rejected = self.guard.call(slot.name, "Filter", filter_each, slot.plugin.filter, state, seen, nodes)
             return FilterResult(passed, self.rejections(slot.name, rejected))
-        found: Any = self.guard.call(slot.name, "Filter", slot.plugin.filter_nodes, state, seen, nodes)
-        if not isinstance(found, FilterResult) or isinstance(found.passed, str) or len(found.passed) > len(nodes.names):
-            raise self.guard.wrong(slot.name, "Filter", found, "a FilterResult of the nodes asked about")
-        return FilterResult(found.passed, partial(self._read_rejections, slot.name, found))
+        result: Any = self.guard.call(slot.name, "Filter", slot.plugin.filter_nodes, state, seen, nodes)
+        if (
+            not isinstance(result, FilterResult)
+            or isinstance(result.passed, str)
+            or len(result.passed) > len(nodes.names)
+        ):
+            raise self.guard.wrong_answer(slot.name, "Filter", result, "a FilterResult of the nodes asked about")
+        return FilterResult(result.passed, partial(self._read_rejections, slot.name, result))
 
-    def _read_rejections(self, plugin: str, found: FilterResult) -> Mapping[str, Status]:
-        return self.rejections(plugin, self.guard.call(plugin, "Filter", found.rejected))
+    def _read_rejections(self, plugin: str, result: FilterResult) -> Mapping[str, Status]:
+        return self.rejections(plugin, self.guard.call(plugin, "Filter", result.rejected))
 
-    def rejections(self, plugin: str, found: Any) -> Mapping[str, Status]:
+    def rejections(self, plugin: str, rejected: Any) -> Mapping[str, Status]:
         """Return rejections with the name of their plugin. Raises ``PluginError`` for any other status."""
-        if not isinstance(found, Mapping):
-            raise self.guard.wrong(plugin, "Filter", found, "a mapping of rejected nodes")
-        statuses = distinct(found.values())
+        if not isinstance(rejected, Mapping):
+            raise self.guard.wrong_answer(plugin, "Filter", rejected, "a mapping of rejected nodes")
+        statuses = distinct(rejected.values())
         for status in statuses.values():
             if not self.guard.checked(plugin, "Filter", status).is_rejected:
                 raise plugin_error(plugin, "Filter", status.message)
         if all(status.plugin == plugin for status in statuses.values()):
-            same: Mapping[str, Status] = found
+            same: Mapping[str, Status] = rejected
             return same
         named = {key: status.by(plugin) for key, status in statuses.items()}
-        return {name: named[id(status)] for name, status in found.items()}
+        return {name: named[id(status)] for name, status in rejected.items()}
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> dict[str, Status]:
         """Return the nodes in ``passed`` that ``filter_last`` of any plugin rejects. Raises ``PluginError``."""
         results = self.last_results(state, pod, nodes, passed)
-        return {name: status for found in results for name, status in found.rejected().items()}
+        return {name: status for result in results for name, status in result.rejected().items()}
 
     def last_results(
         self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
     ) -> Sequence[FilterResult]:
         """Run each ``filter_last`` on the nodes that the previous ones left; return the answers that reject a node."""
         results: list[FilterResult] = []
-        for slot in self.taking_part(state).last:
+        for slot in self.active_filters(state).last:
             if not passed:
                 break
-            found = self._filter_last_by(slot, state, pod, nodes, passed)
-            if found.passed is not passed:
-                results.append(found)
-                passed = found.passed
+            result = self._filter_last_by(slot, state, pod, nodes, passed)
+            if result.passed is not passed:
+                results.append(result)
+                passed = result.passed
         return results
 
     def _filter_last_by(
         self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
     ) -> FilterResult:
-        seen, nodes = (sees(slot, state, pod), sees_nodes(slot, nodes)) if slot.parts is not None else (pod, nodes)
-        found: Any = self.guard.call(slot.name, "Filter", slot.plugin.filter_last, state, seen, nodes, passed)
-        if not isinstance(found, FilterResult) or not _is_part(found.passed, passed):
-            raise self.guard.wrong(slot.name, "Filter", found, _LEFT)
-        return FilterResult(found.passed, partial(self._read_last, slot.name, found, passed))
+        seen, nodes = (pod_view(slot, state, pod), nodes_view(slot, nodes)) if slot.parts is not None else (pod, nodes)
+        result: Any = self.guard.call(slot.name, "Filter", slot.plugin.filter_last, state, seen, nodes, passed)
+        if not isinstance(result, FilterResult) or not _is_part(result.passed, passed):
+            raise self.guard.wrong_answer(slot.name, "Filter", result, _LEFT)
+        return FilterResult(result.passed, partial(self._read_last, slot.name, result, passed))
 
-    def _read_last(self, plugin: str, found: FilterResult, passed: Sequence[str]) -> Mapping[str, Status]:
-        rejected = self._read_rejections(plugin, found)
-        if rejected.keys() != set(passed).difference(found.passed):
-            raise self.guard.wrong(plugin, "Filter", found, _LEFT)
+    def _read_last(self, plugin: str, result: FilterResult, passed: Sequence[str]) -> Mapping[str, Status]:
+        rejected = self._read_rejections(plugin, result)
+        if rejected.keys() != set(passed).difference(result.passed):
+            raise self.guard.wrong_answer(plugin, "Filter", result, _LEFT)
         return rejected
 
     def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        """Filter for one node, with nominated pods and without."""
-        pods = self.nominated_to(node.name, pod)
+        """Run Filter for one node, with nominated pods and without."""
+        pods = self.nominated_to(node.node.name, pod)
         return self.filter_with_nominated(state, pod, node, pods) if pods else self._filter_one(state, pod, node)
 
     def filter_with_nominated(self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]) -> Status:
-        """Filter for one node: it must pass with the nominated pods on it and without, since they might not come."""
+        """Run Filter for one node. It must pass both with the nominated pods on it and without them, since they might
+        not come.
+        """
         dry_run = state.clone()
         self.add_pods(dry_run, pod, nominated, node)
         status = self._filter_one(dry_run, pod, node.with_pods(nominated))
         return self._filter_one(state, pod, node) if status is SUCCESS else status
 
     def _filter_one(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        for slot in self.taking_part(state).every:
+        for slot in self.active_filters(state).every:
             status = self._call_filter(slot, state, pod, node)
             if status.code is not Code.SUCCESS:
                 return self.rejections(slot.name, {node.name: status})[node.name]
         return SUCCESS
 
     def _call_filter(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        seen, node = (sees(slot, state, pod), sees_node(slot, node)) if slot.parts is not None else (pod, node)
+        seen, node = (pod_view(slot, state, pod), node_view(slot, node)) if slot.parts is not None else (pod, node)
         status = self.guard.call(slot.name, "Filter", slot.plugin.filter, state, seen, node)
         return status if isinstance(status, Status) else self.guard.checked(slot.name, "Filter", status)
 
     def nominated_to(self, node_name: str, pod: Pod) -> list[Pod]:
         """Return other pods that are nominated to the node and have at least the pod's priority."""
+        nominated = self.nominations.nominated(node_name)
+        if not nominated:
+            return []
         priority = pod.spec.priority
         return [
             other
-            for other in self.nominations.nominated(node_name)
+            for other in nominated
             if other.uid != pod.uid and other.spec.priority >= priority and other.spec.scheduler_name in self.served
         ]
 
@@ -276,7 +291,7 @@ class Filters:
         prepared = self.pre_filter(state, pod)
         if prepared.status is not SUCCESS:
             return Recheck(prepared.status)
-        if prepared.names is not None and node.name not in prepared.names:
+        if prepared.names is not None and node.node.name not in prepared.names:
             return Recheck(prepared.rejection)
         status = self.filter_node(state, pod, node)
         if status is not SUCCESS or not in_flight:
@@ -285,17 +300,19 @@ class Filters:
         return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in deciding))
 
     def _certain(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> bool:
-        """Return whether a Success that assumes all binds in flight also holds if any of these binds fail.
+        """Return True if a Success that assumes all binds in flight also holds if any of these binds fail.
 
-        This is true for plugins that read only the node and its pods: fewer pods never turn Success into a rejection.
+        This is so for plugins that read only the node and its pods: fewer pods never turn Success into a rejection.
         """
-        if slot.is_kept or slot.filter_certain is None:
-            return slot.is_kept
+        if slot.is_cached or slot.filter_certain is None:
+            return slot.is_cached
         return self.guard.status(slot.name, "Filter", slot.filter_certain, state, pod, node, in_flight).is_success
 
     def statuses(self, state: CycleState, pod: Pod, node: NodeInfo) -> dict[str, Status]:
-        """Return the status of every filter plugin for one node, also after the first rejection, for explanations."""
-        filters = self.taking_part(state).every
+        """Return the status of each filter plugin for one node, also after the first rejection. Used by explanations
+        only.
+        """
+        filters = self.active_filters(state).every
         return {slot.name: self._call_filter(slot, state, pod, node).by(slot.name) for slot in filters}
 
     def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
@@ -312,14 +329,14 @@ class Filters:
         for slot in self.slots["preFilter"]:
             if slot.name in state.skip_filter or not overrides(type(slot.plugin), PreFilterPlugin, method):
                 continue
-            seen = sees(slot, state, pod)
+            seen = pod_view(slot, state, pod)
             status = self.guard.status(slot.name, point, getattr(slot.plugin, method), state, seen, other, node)
             if not status.is_success:
                 raise plugin_error(slot.name, point, status.message)
 
 
 def _is_part(names: Any, whole: Sequence[str]) -> bool:
-    """Return whether all ``names`` are in ``whole``. Optimized for all names, or just one."""
+    """Return True if all ``names`` are in ``whole``. Fast for all names, and for a single one."""
     if names is whole:
         return True
     if isinstance(names, str) or not isinstance(names, Sequence) or len(names) > len(whole):

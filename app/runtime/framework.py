@@ -1,7 +1,7 @@
 """The engine: runs the plugins of one profile, extension point by extension point, in kube-scheduler's order.
 
-Rejections are returned, faults raised as ``PluginError``. Most extension points are run by one of its parts; here are
-the parts together, PreEnqueue, QueueSort, and the questions that all plugins answer.
+Rejections are returned, faults are raised as ``PluginError``. Parts of the framework run most extension points. This
+module creates the parts, and runs PreEnqueue, QueueSort and the methods that every plugin can have.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ from app.framework.points import ClusterFilterPlugin, Plugin, ScorePlugin
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.runtime.asking import steps_of
-from app.runtime.binding import Binding
+from app.runtime.binding import BindingCycle
 from app.runtime.filters import Filters
-from app.runtime.guard import Guard, PluginError, WrongAnswer
-from app.runtime.picture import Nominations, Picture
+from app.runtime.guard import Guard, PluginError, WrongAnswer, required_objects
 from app.runtime.post_filters import PostFilters
+from app.runtime.read_only import read_only_steps
 from app.runtime.scoring import Scoring
 from app.runtime.search import Search
 from app.runtime.slots import PluginSlot, declares, overrides
-from app.runtime.waiting import WaitingPods
+from app.runtime.snapshot import Nominations, Snapshot
+from app.runtime.waiting import PodsAtPermit
 
 INQUIRY_SECONDS: Final = 6.0
-_TRIPLE: Final = 3
-_NO_MORE: Final = Explanation()
-_LARGEST_FIGURE: Final = 1 << 1023
-"""Whole numbers beyond have no float, which is what is exposed."""
+"""Time limit of the slow part of an explanation."""
 
-_ASIDE: Final = (
+_NO_MORE: Final = Explanation()
+_A_FIGURE: Final = "a Figure with a name and labels as metrics have"
+_LARGEST_FIGURE: Final = 1 << 1023
+"""Largest integer that can be converted to a float, as metrics are."""
+
+_OPTIONAL_METHODS: Final = (
     (Plugin, "required_objects", "RequiredObjects"),
     (ClusterFilterPlugin, "signature", "Signature"),
     (ClusterFilterPlugin, "depends_on", "DependsOn"),
@@ -45,20 +47,20 @@ _ASIDE: Final = (
     (ScorePlugin, "normalize", "NormalizeScore"),
     (Plugin, "figures", "Figures"),
 )
-"""What plugins are asked for beside the extension points, by the name under which it is timed."""
+"""Optional methods of plugins that are no extension points: base, method, and the name under which calls are timed."""
 
 
 class Framework:
-    """The compiled form of a profile.
+    """Plugins of a profile, created and ready to run.
 
-    ``filters`` and ``search`` run its filters, ``scoring``, ``post_filters`` and ``binding`` the extension points after
-    these. ``at_bind`` are the filters for the re-check before a bind: with the plugins ``added_at_bind``, which take
-    part nowhere else, and otherwise identical to ``filters``.
+    ``filters`` and ``search`` run its filters; ``scoring``, ``post_filters`` and ``binding`` run the later extension
+    points. ``at_bind`` are the filters of the check before a bind: ``filters`` plus the plugins in ``added_at_bind``,
+    which run nowhere else.
 
-    ``slots`` holds the plugins of every extension point in order. ``served`` are the scheduler names whose nominated
-    pods count: those of the other profiles too. ``picture``: what is kept is brought up to date by it. ``at_most`` and
-    ``pick``: how many nodes a lean answer names, and whether it is the best alone. ``not_judged``: filters of
-    kube-scheduler's default profile that this profile does not run.
+    ``slots``: plugins of every extension point in order. ``served``: scheduler names whose nominated pods are
+    considered, those of the other profiles included. ``snapshot``: source of the changes that invalidate cached
+    verdicts. ``at_most`` and ``pick``: maximum number of nodes in a lean answer, and True if it names only the best
+    one. ``not_judged``: filters of kube-scheduler's default profile that this profile does not run.
     """
 
     def __init__(
@@ -73,8 +75,8 @@ class Framework:
         not_judged: Sequence[str] = (),
         served: Container[str],
         nominations: Nominations,
-        picture: Picture,
-        waiting: WaitingPods,
+        snapshot: Snapshot,
+        waiting: PodsAtPermit,
         guard: Guard,
     ) -> None:
         self.scheduler_name = scheduler_name
@@ -84,22 +86,22 @@ class Framework:
         self.picks = pick
         self.not_judged = tuple(not_judged)
         self.added_at_bind = tuple(dict.fromkeys(slot.name for added in added_at_bind.values() for slot in added))
-        self._picture = picture
+        self._snapshot = snapshot
         self._guard = guard
         self._filters_of = partial(Filters, scheduler_name, served=served, nominations=nominations, guard=guard)
         self.filters = self._filters_of(slots)
-        self.search = Search(self.filters, picture)
+        self.search = Search(self.filters, snapshot)
         at_bind = {**slots, **{point: (*slots[point], *added) for point, added in added_at_bind.items()}}
         self.at_bind = self._filters_of(at_bind) if self.added_at_bind else self.filters
-        self.scoring = Scoring(scheduler_name, slots, guard=guard, picture=picture)
+        self.scoring = Scoring(scheduler_name, slots, guard=guard, snapshot=snapshot)
         self.post_filters = PostFilters(slots, guard)
-        self.binding = Binding(scheduler_name, slots, guard=guard, waiting=waiting)
+        self.binding = BindingCycle(scheduler_name, slots, guard=guard, waiting=waiting)
         every = {slot.name: slot for of_point in at_bind.values() for slot in of_point}
         for point, of_point in at_bind.items():
             for slot in of_point:
                 guard.expect(slot.name, point[:1].upper() + point[1:], scheduler_name)
         for name, slot in every.items():
-            for base, method, timed_as in _ASIDE:
+            for base, method, timed_as in _OPTIONAL_METHODS:
                 if overrides(type(slot.plugin), base, method):
                     guard.expect(name, timed_as)
         self._lookups_at_bind = [
@@ -110,31 +112,35 @@ class Framework:
 
     @property
     def plugins(self) -> dict[str, Any]:
-        """Every plugin of the profile by name, without those that are asked at bind alone."""
+        """All plugins of the profile by name, without those that run only at bind."""
         return {slot.name: slot.plugin for slots in self.slots.values() for slot in slots}
 
     def search_without(self, base: type[Any]) -> Search:
-        """Return a search with the filters of plugins that do not name ``base``, with those added at bind."""
+        """Return a search with the filters of ``at_bind``, without plugins that inherit from ``base``."""
         slots = {
             point: tuple(slot for slot in of_point if not declares(type(slot.plugin), base))
             for point, of_point in self.at_bind.slots.items()
         }
-        return Search(self._filters_of(slots), self._picture)
+        return Search(self._filters_of(slots), self._snapshot)
 
     def required_objects(self, pod: Pod, *, at_bind: bool = False) -> list[tuple[Kind[Any], str, str]]:
-        """Objects that a decision about the pod needs and the picture does not have. Raises ``PluginError``."""
-        found: list[tuple[Kind[Any], str, str]] = []
+        """Return (kind, namespace, name) of objects that a decision about the pod needs and the snapshot lacks. Raises
+        ``PluginError``.
+        """
+        required: list[tuple[Kind[Any], str, str]] = []
         for slot in self._lookups_at_bind if at_bind else self._lookups:
-            found += self._guard.call(slot.name, "RequiredObjects", _required, slot.plugin, pod)
-        return found
+            required += self._guard.call(slot.name, "RequiredObjects", required_objects, slot.plugin, pod)
+        return required
 
     def checking(self) -> Iterator[str]:
-        """What is kept and differs from what plugins say now, in words; empty for each step in which nothing does."""
+        """Compare cached verdicts and scores with new ones. Yields a sentence for each difference, and an empty text
+        for a step without one.
+        """
         yield from self.search.checking_verdicts()
         yield from self.scoring.checking_scores()
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """May the pod be considered? The first plugin that says no keeps it out; the others are not asked."""
+        """Run PreEnqueue. The first status that is not Success is returned, and no further plugin is called."""
         for slot in self.slots["preEnqueue"]:
             status = self._guard.status(slot.name, "PreEnqueue", slot.plugin.pre_enqueue, pod)
             if not status.is_success:
@@ -142,7 +148,7 @@ class Framework:
         return SUCCESS
 
     def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
-        """Whether ``pod`` comes before ``other``; times are on the caller's clock."""
+        """Return True if ``pod`` is scheduled before ``other``. Times are in seconds on the caller's clock."""
         (slot,) = self.slots["queueSort"]
         before: bool = self._guard.call(
             slot.name, "QueueSort", slot.plugin.less, pod, queued_at, other, other_queued_at
@@ -150,7 +156,7 @@ class Framework:
         return before
 
     def explain(self, pod: Pod, nodes: Candidates) -> dict[str, Explanation]:
-        """What the answers of the plugins rest on, by plugin, where a plugin can say."""
+        """Return the explanations of the plugins that have one, by plugin name. Raises ``PluginError``."""
         return {
             name: self._guard.call(name, "Explain", _explained, plugin, pod, nodes)
             for name, plugin in self.plugins.items()
@@ -160,36 +166,43 @@ class Framework:
     async def explain_later(
         self, explained: Mapping[str, Explanation], feasible: Collection[str]
     ) -> dict[str, Explanation]:
-        """Return the explanations with what plugins add to them, which they find out all at once.
+        """Return the explanations with the slow additions of plugins, which are computed concurrently.
 
-        What takes longer than ``INQUIRY_SECONDS``, or fails, is left out. ``feasible``: nodes that pass all filters.
+        An addition that takes longer than ``INQUIRY_SECONDS``, or fails, is left out. ``feasible``: nodes that pass all
+        filters.
         """
-        found: dict[str, Explanation] = {}
+        additions: dict[str, Explanation] = {}
 
         async def ask(name: str, later: Callable[[Collection[str]], Awaitable[object]]) -> None:
             with suppress(PluginError, TimeoutError):  # a fault is logged by the guard
                 async with asyncio.timeout(INQUIRY_SECONDS):
-                    found[name] = await self._guard.acall(name, "Explain", _later, later, feasible)
+                    additions[name] = await self._guard.acall(name, "Explain", _later, later, feasible)
 
-        await asyncio.gather(*(ask(name, it.later) for name, it in explained.items() if it.later is not None))
-        return {name: _with(it, found.get(name, _NO_MORE)) for name, it in explained.items()}
+        await asyncio.gather(
+            *(ask(name, explanation.later) for name, explanation in explained.items() if explanation.later is not None)
+        )
+        return {name: _with(explanation, additions.get(name, _NO_MORE)) for name, explanation in explained.items()}
 
     def figures(self) -> Iterator[Figure | None]:
-        """The figures of all plugins, step by step. One that fails, or gives something else, is left out."""
+        """Yield the gauges of all plugins, step by step. A plugin that fails or yields anything else is skipped."""
         for name, plugin in self.plugins.items():
             if overrides(type(plugin), Plugin, "figures"):
                 with suppress(PluginError):  # logged by the guard
                     yield from self._figures_of(name, plugin)
 
     def _figures_of(self, name: str, plugin: Plugin) -> Iterator[Figure | None]:
-        for found in steps_of(self._guard, name, "Figures", plugin.figures):
-            if found is not None and not (isinstance(found, Figure) and is_exposable(found)):
-                raise self._guard.wrong(name, "Figures", found, "a Figure with a name and labels as metrics have")
-            yield found
+        for figure in read_only_steps(self._guard, name, "Figures", plugin.figures):
+            if figure is not None and not (isinstance(figure, Figure) and is_exposable(figure)):
+                raise self._guard.wrong_answer(
+                    name, "Figures", figure, "a Figure with a name and labels as metrics have"
+                )
+            yield figure
 
 
 def is_exposable(figure: Figure) -> bool:
-    """Whether Prometheus could take it. The label ``profile`` is ours: two with it could become equal samples."""
+    """Return True if Prometheus can store the sample. Homeport sets the label ``profile``: with one of the plugin, two
+    samples could become equal.
+    """
     names: list[Any] = [figure.name, *figure.labels]
     return (
         all(isinstance(it, str) and re.fullmatch("[a-z][a-z0-9_]*", it) for it in names)
@@ -204,19 +217,12 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_unicode(text: Any) -> bool:
-    """Whether it is text: half of a surrogate pair cannot be sent to anybody."""
+    """Return True if the value is a text that can be encoded; half of a surrogate pair cannot."""
     try:
         str.encode(text)
     except (TypeError, UnicodeEncodeError):
         return False
     return True
-
-
-def _required(plugin: Plugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:
-    found: tuple[Any, ...] = tuple(plugin.required_objects(pod))
-    if found and not all(isinstance(it, tuple) and len(it) == _TRIPLE for it in found):
-        raise WrongAnswer("returned something else than triples of a kind, a namespace and a name")
-    return found
 
 
 async def _later(later: Callable[[Collection[str]], Awaitable[object]], feasible: Collection[str]) -> Explanation:
@@ -231,7 +237,7 @@ def _explained(plugin: Plugin, pod: Pod, nodes: Candidates) -> Explanation:
     return _an_explanation(plugin.explain(pod, nodes))
 
 
-def _an_explanation(found: Any) -> Explanation:
-    if not isinstance(found, Explanation):
-        raise WrongAnswer(f"returned a {type(found).__name__}, not an Explanation")
-    return found
+def _an_explanation(answer: Any) -> Explanation:
+    if not isinstance(answer, Explanation):
+        raise WrongAnswer(f"returned a {type(answer).__name__}, not an Explanation")
+    return answer

@@ -1,4 +1,6 @@
-"""Calls one plugin: times it, counts it, and turns a fault into an Error status that names it."""
+"""Guard around each plugin call: times and counts it, and converts an exception into an Error status with the plugin's
+name.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import NodeInfo
 from app.framework.objects import Unreadable
+from app.framework.points import Plugin
 from app.framework.status import SKIP, SUCCESS, WORDS, Code, Status, error
 from app.kube.core_v1 import Pod
-from app.runtime.timed import UndatedAnswer
+from app.kube.kinds import Kind
+from app.runtime.clock_reads import UndatedAnswer
 from app.telemetry.metrics import Metrics
 from app.telemetry.throttle import Throttle
 
@@ -26,25 +30,30 @@ R = TypeVar("R")
 M = TypeVar("M", bound=Callable[..., Any])
 
 SAMPLE_EVERY: Final = 17
-"""Evaluations of which one is timed, with every call in it. A prime: requests come in the same order over and over."""
+"""One in this many evaluations is timed, with all plugin calls in it. A prime, because requests repeat in the same
+order.
+"""
 
 _FAULT: Final = error("")
 _PAIR: Final = 2
+_TRIPLE: Final = 3
 _SKIPPABLE: Final = ("PreFilter", "PreScore")
-_WORDS: Final = {
+_MESSAGES: Final = {
     "PreFilterExtensionAddPod": 'running AddPod on PreFilter plugin "{}": {}',
     "PreFilterExtensionRemovePod": 'running RemovePod on PreFilter plugin "{}": {}',
     "Filter": 'running "{}" filter plugin: {}',
     "Score": 'running Score plugins: plugin "{}" failed with: {}',
     "NormalizeScore": 'running Normalize on Score plugins: plugin "{}" failed with: {}',
 }
-"""kube-scheduler's words where they are not the usual ones: `running PreFilter plugin "X": …`."""
+"""kube-scheduler's message formats for extension points that differ from the usual `running
+PreFilter plugin "X": …`.
+"""
 
 _LOG = structlog.get_logger(__name__)
 
 
 class PluginError(Exception):
-    """The evaluation cannot go on. ``status`` is an Error with the plugin's name and what it said."""
+    """The evaluation must end. ``status`` is an Error with the plugin's name and message."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
@@ -52,18 +61,18 @@ class PluginError(Exception):
 
 
 def plugin_error(plugin: str, point: str, what: object) -> PluginError:
-    """An error at an extension point, in kube-scheduler's words."""
-    words = _WORDS.get(point)
-    text = f'running {point} plugin "{plugin}": {what}' if words is None else words.format(plugin, what)
+    """Return the error of a plugin at an extension point, in kube-scheduler's words."""
+    message = _MESSAGES.get(point)
+    text = f'running {point} plugin "{plugin}": {what}' if message is None else message.format(plugin, what)
     return PluginError(error(text, plugin))
 
 
 class WrongAnswer(TypeError):
-    """What a plugin returned is not what its extension point asks for."""
+    """Error: a plugin returned a value of a type that its extension point does not allow."""
 
 
-class AtNode(Exception):
-    """What a plugin raised, and at which node."""
+class FaultAtNode(Exception):
+    """Wrapper of an exception that a plugin raised, with the name of the node."""
 
     def __init__(self, fault: Exception, node: NodeInfo) -> None:
         super().__init__()
@@ -72,23 +81,23 @@ class AtNode(Exception):
 
 
 def filter_each(
-    judge: Callable[[CycleState, Pod, NodeInfo], Status], state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
+    evaluate: Callable[[CycleState, Pod, NodeInfo], Status], state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
 ) -> tuple[list[str], dict[str, Status]]:
-    """Return the nodes that pass and those that are rejected, by a plugin that judges one: one guarded call for all."""
+    """Return passing nodes and rejections by node, for a plugin that filters one node: one guarded call for all."""
     passed: list[str] = []
     rejected: dict[str, Status] = {}
     add = passed.append
     for node in nodes:
         try:
-            status = judge(state, pod, node)
+            status = evaluate(state, pod, node)
         except Unprepared:
             raise
-        except Exception as fault:  # noqa: BLE001  # whatever it is, with its place
-            raise AtNode(fault, node) from None
+        except Exception as fault:  # noqa: BLE001  # any exception, with its node
+            raise FaultAtNode(fault, node) from None
         if status is SUCCESS:
             add(node.node.name)
         elif _flaw(status):
-            raise AtNode(WrongAnswer(f"returned {_flaw(status)}, not a Status"), node)
+            raise FaultAtNode(WrongAnswer(f"returned {_flaw(status)}, not a Status"), node)
         elif status.is_success:
             add(node.node.name)
         else:
@@ -99,21 +108,29 @@ def filter_each(
 def score_each(
     score: Callable[[CycleState, Pod, NodeInfo], int], state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
 ) -> list[int]:
-    """Return the raw scores by a plugin that scores one node: one guarded call for all."""
-    found: list[int] = []
-    add = found.append
+    """Return raw scores, for a plugin that scores one node: one guarded call for all nodes."""
+    scores: list[int] = []
+    add = scores.append
     for node in nodes:
         try:
             add(score(state, pod, node))
         except Unprepared:
             raise
-        except Exception as fault:  # noqa: BLE001  # whatever it is, with its place
-            raise AtNode(fault, node) from None
-    return found
+        except Exception as fault:  # noqa: BLE001  # any exception, with its node
+            raise FaultAtNode(fault, node) from None
+    return scores
+
+
+def required_objects(plugin: Plugin, pod: Pod) -> tuple[tuple[Kind[Any], str, str], ...]:
+    """Return the answer of ``Plugin.required_objects`` as a tuple. Raises ``WrongAnswer``."""
+    required: tuple[Any, ...] = tuple(plugin.required_objects(pod))
+    if required and not all(isinstance(it, tuple) and len(it) == _TRIPLE for it in required):
+        raise WrongAnswer("returned something else than triples of a kind, a namespace and a name")
+    return required
 
 
 def _flaw(status: Any) -> str:
-    """What keeps an answer from being a status; empty if it is one."""
+    """Return the reason why a value is not a valid ``Status``, or an empty text."""
     if not isinstance(status, Status):
         return _described(status)
     code: Any = status.code
@@ -125,22 +142,24 @@ def _flaw(status: Any) -> str:
     return ""
 
 
-def _described(found: object) -> str:
-    """A value by its type, and by itself where that is short."""
-    return repr(found) if found is None or isinstance(found, bool | int | float) else f"a {type(found).__name__}"
+def _described(value: object) -> str:
+    """Return a short description of a value for error messages."""
+    return repr(value) if value is None or isinstance(value, bool | int | float) else f"a {type(value).__name__}"
 
 
-def word_of(answer: object) -> str:
-    """The code of a plugin's answer: of a status, alone or first of a pair. Whatever else was answered is a success."""
+def status_label(answer: object) -> str:
+    """Return the label ``status`` of a metric for an answer; an answer that is neither a status nor a tuple is a
+    success.
+    """
     first = answer[0] if isinstance(answer, tuple) and answer else answer
     return WORDS[first.code] if isinstance(first, Status) and isinstance(first.code, Code) else WORDS[Code.SUCCESS]
 
 
 class Guard:
-    """Has a broad ``except``: whatever a plugin raises must not end the service.
+    """Calls plugins, and catches every exception: an exception of a plugin must not end the service.
 
-    A fault is logged once a minute for each plugin, extension point and type. ``sampled``: whether the evaluation that
-    runs is timed.
+    A fault is logged once a minute per plugin, extension point and exception type. ``sampled``: True if the current
+    evaluation is timed.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -154,18 +173,18 @@ class Guard:
         self._of_point: dict[tuple[str, ...], Histogram] = {}
 
     def call(self, plugin: str, point: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """The plugin's answer. Raises ``PluginError``."""
+        """Return the plugin's answer. Raises ``PluginError`` or ``Unprepared``."""
         started = perf_counter() if self.sampled else 0.0
         answer: object = _FAULT
         try:
             answer = function(*args, **kwargs)
         except Unprepared:
             started = 0.0
-            raise  # no fault: the caller makes it ready and asks again
+            raise  # no fault: the caller runs the steps and repeats the evaluation
         except PluginError:
-            raise  # another plugin's, met by what this one asked for, as in a dry run: told already
-        except AtNode as found:
-            raise self._fault(plugin, point, found.fault, args, node=found.node) from found.fault
+            raise  # fault of another plugin that this one called, as in a dry run; already logged
+        except FaultAtNode as at_node:
+            raise self._fault(plugin, point, at_node.fault, args, node=at_node.node) from at_node.fault
         except Exception as fault:  # the guard: see the class
             raise self._fault(plugin, point, fault, args) from fault
         finally:
@@ -173,33 +192,33 @@ class Guard:
                 self._observe(plugin, point, answer, started)
         return answer
 
-    def begin(self, pod: Pod) -> None:
-        """An evaluation begins: the filters for a pod, or its scores. Nobody else runs before it ends."""
+    def begin_evaluation(self, pod: Pod) -> None:
+        """Start an evaluation: the filters for a pod, or its scores. No other evaluation runs before it ends."""
         self._pod = pod
         self._evaluations += 1
         self.sampled = self._evaluations % SAMPLE_EVERY == 0
 
     def status(self, plugin: str, point: str, function: Callable[..., Any], *args: Any) -> Status:
-        """Return the plugin's answer where it is to be a status. Raises ``PluginError``."""
+        """Call a plugin that must return a ``Status``. Raises ``PluginError``."""
         return self.checked(plugin, point, self.call(plugin, point, function, *args))
 
-    def pair(self, plugin: str, point: str, wanted: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Return the plugin's answer where it is to be two values. Raises ``PluginError``."""
-        found = self.call(plugin, point, function, *args)
-        if type(found) is not tuple or len(found) != _PAIR:
-            raise self.wrong(plugin, point, found, wanted)
-        return found
+    def pair(self, plugin: str, point: str, expected: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a plugin that must return a tuple of two values, described by ``expected``. Raises ``PluginError``."""
+        answer = self.call(plugin, point, function, *args)
+        if type(answer) is not tuple or len(answer) != _PAIR:
+            raise self.wrong_answer(plugin, point, answer, expected)
+        return answer
 
     async def acall(
         self, plugin: str, point: str, function: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """The same for an acting extension point; these are few and all timed."""
+        """Like ``call``, for asynchronous extension points. These are few, so all calls are timed."""
         started = perf_counter()
         answer: object = _FAULT
         try:
             answer = await function(*args, **kwargs)
         except PluginError:
-            raise  # another plugin's, met by what this one asked for, as a bind plugin's binder: told already
+            raise  # fault of another plugin that this one called, as through the binder; already logged
         except Exception as fault:  # the guard: see the class
             raise self._fault(plugin, point, fault, args) from fault
         finally:
@@ -207,17 +226,17 @@ class Guard:
         return answer
 
     async def watched(self, plugin: str, point: str, function: Callable[[], Awaitable[None]]) -> None:
-        """The same for what goes on until it is cancelled: how long that takes says nothing."""
+        """Like ``acall``, for long-running tasks; durations are not recorded."""
         try:
             await function()
         except PluginError:
-            raise  # another plugin's: told already
+            raise  # fault of another plugin; already logged
         except Exception as fault:  # the guard: see the class
-            self._pod = None  # whichever was asked about last has nothing to do with it
+            self._pod = None  # the pod of the last evaluation is unrelated
             raise self._fault(plugin, point, fault) from fault
 
     def expect(self, plugin: str, point: str, profile: str = "") -> None:
-        """Begin the series of the plugin at 0. ``profile``: empty for a method that is no extension point."""
+        """Create the metric series of a plugin at 0. ``profile``: empty for a method that is no extension point."""
         if (plugin, point, profile) in self._expected:
             return
         self._expected.add((plugin, point, profile))
@@ -228,42 +247,42 @@ class Guard:
         self._metrics.plugin_faults.labels(plugin, point)
 
     def expect_faults(self, plugin: str, point: str) -> None:
-        """The plugin does what is watched and not timed."""
+        """Create the fault counter of a plugin at 0, for a method that is not timed."""
         self._metrics.plugin_faults.labels(plugin, point)
 
     def _plugin_series(self, *labels: str) -> Histogram:
-        found = self._of_plugin.get(labels)
-        if found is None:
-            found = self._of_plugin[labels] = self._metrics.plugin_duration.labels(*labels)
-        return found
+        series = self._of_plugin.get(labels)
+        if series is None:
+            series = self._of_plugin[labels] = self._metrics.plugin_duration.labels(*labels)
+        return series
 
     def _point_series(self, *labels: str) -> Histogram:
-        found = self._of_point.get(labels)
-        if found is None:
-            found = self._of_point[labels] = self._metrics.point_duration.labels(*labels)
-        return found
+        series = self._of_point.get(labels)
+        if series is None:
+            series = self._of_point[labels] = self._metrics.point_duration.labels(*labels)
+        return series
 
     def _observe(self, plugin: str, point: str, answer: object, started: float) -> None:
-        self._plugin_series(plugin, point, word_of(answer)).observe(perf_counter() - started)
+        self._plugin_series(plugin, point, status_label(answer)).observe(perf_counter() - started)
 
     def observe_point(self, point: str, answer: object, profile: str, started: float) -> None:
-        """Observe the time of all plugins of an extension point. ``started``: by ``perf_counter``."""
-        self._point_series(point, word_of(answer), profile).observe(perf_counter() - started)
+        """Record the time of all plugins of an extension point. ``started``: value of ``perf_counter``."""
+        self._point_series(point, status_label(answer), profile).observe(perf_counter() - started)
 
     def observe_wait(self, status: Status, seconds: float) -> None:
-        """A pod waited at Permit."""
-        self._metrics.permit_wait.labels(word_of(status)).observe(seconds)
+        """Record the seconds that a pod waited at Permit."""
+        self._metrics.permit_wait.labels(status_label(status)).observe(seconds)
 
-    def wrong(self, plugin: str, point: str, found: object, wanted: str) -> PluginError:
-        """The fault of an answer that is none: ``wanted`` is what the extension point asks for."""
-        return self._fault(plugin, point, WrongAnswer(f"returned {_described(found)}, not {wanted}"))
+    def wrong_answer(self, plugin: str, point: str, answer: object, expected: str) -> PluginError:
+        """Return the error of an answer of the wrong type. ``expected`` describes the right one."""
+        return self._fault(plugin, point, WrongAnswer(f"returned {_described(answer)}, not {expected}"))
 
-    def undated(self, plugin: str, point: str, node: str = "") -> PluginError:
-        """Return the fault of a cached answer that rests on a clock and does not expire."""
+    def undated_answer(self, plugin: str, point: str, node: str = "") -> PluginError:
+        """Return the error of a cached answer that depends on a clock and does not expire."""
         return self._fault(plugin, point, UndatedAnswer(point), node=node)
 
     def out_of_range(self, plugin: str, pod: Pod, node: str, score: int) -> None:
-        """Count a score below 0 or above 100; log one of each plugin a minute."""
+        """Count a score below 0 or above 100, and log one per plugin a minute."""
         self._metrics.scores_out_of_range.labels(plugin).inc()
         held_back = self._throttle.admit(f"{plugin} score")
         if held_back is not None:
@@ -277,9 +296,9 @@ class Guard:
             )
 
     def checked(self, plugin: str, point: str, status: Any) -> Status:
-        """A status that may be passed on. Raises ``PluginError`` for anything else."""
-        if status is not SUCCESS and status is not SKIP and (found := _flaw(status)):
-            raise self._fault(plugin, point, WrongAnswer(f"returned {found}, not a Status"))
+        """Return the value if it is a valid ``Status``. Raises ``PluginError`` otherwise."""
+        if status is not SUCCESS and status is not SKIP and (flaw := _flaw(status)):
+            raise self._fault(plugin, point, WrongAnswer(f"returned {flaw}, not a Status"))
         good: Status = status
         return good
 
@@ -287,7 +306,7 @@ class Guard:
         self, plugin: str, point: str, fault: Exception, args: Sequence[object] = (), node: str = ""
     ) -> PluginError:
         if isinstance(fault, Unreadable):
-            return plugin_error(plugin, point, fault)  # no fault of the plugin's, and told when it was left out
+            return plugin_error(plugin, point, fault)  # no fault of the plugin; logged when the object was left out
         self._metrics.plugin_faults.labels(plugin, point).inc()
         held_back = self._throttle.admit(f"{plugin} {point} {type(fault).__name__}")
         if held_back is not None:
@@ -306,9 +325,9 @@ class Guard:
 
 
 def timed_point(point: str) -> Callable[[M], M]:
-    """Time all plugins of a point together, each time.
+    """Return a decorator that records the time of all plugins of an extension point together, at each call.
 
-    For methods of what has a ``guard`` and a ``scheduler_name``, as has ``timed_async``.
+    The decorated method belongs to an object with ``guard`` and ``scheduler_name``.
     """
 
     def decorate(method: M) -> M:
@@ -321,25 +340,6 @@ def timed_point(point: str) -> Callable[[M], M]:
                 self.guard.observe_point(point, fault.status, self.scheduler_name, started)
                 raise
             self.guard.observe_point(point, getattr(answer, "status", answer), self.scheduler_name, started)
-            return answer
-
-        return cast("M", measured)
-
-    return decorate
-
-
-def timed_async(point: str) -> Callable[[M], M]:
-    """As ``timed_point``, for a point that awaits."""
-
-    def decorate(method: M) -> M:
-        @wraps(method)
-        async def measured(self: Any, *args: Any) -> Any:
-            started = perf_counter()
-            answer: object = _FAULT
-            try:
-                answer = await method(self, *args)
-            finally:
-                self.guard.observe_point(point, answer, self.scheduler_name, started)
             return answer
 
         return cast("M", measured)

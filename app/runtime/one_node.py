@@ -1,7 +1,7 @@
-"""In-tree filters beside a profile, asked about one node at a time, for people.
+"""In-tree filters for one node at a time, for messages to people.
 
-Asked are those whose word rests on the node and the pods on it: of what other filters need, a profile that does not run
-them keeps nothing.
+Only filters run whose verdicts depend on the node and the pods on it. The snapshot has no data for the other filters if
+the profile does not run them.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ from app.runtime.registry import Registry, kube_scheduler_defaults
 from app.runtime.slots import declares
 
 _ALONE: Final = (Reads.NODE, Reads.PODS_ON_NODE)
+"""Declarations of plugins whose verdict depends on a single node."""
 
 
 class _AnyDeviceClass:
-    """As much of ``Objects`` as is asked for: a DeviceClass for each resource that the pod in hand asks for.
+    """Partial ``Objects``: assumes a DeviceClass for each resource that the current pod requests.
 
-    Whether there is one is not known. Where there is, DynamicResources judges a node without the resource, so that none
-    may be blamed for it here.
+    The real DeviceClasses are unknown here. If one backs a resource, DynamicResources filters nodes that lack the
+    resource, so this module must not report such nodes as rejected.
     """
 
     def __init__(self) -> None:
         self._names: tuple[str, ...] = ()
         self._version = 0
 
-    def stand_for(self, names: tuple[str, ...]) -> None:
+    def set_resources(self, names: tuple[str, ...]) -> None:
         self._names = names
         self._version += 1
 
@@ -54,16 +55,16 @@ class _AnyDeviceClass:
 
 
 class OneNodeFilters:
-    """Those of one profile: with its arguments where it runs them, else with kube-scheduler's defaults.
+    """Filters of one profile: with the profile's arguments where it runs them, else with kube-scheduler's defaults.
 
-    ``core``: how pods and nodes are decoded for them. ``unasked``: the other in-tree filters, less those that the
-    profile runs itself.
+    ``core``: decoder of pods and nodes with the parts that these filters need. ``unasked``: the other in-tree filters,
+    without those that the profile runs.
     """
 
     def __init__(self, profile: ResolvedProfile, registry: Registry, handle: Handle, guard: Guard) -> None:
         self._guard = guard
         self._classes = _AnyDeviceClass()
-        its_own = replace(
+        own_handle = replace(
             handle,
             objects=cast("Objects", self._classes),
             profile=replace(handle.profile, release=profile.release),
@@ -79,7 +80,7 @@ class OneNodeFilters:
             elif declares(spec.plugin, FilterPlugin):
                 args = profile.args[name] if name in profile.args else spec.args()
                 if _stands_alone(spec, args):
-                    self._plugins[name] = spec.build(args, its_own)
+                    self._plugins[name] = spec.build(args, own_handle)
                     parts.update(spec.parts or ())
                 elif name not in runs:
                     unasked.append(name)
@@ -88,17 +89,19 @@ class OneNodeFilters:
 
     @property
     def nothing(self) -> NodeVerdict:
-        """The verdict where pod or node could not be read."""
+        """Verdict if the pod or the node could not be read."""
         return NodeVerdict((), (*self._plugins, *self.unasked))
 
     def verdict(self, pod: Pod, node: NodeInfo) -> NodeVerdict:
-        """Of pod and node as ``core`` decodes them. The pods on the node are those beside which it would run."""
-        self._classes.stand_for(tuple(pod.spec.resources.requests))
+        """Return the verdict on a pod and node decoded by ``core``. The pods on the node are those beside which the pod
+        would run.
+        """
+        self._classes.set_resources(tuple(pod.spec.resources.requests))
         reasons: dict[str, None] = {}
         failed: list[str] = []
         for name, plugin in self._plugins.items():
             try:
-                status = self._guard.call(name, "Filter", _asked, plugin, pod, node)
+                status = self._guard.call(name, "Filter", _status_of, plugin, pod, node)
             except PluginError:  # logged by the guard
                 failed.append(name)
                 continue
@@ -110,15 +113,15 @@ class OneNodeFilters:
 
 
 def _stands_alone(spec: PluginSpec[Any], args: Any) -> bool:
-    """Whether its verdict on a node rests on that node and the pods on it."""
+    """Return True if a verdict of the plugin depends only on the node and the pods on it."""
     return spec.reads in _ALONE and set(spec.needs(args).kinds) <= {DEVICE_CLASSES}
 
 
-def _asked(plugin: Any, pod: Pod, node: NodeInfo) -> Status:
+def _status_of(plugin: Any, pod: Pod, node: NodeInfo) -> Status:
     state = CycleState()
     if isinstance(plugin, PreFilterPlugin):
         status, _ = plugin.pre_filter(state, pod)
         if not status.is_success:
             return status
-    found: Status = plugin.filter(state, pod, node)
-    return found
+    filtered: Status = plugin.filter(state, pod, node)
+    return filtered

@@ -1,4 +1,4 @@
-"""PostFilter: what can be done for a pod that no node will do for, and who would have to go for it.
+"""Extension point PostFilter: tries to make a pod without a feasible node schedulable, for example by preemption.
 
 Source of the rules: ``pkg/scheduler/framework/runtime`` and ``framework/preemption`` of Kubernetes 1.36.
 """
@@ -22,30 +22,30 @@ _PAIR: Final = "(result, Status)"
 
 
 class NoPreemption(LookupError):
-    """The profile has no plugin that could have pods evicted."""
+    """Error: the profile has no plugin that can preempt pods."""
 
 
 @runtime_checkable
 class Preemption(Protocol):
-    """A PostFilter that has other pods evicted, in the words of kube-scheduler's ``preemption.Interface``.
+    """Interface of a PostFilter plugin that preempts pods, with the names of kube-scheduler's ``preemption.Interface``.
 
-    No part of the contract of plugins: DefaultPreemption has these methods, and evaluate asks about any node by them.
-    Nothing is evicted.
+    It is not part of the plugin contract: DefaultPreemption implements it, and evaluate uses it to find the victims on
+    any node. Nothing is evicted.
     """
 
     def pod_eligible_to_preempt_others(self, pod: Pod, nominated_node_status: Status) -> str:
-        """Why the pod may not have others evicted; empty if it may.
+        """Return why the pod must not preempt others, or an empty text.
 
-        The status is what filters said of the node that it is nominated to, if any.
+        ``nominated_node_status``: verdict of the filters on the node to which the pod is nominated, if any.
         """
         ...
 
     def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-        """The fewest pods that have to leave the node for this one; without Success there are none."""
+        """Return the fewest pods that must leave the node for this one; none without Success."""
         ...
 
     def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
-        """The best of the nodes, by the victims on each, all equal: any of them will do."""
+        """Return the best nodes by their victims; all of them are equally good."""
         ...
 
 
@@ -57,47 +57,47 @@ class PostFilters:
         self._guard = guard
 
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
-        """Ask in order whether anything can be done for a pod without a feasible node, in steps of some milliseconds.
+        """Run the PostFilter plugins in order, in steps of some milliseconds.
 
-        The caller sends it the state of a new PreFilter after each step. Success and UnschedulableAndUnresolvable end
-        it; otherwise reasons are gathered, the last result stands and the first plugin counts as the one that rejected.
-        Raises ``PluginError`` or ``Unprepared``, and is over then.
+        After each step the caller sends the state of a new PreFilter. Success and UnschedulableAndUnresolvable end the
+        run. Otherwise the reasons are collected, the last result is used, and the first plugin is named as the one that
+        rejected. Raises ``PluginError`` or ``Unprepared``, which end the run.
         """
         result: PostFilterResult | None = None
         reasons: list[str] = []
         rejector = ""
         for slot in self.slots["postFilter"]:
-            state, answer = yield from self._asked(slot, state, pod, rejected)
-            found, status = self._checked_answer(slot, answer)
+            state, answer = yield from self._run(slot, state, pod, rejected)
+            new_result, status = self._checked_answer(slot, answer)
             if status.is_success or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return found, status.by(slot.name)
+                return new_result, status.by(slot.name)
             if not status.is_rejected:
                 raise PluginError(error(status.message, slot.name))
-            result = found or result
+            result = new_result or result
             reasons.extend(status.reasons)
             rejector = rejector or slot.name
         return result, Status(Code.UNSCHEDULABLE, tuple(reasons), rejector)
 
-    def _asked(
+    def _run(
         self, slot: PluginSlot, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
     ) -> Generator[None, CycleState, tuple[CycleState, Any]]:
-        """What one plugin answers, and the state that it came to."""
+        """Run one plugin; return its last state and its answer."""
         call = self._guard.call
         steps = call(slot.name, _POINT, slot.plugin.post_filter, state, pod, rejected)
         if not isinstance(steps, Generator):
-            raise self._guard.wrong(slot.name, _POINT, steps, "a generator")
-        over, answer = call(slot.name, _POINT, step_of, steps, None)
+            raise self._guard.wrong_answer(slot.name, _POINT, steps, "a generator")
+        over, answer = call(slot.name, _POINT, advance, steps, None)
         while not over:
             state = yield
-            over, answer = call(slot.name, _POINT, step_of, steps, state)
+            over, answer = call(slot.name, _POINT, advance, steps, state)
         return state, answer
 
     def _checked_answer(self, slot: PluginSlot, answer: Any) -> PostFilterAnswer:
-        found, status = self._guard.pair(slot.name, _POINT, _PAIR, lambda: answer)
+        result, status = self._guard.pair(slot.name, _POINT, _PAIR, lambda: answer)
         self._guard.checked(slot.name, _POINT, status)
-        if found is not None and not isinstance(found, PostFilterResult):
-            raise self._guard.wrong(slot.name, _POINT, found, "a PostFilterResult")
-        return found, status
+        if result is not None and not isinstance(result, PostFilterResult):
+            raise self._guard.wrong_answer(slot.name, _POINT, result, "a PostFilterResult")
+        return result, status
 
     @cached_property
     def _preemption(self) -> PluginSlot:
@@ -107,7 +107,7 @@ class PostFilters:
         return slot
 
     def not_eligible(self, pod: Pod, nominated_node_status: Status) -> str:
-        """Why the pod may not have others evicted; empty if it may. Raises ``PluginError`` or ``NoPreemption``."""
+        """Return why the pod must not preempt others, or an empty text. Raises ``PluginError`` or ``NoPreemption``."""
         slot = self._preemption
         why: str = self._guard.call(
             slot.name, _POINT, slot.plugin.pod_eligible_to_preempt_others, pod, nominated_node_status
@@ -115,25 +115,29 @@ class PostFilters:
         return why
 
     def victims_on(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-        """Who would have to leave the node, or why that would not help. Raises ``PluginError`` or ``NoPreemption``."""
+        """Return the pods that must leave the node, or why that would not help. Raises ``PluginError`` or
+        ``NoPreemption``.
+        """
         slot = self._preemption
-        asked = slot.plugin.select_victims_on_node
-        victims, status = self._guard.pair(slot.name, _POINT, "(Victims, Status)", asked, state, pod, node)
+        select = slot.plugin.select_victims_on_node
+        victims, status = self._guard.pair(slot.name, _POINT, "(Victims, Status)", select, state, pod, node)
         if not isinstance(victims, Victims):
-            raise self._guard.wrong(slot.name, _POINT, victims, "Victims")
+            raise self._guard.wrong_answer(slot.name, _POINT, victims, "Victims")
         return victims, self._guard.checked(slot.name, _POINT, status)
 
     def pick(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
-        """The nodes that one would be chosen of. Raises ``PluginError`` or ``NoPreemption``."""
+        """Return the nodes from which one would be chosen. Raises ``PluginError`` or ``NoPreemption``."""
         slot = self._preemption
-        found: tuple[str, ...] = self._guard.call(slot.name, _POINT, slot.plugin.select_candidates, victims)
-        return found
+        nodes: tuple[str, ...] = self._guard.call(slot.name, _POINT, slot.plugin.select_candidates, victims)
+        return nodes
 
 
-def step_of(steps: PostFilterSteps, state: CycleState | None) -> tuple[bool, Any]:
-    """Whether it is over, and with which answer. ``None`` begins it."""
+def advance(steps: PostFilterSteps, state: CycleState | None) -> tuple[bool, Any]:
+    """Run one step. Return (True, answer) if it was the last one, else (False, ``None``). A state of ``None`` starts
+    the generator.
+    """
     try:
-        steps.send(state)  # type: ignore[arg-type]  # a generator begins with None
+        steps.send(state)  # type: ignore[arg-type]  # a generator is started with None
     except StopIteration as end:
         return True, end.value
     return False, None

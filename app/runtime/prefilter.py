@@ -1,4 +1,4 @@
-"""Answer of PreFilter: a status, and the nodes that are left where plugins narrow them."""
+"""Result of PreFilter: a status, and the nodes to which plugins restrict the search."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ _OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
 
 
 class PreFiltered(Struct, frozen=True):
-    """Merged answer of all PreFilter plugins; ``names`` is ``None`` where no plugin narrowed the nodes."""
+    """Merged result of all PreFilter plugins. ``names`` is ``None`` if no plugin restricts the nodes. ``narrowed_by``:
+    names of the plugins that do.
+    """
 
     status: Status
     names: frozenset[str] | None = None
     narrowed_by: tuple[str, ...] = ()
 
     def outside(self, nodes: Candidates) -> dict[str, Status]:
-        """Return the candidates that a plugin's node set leaves out."""
+        """Return the rejected candidates: those outside the node sets of the plugins."""
         names = self.names
         if names is None:
             return {}
@@ -30,11 +32,11 @@ class PreFiltered(Struct, frozen=True):
 
     @property
     def rejection(self) -> Status:
-        """Status of a node that is left out."""
+        """Status of a node outside the node sets of the plugins."""
         return unresolvable(_OUTSIDE.format(_bracketed(self.narrowed_by)))
 
     def narrowed(self, plugin: str, names: frozenset[str]) -> PreFiltered:
-        """Return the answer with the node set of one more plugin; a rejection if no node is left."""
+        """Return the result with the node set of one more plugin; a rejection if no node is left."""
         by = (*self.narrowed_by, plugin)
         both = names if self.names is None else self.names & names
         if both:

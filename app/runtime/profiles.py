@@ -1,4 +1,4 @@
-"""A checked profile: which plugins run at which extension point, in which order, how weighted, and what they need.
+"""Checked profile: the plugins at each extension point, their order and weights, and what they need.
 
 Source of the rules: ``framework/runtime`` of Kubernetes 1.36.
 """
@@ -23,27 +23,30 @@ from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registr
 from app.runtime.slots import declares, overrides
 
 DECIDING: Final = ("preFilter", "filter")
-"""The points at which plugins say which nodes a pod may use."""
+"""Extension points that determine which nodes a pod can use."""
 
 EVERY_PLUGIN: Final = "*"
+"""Name in ``disabled`` that stands for all plugins."""
 
 
 class ProfileErrors(ValueError):
-    """Everything that is wrong with the profiles, a sentence each. ``found`` says with each where it stands."""
+    """All mistakes in the profiles. ``messages``: one sentence each; ``mistakes``: the same, with their places in the
+    document.
+    """
 
-    def __init__(self, found: Sequence[Mistake]) -> None:
-        self.found = tuple(found)
-        self.mistakes = tuple(it.message for it in found)
-        super().__init__("\n".join(self.mistakes))
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        self.messages = tuple(it.message for it in mistakes)
+        super().__init__("\n".join(self.messages))
 
 
 class ResolvedProfile(Struct, frozen=True):
-    """A checked profile: plugin sets merged with the defaults, arguments parsed, nothing built yet.
+    """Checked profile: plugin sets merged with the defaults, arguments parsed, no plugin created yet.
 
-    ``absent`` are in-tree plugins it names that run in the scheduler and not here. ``place``: where it stands.
-    ``bind_recheck``: plugins that decide at bind beside those that run, and nowhere else. ``at_most``: how many of the
-    nodes that pass a lean answer names, 0 for all; ``pick``: whether it names the best one alone. ``not_judged``:
-    filters of kube-scheduler's default profile that this profile does not run.
+    ``absent``: in-tree plugins that the profile names and that run only in the scheduler. ``place``: position of the
+    profile in the document. ``bind_recheck``: plugins that run only in the check before a bind. ``at_most``: maximum
+    number of nodes in a lean answer, 0 for all. ``pick``: True if a lean answer names only the best node.
+    ``not_judged``: filters of kube-scheduler's default profile that this profile does not run.
     """
 
     place: Place
@@ -62,7 +65,9 @@ class ResolvedProfile(Struct, frozen=True):
     not_judged: tuple[str, ...] = ()
 
     def at(self, point: str) -> tuple[PluginRef, ...]:
-        """What runs at a point, in order: entries of it that are multiPoint too, then multiPoint, then its others."""
+        """Return the plugins at an extension point, in order: its entries that are also in multiPoint, the rest of
+        multiPoint, then its other entries.
+        """
         custom = self.points[point]
         explicit = {ref.name: ref for ref in custom.enabled if ref.name in self.specs}
         disabled = {ref.name for ref in custom.disabled}
@@ -80,7 +85,9 @@ class ResolvedProfile(Struct, frozen=True):
         return (*first, *multi.values(), *last)
 
     def added_at_bind(self, point: str) -> tuple[PluginRef, ...]:
-        """What takes part at a deciding point of a bind and nowhere else, in the order named."""
+        """Return the plugins that run at a deciding point of the check before a bind and nowhere else, in the order
+        named.
+        """
         if not self.bind_recheck:
             return ()
         runs = {ref.name for ref in self.at(point)}
@@ -88,7 +95,7 @@ class ResolvedProfile(Struct, frozen=True):
         return tuple(PluginRef(name=name) for name in names)
 
     def uses(self) -> Iterable[Use]:
-        """What its plugins do with objects of kinds beside pods and nodes. Raises ``ProfileErrors``."""
+        """Yield the accesses of its plugins to kinds besides pods and nodes. Raises ``ProfileErrors``."""
         for name in self.specs:
             yield from self._uses_of(name)
 
@@ -102,40 +109,48 @@ class ResolvedProfile(Struct, frozen=True):
             yield Use(name, kind, looks_up=looks_up, writes=what, whole=whole)
 
     def parts(self) -> set[Part]:
-        """The parts of pods and nodes that its plugins name. Raises ``ProfileErrors`` for a plugin that cannot say."""
+        """Return the parts of pods and nodes that its plugins declare. Raises ``ProfileErrors`` if ``needs`` of a
+        plugin fails.
+        """
         return {part for name, it in self.specs.items() for part in (*(it.parts or ()), *self._needs_of(name).parts)}
 
     def node_annotations(self) -> set[str]:
-        """The annotations of nodes that its plugins name. Raises ``ProfileErrors`` for a plugin that cannot say."""
+        """Return the keys of node annotations that its plugins declare. Raises ``ProfileErrors`` if ``needs`` of a
+        plugin fails.
+        """
         return {key for name in self.specs for key in self._needs_of(name).node_annotations}
 
     def undeclared(self) -> Iterable[Mistake]:
-        """Yield a mistake for each plugin with valid arguments that cannot say what it needs."""
+        """Yield a mistake for each plugin with valid arguments whose ``needs`` fails."""
         for name in self.args:
             try:
                 self._needs_of(name)
             except ProfileErrors as error:
-                yield from error.found
+                yield from error.mistakes
 
     def _needs_of(self, plugin: str) -> Needs:
-        """Raises ``ProfileErrors`` for whatever a plugin, which is foreign code, raises."""
+        """Return the needs of a plugin. Raises ``ProfileErrors`` for any exception, because plugins
+        are foreign code.
+        """
         try:
             return self.specs[plugin].needs(self.args[plugin])
         except Exception as fault:
             raise ProfileErrors([self.fault(plugin, "cannot say what it needs", fault)]) from fault
 
     def kinds(self) -> set[Kind[Any]]:
-        """The kinds its plugins read beside pods and nodes. Raises ``ProfileErrors`` for a plugin that cannot say."""
+        """Return the kinds that its plugins read besides pods and nodes. Raises ``ProfileErrors`` if ``needs`` of a
+        plugin fails.
+        """
         return {use.kind for use in self.uses()}
 
     def fault(self, plugin: str, what: str, fault: Exception) -> Mistake:
-        """What a plugin raised, and where."""
-        said = f'profile "{self.scheduler_name}": plugin "{plugin}" {what}: {raised(fault)}'
-        return Mistake((self.place,), said)
+        """Return a mistake that names the profile, the plugin, and the exception that it raised."""
+        message = f'profile "{self.scheduler_name}": plugin "{plugin}" {what}: {describe_exception(fault)}'
+        return Mistake((self.place,), message)
 
 
 def core_for(profiles: Iterable[ResolvedProfile]) -> CoreV1:
-    """How pods and nodes are decoded for all of ``profiles`` together."""
+    """Return the decoders of pods and nodes for all ``profiles`` together."""
     every = tuple(profiles)
     return core_v1(
         extras_of(part for profile in every for part in profile.parts()),
@@ -143,15 +158,15 @@ def core_for(profiles: Iterable[ResolvedProfile]) -> CoreV1:
     )
 
 
-def raised(fault: Exception) -> str:
-    """What was raised, and the last line of code it came through."""
+def describe_exception(fault: Exception) -> str:
+    """Describe an exception: its type, message, and the last line of code in its traceback."""
     frames = traceback.extract_tb(fault.__traceback__)
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(fault).__name__}: {' '.join(str(fault).split())}{where}"
 
 
 def default_filters(registry: Registry) -> list[str]:
-    """The filters of kube-scheduler's default profile that run here, in its order."""
+    """Return the filters of kube-scheduler's default profile that are available here, in its order."""
     return [
         name
         for name in KUBE_SCHEDULER_DEFAULTS
@@ -160,6 +175,6 @@ def default_filters(registry: Registry) -> list[str]:
 
 
 def has_point(spec: PluginSpec[Any], point: str) -> bool:
-    """Whether the plugin takes part at ``point``."""
+    """Return True if the plugin has the extension point."""
     protocol = POINT_METHODS.get(point)
     return protocol is not None and declares(spec.plugin, protocol)

@@ -1,4 +1,4 @@
-"""The plugins that can be named in a profile, and the in-tree ones that stay in kube-scheduler."""
+"""Registry of the plugins that a profile can name, and the in-tree plugins that run only in kube-scheduler."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POINT_METHODS: Final[Mapping[str, type[Any]]] = {
     "bind": points.BindPlugin,
     "postBind": points.PostBindPlugin,
 }
-"""Which protocol a plugin must fit to take part at an extension point."""
+"""Base class that a plugin must inherit from to run at an extension point."""
 
 KUBE_SCHEDULER_DEFAULTS: Final[Mapping[str, int]] = {
     "SchedulingGates": 1,
@@ -50,22 +50,22 @@ KUBE_SCHEDULER_DEFAULTS: Final[Mapping[str, int]] = {
 """``multiPoint`` of kube-scheduler 1.36 with default feature gates, in its order and with its weights."""
 
 _DEFAULT_SINCE: Final[Mapping[str, str]] = {"NodeDeclaredFeatures": "1.36"}
-"""Default plugins of kube-scheduler that an earlier release, of those that a profile can mean, does not run."""
+"""First release that runs a default plugin, for plugins newer than the oldest release that a profile can name."""
 
 STAY_IN_SCHEDULER: Final = frozenset(
     {
         "GangScheduling",
     }
 )
-"""In-tree plugins of Kubernetes 1.36 that run in the scheduler and not here: naming one is no mistake."""
+"""In-tree plugins of Kubernetes 1.36 that run only in the scheduler. Naming one in a profile is no mistake."""
 
 
 class DuplicatePlugin(ValueError):
-    """Two plugins of one name: nobody could say which of them a profile means."""
+    """Error: two plugins have the same name, so a profile could mean either."""
 
 
 class Registry:
-    """Plugin specs by name. ``defaults``: what a profile starts from that names no preset, by name, with weights."""
+    """Plugin specs by name. ``defaults``: plugins of a profile without a preset, by name, with weights."""
 
     def __init__(self, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> None:
         self._specs: dict[str, PluginSpec[Any]] = {}
@@ -79,10 +79,10 @@ class Registry:
         return iter(self._specs.values())
 
     def preset(self, preset: Preset, release: Release) -> dict[str, int]:
-        """The names and weights that a preset enables at ``multiPoint``, in order.
+        """Return the plugins that a preset enables at ``multiPoint``: names and weights, in order.
 
-        ``complete``: those of kube-scheduler of a release, in its order and with its weights, then those of
-        ``defaults`` that it lacks.
+        ``complete``: the default plugins of kube-scheduler's release in its order and with its weights, then the
+        ``defaults`` that are not among them.
         """
         enabled = self.defaults
         if preset == "complete":
@@ -95,7 +95,9 @@ class Registry:
 
 
 def kube_scheduler_defaults(release: str) -> dict[str, int]:
-    """The default profile of kube-scheduler of a release: names and weights, in order, whether or not they are here."""
+    """Return the default profile of a kube-scheduler release: names and weights in order, also of plugins that are not
+    registered here.
+    """
     return _of_release(KUBE_SCHEDULER_DEFAULTS, release)
 
 

@@ -1,7 +1,7 @@
-"""Checks profile documents and gives them their meaning: plugin sets merged with the defaults, arguments parsed.
+"""Checks profile documents: merges plugin sets with the defaults, and parses arguments.
 
-Source of the rules: semantics of ``pkg/scheduler/apis/config`` of Kubernetes 1.36. All mistakes of all profiles are
-collected and raised together.
+Source of the rules: ``pkg/scheduler/apis/config`` of Kubernetes 1.36. All mistakes in all profiles are collected and
+raised together.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from msgspec.structs import replace
 from app.config.mistakes import Mistake, Place, checked, meant, misread, written
 from app.config.profile import POINTS, PluginRef, PluginSet, Profile
 from app.framework.spec import PluginArgs, PluginSpec
-from app.runtime.profiles import DECIDING, EVERY_PLUGIN, ProfileErrors, ResolvedProfile, has_point, raised
+from app.runtime.profiles import DECIDING, EVERY_PLUGIN, ProfileErrors, ResolvedProfile, describe_exception, has_point
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, STAY_IN_SCHEDULER, Registry, kube_scheduler_defaults
-from app.runtime.slots import flaws, is_plain
+from app.runtime.slots import flaws, has_unknown_inputs
 
+_UNDECLARED: Final = "declares neither PluginSpec.reads nor ClusterFilterPlugin as a base"
 _PLAIN: Final = (
-    '{}: plugin "{}" says nothing of what its filter reads: it is asked about every node of every request, its '
-    "rejections are not remembered, and no bind is certain while others are under way; PluginSpec.reads, or "
-    "ClusterFilterPlugin as a base, says more"
+    f'{{}}: plugin "{{}}" {_UNDECLARED}: its filter runs on every node of every request, its rejections are not '
+    "cached, and no bind is certain while other binds are in flight"
 )
 _PLAIN_AT_BIND: Final = (
-    '{}: bindRecheck: plugin "{}" says nothing of what its filter reads: no bind is certain while others are under way'
+    f'{{}}: bindRecheck: plugin "{{}}" {_UNDECLARED}: no bind is certain while other binds are in flight'
 )
 _LACKING: Final = (
     "{}: preset complete is not whole here: {} of kube-scheduler's default profile cannot run in this Homeport. What "
@@ -42,16 +42,16 @@ _PICKS_BLINDLY: Final = (
 _ONE_IS_FEW: Final = "{}: atMost and pick: where one node is picked there are no others to answer. Give one of them"
 
 _CHOOSING: Final = (*DECIDING, "preScore", "score")
-"""Those that make out to which node a pod goes."""
+"""Extension points that determine the node of a pod."""
 
 _EVERYWHERE: Final = "multiPoint"
 
 _Mention: TypeAlias = tuple[str, str, Place]
-"""Point, plugin, and where it is enabled there."""
+"""Extension point, plugin, and the place in the document that enables it there."""
 
 
 def resolve(profiles: Sequence[Profile], registry: Registry) -> list[ResolvedProfile]:
-    """Check all profiles. Raises ``ProfileErrors`` with every mistake found."""
+    """Check all profiles. Raises ``ProfileErrors`` with every mistake."""
     mistakes = list(_duplicate_names(profiles))
     resolved = [
         _resolve_one(profile, ("profiles", number), registry, mistakes) for number, profile in enumerate(profiles)
@@ -65,9 +65,9 @@ def _duplicate_names(profiles: Sequence[Profile]) -> Iterable[Mistake]:
     places: dict[str, list[Place]] = {}
     for number, profile in enumerate(profiles):
         places.setdefault(profile.scheduler_name, []).append(("profiles", number, "schedulerName"))
-    for name, found in sorted(places.items()):
-        if len(found) > 1:
-            yield Mistake(tuple(found), f'profiles: schedulerName "{name}" is used by more than one profile')
+    for name, places_of_name in sorted(places.items()):
+        if len(places_of_name) > 1:
+            yield Mistake(tuple(places_of_name), f'profiles: schedulerName "{name}" is used by more than one profile')
 
 
 def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: list[Mistake]) -> ResolvedProfile:
@@ -84,7 +84,7 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
     mistakes.extend(_misplaced(mentions, specs, where))
     every = {**specs, **rechecked}
     args = _parse_args(profile, place, every, registry, mistakes)
-    found = ResolvedProfile(
+    resolved = ResolvedProfile(
         place=place,
         scheduler_name=profile.scheduler_name,
         multi_point=multi_point,
@@ -99,49 +99,53 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
         at_most=profile.at_most or 0,
         pick=profile.pick,
     )
-    mistakes.extend(_flawed(found))
-    mistakes.extend(_missing(found, mentions, registry))
-    mistakes.extend(found.undeclared())
+    mistakes.extend(_flawed(resolved))
+    mistakes.extend(_missing(resolved, mentions, registry))
+    mistakes.extend(resolved.undeclared())
     if profile.pick:
-        mistakes.extend(_against_picking(profile, found, registry))
-    runs = {ref.name for ref in found.at("filter")}
+        mistakes.extend(_against_picking(profile, resolved, registry))
+    runs = {ref.name for ref in resolved.at("filter")}
     in_tree = kube_scheduler_defaults(profile.release)
     return replace(
-        found,
-        notices=tuple(_notices(found, {name for _, name, _ in mentions}, where)),
-        not_judged=tuple(name for name in in_tree if _may_have(registry.get(name), "filter") and name not in runs),
+        resolved,
+        notices=tuple(_notices(resolved, {name for _, name, _ in mentions}, where)),
+        not_judged=tuple(name for name in in_tree if _can_have(registry.get(name), "filter") and name not in runs),
     )
 
 
-def _against_picking(profile: Profile, found: ResolvedProfile, registry: Registry) -> Iterable[Mistake]:
-    """What a pick would be made without, and what makes no sense beside one."""
-    where, at = f'profile "{found.scheduler_name}"', (*found.place, "pick")
-    runs = {point: {ref.name for ref in found.at(point)} for point in _CHOOSING}
+def _against_picking(profile: Profile, resolved: ResolvedProfile, registry: Registry) -> Iterable[Mistake]:
+    """Yield a mistake if a profile that picks the node lacks plugins of kube-scheduler, or has settings that exclude a
+    pick.
+    """
+    where, at = f'profile "{resolved.scheduler_name}"', (*resolved.place, "pick")
+    runs = {point: {ref.name for ref in resolved.at(point)} for point in _CHOOSING}
     lacking = {
-        name: [it for it in _CHOOSING if _may_have(registry.get(name), it) and name not in runs[it]]
+        name: [it for it in _CHOOSING if _can_have(registry.get(name), it) and name not in runs[it]]
         for name in kube_scheduler_defaults(profile.release)
     }
-    if said := ", ".join(f"{name} ({', '.join(points)})" for name, points in lacking.items() if points):
-        yield Mistake((at,), _PICKS_BLINDLY.format(where, said))
+    if names := ", ".join(f"{name} ({', '.join(points)})" for name, points in lacking.items() if points):
+        yield Mistake((at,), _PICKS_BLINDLY.format(where, names))
     if profile.at_most is not None:
-        yield Mistake(((*found.place, "atMost"), at), _ONE_IS_FEW.format(where))
+        yield Mistake(((*resolved.place, "atMost"), at), _ONE_IS_FEW.format(where))
 
 
-def _may_have(spec: PluginSpec[Any] | None, point: str) -> bool:
-    """Whether a plugin takes part at a point. Of one that is not here it is only known that it is missed."""
+def _can_have(spec: PluginSpec[Any] | None, point: str) -> bool:
+    """Return True if a plugin has the extension point. A plugin that is not registered is assumed to be a filter."""
     return point == "filter" if spec is None else has_point(spec, point)
 
 
 def _rechecked(
     profile: Profile, place: Place, registry: Registry, mistakes: list[Mistake]
 ) -> dict[str, PluginSpec[Any]]:
-    """The plugins of ``bindRecheck``. One that is not here is a mistake: who names it relies on it."""
+    """Return the plugins of ``bindRecheck``. A plugin that is not registered is a mistake, because the profile relies
+    on it.
+    """
     where = f'profile "{profile.scheduler_name}"'
-    found: dict[str, PluginSpec[Any]] = {}
+    rechecked: dict[str, PluginSpec[Any]] = {}
     for number, name in enumerate(profile.bind_recheck):
         at = ((*place, "bindRecheck", number),)
         spec = registry.get(name)
-        if name in found:
+        if name in rechecked:
             mistakes.append(Mistake(at, f'{where}: bindRecheck: plugin "{name}" is named twice'))
         elif spec is None and _is_in_tree(name):
             mistakes.append(Mistake(at, _NOT_HERE.format(where, name)))
@@ -151,23 +155,25 @@ def _rechecked(
         elif not any(has_point(spec, point) for point in DECIDING):
             mistakes.append(Mistake(at, _HAS_NO_FILTER.format(where, name)))
         else:
-            found[name] = spec
-    return found
+            rechecked[name] = spec
+    return rechecked
 
 
-def _notices(found: ResolvedProfile, mentioned: Container[str], where: str) -> Iterable[str]:
-    """What is no mistake, and may not be what was meant. ``mentioned``: plugins that the profile enables by name."""
-    if lacking := [name for name in found.absent if name not in mentioned]:
+def _notices(resolved: ResolvedProfile, mentioned: Container[str], where: str) -> Iterable[str]:
+    """Yield notices about settings that are valid but may be unintended. ``mentioned``: plugins that the profile
+    enables by name.
+    """
+    if lacking := [name for name in resolved.absent if name not in mentioned]:
         yield _LACKING.format(where, ", ".join(lacking))
-    for name in found.absent:
+    for name in resolved.absent:
         if name in mentioned:
             yield f"{where}: {name} runs in your scheduler, not in Homeport"
-    added = {ref.name for point in DECIDING for ref in found.added_at_bind(point)}
-    yield from (_RUNS_ANYWAY.format(where, name) for name in found.bind_recheck if name not in added)
-    for name, spec in found.specs.items():
-        if is_plain(spec.plugin, spec.reads):
+    added = {ref.name for point in DECIDING for ref in resolved.added_at_bind(point)}
+    yield from (_RUNS_ANYWAY.format(where, name) for name in resolved.bind_recheck if name not in added)
+    for name, spec in resolved.specs.items():
+        if has_unknown_inputs(spec.plugin, spec.reads):
             yield (_PLAIN_AT_BIND if name in added else _PLAIN).format(where, name)
-    if "PodTopologySpread" not in found.specs:
+    if "PodTopologySpread" not in resolved.specs:
         yield (
             f"{where}: PodTopologySpread is disabled. In kube-scheduler's own configuration that delegates it to "
             "Homeport; here it means that nobody spreads these pods."
@@ -175,7 +181,7 @@ def _notices(found: ResolvedProfile, mentioned: Container[str], where: str) -> I
 
 
 def _is_in_tree(name: str) -> bool:
-    """Whether kube-scheduler has a plugin of this name, which need not be here."""
+    """Return True if kube-scheduler has a plugin of this name, whether or not it is registered here."""
     return name in STAY_IN_SCHEDULER or name in KUBE_SCHEDULER_DEFAULTS
 
 
@@ -187,12 +193,14 @@ def _mentions(profile: Profile, place: Place) -> Iterable[_Mention]:
 
 
 def _merge(defaults: Sequence[PluginRef], custom: PluginSet) -> tuple[PluginRef, ...]:
-    """Defaults less the disabled; a custom entry replaces its default in place, other custom entries follow."""
+    """Merge plugins: the defaults without the disabled ones, each replaced by its custom entry, then the other custom
+    entries.
+    """
     disabled = {ref.name for ref in custom.disabled}
     replaced = {ref.name: ref for ref in custom.enabled}
-    kept = [] if EVERY_PLUGIN in disabled else [ref for ref in defaults if ref.name not in disabled]
-    in_place = [replaced.get(ref.name, ref) for ref in kept]
-    names = {ref.name for ref in kept}
+    remaining = [] if EVERY_PLUGIN in disabled else [ref for ref in defaults if ref.name not in disabled]
+    in_place = [replaced.get(ref.name, ref) for ref in remaining]
+    names = {ref.name for ref in remaining}
     return (*in_place, *(ref for ref in custom.enabled if ref.name not in names))
 
 
@@ -214,10 +222,10 @@ def _look_up(
 
 
 def _repeated(mentions: Iterable[_Mention], where: str) -> Iterable[Mistake]:
-    found: dict[tuple[str, str], list[Place]] = {}
+    places_of: dict[tuple[str, str], list[Place]] = {}
     for point, name, place in mentions:
-        found.setdefault((point, name), []).append(place)
-    for (point, name), places in found.items():
+        places_of.setdefault((point, name), []).append(place)
+    for (point, name), places in places_of.items():
         if len(places) > 1:
             yield Mistake(tuple(places), f'{where}: plugin "{name}" is enabled twice at {point}')
 
@@ -236,18 +244,18 @@ def _parse_args(
     mistakes: list[Mistake],
 ) -> dict[str, PluginArgs]:
     where = f'profile "{profile.scheduler_name}"'
-    given: dict[str, tuple[Mapping[str, Any], Place]] = {}
+    args_by_name: dict[str, tuple[Mapping[str, Any], Place]] = {}
     for number, config in enumerate(profile.plugin_config):
         at = (*place, "pluginConfig", number)
-        if config.name in given:
+        if config.name in args_by_name:
             mistakes.append(Mistake(((*at, "name"),), f'{where}: pluginConfig "{config.name}" is repeated'))
         if registry.get(config.name) is None and not _is_in_tree(config.name):
-            said = f'{where}: pluginConfig "{config.name}" names a plugin that does not exist'
-            mistakes.append(Mistake(((*at, "name"),), said + meant(config.name, (it.name for it in registry))))
-        given[config.name] = config.args, (*at, "args")
+            message = f'{where}: pluginConfig "{config.name}" names a plugin that does not exist'
+            mistakes.append(Mistake(((*at, "name"),), message + meant(config.name, (it.name for it in registry))))
+        args_by_name[config.name] = config.args, (*at, "args")
     parsed = {}
     for name, spec in specs.items():
-        args, at = given.get(name, ({}, place))
+        args, at = args_by_name.get(name, ({}, place))
         try:
             misread_args = list(misread(spec.args, args))
             valid, invalid = checked(spec.args, args, {it for mistake in misread_args for it in mistake.places})
@@ -255,13 +263,13 @@ def _parse_args(
             mistakes.extend(_of_args(f"{where}: pluginConfig {name}", at, mistake) for mistake in wrong)
             if valid is not None and not wrong:
                 parsed[name] = valid
-        except Exception as fault:  # noqa: BLE001  # a plugin's own validator: whatever it raises, say whose it is
-            mistakes.append(Mistake((at,), f"{where}: pluginConfig {name}: {raised(fault)}"))
+        except Exception as fault:  # noqa: BLE001  # the plugin's own validator can raise anything
+            mistakes.append(Mistake((at,), f"{where}: pluginConfig {name}: {describe_exception(fault)}"))
     return parsed
 
 
 def _of_args(where: str, at: Place, mistake: Mistake) -> Mistake:
-    """With its place in the whole document, and the names of the arguments in its sentence."""
+    """Return the mistake with its place in the whole document, and with the names of the arguments in its sentence."""
     names = ", ".join(filter(None, map(written, mistake.places)))
     places = tuple((*at, *place) for place in mistake.places) or (at,)
     return Mistake(places, f"{where}: {names}: {mistake.message}" if names else f"{where}: {mistake.message}")
@@ -274,7 +282,9 @@ def _flawed(profile: ResolvedProfile) -> Iterable[Mistake]:
 
 
 def _missing(profile: ResolvedProfile, mentions: Sequence[_Mention], registry: Registry) -> Iterable[Mistake]:
-    """Points that need a plugin and have none; not if a name that does not exist could have been meant for them."""
+    """Yield a mistake for each extension point that needs a plugin and has none. Skipped if the profile names an
+    unknown plugin there.
+    """
     where = f'profile "{profile.scheduler_name}"'
     at = ((*profile.place, "plugins"),)
     unknown = {point for point, name, _ in mentions if registry.get(name) is None and not _is_in_tree(name)}

@@ -1,4 +1,4 @@
-"""PreScore, Score, NormalizeScore and weights.
+"""Extension points PreScore, Score and NormalizeScore, and the weighted sum of scores.
 
 Source of the rules: ``pkg/scheduler/framework/runtime`` of Kubernetes 1.36.
 """
@@ -20,19 +20,20 @@ from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.status import error
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, PluginError, plugin_error, score_each, timed_point
-from app.runtime.kept_scores import KeptRows, KeptScores
-from app.runtime.picture import Picture
-from app.runtime.slots import PluginSlot, sees, sees_nodes
+from app.runtime.score_cache import CachedScores, ScoreCache
+from app.runtime.slots import PluginSlot, nodes_view, pod_view
+from app.runtime.snapshot import Snapshot
 
 _NO_NUMBER: Final = 'plugin "{}" returns a score that is no whole number'
 _NO_PLUGIN_TOTAL: Final = 1
+"""Score of every node in a profile without score plugins."""
 
 
 class Scores(Struct, frozen=True):
-    """Scores of the nodes ``names``. ``of_plugin``: normalised and unweighted · ``total``: the weighted sums.
+    """Scores of the nodes ``names``. ``of_plugin``: normalized, unweighted scores · ``total``: weighted sums.
 
-    ``weight`` is the sum of the weights of the plugins that scored.
-    ``out_of_range``: by plugin, a score outside 0..100, which became 0.
+    ``weight``: sum of the weights of the plugins that scored. ``out_of_range``: by plugin, one of its scores outside
+    0..100, each of which became 0.
     """
 
     names: Sequence[str]
@@ -43,17 +44,17 @@ class Scores(Struct, frozen=True):
 
     @property
     def by_plugin(self) -> dict[str, dict[str, int]]:
-        """Plugin -> node -> 0..100."""
+        """Scores by plugin, then by node, 0..100."""
         return {plugin: scores.by_name(self.names) for plugin, scores in self.of_plugin.items()}
 
     @property
     def totals(self) -> dict[str, int]:
-        """Node -> weighted sum."""
+        """Weighted sums by node."""
         return self.total.by_name(self.names)
 
     @property
     def best(self) -> list[str]:
-        """Of the nodes, at least one, those with the highest sum, in order."""
+        """Nodes with the highest sum, in order. There must be at least one node."""
         total, names = self.total, self.names
         scores = {key: total.scores[key] for key in total.classes()}
         most = max(scores.values())
@@ -68,34 +69,33 @@ class Scoring:
     """PreScore and Score plugins of one profile, and the cache of their raw scores."""
 
     def __init__(
-        self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, picture: Picture
+        self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, snapshot: Snapshot
     ) -> None:
         self.scheduler_name = scheduler_name
         self.slots = slots
         self.guard = guard
-        self._picture = picture
-        self._rows = KeptRows(picture)
+        self._snapshot = snapshot
+        self._rows = ScoreCache(snapshot)
         self._score_depends_on = [
             (it.name, it.score_depends_on) for it in self.slots["score"] if it.score_depends_on is not None
         ]
 
     def score_depends_on(self, pod: Pod, other: Pod) -> bool:
-        """Whether where ``other`` runs may matter to the scores for ``pod``. Raises ``PluginError``."""
+        """Return True if the node of ``other`` can affect the scores for ``pod``. Raises ``PluginError``."""
         return any(
             self.guard.call(name, "ScoreDependsOn", depends_on, pod, other)
             for name, depends_on in self._score_depends_on
         )
 
     def score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Scores:
-        """All points, with raw scores that are kept as far as possible.
+        """Run PreScore, Score and NormalizeScore, with cached raw scores where possible.
 
-        Without any plugin at score every node totals 1, and nothing is prepared.
-
-        Raises ``PluginError`` or ``Unprepared``.
+        Without a score plugin every node has the total 1, and PreScore does not run. Raises ``PluginError`` or
+        ``Unprepared``.
         """
         if not self.slots["score"]:
             return Scores(nodes.names, {}, _alike(len(nodes), _NO_PLUGIN_TOTAL), 0)
-        self.guard.begin(pod)
+        self.guard.begin_evaluation(pod)
         (self._timed_pre_score if self.guard.sampled else self._pre_score)(state, pod, nodes)
         slots = [slot for slot in self.slots["score"] if slot.name not in state.skip_score]
         out_of_range: dict[str, int] = {}
@@ -106,7 +106,9 @@ class Scoring:
         return Scores(nodes.names, of_plugin, total, sum(weights.values()), out_of_range)
 
     def checking_scores(self) -> Iterator[str]:
-        """What is kept and differs from what plugins say now, in words; empty for each step in which nothing does."""
+        """Compare cached scores with new ones, in steps. Yields a sentence for each difference, and an empty text for a
+        step without one.
+        """
         yield from self._rows.checking_scores(self._score_alone)
 
     def _score_all(
@@ -117,26 +119,28 @@ class Scoring:
         nodes: Candidates,
         out_of_range: dict[str, int],
     ) -> dict[str, ScoreClasses]:
-        raw = self._kept_raw(slots, state, pod, nodes)
+        raw = self._cached_raw(slots, state, pod, nodes)
         return {slot.name: self._score_by(slot, state, pod, nodes, raw.get(slot.name), out_of_range) for slot in slots}
 
     _timed_score_all = timed_point("Score")(_score_all)
 
-    def _kept_raw(
+    def _cached_raw(
         self, slots: Sequence[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
     ) -> Mapping[str, ScoreClasses]:
-        """Raw scores by what is kept. None of them where a plugin fails: the first in order is to say so."""
-        kept = [slot for slot in slots if slot.is_kept and not slot.scores_in_batch]
-        if not kept or self._are_apart(pod, nodes):
+        """Return cached raw scores by plugin. Empty if a plugin fails: the plugins then run in order, and the first
+        fault is reported.
+        """
+        cached = [slot for slot in slots if slot.is_cached and not slot.scores_in_batch]
+        if not cached or self._differ_from_cache(pod, nodes):
             return {}
         try:
-            return self._rows.raw_scores(kept, pod, nodes.names, partial(self._score_kept, state))
+            return self._rows.raw_scores(cached, pod, nodes.names, partial(self._score_cached, state))
         except PluginError:
             return {}
 
     def _pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> None:
         for slot in self.slots["preScore"]:
-            status = self._ask_pre_score(slot, state, pod, nodes)
+            status = self._call_pre_score(slot, state, pod, nodes)
             if status.is_skip:
                 state.skip_score.add(slot.name)
             elif not status.is_success:
@@ -144,8 +148,8 @@ class Scoring:
 
     _timed_pre_score = timed_point("PreScore")(_pre_score)
 
-    def _ask_pre_score(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> Any:
-        return self.guard.status(slot.name, "PreScore", slot.plugin.pre_score, state, sees(slot, state, pod), nodes)
+    def _call_pre_score(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> Any:
+        return self.guard.status(slot.name, "PreScore", slot.plugin.pre_score, state, pod_view(slot, state, pod), nodes)
 
     def _score_by(
         self,
@@ -163,7 +167,9 @@ class Scoring:
                 scores = self._normalized(slot, state, pod, scores, by_value=raw is not None)
             wrong = _out_of_range(slot.name, scores, nodes)
         except (TypeError, AttributeError) as fault:
-            raise self.guard.wrong(slot.name, "Score", scores, f"a score for each class of nodes: {fault}") from fault
+            raise self.guard.wrong_answer(
+                slot.name, "Score", scores, f"a score for each class of nodes: {fault}"
+            ) from fault
         if not wrong:
             return scores
         place = next(index for index, key in enumerate(scores.of) if key in wrong)
@@ -172,54 +178,60 @@ class Scoring:
         return ScoreClasses(scores.of, {**scores.scores, **dict.fromkeys(wrong, MIN_NODE_SCORE)}, scores.all_used)
 
     def _normalized(
-        self, slot: PluginSlot, state: CycleState, pod: Pod, found: ScoreClasses, *, by_value: bool
+        self, slot: PluginSlot, state: CycleState, pod: Pod, raw: ScoreClasses, *, by_value: bool
     ) -> ScoreClasses:
-        """``by_value``: the plugin is shown a class for each value, and not those that it has in common with others."""
-        shown: Mapping[Any, int] = {it: it for it in set(found.scores.values())} if by_value else found.scores
-        seen = sees(slot, state, pod)
+        """Run NormalizeScore. ``by_value``: pass the plugin one class per raw score, since its classes are shared with
+        other plugins.
+        """
+        shown: Mapping[Any, int] = {it: it for it in set(raw.scores.values())} if by_value else raw.scores
+        seen = pod_view(slot, state, pod)
         scores = self.guard.call(slot.name, "NormalizeScore", slot.plugin.normalize, state, seen, shown)
         if not isinstance(scores, Mapping):
-            raise self.guard.wrong(slot.name, "NormalizeScore", scores, "a mapping of scores")
+            raise self.guard.wrong_answer(slot.name, "NormalizeScore", scores, "a mapping of scores")
         if by_value:
-            scores = {key: scores[value] for key, value in found.scores.items() if value in scores}
-        return ScoreClasses(found.of, scores, all_used=found.all_used and scores.keys() == found.scores.keys())
+            scores = {key: scores[value] for key, value in raw.scores.items() if value in scores}
+        return ScoreClasses(raw.of, scores, all_used=raw.all_used and scores.keys() == raw.scores.keys())
 
     def _raw(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        seen = sees(slot, state, pod)
+        seen = pod_view(slot, state, pod)
         if slot.scores_in_batch:
-            found: Any = self.guard.call(
-                slot.name, "Score", slot.plugin.score_nodes, state, seen, sees_nodes(slot, nodes)
+            scores: Any = self.guard.call(
+                slot.name, "Score", slot.plugin.score_nodes, state, seen, nodes_view(slot, nodes)
             )
-            if not isinstance(found, ScoreClasses):
-                raise self.guard.wrong(slot.name, "Score", found, "ScoreClasses")
-            return found
+            if not isinstance(scores, ScoreClasses):
+                raise self.guard.wrong_answer(slot.name, "Score", scores, "ScoreClasses")
+            return scores
         return ScoreClasses.by_value(self._score_each(slot, state, seen, nodes))
 
     def _score_each(self, slot: PluginSlot, state: CycleState, seen: Pod, nodes: Candidates) -> list[int]:
         before = 0 if slot.clock_reads is None else slot.clock_reads.count
-        found = self.guard.call(slot.name, "Score", score_each, slot.plugin.score, state, seen, sees_nodes(slot, nodes))
+        scores = self.guard.call(
+            slot.name, "Score", score_each, slot.plugin.score, state, seen, nodes_view(slot, nodes)
+        )
         if slot.clock_reads is not None and slot.clock_reads.count != before:
-            raise self.guard.undated(slot.name, "Score")
-        if set(map(type, found)) - {int}:
+            raise self.guard.undated_answer(slot.name, "Score")
+        if set(map(type, scores)) - {int}:
             raise PluginError(error(_NO_NUMBER.format(slot.name), slot.name))
-        return found
+        return scores
 
-    def _are_apart(self, pod: Pod, nodes: Candidates) -> bool:
-        """Whether some of the nodes are not as the picture has them for a pod that is nowhere."""
-        places = (self._picture.place_of(pod.uid, pod.key), *self._picture.overlaid_nodes)
+    def _differ_from_cache(self, pod: Pod, nodes: Candidates) -> bool:
+        """Return True if some node differs from the snapshot, or is the node of the pod itself, so that cached scores
+        are not valid.
+        """
+        places = (self._snapshot.place_of(pod.uid, pod.key), *self._snapshot.overlaid_nodes)
         return bool(nodes.sent) or not nodes.name_set.isdisjoint(places)
 
-    def _score_kept(self, state: CycleState, kept: KeptScores, names: Sequence[str]) -> list[int]:
-        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
-        return self._score_each(kept.slot, state, sees(kept.slot, state, kept.pod), nodes)
+    def _score_cached(self, state: CycleState, entry: CachedScores, names: Sequence[str]) -> list[int]:
+        nodes = Candidates(names, self._snapshot.base_nodes.__getitem__)
+        return self._score_each(entry.slot, state, pod_view(entry.slot, state, entry.pod), nodes)
 
-    def _score_alone(self, kept: KeptScores, names: Sequence[str]) -> Sequence[int]:
+    def _score_alone(self, entry: CachedScores, names: Sequence[str]) -> Sequence[int]:
         state = CycleState()
-        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
+        nodes = Candidates(names, self._snapshot.base_nodes.__getitem__)
         for slot in self.slots["preScore"]:
-            if slot.name == kept.slot.name:
-                self._ask_pre_score(slot, state, kept.pod, nodes)
-        return self._score_kept(state, kept, names)
+            if slot.name == entry.slot.name:
+                self._call_pre_score(slot, state, entry.pod, nodes)
+        return self._score_cached(state, entry, names)
 
 
 def _alike(size: int, score: int) -> ScoreClasses:
@@ -227,24 +239,24 @@ def _alike(size: int, score: int) -> ScoreClasses:
 
 
 def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], size: int) -> ScoreClasses:
-    """The weighted sums for ``size`` nodes; 0 for each where no plugin scored.
+    """Return the weighted sums for ``size`` nodes; 0 for each if no plugin scored.
 
-    What a plugin gives all nodes alike is added to the scores of the others' classes; plugins that have their classes
-    in common are added up by class.
+    If a plugin gives all nodes the same score, it is added to the scores of the others. Plugins that share their node
+    classes are summed by class.
     """
     alike = 0
     sums: dict[int, tuple[Sequence[Any], dict[Any, int]]] = {}
-    for plugin, found in of_plugin.items():
-        weight, scores = weights[plugin], found.scores
+    for plugin, scores_of_plugin in of_plugin.items():
+        weight, scores = weights[plugin], scores_of_plugin.scores
         values = set(scores.values()) if len(of_plugin) > 1 else ()
         if len(values) == 1:
             alike += weight * values.pop()
-        elif id(found.of) in sums:
-            known = sums[id(found.of)][1]
+        elif id(scores_of_plugin.of) in sums:
+            known = sums[id(scores_of_plugin.of)][1]
             for key in known:
                 known[key] += scores[key] * weight
         else:
-            sums[id(found.of)] = (found.of, found.weighted(weight))
+            sums[id(scores_of_plugin.of)] = (scores_of_plugin.of, scores_of_plugin.weighted(weight))
     if not sums:
         return _alike(size, alike)
     (of, scores), *others = sums.values()
@@ -257,17 +269,21 @@ def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], si
     return ScoreClasses.by_value(added)
 
 
-def _out_of_range(plugin: str, given: ScoreClasses, nodes: Candidates) -> dict[Any, int]:
+def _out_of_range(plugin: str, scores_by_class: ScoreClasses, nodes: Candidates) -> dict[Any, int]:
     """Return the classes of nodes whose score is below 0 or above 100. Raises ``PluginError`` unless all are integers.
 
     kube-scheduler fails the pod here, so one node whose requests overflow 64 bits stops every pod that passes it.
     """
-    used = given.classes()
-    if len(given.of) != len(nodes) or not given.scores.keys() >= used:
+    used = scores_by_class.classes()
+    if len(scores_by_class.of) != len(nodes) or not scores_by_class.scores.keys() >= used:
         raise PluginError(error(f'plugin "{plugin}" did not score every node', plugin))
-    scores = [given.scores[key] for key in used]
+    scores = [scores_by_class.scores[key] for key in used]
     if set(map(type, scores)) - {int}:
         raise PluginError(error(_NO_NUMBER.format(plugin), plugin))
     if min(scores, default=0) >= MIN_NODE_SCORE and max(scores, default=0) <= MAX_NODE_SCORE:
         return {}
-    return {key: given.scores[key] for key in used if not MIN_NODE_SCORE <= given.scores[key] <= MAX_NODE_SCORE}
+    return {
+        key: scores_by_class.scores[key]
+        for key in used
+        if not MIN_NODE_SCORE <= scores_by_class.scores[key] <= MAX_NODE_SCORE
+    }

@@ -13,43 +13,34 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.spec import Reads
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
+from app.runtime.cached_verdicts import CachedVerdicts
+from app.runtime.clock_reads import ClockReads
 from app.runtime.filters import WHOLE, Filters
 from app.runtime.guard import timed_point
-from app.runtime.kept import Kept
-from app.runtime.kept_verdicts import KeptPass, KeptVerdicts
-from app.runtime.picture import Picture
 from app.runtime.prefilter import PreFiltered
-from app.runtime.slots import PluginSlot, sees, sees_nodes
-from app.runtime.timed import ClockReads
+from app.runtime.slots import PluginSlot, nodes_view, pod_view
+from app.runtime.snapshot import Snapshot
+from app.runtime.verdict_cache import PassingNodes, VerdictCache
 
 ALL_PLUGINS: Final = ""
-"""Key of ``signatures`` for rejections that rest on every plugin, as those by PreFilter's node sets."""
+"""Key in ``signatures`` for rejections that depend on every plugin, such as those by node sets of PreFilter."""
 
 
-class Found(FilterResult):
-    """Result of a search. ``pre_filter``: what PreFilter answered, a rejection of all nodes if it is no Success.
+class SearchResult(FilterResult):
+    """Result of a search. ``pre_filter``: status of PreFilter; without Success, no node passes.
 
-    ``lasts``: whether the rejections stand as long as those of each plugin do by themselves. They do not where a last
-    filter rejected: these rest on which nodes were asked about and on which of them passed.
+    ``lasts``: True if each rejection depends only on the plugin that gave it. It is False if a last filter rejected a
+    node, because that also depends on all requested nodes and on those that passed.
     """
 
-    __slots__ = ("lasts", "pre_filter")
-
-    def __init__(
-        self,
-        passed: Sequence[str],
-        rejections: Mapping[str, Status] | Callable[[], Mapping[str, Status]],
-        pre_filter: Status,
-        *,
-        lasts: bool = True,
-    ) -> None:
-        super().__init__(passed, rejections)
-        self.pre_filter = pre_filter
-        self.lasts = lasts
+    pre_filter: Status
+    lasts: bool = True
 
 
-class _NodesAsked(Candidates):
-    """All nodes of a search. Which of the names are nodes is looked up when they are read: few plugins do."""
+class _RequestedNodes(Candidates):
+    """All nodes of a search. The names are checked for existing nodes when they are first read,
+    which few plugins do.
+    """
 
     __slots__ = ("_known", "_names")
 
@@ -61,32 +52,33 @@ class _NodesAsked(Candidates):
         self._names: Sequence[str] | None = None
 
     @property
-    def names(self) -> Sequence[str]:  # type: ignore[override]  # nobody sets the names of candidates
+    def names(self) -> Sequence[str]:  # type: ignore[override]  # read-only here
         if self._names is None:
             self._names = self._known()
         return self._names
 
     def seen_as(self, view: Callable[[NodeInfo], NodeInfo]) -> Candidates:
-        seen = _NodesAsked(self, lambda: self.names)
+        seen = _RequestedNodes(self, lambda: self.names)
         info = self._info
         seen._info = lambda name: view(info(name))
         return seen
 
 
-class _Progress:
+class _SearchState:
     """State of one search. ``left``: nodes that passed all plugins so far.
 
-    ``asked``: answers of the plugins that read the cluster · ``apart``: verdicts on nodes that were judged by
-    themselves · ``last``: answers of the last filters that rejected a node.
+    ``cached``: entry of each plugin with cached verdicts · ``common``: their common set · ``results``: answers of the
+    plugins that read the cluster, by name · ``separate``: verdicts on nodes that are evaluated one by one, without the
+    cache · ``last``: answers of the last filters that rejected a node.
     """
 
-    __slots__ = ("apart", "asked", "each", "kept", "last", "left")
+    __slots__ = ("cached", "common", "last", "left", "results", "separate")
 
     def __init__(self) -> None:
-        self.each: Sequence[Kept] = ()
-        self.kept: KeptPass | None = None
-        self.asked: dict[str, FilterResult] = {}
-        self.apart: dict[str, Status] = {}
+        self.cached: Sequence[CachedVerdicts] = ()
+        self.common: PassingNodes | None = None
+        self.results: dict[str, FilterResult] = {}
+        self.separate: dict[str, Status] = {}
         self.last: Sequence[FilterResult] = ()
         self.left: Sequence[str] = ()
 
@@ -94,243 +86,257 @@ class _Progress:
 class Search:
     """Search with the filters of one profile, and the cache of their verdicts."""
 
-    def __init__(self, filters: Filters, picture: Picture) -> None:
+    def __init__(self, filters: Filters, snapshot: Snapshot) -> None:
         self.filters = filters
         self.scheduler_name = filters.scheduler_name
         self.guard = filters.guard
-        self._picture = picture
-        self._kept = KeptVerdicts(picture)
+        self._snapshot = snapshot
+        self._verdicts = VerdictCache(snapshot)
         self._own_place_matters = any(it.reads is Reads.PODS_ON_NODE for it in filters.slots["filter"])
 
-    def find_nodes_that_fit(self, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> Found:
-        """Return the candidates that pass PreFilter and Filter, from the cache as far as possible.
+    def find_nodes_that_fit(self, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> SearchResult:
+        """Return the candidates that pass PreFilter and Filter, from the cache where possible.
 
-        Candidates may be names of no node: these neither pass nor are rejected. Raises ``PluginError`` or
-        ``Unprepared``, also where the rejections are read.
+        Candidates can be names of nodes that do not exist: these neither pass nor are rejected. Raises ``PluginError``
+        or ``Unprepared``, also when rejections are read.
         """
         state = CycleState() if state is None else state
         prepared = self.filters.pre_filter(state, pod)
         status = prepared.status
         if status is not SUCCESS:
-            return Found((), lambda: dict.fromkeys(self._known(nodes, nodes.names), status), status)
+            return SearchResult((), lambda: dict.fromkeys(self._known(nodes, nodes.names), status), status)
         names = nodes.names
         if prepared.names is not None:
             names = list(filter(prepared.names.__contains__, names))
         run = self._timed_search if self.guard.sampled else self._search
-        found = run(state, pod, nodes, names)
-        reasons = partial(self._reasons, state, pod, nodes, prepared, found)
-        return Found(found.left, reasons, status, lasts=not found.last)
+        progress = run(state, pod, nodes, names)
+        reasons = partial(self._reasons, state, pod, nodes, prepared, progress)
+        return SearchResult(progress.left, reasons, status, lasts=not progress.last)
 
-    def _search(self, state: CycleState, pod: Pod, nodes: Candidates, names: Sequence[str]) -> _Progress:
-        found = _Progress()
-        apart = self._apart(pod, nodes, names)
-        found.left = list(filterfalse(apart.__contains__, names)) if apart else names
-        filters = self.filters.taking_part(state)
-        if filters.kept:
-            judge = partial(self._judge, state)
-            found.each, found.kept, found.left = self._kept.passing(filters.kept, pod, found.left, judge)
-        of_the_picture = found.kept is not None and found.kept.passing is not None
-        if not of_the_picture and not (filters.others and filters.others[0].any_names):
-            found.left = self._known(nodes, found.left)
-        for slot in filters.others:
-            asked = nodes if found.left is nodes.names else nodes.among(found.left)
-            found.asked[slot.name] = result = self.filters.filter_by(slot, state, pod, asked)
-            found.left = result.passed
-        if apart:
-            found.apart = self._judge_apart(state, pod, nodes, apart)
-            passed = {*found.left, *(name for name, status in found.apart.items() if status.is_success)}
-            found.left = list(filter(passed.__contains__, names))
-        if filters.last and found.left:
-            asked = _NodesAsked(nodes, partial(self._known, nodes, nodes.names))
-            found.last = self.filters.last_results(state, pod, asked, found.left)
-            found.left = found.last[-1].passed if found.last else found.left
-        return found
+    def _search(self, state: CycleState, pod: Pod, nodes: Candidates, names: Sequence[str]) -> _SearchState:
+        progress = _SearchState()
+        separate = self._separate(pod, nodes, names)
+        progress.left = list(filterfalse(separate.__contains__, names)) if separate else names
+        filters = self.filters.active_filters(state)
+        if filters.cached:
+            evaluate = partial(self._evaluate, state)
+            progress.cached, progress.common, progress.left = self._verdicts.passing(
+                filters.cached, pod, progress.left, evaluate
+            )
+        only_known = progress.common is not None and progress.common.passing is not None
+        if not only_known and not (filters.uncached and filters.uncached[0].any_names):
+            progress.left = self._known(nodes, progress.left)
+        for slot in filters.uncached:
+            candidates = nodes if progress.left is nodes.names else nodes.among(progress.left)
+            progress.results[slot.name] = result = self.filters.filter_by(slot, state, pod, candidates)
+            progress.left = result.passed
+        if separate:
+            progress.separate = self._evaluate_separate(state, pod, nodes, separate)
+            passed = {*progress.left, *(name for name, status in progress.separate.items() if status.is_success)}
+            progress.left = list(filter(passed.__contains__, names))
+        if filters.last and progress.left:
+            candidates = _RequestedNodes(nodes, partial(self._known, nodes, nodes.names))
+            progress.last = self.filters.last_results(state, pod, candidates, progress.left)
+            progress.left = progress.last[-1].passed if progress.last else progress.left
+        return progress
 
     _timed_search = timed_point("Filter")(_search)
 
     def _known(self, nodes: Candidates, names: Iterable[str]) -> list[str]:
-        """Return those of ``names`` that are nodes."""
-        known = self._picture.nodes
+        """Return the ``names`` of existing nodes."""
+        known = self._snapshot.nodes
         if not nodes.sent:
             return list(filter(known.__contains__, names))
         return [it for it in names if it in known or it in nodes.sent]
 
-    def _apart(self, pod: Pod, nodes: Candidates, names: Sequence[str]) -> Mapping[str, Collection[Pod]]:
-        """Return candidates that are judged by themselves, with the pods that are nominated to them.
+    def _separate(self, pod: Pod, nodes: Candidates, names: Sequence[str]) -> Mapping[str, Collection[Pod]]:
+        """Return candidates that must be evaluated without the cache, with the pods that are nominated to them.
 
-        Nodes with nominated pods; those that came with the request, and the one that the pod itself stands on, where
-        cached verdicts depend on the pods of a node: these are verdicts on nodes as cached, for pods that are nowhere.
+        These are nodes with nominated pods, and nodes in ``nodes.sent``. If cached verdicts depend on the pods of a
+        node, the node on which the pod itself runs is one, too. Cached verdicts are valid for nodes of the snapshot and
+        for pods that are on no node.
         """
         nominated = self.filters.nominations.nominated_nodes
         if not nominated and not nodes.sent and not self._own_place_matters:
             return {}
-        asked = nodes if names is nodes.names else nodes.among(names)
-        found: dict[str, Collection[Pod]] = {it: () for it in nodes.sent if it in asked.name_set}
+        requested = nodes if names is nodes.names else nodes.among(names)
+        separate: dict[str, Collection[Pod]] = {it: () for it in nodes.sent if it in requested.name_set}
         if self._own_place_matters:
-            places = (self._picture.place_of(pod.uid, pod.key), *self._picture.overlaid_nodes)
-            found |= {it: () for it in places if it and it in self._picture.nodes and it in asked.name_set}
+            places = (self._snapshot.place_of(pod.uid, pod.key), *self._snapshot.overlaid_nodes)
+            separate |= {it: () for it in places if it and it in self._snapshot.nodes and it in requested.name_set}
         if nominated and not set(nominated).isdisjoint(names):
-            among = self._known(nodes, [it for it in nominated if it in asked.name_set])
-            found |= {it: pods for it in among if (pods := self.filters.nominated_to(it, pod))}
-        return found
+            among = self._known(nodes, [it for it in nominated if it in requested.name_set])
+            separate |= {it: pods for it in among if (pods := self.filters.nominated_to(it, pod))}
+        return separate
 
-    def _judge_apart(
-        self, state: CycleState, pod: Pod, nodes: Candidates, apart: Mapping[str, Collection[Pod]]
+    def _evaluate_separate(
+        self, state: CycleState, pod: Pod, nodes: Candidates, separate: Mapping[str, Collection[Pod]]
     ) -> dict[str, Status]:
-        alone = nodes.among([name for name in nodes.names if name in apart and not apart[name]])
+        alone = nodes.among([name for name in nodes.names if name in separate and not separate[name]])
         rejected = self.filters.filter_all(state, pod, alone)
-        found = {name: rejected.get(name, SUCCESS) for name in alone.names}
-        for name, pods in apart.items():
+        verdicts = {name: rejected.get(name, SUCCESS) for name in alone.names}
+        for name, pods in separate.items():
             if pods:
-                found[name] = self.filters.filter_with_nominated(state, pod, nodes.info(name), pods)
-        return found
+                verdicts[name] = self.filters.filter_with_nominated(state, pod, nodes.info(name), pods)
+        return verdicts
 
     def _reasons(
-        self, state: CycleState, pod: Pod, nodes: Candidates, prepared: PreFiltered, found: _Progress
+        self, state: CycleState, pod: Pod, nodes: Candidates, prepared: PreFiltered, progress: _SearchState
     ) -> Mapping[str, Status]:
         """Return, for each node that does not pass, the status of the first plugin in order that rejects it."""
-        passed = set(found.left)
+        passed = set(progress.left)
         rest = self._known(nodes, filterfalse(passed.__contains__, nodes.names))
         rejected: dict[str, Status] = {}
         if prepared.names is not None:
             outside = prepared.rejection
             rejected = {name: outside for name in rest if name not in prepared.names}
-        if found.apart:
-            rejected.update((name, status) for name, status in found.apart.items() if not status.is_success)
-        for last in found.last:
+        if progress.separate:
+            rejected.update((name, status) for name, status in progress.separate.items() if not status.is_success)
+        for last in progress.last:
             rejected.update(last.rejected())
-        kept = {it.slot.name: it for it in found.each}
-        for slot in self.filters.taking_part(state).every:
+        cached = {it.slot.name: it for it in progress.cached}
+        for slot in self.filters.active_filters(state).every:
             rest = list(filterfalse(rejected.__contains__, rest)) if rejected else rest
             if not rest:
                 break
-            said = (
-                self._kept_reasons(kept[slot.name], state, rest)
-                if slot.is_kept
-                else self._cluster_reasons(slot, state, pod, nodes.among(rest), found)
+            rejections = (
+                self._cached_reasons(cached[slot.name], state, rest)
+                if slot.is_cached
+                else self._cluster_reasons(slot, state, pod, nodes.among(rest), progress)
             )
-            if not rejected and not slot.is_kept and len(said) == len(rest) and all(map(said.__contains__, rest)):
-                return said  # the usual case: one plugin rejects them all, and no others
-            rejected.update((name, said[name]) for name in rest if name in said)
+            if (
+                not rejected
+                and not slot.is_cached
+                and len(rejections) == len(rest)
+                and all(map(rejections.__contains__, rest))
+            ):
+                return rejections  # the usual case: one plugin rejects exactly these nodes
+            rejected.update((name, rejections[name]) for name in rest if name in rejections)
         return rejected
 
-    def _kept_reasons(self, kept: Kept, state: CycleState, names: Sequence[str]) -> Mapping[str, Status]:
-        missing = kept.judged.missing(names)
+    def _cached_reasons(self, entry: CachedVerdicts, state: CycleState, names: Sequence[str]) -> Mapping[str, Status]:
+        missing = entry.evaluated.missing(names)
         if missing:
-            kept.judge(missing, self._picture, partial(self._judge, state))
-            self._kept.weigh((kept,))
-        return kept.rejected
+            entry.evaluate(missing, self._snapshot, partial(self._evaluate, state))
+            self._verdicts.weigh((entry,))
+        return entry.rejected
 
     def _cluster_reasons(
-        self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, found: _Progress
+        self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, progress: _SearchState
     ) -> Mapping[str, Status]:
-        """Return the rejections of the search, and new ones of nodes that a cached verdict kept from the plugin."""
-        result = found.asked[slot.name]
-        said = result.rejected()
-        if all(map(said.__contains__, nodes.names)):
-            return said
+        """Return the rejections of the search, and new ones for nodes that a cached rejection kept from the plugin."""
+        result = progress.results[slot.name]
+        rejections = result.rejected()
+        if all(map(rejections.__contains__, nodes.names)):
+            return rejections
         passed = set(result.passed)
-        left = [name for name in nodes.names if name not in said and name not in passed]
-        if left and found.kept is not None:
-            not_asked = [name for name in left if name in found.kept.blocked]
-            said = {**said, **self.filters.filter_by(slot, state, pod, nodes.among(not_asked)).rejected()}
-            left = [name for name in left if name not in found.kept.blocked]
+        left = [name for name in nodes.names if name not in rejections and name not in passed]
+        if left and progress.common is not None:
+            blocked = [name for name in left if name in progress.common.blocked]
+            rejections = {**rejections, **self.filters.filter_by(slot, state, pod, nodes.among(blocked)).rejected()}
+            left = [name for name in left if name not in progress.common.blocked]
         if left:
-            raise self.guard.wrong(slot.name, "Filter", result, WHOLE)
-        return said
+            raise self.guard.wrong_answer(slot.name, "Filter", result, WHOLE)
+        return rejections
 
-    def crowded(
-        self, state: CycleState, pod: Pod, passed: Sequence[str], due: Sequence[tuple[Pod, Sequence[str]]]
+    def blocking_pods(
+        self, state: CycleState, pod: Pod, passed: Sequence[str], expected: Sequence[tuple[Pod, Sequence[str]]]
     ) -> frozenset[str]:
-        """Return the UIDs of pods in ``due``, each with nodes it may take, that may take the pod's room on one.
+        """Return UIDs of pods in ``expected`` that could take the place of ``pod`` on some node.
 
-        Asks the plugins that read the pods of a node, for which more pods never help. ``state``: of the search.
-        Raises ``PluginError`` or ``Unprepared``.
+        ``expected``: pods with the nodes that each can take. Runs the plugins that read the pods of a node: for these,
+        more pods never turn a rejection into Success. ``state``: state of the search. Raises ``PluginError`` or
+        ``Unprepared``.
         """
-        slots = self.filters.taking_part(state).by_pods_on_node
-        due = [(it, places) for it, places in due if not self._picture.place_of(it.uid, it.key)]
-        if not slots or not due:
+        slots = self.filters.active_filters(state).by_pods_on_node
+        expected = [(it, places) for it, places in expected if not self._snapshot.place_of(it.uid, it.key)]
+        if not slots or not expected:
             return frozenset()
-        taken = list(dict.fromkeys(chain.from_iterable(places for _, places in due)))
+        taken = list(dict.fromkeys(chain.from_iterable(places for _, places in expected)))
         names = taken if len(taken) < len(passed) else passed
-        full = self._kept.crowded(slots, pod, [it for it, _ in due], names, self._judge_alone)
+        full = self._verdicts.rejected_beside(slots, pod, [it for it, _ in expected], names, self._evaluate_alone)
         if not full:
             return frozenset()
         full.intersection_update(passed)
-        return frozenset(it.uid for it, places in due if not full.isdisjoint(places))
+        return frozenset(it.uid for it, places in expected if not full.isdisjoint(places))
 
     def signatures(self, pod: Pod) -> dict[str, Hashable]:
-        """By plugin, a value that is equal as long as its rejections of the pod stand; no entry where none is known.
+        """Return values by plugin that are equal as long as the rejections of the pod by that plugin are valid.
 
-        ``ALL_PLUGINS`` has one if all have. Raises ``PluginError`` or ``Unprepared``.
+        Plugins without a known signature have no entry. ``ALL_PLUGINS`` has one if all plugins have. Raises
+        ``PluginError`` or ``Unprepared``.
         """
-        self.guard.begin(pod)
-        found: dict[str, Hashable] = {}
+        self.guard.begin_evaluation(pod)
+        signatures: dict[str, Hashable] = {}
         for slot in self.filters.deciding:
-            if slot.is_kept:
-                found[slot.name] = self._kept.standing(slot, pod, self._judge_alone)
+            if slot.is_cached:
+                signatures[slot.name] = self._verdicts.rejection_stamp(slot, pod, self._evaluate_alone)
             elif slot.signature is not None:
                 signature = self.guard.call(slot.name, "Signature", _signature, slot.signature, pod)
                 if signature is not None:
-                    found[slot.name] = signature
+                    signatures[slot.name] = signature
         nominations = self.filters.nominations
         nominated = tuple(
             (name, other.uid) for name in nominations.nominated_nodes for other in self.filters.nominated_to(name, pod)
         )
         if nominated:
-            # Judged by the counts themselves, not by what is above a limit: holds until anything changes.
+            # With nominated pods, verdicts depend on exact counts, so they are valid only until anything changes.
             rest = (nominated, nominations.generation)
-            found = {name: (signature, rest) for name, signature in found.items()}
-        if len(found) == len(self.filters.deciding):
-            found[ALL_PLUGINS] = tuple(found.values())
-        return found
+            signatures = {name: (signature, rest) for name, signature in signatures.items()}
+        if len(signatures) == len(self.filters.deciding):
+            signatures[ALL_PLUGINS] = tuple(signatures.values())
+        return signatures
 
     def checking_verdicts(self) -> Iterator[str]:
-        """Compare cached verdicts with new ones, step by step: a sentence for a difference, else an empty text."""
-        yield from self._kept.checking_verdicts(self._judge_alone)
+        """Compare cached verdicts with new ones, in steps. Yields a sentence for each difference, and an empty text for
+        a step without one.
+        """
+        yield from self._verdicts.checking_verdicts(self._evaluate_alone)
 
-    def _judge(self, state: CycleState, kept: Kept, names: Sequence[str]) -> FilterResult:
-        nodes = Candidates(names, self._picture.kept_nodes.__getitem__)
-        if kept.beside is not None:
-            nodes = nodes.seen_as(kept.beside.on)
-        reads = kept.slot.clock_reads
+    def _evaluate(self, state: CycleState, entry: CachedVerdicts, names: Sequence[str]) -> FilterResult:
+        nodes = Candidates(names, self._snapshot.base_nodes.__getitem__)
+        if entry.beside is not None:
+            nodes = nodes.seen_as(entry.beside.on)
+        reads = entry.slot.clock_reads
         if reads is None:
-            return self.filters.filter_whole(kept.slot, state, kept.pod, nodes)
+            return self.filters.filter_whole(entry.slot, state, entry.pod, nodes)
         before = reads.count
-        result = self.filters.filter_whole(kept.slot, state, kept.pod, nodes)
-        result.rejected()  # the reasons may read a clock, too
-        return result if reads.count == before else self._judge_timed(kept.slot, reads, state, kept.pod, nodes)
+        result = self.filters.filter_whole(entry.slot, state, entry.pod, nodes)
+        result.rejected()  # computing the reasons can read a clock, too
+        return result if reads.count == before else self._evaluate_timed(entry.slot, reads, state, entry.pod, nodes)
 
-    def _judge_timed(
+    def _evaluate_timed(
         self, slot: PluginSlot, reads: ClockReads, state: CycleState, pod: Pod, nodes: Candidates
     ) -> FilterResult:
-        """Judge node by node, and note when each verdict ends. Raises ``PluginError`` for one that has no end."""
-        seen, nodes = (sees(slot, state, pod), sees_nodes(slot, nodes)) if slot.parts is not None else (pod, nodes)
+        """Evaluate node by node, and register when each verdict expires. Raises ``PluginError`` for a verdict without
+        an expiry.
+        """
+        seen, nodes = (pod_view(slot, state, pod), nodes_view(slot, nodes)) if slot.parts is not None else (pod, nodes)
         passed: list[str] = []
         rejected: dict[str, Status] = {}
         for node in nodes:
             before = reads.count
             status = self.guard.status(slot.name, "Filter", slot.plugin.filter, state, seen, node)
             if status.until is not None:
-                self._picture.ends(node.name, slot.name, status.until)
+                self._snapshot.ends(node.name, slot.name, status.until)
             elif reads.count != before:
-                raise self.guard.undated(slot.name, "Filter", node.name)
+                raise self.guard.undated_answer(slot.name, "Filter", node.name)
             if status.is_success:
                 passed.append(node.name)
             else:
                 rejected[node.name] = status
         return FilterResult(passed, self.filters.rejections(slot.name, rejected))
 
-    def _judge_alone(self, kept: Kept, names: Sequence[str]) -> FilterResult:
-        """As ``_judge``, outside of a search: with a state of its own."""
+    def _evaluate_alone(self, entry: CachedVerdicts, names: Sequence[str]) -> FilterResult:
+        """Like ``_evaluate``, outside of a search, with its own state."""
         state = CycleState()
         for slot in self.filters.slots["preFilter"]:
-            if slot.name == kept.slot.name:
-                self.filters.call_pre_filter(slot, state, kept.pod)
-        return self._judge(state, kept, names)
+            if slot.name == entry.slot.name:
+                self.filters.call_pre_filter(slot, state, entry.pod)
+        return self._evaluate(state, entry, names)
 
 
 def _signature(sign: Callable[[Pod], Hashable | None], pod: Pod) -> Hashable | None:
-    found: Hashable | None = sign(pod)
-    hash(found)  # what cannot be hashed is a fault of the plugin's
-    return found
+    signature: Hashable | None = sign(pod)
+    hash(signature)  # a value that cannot be hashed is a fault of the plugin
+    return signature

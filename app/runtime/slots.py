@@ -1,4 +1,4 @@
-"""A plugin at an extension point, its forms looked up once: the bases it names, and what it has of its own."""
+"""Plugin at an extension point, with the optional methods that its class implements, looked up once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from app.framework.points import ClusterFilterPlugin, FilterPlugin, PreFilterPlu
 from app.framework.spec import Reads
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.runtime.timed import ClockReads
-from app.runtime.views import NodeView, PodParts
+from app.runtime.clock_reads import ClockReads
+from app.runtime.views import DeclaredParts, NodeView
 
 BASES: Final = tuple(
     it
@@ -31,23 +31,25 @@ _OVERRIDES: Final[dict[tuple[object, object, str], bool]] = {}
 
 
 def declares(plugin: object, base: type[Any]) -> bool:
-    """Whether a class of plugins names ``base``; a factory names none."""
+    """Return True if a plugin class inherits from ``base``; False for a factory function."""
     return isinstance(plugin, type) and base in plugin.__mro__
 
 
 def overrides(plugin: type[Any], base: type[Any], method: str) -> bool:
-    """Whether the class has its own form of a method for which ``base`` has a default."""
+    """Return True if the class overrides a method for which ``base`` has a default."""
     key: tuple[object, object, str] = (plugin, base, method)
-    found = _OVERRIDES.get(key)
-    if found is None:
+    result = _OVERRIDES.get(key)
+    if result is None:
         own = declares(plugin, base) and getattr(plugin, method) is not getattr(base, method)
-        found = _OVERRIDES[key] = own
-    return found
+        result = _OVERRIDES[key] = own
+    return result
 
 
 @cache
 def flaws(plugin: Any, reads: Reads) -> tuple[str, ...]:
-    """What keeps a plugin's class from being one, a sentence each. That a method is missing shows when it is made."""
+    """Return the mistakes of a plugin class, one sentence each. A missing method is found when the
+    plugin is created.
+    """
     return tuple(_flaws(plugin, reads))
 
 
@@ -68,26 +70,28 @@ def _flaws(plugin: Any, reads: Reads) -> Iterator[str]:
         yield f"names ClusterFilterPlugin as a base, and declares that it reads no more than Reads.{reads.name}"
 
 
-def is_plain(plugin: object, reads: Reads) -> bool:
-    """Whether nothing is known of what a filter reads: it is asked each time, and nothing is certain."""
+def has_unknown_inputs(plugin: object, reads: Reads) -> bool:
+    """Return True if the inputs of a filter are unknown: it then runs for each request, and none of its verdicts is
+    certain.
+    """
     takes_part = declares(plugin, FilterPlugin) or declares(plugin, PreFilterPlugin)
     return takes_part and not declares(plugin, ClusterFilterPlugin) and reads is Reads.CLUSTER
 
 
 class PluginSlot(Struct, frozen=True, eq=False):
-    """A plugin at an extension point. ``weight`` matters at score only.
+    """Plugin at an extension point. ``weight`` is used only at score.
 
-    ``parts``: what it sees of a pod where it decides, ``None`` for all · ``any_names``: see ``FilterPlugin`` ·
-    ``filters_last``: whether it has ``filter_last`` ·
-    ``depends_on``, ``signature``, ``score_depends_on``: ``None`` where the plugin has the default; ``filter_certain``:
-    where it is no ``ClusterFilterPlugin``. ``clock_reads``: counter of a plugin whose verdicts are cached.
+    ``parts``: parts of a pod that a deciding method sees, ``None`` for the whole pod · ``any_names``: see
+    ``FilterPlugin`` · ``filters_last``: True if it implements ``filter_last`` · ``depends_on``, ``signature``,
+    ``score_depends_on``: ``None`` if the plugin has the default · ``filter_certain``: ``None`` if it is no
+    ``ClusterFilterPlugin`` · ``clock_reads``: counter of a plugin with cached verdicts.
     """
 
     name: str
     plugin: Any
     weight: int = 1
     reads: Reads = Reads.CLUSTER
-    parts: PodParts | None = None
+    parts: DeclaredParts | None = None
     kinds: tuple[Kind[Any], ...] = ()
     filters_in_batch: bool = False
     any_names: bool = False
@@ -112,7 +116,9 @@ class PluginSlot(Struct, frozen=True, eq=False):
         kinds: tuple[Kind[Any], ...] = (),
         clock_reads: ClockReads | None = None,
     ) -> PluginSlot:
-        """A slot with the plugin's forms read off it. ``reads``, ``parts`` and ``kinds`` are those of its spec."""
+        """Create a slot, and look up the methods that the plugin overrides. ``reads``, ``parts`` and ``kinds`` are
+        those of its spec.
+        """
         form = type(plugin)
 
         def own(base: type[Any], method: str) -> Any:
@@ -124,7 +130,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
             plugin,
             weight,
             reads,
-            None if reads is Reads.CLUSTER else pod_parts(parts),
+            None if reads is Reads.CLUSTER else declared_parts(parts),
             kinds,
             filters_in_batch=batch,
             any_names=batch and bool(plugin.takes_any_names),
@@ -139,35 +145,35 @@ class PluginSlot(Struct, frozen=True, eq=False):
         )
 
     @property
-    def is_kept(self) -> bool:
-        """Whether its verdicts and raw scores rest on nodes alone, and are kept."""
+    def is_cached(self) -> bool:
+        """True if verdicts and raw scores depend only on the node and its pods, and are cached."""
         return self.reads is not Reads.CLUSTER
 
 
-class TakingPart(Struct, frozen=True):
+class ActiveFilters(Struct, frozen=True):
     """Filters that PreFilter did not skip.
 
-    ``kept``: those whose verdicts are cached · ``last``: those that judge last · ``by_pods_on_node``: of the cached,
-    those that read the pods of a node.
+    ``cached``: filters with cached verdicts; ``uncached``: the others · ``last``: filters that implement
+    ``filter_last`` · ``by_pods_on_node``: cached filters that read the pods of a node.
     """
 
     every: Sequence[PluginSlot]
-    kept: Sequence[PluginSlot]
-    others: Sequence[PluginSlot]
+    cached: Sequence[PluginSlot]
+    uncached: Sequence[PluginSlot]
     last: Sequence[PluginSlot]
     by_pods_on_node: Sequence[PluginSlot]
 
     @classmethod
     def of(cls, filters: Iterable[PluginSlot], skipped: Container[str]) -> Self:
         every = [it for it in filters if it.name not in skipped]
-        kept = [it for it in every if it.is_kept]
-        others = [it for it in every if not it.is_kept]
-        by_pods_on_node = [it for it in kept if it.reads is Reads.PODS_ON_NODE]
-        return cls(every, kept, others, [it for it in every if it.filters_last], by_pods_on_node)
+        cached = [it for it in every if it.is_cached]
+        uncached = [it for it in every if not it.is_cached]
+        by_pods_on_node = [it for it in cached if it.reads is Reads.PODS_ON_NODE]
+        return cls(every, cached, uncached, [it for it in every if it.filters_last], by_pods_on_node)
 
 
-def sees(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:
-    """The pod as the plugin sees it where it decides."""
+def pod_view(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:
+    """Return the pod as the plugin sees it when it decides."""
     parts = slot.parts
     if parts is None:
         return pod
@@ -177,15 +183,15 @@ def sees(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:
     return view
 
 
-def sees_node(slot: PluginSlot, node: NodeInfo) -> NodeInfo:
-    """The node as the plugin sees it where it decides."""
+def node_view(slot: PluginSlot, node: NodeInfo) -> NodeInfo:
+    """Return the node as the plugin sees it when it decides."""
     return NodeView(node) if slot.reads is Reads.NODE else node
 
 
-def sees_nodes(slot: PluginSlot, nodes: Candidates) -> Candidates:
-    """The same of many."""
+def nodes_view(slot: PluginSlot, nodes: Candidates) -> Candidates:
+    """Return the candidates, each as the plugin sees it when it decides."""
     return nodes.seen_as(NodeView) if slot.reads is Reads.NODE else nodes
 
 
-pod_parts: Final = cache(PodParts)
-"""One for all plugins that declare the same."""
+declared_parts: Final = cache(DeclaredParts)
+"""Cached constructor, so that plugins with equal declarations share one object."""

@@ -1,7 +1,7 @@
-"""What a plugin that does not read the cluster sees: of a pod the parts that it declares, of a node what it reads.
+"""Views of pods and nodes for plugins that do not read the whole cluster: declared parts of a pod, and a node.
 
-Pods of one signature are one to such a plugin. What it does not declare it cannot read: a verdict that is kept for one
-pod can therefore not be wrong for another.
+All pods with the same signature look equal to such a plugin, because it cannot read undeclared parts. So a verdict that
+is cached for one of these pods is right for the others.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from app.kube.core_v1 import Pod
 
 _SPEC: Final = "spec."
 _UNDECLARED: Final = ("namespace", "labels", "spec", "annotations", "owner")
-"""What a plugin sees that declares no parts."""
+"""Parts that a plugin sees if it declares none."""
 
 
 class Undeclared(Exception):
-    """A plugin read what it does not declare."""
+    """Error: a plugin read a part of a pod that it does not declare."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -28,8 +28,8 @@ class Undeclared(Exception):
         )
 
 
-class _View:
-    """Holds what is declared; anything else is a fault."""
+class _PartialView:
+    """Object with the declared attributes only; reading any other raises ``Undeclared``."""
 
     def __init__(self, path: str, parts: dict[str, Any]) -> None:
         self.__dict__.update(parts)
@@ -46,7 +46,7 @@ class _View:
 
 
 class NodeView(NodeInfo):
-    """A node for a plugin that declares to read no more: without the pods on it."""
+    """Node without its pods, for a plugin that declares ``Reads.NODE``."""
 
     __slots__ = ()
 
@@ -58,7 +58,7 @@ class NodeView(NodeInfo):
 
 
 class UndeclaredPods(Exception):
-    """A plugin read what is on a node, and declares that it reads the node alone."""
+    """Error: a plugin read the pods of a node, and declares that it reads only the Node object."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -67,10 +67,13 @@ class UndeclaredPods(Exception):
 
 
 Signature = Callable[[Pod], Hashable]
+"""Function that returns a hashable value of the declared parts of a pod."""
 
 
-class PodParts:
-    """The parts of one plugin, or of several that declare the same; and which parts are too long to be read."""
+class DeclaredParts:
+    """Parts of a pod that a plugin declares; ``None`` for the default parts. Plugins with equal declarations share one
+    object.
+    """
 
     def __init__(self, parts: Collection[Part] | None) -> None:
         paths = _UNDECLARED if parts is None else paths_of_pod(parts)
@@ -79,18 +82,19 @@ class PodParts:
         self.signature: Signature = _signature(self._whole, self._of_spec)
 
     def view(self, pod: Pod) -> Pod:
-        """The pod as the plugin sees it."""
-        found = {name: getattr(pod, name) for name in self._whole}
-        if "spec" not in found:
+        """Return the pod as the plugin sees it."""
+        parts = {name: getattr(pod, name) for name in self._whole}
+        if "spec" not in parts:
             spec = {name: getattr(pod.spec, name) for name in (*self._of_spec, "oversized")}
-            found["spec"] = _View("spec.", spec)
-        return cast("Pod", _View("", found))
+            parts["spec"] = _PartialView("spec.", spec)
+        return cast("Pod", _PartialView("", parts))
 
 
 def _signature(whole: tuple[str, ...], of_spec: tuple[str, ...]) -> Signature:
-    """Equal for two pods if and only if the parts are. Specs and labels are interned: equal ones are one object.
+    """Return a function whose values are equal for two pods exactly if the declared parts are equal.
 
-    Which parts are too long to be read is always among them: such a one looks empty.
+    Specs and labels are interned, so equal ones are one object. Parts that are too long to be decoded look empty, so
+    the names of such parts are always included.
     """
     plain = [name for name in whole if name != "annotations"]
     read: Signature = attrgetter(*plain, *(_SPEC + name for name in (*of_spec, "oversized")))

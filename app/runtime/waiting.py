@@ -10,22 +10,23 @@ from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 
 MAX_WAIT_SECONDS: Final = 15 * 60.0
+"""Longest wait at Permit that a plugin can ask for, as in kube-scheduler."""
 
 
 class Reservations(Protocol):
-    """Who keeps the place of a pod meanwhile."""
+    """Keeps the resources of a waiting pod reserved."""
 
     def reserve(self, uid: str) -> None:
-        """It waits from now on."""
+        """Called when the pod starts to wait."""
         ...
 
     def proceed(self, uid: str) -> None:
-        """It no longer does, whatever came of it."""
+        """Called when the pod no longer waits, whatever the result."""
         ...
 
 
 class _NoReservations:
-    """Where no pod has a place."""
+    """Implementation without effect."""
 
     def reserve(self, _uid: str) -> None:
         return
@@ -37,10 +38,11 @@ class _NoReservations:
 _NO_RESERVATIONS: Final = _NoReservations()
 
 
-class WaitingPod:
-    """Implements ``framework.WaitingPod``. ``waits`` is the time in seconds that each plugin grants.
+class PodAtPermit:
+    """Implements ``framework.WaitingPod``. ``waits``: seconds that each plugin grants.
 
-    ``proceed`` is called in the step in which it is settled: who is allowed together with others goes on with them.
+    ``proceed`` is called as soon as the pod is allowed or rejected, without an ``await`` in between. So pods that are
+    allowed together see one another as in flight.
     """
 
     def __init__(self, pod: Pod, node_name: str, waits: Mapping[str, float], proceed: Callable[[str], None]) -> None:
@@ -68,7 +70,7 @@ class WaitingPod:
         return self._settle(unschedulable(message).by(plugin))
 
     async def settled(self) -> Status:
-        """Success, or the rejection. Who stops waiting for it has given the pod up."""
+        """Return Success or the rejection. Cancelling the wait abandons the pod."""
         try:
             return await self._settled
         finally:
@@ -87,50 +89,54 @@ class WaitingPod:
         self._proceed(self.pod.uid)
 
 
-class WaitingPods:
-    """Implements ``framework.WaitingPods``; one for all profiles. ``reservations``: who keeps their places.
+class PodsAtPermit:
+    """Implements ``framework.WaitingPods``, shared by all profiles.
 
-    ``barred`` says why no pod may begin to wait here now, empty if it may: who may not bind it keeps it no place.
+    ``barred`` returns why a pod cannot start to wait in this process now, for example because another replica leads;
+    empty if it can.
     """
 
     def __init__(self, reservations: Reservations = _NO_RESERVATIONS, barred: Callable[[], str] = lambda: "") -> None:
-        self._pods: dict[str, WaitingPod] = {}
+        self._pods: dict[str, PodAtPermit] = {}
         self._reservations = reservations
         self._barred = barred
         self._closed = ""
 
-    def get(self, uid: str) -> WaitingPod | None:
+    def get(self, uid: str) -> PodAtPermit | None:
         return self._pods.get(uid)
 
-    def all(self) -> Collection[WaitingPod]:
+    def all(self) -> Collection[PodAtPermit]:
         return tuple(self._pods.values())
 
     async def wait(self, pod: Pod, node_name: str, waits: Mapping[str, float]) -> Status:
-        """Keep the pod waiting, and return what came of it."""
+        """Wait until the pod is allowed or rejected, and return Success or the rejection."""
         barred = self._closed or self._barred()
         if barred:
             return unschedulable(barred)
-        waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, waits, self._reservations.proceed)
+        waiting = self._pods[pod.uid] = PodAtPermit(pod, node_name, waits, self._reservations.proceed)
         self._reservations.reserve(pod.uid)
         try:
             return await waiting.settled()
         finally:
             del self._pods[pod.uid]
 
-    def give_back(self, uid: str, message: str) -> None:
-        """The pod goes back to its scheduler, in the name of no plugin; no effect if it does not wait."""
+    def reject(self, uid: str, message: str) -> None:
+        """Reject the pod in the name of no plugin, so that it returns to its scheduler. No effect
+        if it does not wait.
+        """
         waiting = self._pods.get(uid)
         if waiting is not None:
             waiting.reject("", message)
 
-    def give_back_all(self, message: str) -> None:
+    def reject_all(self, message: str) -> None:
+        """Reject every waiting pod."""
         for uid in tuple(self._pods):
-            self.give_back(uid, message)
+            self.reject(uid, message)
 
     def close(self, message: str) -> None:
-        """Give all back, and from now on every pod that would wait."""
+        """Reject every waiting pod, and from now on every pod that would wait."""
         self._closed = message
-        self.give_back_all(message)
+        self.reject_all(message)
 
 
 def _timed_out(plugin: str, seconds: float) -> str:

@@ -15,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from app.server.checks import ReadinessCheck, verbose
 from app.telemetry.metrics import Metrics
-from app.telemetry.picture import rendered
+from app.telemetry.snapshot import rendered
 from app.verbs.stepwise import run_stepwise
 
 LOG_SECONDS: Final = 3600.0

@@ -120,7 +120,7 @@ class _Endpoint:
         self._spans = None if tracing is None else VerbSpans(tracing, verb)
         self._duration = metrics.request_duration.labels(verb)
         self._counter = cache(partial(metrics.requests.labels, verb))
-        self._answered = metrics.gathered(self._count)
+        self._answered = metrics.batched(self._count)
         self._throttle = Throttle(clock=perf_counter)
         self._log = _LOG.bind(verb=verb)
 

@@ -13,6 +13,6 @@ async def watch_lag(observe: Callable[[float], None]) -> None:
     """Call ``observe`` four times a second with the loop's lag in seconds; never returns."""
     loop = asyncio.get_running_loop()
     while True:
-        due = loop.time() + _PERIOD_SECONDS
+        expected = loop.time() + _PERIOD_SECONDS
         await asyncio.sleep(_PERIOD_SECONDS)
-        observe(max(0.0, loop.time() - due))
+        observe(max(0.0, loop.time() - expected))

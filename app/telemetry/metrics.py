@@ -7,7 +7,7 @@ Names and labels follow kube-scheduler for the same quantity, with ``homeport_``
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from prometheus_client import (
@@ -22,7 +22,7 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-from app.telemetry.gathered import Gathered, Settling
+from app.telemetry.observation_batch import BatchCollector, ObservationBatch
 from app.telemetry.standard_error import DroppedLinesCollector
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._settling = Settling()
+        self._settling = BatchCollector()
         self.registry.register(self._settling)
         self._of_requests()
         self._of_plugins()
@@ -54,167 +54,144 @@ class Metrics:
 
     def _of_requests(self) -> None:
         """Define metrics of requests, refusals and waits."""
-        self.requests = Counter(
-            "homeport_requests", "Requests answered, by verb and outcome.", ["verb", "outcome"], registry=self.registry
-        )
-        self.request_duration = Histogram(
+        self.requests = self._counter("homeport_requests", "Requests answered, by verb and outcome.", "verb", "outcome")
+        self.request_duration = self._histogram(
             "homeport_request_duration_seconds",
             "Time from reading the body to the answer, by verb.",
-            ["verb"],
-            buckets=_VERB_BUCKETS,
-            registry=self.registry,
+            _VERB_BUCKETS,
+            "verb",
         )
-        self.unserved = Counter(
+        self.unserved = self._counter(
             "homeport_unserved_requests",
             "Requests about pods of no profile here, which go unchecked, by verb and schedulerName.",
-            ["verb", "scheduler_name"],
-            registry=self.registry,
+            "verb",
+            "scheduler_name",
         )
-        self.refusals = Counter(
+        self.refusals = self._counter(
             "homeport_refusals",
             "Pods refused by filter on every node asked for, by each plugin and reason that refused some.",
-            ["plugin", "reason"],
-            registry=self.registry,
+            "plugin",
+            "reason",
         )
-        self.refusal_answers = Counter(
+        self.refusal_answers = self._counter(
             "homeport_refusal_answers",
             "Pods refused by filter on every node asked for, by where the answer came from.",
-            ["answer"],
-            registry=self.registry,
+            "answer",
         )
-        self.picks = Counter(
-            "homeport_picks", "Nodes that filter picked, as the only one that it answered.", registry=self.registry
+        self.picks = self._counter("homeport_picks", "Nodes that filter picked, as the only one that it answered.")
+        self.failed_picks = self._counter(
+            "homeport_failed_picks", "Picks that came to nothing: filter was asked about the pod once more."
         )
-        self.failed_picks = Counter(
-            "homeport_failed_picks",
-            "Picks that came to nothing: filter was asked about the pod once more.",
-            registry=self.registry,
-        )
-        self.due_bind_wait = Histogram(
+        self.due_bind_wait = self._histogram(
             "homeport_due_bind_wait_seconds",
             "Time decisions waited for binds that were on their way: filter, prioritize and cycle.",
-            buckets=_WAIT_BUCKETS,
-            registry=self.registry,
+            _WAIT_BUCKETS,
         )
-        self.bind_batch_wait = Histogram(
-            "homeport_bind_batch_wait_seconds",
-            "Time Bindings were held, to leave together with others.",
-            buckets=_WAIT_BUCKETS,
-            registry=self.registry,
+        self.bind_batch_wait = self._histogram(
+            "homeport_bind_batch_wait_seconds", "Time Bindings were held, to leave together with others.", _WAIT_BUCKETS
         )
-        self.turned_away = Counter(
+        self.turned_away = self._counter(
             "homeport_turned_away",
             "Connections and requests that a listener did not let through, by its name and the cause.",
-            ["listener", "cause"],
-            registry=self.registry,
+            "listener",
+            "cause",
         )
-        self.sampled_out = Counter(
+        self.sampled_out = self._counter(
             "homeport_sampled_out",
             "Pods refused on a whole sample of the nodes and then nominated to a node outside of it.",
-            registry=self.registry,
         )
-        self.nominations = Counter(
-            "homeport_nominations",
-            "Nominations of pods to a node outside the sample, by their effect.",
-            ["result"],
-            registry=self.registry,
+        self.nominations = self._counter(
+            "homeport_nominations", "Nominations of pods to a node outside the sample, by their effect.", "result"
         )
 
     def _of_plugins(self) -> None:
         """Define metrics of plugin durations and faults."""
-        self.point_duration = Histogram(
+        self.point_duration = self._histogram(
             "homeport_framework_extension_point_duration_seconds",
             "Time in all plugins of an extension point, sampled where it only decides.",
-            ["extension_point", "status", "profile"],
-            buckets=_POINT_BUCKETS,
-            registry=self.registry,
+            _POINT_BUCKETS,
+            "extension_point",
+            "status",
+            "profile",
         )
-        self.plugin_duration = Histogram(
+        self.plugin_duration = self._histogram(
             "homeport_plugin_execution_duration_seconds",
             "Time in one call of a plugin at an extension point, sampled where it only decides.",
-            ["plugin", "extension_point", "status"],
-            buckets=_PLUGIN_BUCKETS,
-            registry=self.registry,
+            _PLUGIN_BUCKETS,
+            "plugin",
+            "extension_point",
+            "status",
         )
-        self.plugin_faults = Counter(
-            "homeport_plugin_faults",
-            "Exceptions that left a plugin.",
-            ["plugin", "extension_point"],
-            registry=self.registry,
+        self.plugin_faults = self._counter(
+            "homeport_plugin_faults", "Exceptions that left a plugin.", "plugin", "extension_point"
         )
-        self.scores_out_of_range = Counter(
+        self.scores_out_of_range = self._counter(
             "homeport_scores_out_of_range",
             "Evaluations in which a plugin scored a node below 0 or above 100; the node counted as 0.",
-            ["plugin"],
-            registry=self.registry,
+            "plugin",
         )
-        self.permit_wait = Histogram(
+        self.permit_wait = self._histogram(
             "homeport_permit_wait_duration_seconds",
             "Time pods waited at Permit, by what came of it.",
-            ["result"],
-            buckets=_PERMIT_BUCKETS,
-            registry=self.registry,
+            _PERMIT_BUCKETS,
+            "result",
         )
 
     def _of_replicas(self) -> None:
         """Define metrics of leader election and forwarding."""
-        self.leader = Gauge(
+        self.leader = self._gauge(
             "homeport_leader_election_master_status",
             "1 while this replica holds the Lease, 0 while it does not, by the name of the Lease.",
-            ["name"],
-            registry=self.registry,
+            "name",
         )
-        self.leader_transitions = Counter(
-            "homeport_leader_transitions", "New leaders seen by this replica.", registry=self.registry
+        self.leader_transitions = self._counter("homeport_leader_transitions", "New leaders seen by this replica.")
+        self.forwarded = self._counter(
+            "homeport_forwarded_requests", "Requests sent on to the leader, by verb and outcome.", "verb", "outcome"
         )
-        self.forwarded = Counter(
-            "homeport_forwarded_requests",
-            "Requests sent on to the leader, by verb and outcome.",
-            ["verb", "outcome"],
-            registry=self.registry,
-        )
-        self.forward_duration = Histogram(
+        self.forward_duration = self._histogram(
             "homeport_forward_duration_seconds",
             "Time from sending a request on to the leader's answer, by verb.",
-            ["verb"],
-            buckets=_VERB_BUCKETS,
-            registry=self.registry,
+            _VERB_BUCKETS,
+            "verb",
         )
 
     def _of_the_process(self) -> None:
         """Define metrics of the process: permissions, Events, checks and event loop."""
-        self.permissions_missing = Gauge(
+        self.permissions_missing = self._gauge(
             "homeport_permissions_missing",
             "Permissions that the configuration needs and the API server does not grant.",
-            registry=self.registry,
         )
-        self.events = Counter(
-            "homeport_events", "Events raised, by what became of them.", ["result"], registry=self.registry
-        )
-        self.picture_checks = Counter(
-            "homeport_picture_checks",
-            "Comparisons of the bookkeeping with a recount, by result.",
-            ["result"],
-            registry=self.registry,
+        self.events = self._counter("homeport_events", "Events raised, by what became of them.", "result")
+        self.snapshot_checks = self._counter(
+            "homeport_picture_checks", "Comparisons of the bookkeeping with a recount, by result.", "result"
         )
         for result in ("consistent", "different"):
-            self.picture_checks.labels(result)
-        self.loop_lag = Histogram(
+            self.snapshot_checks.labels(result)
+        self.loop_lag = self._histogram(
             "homeport_event_loop_lag_seconds",
             "How late the event loop came to something that was due, looked at four times a second.",
-            buckets=_LAG_BUCKETS,
-            registry=self.registry,
+            _LAG_BUCKETS,
         )
-        self.build_info = Gauge(
+        self.build_info = self._gauge(
             "homeport_build_info",
             "Always 1, with the version of Homeport and of the Python it runs on.",
-            ["version", "python_version", "python_implementation"],
-            registry=self.registry,
+            "version",
+            "python_version",
+            "python_implementation",
         )
 
-    def gathered(self, put_in: Callable[[T], None]) -> Gathered[T]:
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+    def batched(self, put_in: Callable[[T], None]) -> ObservationBatch[T]:
         """Return a batch for the hot path: ``put_in`` is called later, at the latest when the metrics are read."""
-        return self._settling.gathered(put_in)
+        return self._settling.batched(put_in)
 
     def describe_process(self, version: str) -> None:
         """Register metrics that exist once per process: version, resources, dropped log lines.

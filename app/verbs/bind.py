@@ -27,8 +27,8 @@ from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.runtime.waiting import WaitingPods
-from app.verbs.context import VerbContext, require_picture
+from app.runtime.waiting import PodsAtPermit
+from app.verbs.context import VerbContext, require_snapshot
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.settlements import Settlements
 from app.verbs.transaction import Target, Transaction, give_up, require_bound
@@ -79,7 +79,7 @@ class BindVerb:
         context: VerbContext,
         binder: Binder,
         bind_guard: BindGuard,
-        waiting: WaitingPods,
+        waiting: PodsAtPermit,
         clock: Clock,
         *,
         time_limit: float,
@@ -96,7 +96,7 @@ class BindVerb:
         self._running: dict[ObjectKey, _RunningBind] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._settlements = Settlements(self._cluster.assumed, bind_guard.batches)
-        self._cluster.assumed.on_lost(lambda uid: waiting.give_back(uid, LOST))
+        self._cluster.assumed.on_lost(lambda uid: waiting.reject(uid, LOST))
 
     async def __call__(self, body: bytes | memoryview, seconds: float = inf) -> Answer:
         """Answer a bind request whose caller waits ``seconds``. Raises ``VerbFailure``."""
@@ -142,7 +142,7 @@ class BindVerb:
         while (running := self._running.get(key)) is not None:
             if (running.node, running.uid) == (args.node, args.uid):
                 return running.task
-            self._waiting.give_back(running.uid, ELSEWHERE)
+            self._waiting.reject(running.uid, ELSEWHERE)
             left = deadline - self._clock()
             with self._bind_guard.batches.awaited():
                 done, _ = await asyncio.wait({running.task}, timeout=min(left, _RECHECK_SECONDS))
@@ -162,7 +162,7 @@ class BindVerb:
 
     async def _answer(self, args: BindingArgs, deadline: float) -> Answer:
         """Run the bind and translate its failure. Raises ``VerbFailure``."""
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         try:
             return await self._bind(args, deadline)
         except NotBound as failure:

@@ -15,7 +15,7 @@ from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.decoding import without_deep_parts_in_steps
 from app.kube.kinds import Kind
-from app.memory.expected_binds import DuePods, ExpectedBinds
+from app.memory.expected_binds import ExpectedBinds, ExpectedPods
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.outcome import Verb, VerbFailure
@@ -29,7 +29,7 @@ Problem = Callable[[], str]
 """Returns why the snapshot cannot be used; empty if it can."""
 
 
-def require_picture(problem: Problem, hosts: Sequence[str] = ()) -> None:
+def require_snapshot(problem: Problem, hosts: Sequence[str] = ()) -> None:
     """Raise ``VerbFailure`` (``not_ready``) if the snapshot cannot be used."""
     reason = problem()
     if reason:
@@ -90,9 +90,12 @@ class VerbContext(Struct, frozen=True):
         a round names no new object. Raises ``VerbFailure`` (``fault``), also for an object that cannot be decoded.
         """
         fetched: set[tuple[Kind[Any], str, str]] = set()
-        while missing := [it for it in self._missing(framework, pod, hosts, at_bind) if it not in fetched]:
-            fetched.update(missing)
-            for kind, namespace, name in missing:
+        while missing := self._missing(framework, pod, hosts, at_bind):
+            new = [it for it in missing if it not in fetched]
+            if not new:
+                return
+            fetched.update(new)
+            for kind, namespace, name in new:
                 try:
                     await self.reader.fetch(kind, namespace, name)
                 except Unreadable as cause:
@@ -138,7 +141,9 @@ class PendingBindsConflict(Exception):
         self.uids = uids
 
 
-async def decide_beside_pending(binds: ExpectedBinds, pod: Pod, due: DuePods, decide: Callable[[DuePods], T]) -> T:
+async def decide_beside_pending(
+    binds: ExpectedBinds, pod: Pod, due: ExpectedPods, decide: Callable[[ExpectedPods], T]
+) -> T:
     """Return the result of ``decide`` for the pending pods ``due``.
 
     If ``decide`` raises ``PendingBindsConflict``, wait for these binds and decide again. So the pod that was filtered
@@ -152,10 +157,10 @@ async def decide_beside_pending(binds: ExpectedBinds, pod: Pod, due: DuePods, de
     return await decide_prepared(partial(decide, ()))
 
 
-def require_room(framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], due: DuePods) -> None:
+def require_room(framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], due: ExpectedPods) -> None:
     """Check that the pod fits beside the pending pods on every node that it passes. ``state``: state of that search.
 
     Raises ``PendingBindsConflict``, ``PluginError`` or ``Unprepared``.
     """
-    if due and passed and (uids := framework.search.crowded(state, pod, passed, due)):
+    if due and passed and (uids := framework.search.blocking_pods(state, pod, passed, due)):
         raise PendingBindsConflict(uids)

@@ -19,14 +19,14 @@ from app.framework.points import PostFilterAnswer, PostFilterSteps, Victims
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Code, Status
 from app.kube.core_v1 import Pod
-from app.memory.expected_binds import DuePods
-from app.runtime.asking import question
+from app.memory.expected_binds import ExpectedPods
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.runtime.post_filters import step_of
+from app.runtime.post_filters import advance
+from app.runtime.read_only import read_only
 from app.runtime.scoring import Scores
 from app.verbs.candidates import requested_nodes, unreadable_nodes
-from app.verbs.context import VerbContext, decide_beside_pending, require_picture, require_room
+from app.verbs.context import VerbContext, decide_beside_pending, require_room, require_snapshot
 from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import decide_prepared, run_stepwise
 from app.verbs.unserved import printable
@@ -92,7 +92,7 @@ class CycleVerb:
 
     def known_pod(self, namespace: str, name: str) -> Pod:
         """Return a pod of the snapshot. Raises ``VerbFailure``."""
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         pod = self._context.cluster.pod(namespace, name)
         if pod is None:
             raise VerbFailure("nothing_to_do", f'pods "{name}" not found in namespace "{namespace}"')
@@ -103,7 +103,7 @@ class CycleVerb:
 
         Raises ``VerbFailure``, also for pods of several profiles, because each profile has its own order.
         """
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         frameworks = [self._framework(pod) for pod, _ in pending]
         framework = frameworks[0]
         if any(it is not framework for it in frameworks):
@@ -146,7 +146,7 @@ class CycleVerb:
         plugins are suppressed.
         """
         explained = _ExplainedNodes()
-        with question():
+        with read_only():
             framework = await self._prepared(pod)
             try:
                 plugins = await decide_prepared(partial(self._explain_plugins, framework, pod))
@@ -158,7 +158,7 @@ class CycleVerb:
         return Explained(explained.pre_filter, explained.nodes, explained.feasible, plugins, *by)
 
     async def _prepared(self, pod: Pod) -> Framework:
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         framework = self._framework(pod)
         await self._context.look_up_missing(framework, pod)
         return framework
@@ -170,7 +170,7 @@ class CycleVerb:
             raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
         return framework
 
-    async def _decide(self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: DuePods) -> Cycle:
+    async def _decide(self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: ExpectedPods) -> Cycle:
         """Decide, and run PostFilter if no node is feasible. Raises ``PluginError``."""
         while True:
             result = await decide_beside_pending(
@@ -203,16 +203,16 @@ class CycleVerb:
                     return
                 if steps is None:
                     steps = framework.post_filters.post_filter(state, pod, so_far.statuses)
-                    over, answer = step_of(steps, None)
+                    over, answer = advance(steps, None)
                 else:
-                    over, answer = step_of(steps, state)
+                    over, answer = advance(steps, state)
             if over:
                 ended.append(_post_filtered(so_far, answer))
                 return
             yield
 
     def _cycle(
-        self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: DuePods = ()
+        self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: ExpectedPods = ()
     ) -> Cycle | _Unfinished:
         """Run PreFilter, Filter and Score in one step. Raises ``PluginError``, ``Unprepared`` or
         ``PendingBindsConflict``.

@@ -9,14 +9,14 @@ from itertools import filterfalse
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
-from app.memory.expected_binds import DuePods
+from app.memory.expected_binds import ExpectedPods
 from app.memory.filter_results import FilterResultCache, FilterResults
 from app.memory.picks import Picks
 from app.memory.refusal_cache import RefusalCache
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.candidates import SentNode, nodes_to_search, read_sent
-from app.verbs.context import VerbContext, decide_beside_pending, decode_deep, require_picture, require_room
+from app.verbs.context import VerbContext, decide_beside_pending, decode_deep, require_room, require_snapshot
 from app.verbs.filter_answer import AnswerForm, FilterVerdict
 from app.verbs.outcome import Answer, Outcome, VerbFailure
 from app.wire.extender_answers import encode_passing
@@ -64,7 +64,7 @@ class FilterVerb:
         framework = self._context.framework_for_request("filter", args.pod)
         if framework is None:
             return self._form_without_profile.pass_all(args)
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         try:
             return await self._decide(framework, args, request)
         except MalformedRequest as error:
@@ -77,7 +77,7 @@ class FilterVerb:
         cached = None if request is None else self._refusals.find(request)
         if cached is None:
             return None
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         try:
             if self._context.due.expects(cached.framework.filters.depends, cached.pod):
                 return None
@@ -87,7 +87,7 @@ class FilterVerb:
         if refusal is None:
             return None
         if self._forms[cached.framework].picks:
-            self._picks.asked(cached.pod.uid, self._context.cluster.generation)
+            self._picks.requested(cached.pod.uid, self._context.cluster.generation)
         self._answered(cached.pod, cached.request.size, cached.request.only, "no_fit")
         return Answer(refusal, "no_fit")
 
@@ -98,7 +98,7 @@ class FilterVerb:
         await self._context.look_up_missing(framework, pod)
         due = await binds.wait(_every_bind if form.picks else framework.filters.depends, pod)
         if form.picks:
-            self._picks.asked(pod.uid, cluster.generation)
+            self._picks.requested(pod.uid, cluster.generation)
         verdict = await decide_beside_pending(
             binds, pod, due, partial(self._evaluate, framework, form, pod, args.names, sent)
         )
@@ -133,14 +133,14 @@ class FilterVerb:
         pod: Pod,
         names: Sequence[str] | None,
         sent: Sequence[SentNode] | None,
-        due: DuePods,
+        due: ExpectedPods,
     ) -> FilterVerdict:
         """Return the passing nodes, and the reasons of the others if the answer needs them.
 
         Raises ``PluginError``, ``Unprepared`` or ``PendingBindsConflict``.
         """
         cluster = self._context.cluster
-        with cluster.without(pod.uid, pod.key):
+        with cluster.without(pod.uid, (pod.namespace, pod.name)):
             requested = nodes_to_search(names, sent, cluster)
             state = CycleState()
             search = framework.search.find_nodes_that_fit(pod, requested.candidates, state)
@@ -163,7 +163,7 @@ class FilterVerb:
         if len(nodes) == 1:
             return nodes.names[0]
         best = framework.scoring.score(CycleState(), pod, nodes).best
-        return self._picks.one_of(best, pod.uid, self._context.cluster.generation)
+        return self._picks.pick(best, pod.uid, self._context.cluster.generation)
 
 
 def _every_bind(_pod: Pod, _other: Pod) -> bool:

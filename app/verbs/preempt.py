@@ -18,7 +18,7 @@ from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.candidates import unreadable_nodes
-from app.verbs.context import VerbContext, decode_deep, require_picture
+from app.verbs.context import VerbContext, decode_deep, require_snapshot
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.stepwise import run_stepwise
 from app.wire.extender_answers import NodeVictims, encode_victims
@@ -44,7 +44,7 @@ class PreemptVerb:
         framework = self._context.framework_for_request("preempt", args.pod)
         if framework is None or not args.victims:
             return Answer(encode_victims(args.victims), "nothing_to_do")
-        require_picture(self._context.problem)
+        require_snapshot(self._context.problem)
         await self._context.look_up_missing(framework, args.pod)
         helped: dict[str, NodeVictims] = {}
         await run_stepwise(self._steps(framework, args, helped))

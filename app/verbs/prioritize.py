@@ -18,7 +18,7 @@ from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.scoring import Scores
 from app.verbs.candidates import SentNode, read_nodes, requested_nodes, unreadable_nodes
-from app.verbs.context import VerbContext, decode_deep, require_picture
+from app.verbs.context import VerbContext, decode_deep, require_snapshot
 from app.verbs.outcome import Answer, VerbFailure
 from app.verbs.stepwise import decide_prepared
 from app.wire.extender_answers import encode_classed, encode_priorities
@@ -71,7 +71,7 @@ class PrioritizeVerb:
         framework = self._context.framework_for_request("prioritize", pod)
         if framework is None or not hosts:
             return Answer(encode_priorities({} if self._lean else dict.fromkeys(hosts, 0)), "nothing_to_do")
-        require_picture(self._context.problem, hosts)
+        require_snapshot(self._context.problem, hosts)
         await self._context.look_up_missing(framework, pod, hosts)
         try:
             await self._context.due.wait(framework.scoring.score_depends_on, pod)

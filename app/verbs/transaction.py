@@ -67,7 +67,8 @@ class Target:
             raise NotBound(error(f'pods "{self._args.name}" not found'))
         if pod.uid != self._args.uid:
             raise NotBound(error("the pod was replaced by another of the same name"))
-        self._require_readable(PODS, pod.key)
+        if self._cluster.unreadable:
+            self._require_readable(PODS, pod.key)
         return pod
 
     def node(self) -> NodeInfo:
@@ -75,16 +76,16 @@ class Target:
         node = self._cluster.nodes.get(self._args.node)
         if node is None:
             raise NotBound(error(f'nodes "{self._args.node}" not found'))
-        self._require_readable(NODES, node.node.key)
+        if self._cluster.unreadable:
+            self._require_readable(NODES, node.node.key)
         return node
 
     def _require_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
         """Raise ``NotBound`` if the newest version of an object could not be decoded: the snapshot has an older one."""
-        if self._cluster.unreadable:
-            try:
-                self._cluster.unreadable.require(kind, *key)
-            except Unreadable as cause:
-                raise NotBound(error(str(cause))) from None
+        try:
+            self._cluster.unreadable.require(kind, *key)
+        except Unreadable as cause:
+            raise NotBound(error(str(cause))) from None
 
 
 class Transaction:
@@ -160,7 +161,7 @@ class Transaction:
         """
         state = CycleState()
         others = [it for it in uncertain if it.uid != pod.uid]
-        with self._cluster.without(pod.uid, pod.key):
+        with self._cluster.without(pod.uid, (pod.namespace, pod.name)):
             recheck = self._framework.at_bind.recheck(state, pod, self._target.node(), others)
         if recheck.status.code is not Code.SUCCESS:
             raise NotBound(unschedulable(f"no longer possible: {recheck.status.message}"))

@@ -31,7 +31,7 @@ class MalformedRequest(ValueError):
 
 
 class TooDeepRequest(MalformedRequest):
-    """The body is nested too deeply. It can be decoded after ``without_deep_parts_in_steps`` has cut out the deep parts."""
+    """The body is nested too deeply. ``without_deep_parts_in_steps`` removes the deep parts."""
 
 
 class NodeListObject(Struct):

@@ -14,7 +14,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
-from app.framework.background import longer
+from app.framework.background import next_delay
 from app.framework.objects import NotServed, ObjectGone, WriteConflict
 from app.framework.status import SUCCESS, Status, error, unschedulable
 from app.kube.api_errors import ApiError, ApiUnavailable, UnknownOutcome
@@ -139,7 +139,7 @@ class ApiBinder:
         delay = _RETRY_SECONDS
         while (fate := await self._read_back.fate(pod, node_name)) is None:
             await self._sleep(delay)
-            delay = longer(delay, _RETRY_SECONDS, _MAX_RETRY_SECONDS)
+            delay = next_delay(delay, _RETRY_SECONDS, _MAX_RETRY_SECONDS)
         return fate.status
 
     async def _after_conflict(self, pod: Pod, node_name: str, refused: ApiError) -> Pod | Status:
@@ -173,7 +173,7 @@ class ApiBinder:
             except ApiUnavailable as cause:
                 _LOG.warning("pod cannot be read back", pod=str(pod), cause=str(cause))
             await self._sleep(delay)
-            delay = longer(delay, _RETRY_SECONDS, _MAX_RETRY_SECONDS)
+            delay = next_delay(delay, _RETRY_SECONDS, _MAX_RETRY_SECONDS)
 
 
 def _is_decision_unaffected(newest: Pod, pod: Pod) -> bool:

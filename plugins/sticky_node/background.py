@@ -11,7 +11,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.framework.background import longer
+from app.framework.background import next_delay
 from app.framework.handle import Clock, Sleep
 from app.framework.objects import NotServed, ObjectGone, Objects, Unreadable, WriteConflict
 from app.homes.protocol import Whereabouts
@@ -226,7 +226,7 @@ class WriteBudget:
         before = self._rests.get(key)
         is_refused = not isinstance(failure.__cause__, (ApiUnavailable, UnknownOutcome))
         shortest = _SHORTEST_REST if is_refused else _UNANSWERED_REST
-        seconds = longer(0.0 if before is None else before.seconds, shortest, _LONGEST_REST)
+        seconds = next_delay(0.0 if before is None else before.seconds, shortest, _LONGEST_REST)
         self._rests[key] = _Rest(seconds, self._clock() + seconds)
         self._refused += 1
         if self._refused == _MOST_REFUSED:

@@ -22,7 +22,7 @@ from typing import Any, Final, Self, final
 import structlog
 from msgspec.structs import replace
 
-from app.framework.background import together
+from app.framework.background import run_together
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.explanation import Explanation, Figure
 from app.framework.filter_result import FilterResult
@@ -384,7 +384,7 @@ class StickyNode(
         if self._clock() > self._failed_at + _AT_ONCE_SECONDS:
             self._clocks.begin()
         try:
-            await together(self._watch, self._reconciler.run, self._repair_each_interval)
+            await run_together(self._watch, self._reconciler.run, self._repair_each_interval)
         except Exception:
             self._failed_at = self._clock()
             raise
@@ -393,7 +393,7 @@ class StickyNode(
         """Tell people of homes and wake pods, until cancelled. A write that waits for its answer delays no pod."""
         self._unusable_homes.begin()
         await self._waiting_pods.begin()
-        await together(self._waiting_pods.run, self._unusable_homes.run, self._waiting_pods.refused.run)
+        await run_together(self._waiting_pods.run, self._unusable_homes.run, self._waiting_pods.refused.run)
 
     def homes(self) -> Iterator[Home | None]:
         return self._listing.homes()

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import structlog
 from msgspec import Struct
 
-from app.framework.background import longer
+from app.framework.background import next_delay
 from app.framework.handle import Handle
 from app.framework.objects import ObjectGone, Unreadable, WriteConflict
 from app.homes.protocol import Policy, State
@@ -287,7 +287,7 @@ class UnusableHomes:
             try:
                 await self._write(uid, it, steps)
             except Unreadable:  # nothing is known against which to write
-                it.pause = longer(it.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
+                it.pause = next_delay(it.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
                 self._later(uid, it, it.pause)
             await self._handle.timing.sleep(PACE_SECONDS)
 
@@ -323,7 +323,7 @@ class UnusableHomes:
         seconds = REST_SECONDS
         now = self._handle.timing.clock()
         if before is not None and before.changes == changes and now - before.until < before.seconds:
-            seconds = longer(before.seconds, REST_SECONDS, LONGEST_REST)
+            seconds = next_delay(before.seconds, REST_SECONDS, LONGEST_REST)
         self._rests[uid] = _Rest(changes, seconds, now + seconds)
 
     def _failed(self, uid: str, it: _Unwritten, cause: OSError) -> None:
@@ -336,9 +336,9 @@ class UnusableHomes:
         if isinstance(refusal, ApiError) and refusal.status == _FORBIDDEN:
             self._forbidden.add(it.found.namespace)
         if len(self._forbidden) >= _REFUSING:
-            self._pause = longer(self._pause, _PAUSE_SECONDS, AGAIN_SECONDS)
+            self._pause = next_delay(self._pause, _PAUSE_SECONDS, AGAIN_SECONDS)
             self._barred_until = self._handle.timing.clock() + self._pause
-        it.pause = longer(it.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
+        it.pause = next_delay(it.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
         self._later(uid, it, it.pause)
 
     def _later(self, uid: str, it: _Unwritten, seconds: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from app.framework.background import longer
+from app.framework.background import next_delay
 from app.framework.handle import NOT_KNOWN, Handle
 from app.framework.objects import Unreadable
 from app.homes.protocol import State
@@ -126,7 +126,7 @@ class RefusedPods:
                 events.refused(self._handle.event_recorder, owner, pod, decision, refused.told[1])
         refused.pod = pod
         refused.not_before = self._handle.timing.clock() + refused.pause
-        refused.pause = longer(refused.pause, ASK_AGAIN_SECONDS, LONGEST_ASK_SECONDS)
+        refused.pause = next_delay(refused.pause, ASK_AGAIN_SECONDS, LONGEST_ASK_SECONDS)
         self._put(refused)  # behind all others
 
     def _held(self, pod: Pod) -> tuple[Pod, Owner, Decision] | None:

@@ -81,7 +81,7 @@ def test_a_plugin_that_fails_on_a_change_spoils_nothing(tmp_path: Path) -> None:
 
     with capture_logs() as said:
         for selector in ({"app": "web"}, {"app": "db"}):
-            service.picture.others.upsert(SERVICES, make_service(selector=selector))
+            service.snapshot.others.upsert(SERVICES, make_service(selector=selector))
 
-    assert make_service(selector={"app": "db"}) == service.picture.get(SERVICES, "default", "web")
+    assert make_service(selector={"app": "db"}) == service.snapshot.get(SERVICES, "default", "web")
     assert [("plugin fault", "Fails", "Changed")] == [(it["event"], it["plugin"], it["point"]) for it in said]

@@ -27,10 +27,10 @@ class Shop:
         self.service = Service(Settings(cluster=str(SAMPLE), due_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="1")
 
     def mark_unreadable(self, kind: Kind[Any], *key: str) -> None:
-        store_for(self.service.picture, kind).mark_unreadable((key[0], key[1]), "odd")
+        store_for(self.service.snapshot, kind).mark_unreadable((key[0], key[1]), "odd")
 
     def mark_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
-        store_for(self.service.picture, kind).mark_readable(key)
+        store_for(self.service.snapshot, kind).mark_readable(key)
 
     async def ask(self, verb: Verb, asked: Any) -> Any:
         answer = await self.service._callers[""][verb](json.dumps(asked, separators=(",", ":")).encode())
@@ -82,9 +82,9 @@ async def test_a_remembered_refusal_does_not_outlive_it(shop: Shop) -> None:
 
 
 async def test_a_cycle_does_not_choose_it(shop: Shop) -> None:
-    pod = shop.service.picture.pod("shop", "web-7d4b9c-new01")
+    pod = shop.service.snapshot.pod("shop", "web-7d4b9c-new01")
     assert pod is not None
-    for name in [name for name in shop.service.picture.nodes if name != "node-a1"]:
+    for name in [name for name in shop.service.snapshot.nodes if name != "node-a1"]:
         shop.mark_unreadable(NODES, "", name)
 
     found = await shop.service._cycle.run(pod)

@@ -207,7 +207,7 @@ async def test_a_pod_goes_on_once_its_claim_is_its_own(tmp_path: Path, heard_of:
             assert not call.done()
             await asyncio.sleep(0)
         for it in heard_of:
-            service.picture.others.upsert(RESOURCE_CLAIMS, RESOURCE_CLAIMS.decode(encoded(it)))
+            service.snapshot.others.upsert(RESOURCE_CLAIMS, RESOURCE_CLAIMS.decode(encoded(it)))
         left = await api.get("/api/v1/waiting")
         if left:
             await settle(api, "reject", GPU["metadata"]["uid"], plugin="DynamicResources", message="still there")

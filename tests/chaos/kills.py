@@ -56,7 +56,7 @@ SETTINGS: Final = {
 DELAYS: Final = (
     Rule("app.kube.client:KubeClient.get:1", "error", "before", probability=0.05, error=UNAVAILABLE),
     Rule(WRITE, "delay", "before", expression="answer", probability=0.1, seconds=0.03),
-    Rule("app.runtime.binding:Binding.pre_bind:1", "delay", "before", probability=0.1, seconds=0.03),
+    Rule("app.runtime.binding:BindingCycle.pre_bind:1", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.connections:Connections.taken:2", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.client:KubeClient.patch:1", "delay", "before", probability=0.3, seconds=0.03),
     Rule("app.writes.api_writes:ApiWriter._send:1", "error", "before", probability=0.05, error=UNAVAILABLE),
@@ -85,12 +85,12 @@ ELSEWHERE: Final = (
     "app.kube.transport:Transport._write:[34]:*",  # credentials that are refused
     "app.writes.read_back:BindConfirmation.run:[12]:*",  # a watch that does not show a bind for seconds
     "app.writes.read_back:BindConfirmation._look_at:*",
-    "app.runtime.binding:Binding.permit:*",  # a Permit plugin that makes pods wait
+    "app.runtime.binding:BindingCycle.permit:*",  # a Permit plugin that makes pods wait
     "app.verbs.bind:BindVerb.drain:*",  # an orderly end
     "app.writes.events:ApiRecorder.stop:*",
-    "app.framework.background:together.one:1:after",  # nor does what goes on in the background return
-    "app.framework.background:together:1:after",
-    "app.framework.background:together:2:*",
+    "app.framework.background:run_together.one:1:after",  # nor does what goes on in the background return
+    "app.framework.background:run_together:1:after",
+    "app.framework.background:run_together:2:*",
     "app.controllers.plugin_runs:PluginRun.run:2:after",
     "app.controllers.plugin_runs:PluginRun.run:[34]:*",
     "plugins.sticky_node.plugin:StickyNode.run:1:after",

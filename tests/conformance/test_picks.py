@@ -41,7 +41,7 @@ def picking(case: JsonObject) -> Filter | None:
     try:
         world = World(profile=profile)
     except ProfileErrors as wrong:
-        if not all(": pick: " in it for it in wrong.mistakes):
+        if not all(": pick: " in it for it in wrong.messages):
             raise
         return None
     return Filter(world.add(*map(identified, case.get("objects", ()))), lean=True)

@@ -28,7 +28,7 @@ from app.config.settings import Settings
 from app.framework.spec import PluginSpec
 from app.kube.durations import parse_duration
 from app.main import Service
-from app.runtime.framework import _ASIDE
+from app.runtime.framework import _OPTIONAL_METHODS
 from app.runtime.profiles import has_point
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registry
 from app.runtime.resolving import resolve
@@ -203,7 +203,7 @@ class TestMetrics:
     def test_all_that_plugins_are_timed_at_beside_the_points_is_named(self) -> None:
         (told,) = re.findall(r"Beside the extension points(.+?)\.", page("metrics.md"), re.DOTALL)
 
-        assert [*(timed_as for *_, timed_as in _ASIDE), "Changed", "Explain", "Homes"] == ticked(told)
+        assert [*(timed_as for *_, timed_as in _OPTIONAL_METHODS), "Changed", "Explain", "Homes"] == ticked(told)
 
 
 def test_every_outcome_is_in_the_table() -> None:

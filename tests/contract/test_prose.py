@@ -24,6 +24,7 @@ PAGES: Final = sorted(
 )
 MOST_WORDS: Final = 30
 BEGINNINGS: Final = re.compile(r"(What|Whether|Those|Of|By|How|Who|The same)\b")
+MAY_NOT: Final = re.compile(r"(?<!\")\bmay not\b(?!\")", re.IGNORECASE)
 EMPTY_NAMES: Final = frozenset({"it", "found", "asked"})
 COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 SENTENCE_ENDS: Final = re.compile(r"(?<=[.;:!?])[)*_`\"]*\s+|\n\s*\n|\n\s*(?:[-*>#]|\d+\.)\s")
@@ -111,7 +112,9 @@ def test_nothing_may_not(path: Path) -> None:
     """It can mean "must not" and "might not"; a page that says so quotes it."""
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
 
-    assert [] == [where(path, number) for number, line in lines if re.search(r"(?<!\")\bmay not\b(?!\")", line, re.IGNORECASE)]
+    assert [] == [
+        where(path, number) for number, line in lines if re.search(r"(?<!\")\bmay not\b(?!\")", line, re.IGNORECASE)
+    ]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda it: str(it.relative_to(ROOT)))

@@ -379,7 +379,7 @@ def test_one_line_at_start_says_what_a_plain_plugin_costs() -> None:
     (profile,) = resolve([Profile.model_validate(only("Plain"))], registry(Plain))
     (declared,) = resolve([Profile.model_validate(only("Plain"))], registry(Plain, Reads.NODE))
 
-    assert 1 == sum('plugin "Plain" says nothing of what its filter reads' in it for it in profile.notices)
+    assert 1 == sum('plugin "Plain" declares neither PluginSpec.reads' in it for it in profile.notices)
     assert not any("Plain" in it for it in declared.notices)
 
 
@@ -466,7 +466,7 @@ def test_a_plugin_that_contradicts_itself_does_not_start(
     with pytest.raises(ProfileErrors, match=said) as raised:
         World(profile=only("Plain"), specs=[spec])
 
-    assert all('plugin "Plain"' in it for it in raised.value.mistakes)
+    assert all('plugin "Plain"' in it for it in raised.value.messages)
 
 
 def test_scores_by_kept_values_are_those_by_node() -> None:

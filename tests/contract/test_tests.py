@@ -104,7 +104,9 @@ ELSEWHERE: Final = {
         f"plugins/in_tree/inter_pod_affinity/{name}.py" for name in ("filtering", "own", "scoring")
     ],
     "tests/unit/app/runtime/test_filters.py": ["app/runtime/prefilter.py"],
-    "tests/unit/app/runtime/test_kept.py": [f"app/runtime/{name}.py" for name in ("dated", "kept_verdicts", "search")],
+    "tests/unit/app/runtime/test_cached_verdicts.py": [
+        f"app/runtime/{name}.py" for name in ("cache_entries", "search", "snapshot", "verdict_cache")
+    ],
     "tests/unit/app/feeds/test_live.py": ["app/writes/writes.py"],
     "tests/unit/app/writes/test_activator.py": ["app/framework/activation.py"],
     "tests/unit/app/cache/test_nodes.py": ["app/framework/listers.py"],

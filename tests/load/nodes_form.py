@@ -81,7 +81,7 @@ async def measure(count: int) -> dict[str, Any]:
     service = Service(Settings(cluster="examples/sample-cluster.yaml"), SHIPPED, DEFAULT_WEIGHTS, version="bench")
     nodes = [big_node(number) for number in range(count)]
     for node in nodes:
-        service.picture.upsert_node(decode_node(msgspec.json.encode(node)))
+        service.snapshot.upsert_node(decode_node(msgspec.json.encode(node)))
     asked = {"Pod": cluster.pending_pod(7), "Nodes": {"metadata": {}, "items": nodes}, "NodeNames": None}
     body = json.dumps(asked, separators=(",", ":")).encode()
     port = free_port()

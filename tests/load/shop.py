@@ -40,7 +40,7 @@ class Shop:
             self._service = Service(
                 Settings(cluster=saved.name, due_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="bench"
             )
-        self.picture = self._service.picture
+        self.picture = self._service.snapshot
         for number in range(nodes):
             self.picture.upsert_node(node(cluster.node(number)))
         for number in range(pods):

@@ -220,7 +220,7 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
                 steps=(("green", None), ("orange", 0.01), ("red", 0.05)),
             ),
             Panel(
-                title="Picture differs from a recount",
+                title="Snapshot differs from a recount",
                 text="Comparisons of the last day in which what is kept was not what a recount says. "
                 "Anything but 0 is a fault.",
                 queries=[Query('sum(increase(homeport_picture_checks_total{@, result="different"}[1d]))')],
@@ -537,7 +537,7 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
         ),
     ),
     (
-        "Picture of the cluster",
+        "Snapshot of the cluster",
         (
             Panel(
                 title="Age of feeds",
@@ -554,7 +554,7 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
             ),
             Panel(
                 title="Objects",
-                text="Objects in the picture, by kind.",
+                text="Objects in the snapshot, by kind.",
                 queries=[Query("max by (kind) (homeport_objects{@})", "{{kind}}")],
                 lines="stepAfter",
             ),

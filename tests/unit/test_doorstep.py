@@ -34,12 +34,6 @@ def elsewhere(tmp_path: Path) -> Path:
     return _packages(tmp_path / "elsewhere", *PACKAGES)
 
 
-def test_an_installed_wheel_in_its_place_is_let_in(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(site)])
-
-    assert [] == list(homeport.refusals(_wheel(site)))
-
-
 def test_an_editable_install_expects_the_checkout_it_points_to(
     site: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,7 +73,7 @@ def test_a_folder_before_ours_is_refused_by_its_place_on_the_path(
 
     assert refusal == homeport.Refusal(
         package="app",
-        found=str(elsewhere / "app" / "__init__.py"),
+        location=str(elsewhere / "app" / "__init__.py"),
         expected=homeport.Expectation(site / "app" / "__init__.py", "the installed homeport 0.1.0"),
         cause=f"sys.path[0] = {str(elsewhere)!r} comes first",
         cure=f"start the installed homeport, or take {str(elsewhere)!r} off sys.path",
@@ -142,7 +136,7 @@ def test_a_folder_without_init_is_not_mistaken_for_ours(tmp_path: Path, monkeypa
     (tmp_path / "plugins").mkdir()
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
 
-    assert [str(tmp_path / package) for package in PACKAGES] == [each.found for each in homeport.refusals(None)]
+    assert [str(tmp_path / package) for package in PACKAGES] == [each.location for each in homeport.refusals(None)]
 
 
 def test_a_package_that_is_nowhere_is_refused(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +144,7 @@ def test_a_package_that_is_nowhere_is_refused(site: Path, monkeypatch: pytest.Mo
 
     refusal = next(homeport.refusals(_wheel(site)))
 
-    assert ("nothing", "no entry of sys.path holds 'app'") == (refusal.found, refusal.cause)
+    assert ("nothing", "no entry of sys.path holds 'app'") == (refusal.location, refusal.cause)
 
 
 def test_a_package_that_another_wheel_wrote_over_is_refused(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +177,7 @@ def test_refusing_names_everything_on_stderr_and_answers_2(
 
 
 def _places(refusals: Iterable[homeport.Refusal]) -> list[tuple[str, str, Path]]:
-    return [(each.package, each.found, each.expected.file) for each in refusals]
+    return [(each.package, each.location, each.expected.file) for each in refusals]
 
 
 def _packages(folder: Path, *names: str) -> Path:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from app.framework.background import at_once
+from app.framework.background import run_to_end
 from app.framework.counts import Unprepared
 from app.framework.node_info import NodeInfo
 from app.framework.status import Status, error, unresolvable
@@ -123,7 +123,7 @@ class CachedAllocator:
         if outcome is None:
             if self._steps > MAX_STEPS_PER_EVALUATION:
                 raise Unprepared(self._ahead([(claims, node)], rest))
-            outcome, steps = at_once(self._search_and_store(claims, node))
+            outcome, steps = run_to_end(self._search_and_store(claims, node))
             self._steps += steps
         return outcome
 

@@ -145,11 +145,6 @@ class TestHandle:
         assert {"n1": "r1", "n2": "r2"} == handle.counts.values("rack")
         assert ["r1"] == [it.name for it in handle.objects.every(RACKS)]
 
-    def test_a_plugin_is_built_with_it(self) -> None:
-        plugin = Racks(RacksArgs(), make_handle(SPEC, CLUSTER))
-
-        assert NO_RACK == plugin.filter(CycleState(), make_pod(), NodeInfo(make_node("n9", labels={"rack": "r9"})))
-
     @pytest.mark.parametrize(
         ("kind", "args"),
         [pytest.param(SERVICES, {}, id="never declared"), pytest.param(RACKS, {"label": "row"}, id="by these args")],
@@ -157,9 +152,6 @@ class TestHandle:
     def test_a_kind_that_is_not_declared_cannot_be_read(self, kind: Kind[Any], args: dict[str, str]) -> None:
         with pytest.raises(LookupError, match="kinds="):
             make_handle(SPEC, CLUSTER, args).objects.get(kind, "", "r1")
-
-    def test_without_a_cluster_there_is_nothing(self) -> None:
-        assert [] == list(make_handle(SPEC).nodes.list())
 
 
 class TestRun:

@@ -196,7 +196,7 @@ class TestWeights:
 class TestBounds:
     def test_who_is_asked_for_last_stays(self, cluster: Cluster) -> None:
         """Others are made anew when they are asked for."""
-        found = Terms(cluster.kept_nodes, most_match_bytes=5000)
+        found = Terms(cluster.base_nodes, most_match_bytes=5000)
         for number in range(50):
             found.pod(pod(f"{number}", affinity=keeps_off(term(app=f"a{number}"))), "n-a", 1)
         for _ in range(2):
@@ -212,7 +212,7 @@ class TestBounds:
 
     def test_many_carriers_are_looked_at_in_pieces(self, monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
         monkeypatch.setattr(terms, "_PIECE", 8)
-        found = Terms(cluster.kept_nodes)
+        found = Terms(cluster.base_nodes)
         everybody = {"topologyKey": ZONE, "labelSelector": {}, "namespaceSelector": {}}
         for number in range(40):
             found.pod(pod(f"{number}", affinity=keeps_off(everybody, term(app=f"a{number}"))), "n-a", 1)
@@ -249,7 +249,7 @@ class TestBounds:
         everybody = [{"topologyKey": f"k{it}", "labelSelector": {}, "namespaceSelector": {}} for it in range(30)]
         cluster.upsert_pod(pod("1", affinity=keeps_off(*everybody)))
         before = refusing(cluster, incoming())
-        known = cluster.kept_nodes["n-a"].node
+        known = cluster.base_nodes["n-a"].node
         cluster.upsert_node(replace(known, resource_version="9", labels=label_set({**known.labels, "k3": "x"})))
         after = refusing(cluster, incoming())
         cluster.upsert_node(replace(known, resource_version="10"))
@@ -258,7 +258,7 @@ class TestBounds:
 
     def test_terms_that_name_others_cost_a_newcomer_nothing(self, cluster: Cluster) -> None:
         """However many there are: they are found by namespace and label."""
-        found = Terms(cluster.kept_nodes)
+        found = Terms(cluster.base_nodes)
         for number in range(5000):
             of_others = term(app=f"a{number}", namespaces=[f"team-{number % 7}"])
             found.pod(pod(f"{number}", namespace="hostile", affinity=keeps_off(of_others)), "n-a", 1)

@@ -17,7 +17,7 @@ from app.framework.points import FilterPlugin
 from app.framework.spec import PluginArgs, PluginSpec, Reads
 from app.framework.status import Status, success, unresolvable
 from app.kube.core_v1 import Pod
-from app.memory.refused_pods import RefusedPods
+from app.memory.recent_refusals import RecentRefusals
 from app.telemetry.metrics import Metrics
 from tests.api.virtual import settle, virtual_time
 from tests.builders import make_node, make_pod
@@ -60,7 +60,7 @@ async def test_a_refused_pod_is_woken_when_the_verdict_ends() -> None:
         woken.extend((pod.name, loop.time() - began) for pod in pods)
 
     second_looks = SecondLooks(bench.context, activate)
-    refused = RefusedPods(Metrics().refusals.labels)
+    refused = RecentRefusals(Metrics().refusals.labels)
     refused.refused(waits, "default-scheduler", (("Opens", "node(s) were closed"),))
     refused.refused(other, "default-scheduler", (("PodTopologySpread", "x"),))
     expiring = ExpiringVerdicts(bench.cluster, lambda: refused, second_looks, loop.time)

@@ -128,7 +128,7 @@ async def test_one_that_went_well_for_long_begins_with_the_shortest_pause() -> N
 @virtual_time
 async def test_a_fault_of_its_own_is_not_told_of_the_pod_that_was_judged_last() -> None:
     guard = Guard(Metrics())
-    guard.begin(make_pod("judged"))
+    guard.begin_evaluation(make_pod("judged"))
     with capture_logs() as logs:
         running = asyncio.ensure_future(PluginRun("Works", Fails(), guard, _at_once).run())
         await settle()

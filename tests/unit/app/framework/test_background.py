@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.framework.background import together
+from app.framework.background import run_together
 
 
 class Run:
@@ -37,7 +37,7 @@ async def test_it_ends_when_all_have() -> None:
         await asyncio.sleep(0.002)
         ended.append("slowly")
 
-    await together(ends, slowly)
+    await run_together(ends, slowly)
     assert ["slowly"] == ended
 
 
@@ -45,14 +45,14 @@ async def test_where_one_fails_the_others_are_cancelled() -> None:
     fails, goes_on = Run(LookupError("broken")), Run()
 
     with pytest.raises(LookupError, match="broken"):
-        await together(fails, goes_on)
+        await run_together(fails, goes_on)
 
     assert goes_on.cancelled
 
 
 async def test_all_are_cancelled_with_it() -> None:
     runs = Run(), Run()
-    task = asyncio.create_task(together(*runs))
+    task = asyncio.create_task(run_together(*runs))
     await asyncio.sleep(0.001)
 
     task.cancel()

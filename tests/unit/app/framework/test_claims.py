@@ -24,6 +24,7 @@ from app.kube.storage_v1 import decode_class
 from tests.builders import claim_object, class_object, controller, encoded, mounting, pod_object, volume_object
 
 CORE = core_v1([Extra.VOLUMES])
+BOUND, UNBOUND = claim_object(volume="pv-1", class_name="later"), claim_object(class_name="later")
 
 
 def pod(*claims: str, ephemeral: list[str] | None = None, **fields: Any) -> Pod:
@@ -75,21 +76,16 @@ def test_pods_of_one_workload_are_one_and_those_with_claims_of_their_own_are_not
 @pytest.mark.parametrize(
     "then",
     [
-        pytest.param({}, id="no claim"),
-        pytest.param({"claims": [claim_object(class_name="later")]}, id="a claim that is not bound"),
-        pytest.param({"claims": [claim_object(volume="pv-2", class_name="later")]}, id="another volume"),
-        pytest.param(
-            {"claims": [claim_object(volume="pv-1", class_name="later")], "volumes": [volume_object(zone="a")]},
-            id="a volume with other labels",
-        ),
-        pytest.param(
-            {"claims": [claim_object(volume="pv-1", class_name="later")], "classes": [class_object()]},
-            id="a class that is there by now",
-        ),
+        {},
+        {"claims": [UNBOUND]},
+        {"claims": [claim_object(volume="pv-2", class_name="later")]},
+        {"claims": [BOUND], "volumes": [volume_object(zone="a")]},
+        {"claims": [BOUND], "classes": [class_object()]},
     ],
+    ids=["no claim", "not bound", "another volume", "a volume with other labels", "a new class"],
 )
 def test_a_signature_moves_with_all_that_a_claim_leads_to(then: dict[str, Any]) -> None:
-    before = signed(pod("data"), claim_object(volume="pv-1", class_name="later"), volumes=[volume_object()])
+    before = signed(pod("data"), BOUND, volumes=[volume_object()])
     found = signed(pod("data"), *then.pop("claims", ()), **then)
 
     assert len({before, found}) == 2

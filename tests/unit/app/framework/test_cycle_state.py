@@ -10,14 +10,6 @@ from tests.fakes import Counted
 KEY: StateKey[Counted] = StateKey("PreFilterCounted")
 
 
-def test_what_is_written_is_read() -> None:
-    state, written = CycleState(), Counted(3)
-
-    state.write(KEY, written)
-
-    assert written is state.read(KEY)
-
-
 def test_what_was_never_written_has_a_name() -> None:
     """The text is kube-scheduler's."""
     with pytest.raises(StateNotFound) as raised:

@@ -20,7 +20,3 @@ def test_reasons_are_worked_out_once_and_only_if_they_are_read() -> None:
     assert (["n2"], []) == (found.passed, asked)
     assert {"n1": NO} == found.rejected() == found.rejected()
     assert ["why"] == asked
-
-
-def test_reasons_that_are_known_are_told() -> None:
-    assert {"n1": NO} == FilterResult((), {"n1": NO}).rejected()

@@ -43,12 +43,6 @@ def names_on(info: NodeInfo) -> list[str]:
     return [pod.name for pod in info.pods.values()]
 
 
-def test_a_node_info_without_pods_is_empty() -> None:
-    info = NodeInfo(make_node("n1"))
-
-    assert ("n1", []) == (info.name, names_on(info))
-
-
 def test_pods_are_added_and_taken_away_on_copies() -> None:
     info = NodeInfo(make_node(), dict(PODS))
 
@@ -69,12 +63,6 @@ def test_a_copy_may_be_changed_by_itself() -> None:
     assert seen(whole(a, b)) == seen(copy) == seen(info)
     with pytest.raises(KeyError):
         copy.drop("unknown")
-
-
-def test_a_pod_is_added_once() -> None:
-    newer = make_pod("a", labels={"v": "2"})
-
-    assert [newer, PODS[make_pod("b").uid]] == list(NodeInfo(make_node(), dict(PODS)).with_pods([newer]).pods.values())
 
 
 def test_a_node_info_says_what_its_pods_take() -> None:
@@ -116,15 +104,6 @@ def test_what_no_plugin_declares_raises(name: str) -> None:
 
     with pytest.raises(NotDecoded, match="no enabled plugin declares"):
         getattr(info, name)
-
-
-def test_candidates_keep_the_order_asked() -> None:
-    infos = {name: NodeInfo(make_node(name)) for name in ("n1", "n2", "n3")}
-    candidates = Candidates(("n3", "n1"), infos.__getitem__)
-
-    assert [infos["n3"], infos["n1"]] == list(candidates)
-    assert (2, ("n3", "n1"), infos["n1"]) == (len(candidates), candidates.names, candidates.info("n1"))
-    assert ("n1", "n2", "n3") == Candidates.of(infos).names
 
 
 def test_candidates_without_some_are_the_others_in_order() -> None:

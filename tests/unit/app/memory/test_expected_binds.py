@@ -58,15 +58,6 @@ async def test_what_a_pod_waits_for(expected: list[Pod], asking: Pod, waits: flo
 
 
 @virtual_time
-async def test_it_ends_when_the_bind_arrives() -> None:
-    waiter = Waiter()
-    waiter.due.expect(web("a"))
-    asyncio.get_running_loop().call_later(0.002, waiter.due.arrived, "uid-default-a")
-
-    assert pytest.approx(0.002) == await waiter.waited(web("b"))
-
-
-@virtual_time
 async def test_it_goes_on_while_another_bind_is_due() -> None:
     waiter = Waiter()
     for name in "ac":
@@ -95,6 +86,7 @@ async def test_one_that_was_waited_for_in_vain_is_not_waited_for_again() -> None
 
     assert pytest.approx(WAIT) == await waiter.waited(web("b"))
     assert NO_TIME == await waiter.waited(web("b"))
+    assert [pytest.approx(WAIT)] == waiter.observed
 
 
 @virtual_time
@@ -156,16 +148,6 @@ async def test_switched_off_nobody_waits() -> None:
 
 
 @virtual_time
-async def test_what_was_waited_is_observed() -> None:
-    waiter = Waiter()
-    await waiter.waited(web("b"))
-    waiter.due.expect(web("a"))
-    await waiter.waited(web("b"))
-
-    assert [pytest.approx(WAIT)] == waiter.observed
-
-
-@virtual_time
 async def test_the_oldest_of_very_many_is_dropped() -> None:
     waiter = Waiter()
     waiter.due.expect(web("a"))
@@ -175,26 +157,15 @@ async def test_the_oldest_of_very_many_is_dropped() -> None:
     assert NO_TIME == await waiter.waited(web("b"))
 
 
+@pytest.mark.parametrize("node", [pytest.param("n1", id="assumed"), pytest.param("n9", id="failed")])
 @virtual_time
-async def test_a_bind_that_is_assumed_has_arrived() -> None:
+async def test_a_bind_that_is_assumed_or_failed_has_arrived(node: str) -> None:
     bench = Bench(*zones(), web("a"))
     bench.due._wait_seconds = WAIT
     bench.due.expect(web("a"))
 
-    await bench.start("a", "n1")
-
-    started = now()
-    await bench.due.wait(bench.framework.filters.depends, web("b"))
-    assert NO_TIME == now() - started
-
-
-@virtual_time
-async def test_a_bind_that_failed_has_arrived() -> None:
-    bench = Bench(*zones(), web("a"))
-    bench.due._wait_seconds = WAIT
-    bench.due.expect(web("a"))
-
-    await bench.bind("a", "n9")
+    await bench.start("a", node)
+    await settle()
 
     started = now()
     await bench.due.wait(bench.framework.filters.depends, web("b"))

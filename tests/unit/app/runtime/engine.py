@@ -9,12 +9,12 @@ from app.framework.node_info import Candidates, NodeInfo
 from app.framework.spec import Reads
 from app.framework.status import Code, Status, unresolvable
 from app.kube.core_v1 import Pod
-from app.runtime.filters import Judged
+from app.runtime.filters import FilterOutcome
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.registry import POINT_METHODS
 from app.runtime.slots import PluginSlot, declares
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 from app.telemetry.metrics import Metrics
 from tests.builders import make_node, make_pod
 from tests.fakes import (
@@ -58,8 +58,8 @@ def framework(
         slots,
         served=["default-scheduler"],
         nominations=nominations,
-        picture=picture,
-        waiting=WaitingPods(),
+        snapshot=picture,
+        waiting=PodsAtPermit(),
         guard=Guard(metrics or Metrics()),
     )
 
@@ -72,5 +72,5 @@ def info(name: str = "n1", *pods: Pod) -> NodeInfo:
     return NodeInfo(make_node(name)).with_pods(pods)
 
 
-def feasible(engine: Framework, *names: str) -> Judged:
+def feasible(engine: Framework, *names: str) -> FilterOutcome:
     return engine.filters.feasible(CycleState(), POD, nodes(*names))

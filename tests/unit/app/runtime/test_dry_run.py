@@ -5,14 +5,13 @@ import pytest
 from app.framework.cycle_state import CycleState, StateKey
 from app.framework.node_info import NodeInfo
 from app.framework.points import FilterPlugin, PreFilterPlugin
-from app.framework.resources import Totals
 from app.framework.status import SUCCESS, Code, Status, unschedulable
 from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
-from app.runtime.dry_run import DryRuns, Trial
+from app.runtime.dry_run import DryRuns, FilterDryRun
 from app.runtime.guard import PluginError
-from tests.builders import container, encoded, make_node, make_pod, pod_object
+from tests.builders import make_node, make_pod
 from tests.fakes import FakePlugin
 from tests.unit.app.runtime.engine import POD, framework
 
@@ -57,7 +56,7 @@ def test_both_kinds_of_filters_see_who_came_and_who_is_gone() -> None:
         CycleState(),
     )
     engine.filters.pre_filter(state, POD)
-    trial = Trial(engine.filters, state, POD, node)
+    trial = FilterDryRun(engine.filters, state, POD, node)
 
     said = [trial.filter().message]
     trial.remove_pod(A)
@@ -75,34 +74,19 @@ def test_nominated_pods_are_tried_too() -> None:
     engine, node, state = framework(Sees("Sees"), nominated={"n1": [higher]}), NodeInfo(make_node("n1")), CycleState()
     engine.filters.pre_filter(state, POD)
 
-    assert "c, told a b c" == Trial(engine.filters, state, POD, node).filter().message
+    assert "c, told a b c" == FilterDryRun(engine.filters, state, POD, node).filter().message
 
 
 def test_a_filter_that_fails_is_an_error_and_an_extension_that_fails_a_fault() -> None:
     engine, state = framework(Sees("Sees")), CycleState()
     engine.filters.pre_filter(state, POD)
-    trial = Trial(engine.filters, state, POD, NodeInfo(make_node("n1")))
+    trial = FilterDryRun(engine.filters, state, POD, NodeInfo(make_node("n1")))
 
     assert (Code.ERROR, "Sees") == ((status := trial.filter()).code, status.plugin)
     with pytest.raises(PluginError, match="no room"):
         trial.add_pod(make_pod("heavy"))
     with pytest.raises(KeyError):
         trial.remove_pod(A)
-
-
-def test_what_pods_take_together_moves_with_them() -> None:
-    pods = [
-        CORE.decode_pod(encoded(pod_object(it, containers=[container(requests={"cpu": cpu})])))
-        for it, cpu in (("a", "1"), ("b", "2"))
-    ]
-    node = NodeInfo(make_node("n1"), {it.uid: it for it in pods}, Totals(CORE.extras, pods))
-    trial = Trial(framework().filters, CycleState(), POD, node)
-
-    trial.remove_pod(pods[0])
-    assert {"cpu": 2000} == trial.node.requested
-    trial.add_pod(pods[0])
-    assert node.totals == trial.node.totals == Totals(CORE.extras, pods)
-    assert {"cpu": 3000} == node.requested
 
 
 def test_there_is_none_while_a_profile_is_made() -> None:

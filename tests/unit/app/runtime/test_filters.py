@@ -6,11 +6,10 @@ from itertools import combinations
 import pytest
 
 from app.framework.cycle_state import CycleState
-from app.framework.node_info import Candidates
 from app.framework.status import SKIP, SUCCESS, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime import filters
-from app.runtime.filters import Judged, Recheck
+from app.runtime.filters import FilterOutcome, Recheck
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.prefilter import PreFiltered
@@ -28,63 +27,37 @@ from tests.fakes import (
 )
 from tests.unit.app.runtime.engine import NEVER, PENDING, POD, WAIT, feasible, framework, info, nodes
 
+FURTHER = unschedulable("also")
+
+
+def left(*names: str, by: str, otherwise: str = "") -> PreFiltered:
+    """Nodes that the plugins ``by`` leave; the reason ``otherwise`` if there are none."""
+    return PreFiltered(unresolvable(otherwise) if otherwise else SUCCESS, frozenset(names), tuple(by))
+
+
+BOTH = "node(s) didn't satisfy plugin(s) [A B] simultaneously"
+NOT_ASKED = Prepares("C", error("not asked"))
+MERGED: dict[str, tuple[Sequence[FakePlugin], PreFiltered]] = {
+    "nobody narrows the nodes": ([Prepares("A"), Prepares("B")], PreFiltered(SUCCESS)),
+    "one narrows them": ([Prepares("A"), Prepares("B", names=["n1", "n2"])], left("n1", "n2", by="B")),
+    "sets are intersected": ([Prepares("B", names=["n1", "n2"]), Prepares("A", names=["n2"])], left("n2", by="BA")),
+    "one empty set": ([Prepares("A", names=[])], left(by="A", otherwise="node(s) didn't satisfy plugin A")),
+    "an empty intersection names its plugins in order and stops": (
+        [Prepares("B", names=["n1"]), Prepares("A", names=["n2"]), NOT_ASKED],
+        left(by="BA", otherwise=BOTH),
+    ),
+    "of two rejections the last": ([Prepares("A", NO), Prepares("B", FURTHER)], PreFiltered(FURTHER.by("B"))),
+    "unresolvable stops at once": ([Prepares("A", NEVER), NOT_ASKED], PreFiltered(NEVER.by("A"))),
+    "unresolvable goes first": ([Prepares("A", NO), Prepares("B", NEVER)], PreFiltered(NEVER.by("B"))),
+    "a rejection goes before a set": ([Prepares("A", NO), Prepares("B", names=["n1"])], PreFiltered(NO.by("A"))),
+    "the node set of a skip is ignored": ([Prepares("A", SKIP, names=["n1"])], PreFiltered(SUCCESS)),
+}
+
 
 class TestPreFilter:
     """Semantics §3.3."""
 
-    @pytest.mark.parametrize(
-        ("plugins", "expected"),
-        [
-            pytest.param([], PreFiltered(SUCCESS), id="nobody says anything"),
-            pytest.param([Prepares("A"), Prepares("B")], PreFiltered(SUCCESS), id="nobody narrows the nodes"),
-            pytest.param(
-                [Prepares("A"), Prepares("B", names=["n1", "n2"])],
-                PreFiltered(SUCCESS, frozenset({"n1", "n2"}), ("B",)),
-                id="one narrows them",
-            ),
-            pytest.param(
-                [Prepares("B", names=["n1", "n2"]), Prepares("A", names=["n2", "n3"])],
-                PreFiltered(SUCCESS, frozenset({"n2"}), ("B", "A")),
-                id="sets are intersected",
-            ),
-            pytest.param(
-                [Prepares("A", names=[])],
-                PreFiltered(unresolvable("node(s) didn't satisfy plugin A"), frozenset(), ("A",)),
-                id="one empty set",
-            ),
-            pytest.param(
-                [Prepares("B", names=["n1"]), Prepares("A", names=["n2"]), Prepares("C", error("not asked"))],
-                PreFiltered(
-                    unresolvable("node(s) didn't satisfy plugin(s) [A B] simultaneously"), frozenset(), ("B", "A")
-                ),
-                id="an empty intersection names its plugins in order and stops",
-            ),
-            pytest.param([Prepares("A", NO)], PreFiltered(NO.by("A")), id="a rejection"),
-            pytest.param(
-                [Prepares("A", NO), Prepares("B", unschedulable("also"))],
-                PreFiltered(unschedulable("also").by("B")),
-                id="of two rejections the last",
-            ),
-            pytest.param(
-                [Prepares("A", NEVER), Prepares("B", error("not asked"))],
-                PreFiltered(NEVER.by("A")),
-                id="an unresolvable rejection stops at once",
-            ),
-            pytest.param(
-                [Prepares("A", NO), Prepares("B", NEVER)],
-                PreFiltered(NEVER.by("B")),
-                id="unresolvable goes before a rejection remembered",
-            ),
-            pytest.param(
-                [Prepares("A", NO), Prepares("B", names=["n1"])],
-                PreFiltered(NO.by("A")),
-                id="a rejection remembered goes before a node set",
-            ),
-            pytest.param(
-                [Prepares("A", SKIP, names=["n1"])], PreFiltered(SUCCESS), id="the node set of a skip is ignored"
-            ),
-        ],
-    )
+    @pytest.mark.parametrize(("plugins", "expected"), MERGED.values(), ids=MERGED)
     def test_the_answers_are_merged(self, plugins: Sequence[FakePlugin], expected: PreFiltered) -> None:
         assert expected == framework(*plugins).filters.pre_filter(CycleState(), POD)
 
@@ -106,8 +79,10 @@ class TestPreFilter:
     def test_a_skip_leaves_out_the_plugins_filter(self) -> None:
         skips, rejects = PreparesAndRejects("Skips", SKIP), PreparesAndRejects("Rejects")
 
-        assert Judged(SUCCESS, {}) == feasible(framework(skips))
-        assert Judged(SUCCESS, {"n1": NO.by("Rejects"), "n2": NO.by("Rejects")}) == feasible(framework(skips, rejects))
+        assert FilterOutcome(SUCCESS, {}) == feasible(framework(skips))
+        assert FilterOutcome(SUCCESS, {"n1": NO.by("Rejects"), "n2": NO.by("Rejects")}) == feasible(
+            framework(skips, rejects)
+        )
 
     def test_whoever_is_excused_the_others_are_asked(self) -> None:
         """More sets of them than are remembered, each twice."""
@@ -123,7 +98,7 @@ class TestPreFilter:
         assert len(sets) > filters._MOST_SETS >= len(engine.filters._without)
 
     def test_a_rejection_holds_for_every_candidate(self) -> None:
-        assert Judged(NO.by("A"), {"n1": NO.by("A"), "n2": NO.by("A")}) == feasible(framework(Prepares("A", NO)))
+        assert FilterOutcome(NO.by("A"), {"n1": NO.by("A"), "n2": NO.by("A")}) == feasible(framework(Prepares("A", NO)))
 
     def test_nodes_outside_a_set_are_unresolvable_and_not_filtered(self) -> None:
         calls: list[str] = []
@@ -134,7 +109,7 @@ class TestPreFilter:
         )
 
         outside = unresolvable("node(s) didn't satisfy plugin(s) [A B]")
-        assert Judged(SUCCESS, {"n3": outside, "n2": NO.by("F")}) == feasible(engine, "n1", "n2", "n3")
+        assert FilterOutcome(SUCCESS, {"n3": outside, "n2": NO.by("F")}) == feasible(engine, "n1", "n2", "n3")
         assert ["F: filter n1", "F: filter n2"] == calls
 
 
@@ -144,10 +119,10 @@ class TestFilter:
     def test_the_first_rejection_of_a_node_counts(self) -> None:
         calls: list[str] = []
         engine = framework(
-            Rejects("A", {"n1": NO}, calls), Rejects("B", {"n1": NEVER, "n2": NEVER}, calls), Rejects("C", {}, calls)
+            Rejects("A", {"n1": NO}, calls), Rejects("B", {"n1": NEVER, "n2": PENDING}, calls), Rejects("C", {}, calls)
         )
 
-        assert {"n1": NO.by("A"), "n2": NEVER.by("B")} == feasible(engine, "n1", "n2", "n3").rejected
+        assert {"n1": NO.by("A"), "n2": PENDING.by("B")} == feasible(engine, "n1", "n2", "n3").rejected
         assert ["A: filter n1", "A: filter n2", "A: filter n3", "B: filter n2", "B: filter n3", "C: filter n3"] == calls
 
     def test_a_batch_form_is_asked_once_for_those_still_left(self) -> None:
@@ -156,11 +131,6 @@ class TestFilter:
 
         assert {"n1": NO.by("A"), "n2": NEVER.by("B")} == feasible(engine, "n1", "n2", "n3").rejected
         assert ["B: filter_nodes n2 n3"] == calls
-
-    @pytest.mark.parametrize("form", [Rejects, RejectsInBatch])
-    @pytest.mark.parametrize("status", [NO, NEVER, PENDING])
-    def test_rejections_are_named_after_their_plugin(self, form: type[Rejects], status: Status) -> None:
-        assert {"n1": status.by("A")} == feasible(framework(form("A", {"n1": status}))).rejected
 
     @pytest.mark.parametrize("form", [Rejects, RejectsInBatch])
     @pytest.mark.parametrize("status", [error("broken"), WAIT, SKIP])
@@ -175,22 +145,6 @@ class TestFilter:
         with pytest.raises(PluginError) as raised:
             engine.filters.filter_node(CycleState(), POD, info("n1"))
         assert expected == raised.value.status
-
-    def test_a_fault_ends_the_cycle_and_names_the_plugin(self) -> None:
-        with pytest.raises(PluginError) as raised:
-            framework(CountsPods("Forgetful", 1)).filters.filter(CycleState(), POD, nodes("n1"))
-
-        assert (
-            error('running "Forgetful" filter plugin: reading "Forgetful" from cycleState: not found', "Forgetful")
-            == raised.value.status
-        )
-
-    def test_no_candidates_no_rejections(self) -> None:
-        empty = Candidates.of({})
-
-        assert Judged(SUCCESS, {}) == framework(RejectsInBatch("A", {"n1": NO})).filters.feasible(
-            CycleState(), POD, empty
-        )
 
 
 class TestNominatedPods:
@@ -217,7 +171,7 @@ class TestNominatedPods:
             nominated={"n1": [make_pod("a", priority=5), make_pod("b", priority=9)]},
         )
 
-        assert Judged(SUCCESS, {}) == feasible(engine)
+        assert FilterOutcome(SUCCESS, {}) == feasible(engine)
         assert [
             "Room: filter n2 with +0, sees",
             "Room: add a to n1",
@@ -262,11 +216,6 @@ class TestNominatedPods:
 
         assert error('running AddPod on PreFilter plugin "Room": no', "Room") == raised.value.status
 
-    def test_candidates_nobody_asked_about_stay_out(self) -> None:
-        engine = framework(CountsPods("Room", 1), nominated={"n9": [make_pod("other", priority=5)]})
-
-        assert {} == feasible(engine).rejected
-
 
 def _prepared(engine: Framework) -> CycleState:
     state = CycleState()
@@ -303,39 +252,26 @@ class TestDryRun:
         assert [] == calls
 
 
+OUTSIDE = unresolvable("node(s) didn't satisfy plugin(s) [A]")
+RECHECKED = {
+    "no filters at all": (framework(), Recheck(SUCCESS)),
+    "PreFilter rejects": (framework(Prepares("A", NO)), Recheck(NO.by("A"))),
+    "outside the set of a plugin": (framework(Prepares("A", names=["n2"])), Recheck(OUTSIDE)),
+    "Filter rejects": (framework(Rejects("A", {"n1": NO})), Recheck(NO.by("A"))),
+    "it may turn out otherwise": (framework(RejectsUncertain("A")), Recheck(SUCCESS, False)),
+    "a rejection is not asked further": (framework(RejectsUncertain("A", {"n1": NO})), Recheck(NO.by("A"))),
+    "a filter without bounds may depend on any pod": (framework(Rejects("A")), Recheck(SUCCESS, False)),
+    "a filter that reads no pods is certain": (framework(Rejects("A"), certain=["A"]), Recheck(SUCCESS)),
+    "a filter that skipped is certain": (framework(PreparesAndRejects("A", SKIP)), Recheck(SUCCESS)),
+}
+
+
 class TestRecheck:
     """Bind asks again for one node, and must know whether the answer holds whatever becomes of the binds in flight."""
 
     IN_FLIGHT = (make_pod("in-flight", node="n1"),)
 
-    @pytest.mark.parametrize(
-        ("engine", "expected"),
-        [
-            pytest.param(framework(), Recheck(SUCCESS), id="no filters at all"),
-            pytest.param(framework(Prepares("A", NO)), Recheck(NO.by("A")), id="PreFilter rejects"),
-            pytest.param(
-                framework(Prepares("A", names=["n2"])),
-                Recheck(unresolvable("node(s) didn't satisfy plugin(s) [A]")),
-                id="the node is outside the set of a plugin",
-            ),
-            pytest.param(framework(Rejects("A", {"n1": NO})), Recheck(NO.by("A")), id="Filter rejects"),
-            pytest.param(framework(RejectsUncertain("A")), Recheck(SUCCESS, False), id="it may turn out otherwise"),
-            pytest.param(
-                framework(RejectsUncertain("A", {"n1": NO})),
-                Recheck(NO.by("A")),
-                id="a rejection on the optimistic view is not asked further",
-            ),
-            pytest.param(
-                framework(Rejects("A")), Recheck(SUCCESS, False), id="a filter without bounds may depend on any pod"
-            ),
-            pytest.param(
-                framework(Rejects("A"), certain=["A"]), Recheck(SUCCESS), id="a filter that reads no pods is certain"
-            ),
-            pytest.param(
-                framework(PreparesAndRejects("A", SKIP)), Recheck(SUCCESS), id="a filter that skipped is certain"
-            ),
-        ],
-    )
+    @pytest.mark.parametrize(("engine", "expected"), RECHECKED.values(), ids=RECHECKED)
     def test_the_answer_and_whether_it_is_certain(self, engine: Framework, expected: Recheck) -> None:
         assert expected == engine.at_bind.recheck(CycleState(), POD, info("n1"), self.IN_FLIGHT)
 
@@ -347,11 +283,6 @@ class TestRecheck:
         engine = framework(RejectsUncertain("A"))
 
         assert Recheck(SUCCESS) == engine.at_bind.recheck(CycleState(), POD, info("n2"), self.IN_FLIGHT)
-
-    def test_pods_nominated_to_the_node_are_taken_into_account(self) -> None:
-        engine = framework(CountsPods("Room", 1), nominated={"n1": [make_pod("other", priority=5)]})
-
-        assert Recheck(NO.by("Room")) == engine.at_bind.recheck(CycleState(), POD, info("n1"), [])
 
 
 class TestDepends:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.background import at_once
+from app.framework.background import run_to_end
 from app.framework.cycle_state import CycleState
 from app.framework.explanation import Explanation, Figure
 from app.framework.node_info import Candidates
@@ -28,7 +28,6 @@ from tests.fakes import (
     Misses,
     Permits,
     Prepares,
-    Rejects,
     Reserves,
     Sorts,
 )
@@ -46,9 +45,8 @@ class TestQueue:
     @pytest.mark.parametrize(
         ("statuses", "expected", "asked"),
         [
-            pytest.param([], SUCCESS, "", id="no gates"),
-            pytest.param([SUCCESS, SUCCESS], SUCCESS, "AB", id="all open"),
-            pytest.param([SUCCESS, NO, NEVER], NO.by("B"), "AB", id="the first that is closed; no other is asked"),
+            ([SUCCESS, SUCCESS], SUCCESS, "AB"),
+            ([SUCCESS, NO, NEVER], NO.by("B"), "AB"),
         ],
     )
     def test_gates(self, statuses: Sequence[Status], expected: Status, asked: str) -> None:
@@ -70,32 +68,21 @@ class TestPostFilter:
     @pytest.mark.parametrize(
         ("plugins", "expected", "asked"),
         [
-            pytest.param([], (None, unschedulable()), "", id="nobody to ask"),
-            pytest.param(
-                [Helps("A", NO), Helps("B", SUCCESS, "n1"), Helps("C")],
-                (PostFilterResult("n1"), SUCCESS.by("B")),
-                "AB",
-                id="the first that can do something",
-            ),
-            pytest.param(
-                [Helps("A", NEVER), Helps("B")],
-                (None, NEVER.by("A")),
-                "A",
-                id="the first that knows that nobody can",
-            ),
-            pytest.param(
+            ([], (None, unschedulable()), ""),
+            ([Helps("A", NO), Helps("B", SUCCESS, "n1"), Helps("C")], (PostFilterResult("n1"), SUCCESS.by("B")), "AB"),
+            ([Helps("A", NEVER), Helps("B")], (None, NEVER.by("A")), "A"),
+            (
                 [Helps("A", NO, "n1"), Helps("B", unschedulable("nor I"), "")],
                 (PostFilterResult(""), unschedulable("no", "nor I").by("A")),
                 "AB",
-                id="none can: all reasons, the last result, the first as rejector",
             ),
-            pytest.param(
+            (
                 [Helps("A", NO, "n1"), Helps("B", PENDING)],
                 (PostFilterResult("n1"), unschedulable("no", "later").by("A")),
                 "AB",
-                id="who has no result leaves the others'",
             ),
         ],
+        ids=["nobody to ask", "the first that helps", "the first that knows that nobody can", "none", "no result"],
     )
     def test_what_can_be_done(
         self, plugins: Sequence[Helps], expected: tuple[PostFilterResult | None, Status], asked: str
@@ -104,21 +91,15 @@ class TestPostFilter:
         for plugin in plugins:
             plugin.calls = calls
 
-        assert expected == at_once(framework(*plugins).post_filters.post_filter(CycleState(), POD, {"n1": NO}))
+        assert expected == run_to_end(framework(*plugins).post_filters.post_filter(CycleState(), POD, {"n1": NO}))
         assert [f"{name}: post_filter" for name in asked] == calls
 
     @pytest.mark.parametrize("status", [error("broken"), WAIT, SKIP])
     def test_any_other_answer_is_an_error(self, status: Status) -> None:
         with pytest.raises(PluginError) as raised:
-            at_once(framework(Helps("A", status)).post_filters.post_filter(CycleState(), POD, {}))
+            run_to_end(framework(Helps("A", status)).post_filters.post_filter(CycleState(), POD, {}))
 
         assert error(status.message, "A") == raised.value.status
-
-
-def test_a_framework_knows_its_plugins_by_name() -> None:
-    found: dict[str, Any] = {"A": Acts("A"), "B": Rejects("B")}
-
-    assert found == framework(*found.values()).plugins
 
 
 class TestTimes:

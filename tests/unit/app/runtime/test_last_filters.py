@@ -14,10 +14,10 @@ from app.framework.points import FilterPlugin, PreFilterPlugin
 from app.framework.spec import Reads
 from app.framework.status import SKIP, SUCCESS, Status, error, unresolvable
 from app.kube.core_v1 import Pod
-from app.runtime.filters import Judged, Recheck
+from app.runtime.filters import FilterOutcome, Recheck
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
-from app.runtime.search import Found
+from app.runtime.search import SearchResult
 from app.runtime.slots import flaws
 from tests.builders import make_pod
 from tests.fakes import NO, NOT_ASKED, NOT_WANTED, CountsPods, FakePlugin, Prepares, Rejects, RejectsInBatch, Wants
@@ -35,7 +35,7 @@ class Skips(Wants, PreFilterPlugin):
         return SKIP, None
 
 
-def search(engine: Framework, *names: str) -> Found:
+def search(engine: Framework, *names: str) -> SearchResult:
     return engine.search.find_nodes_that_fit(POD, nodes(*names))
 
 
@@ -43,48 +43,41 @@ def both(engine: Framework, *names: str) -> Mapping[str, Status]:
     """What is rejected, as a search says and as all nodes judged afresh say."""
     found = search(engine, *names)
     rejected = found.rejected()
-    assert Judged(SUCCESS, rejected) == feasible(engine, *names)
+    assert FilterOutcome(SUCCESS, rejected) == feasible(engine, *names)
     assert [it for it in names if it not in rejected] == [*found.passed]
     return rejected
 
 
-@pytest.mark.parametrize(
-    ("plugins", "expected"),
-    [
-        pytest.param([Wants("W", "n2")], {"n1": NOT_WANTED.by("W"), "n3": NOT_WANTED.by("W")}, id="it passes"),
-        pytest.param([Wants("W", "n1"), Rejects("F", FULL)], {"n1": NO.by("F")}, id="a later plugin rejects it"),
-        pytest.param([Rejects("F", FULL), Wants("W", "n1")], {"n1": NO.by("F")}, id="an earlier plugin rejects it"),
-        pytest.param(
-            [Wants("W", "n1"), RejectsInBatch("F", FULL)], {"n1": NO.by("F")}, id="a plugin rejects it in a batch"
-        ),
-        pytest.param(
-            [Wants("W", "n9"), Rejects("F", FULL)],
-            {"n1": NO.by("F"), "n2": NOT_ASKED.by("W"), "n3": NOT_ASKED.by("W")},
-            id="it was not asked about: what a filter says goes first",
-        ),
-        pytest.param(
-            [Wants("W", "n2"), Rejects("F", FULL)],
-            {"n1": NO.by("F"), "n3": NOT_WANTED.by("W")},
-            id="it passes and another does not: what a filter says goes first",
-        ),
-        pytest.param(
-            [Prepares("P", names=["n2", "n3"]), Wants("W", "n1")],
-            {"n1": unresolvable("node(s) didn't satisfy plugin(s) [P]")},
-            id="a plugin's node set leaves it out, and it was asked about",
-        ),
-        pytest.param(
-            [Wants("V", "n2"), Wants("W", "n3")],
-            {"n1": NOT_WANTED.by("V"), "n3": NOT_WANTED.by("V")},
-            id="of two the first goes first",
-        ),
-        pytest.param(
-            [Wants("V", "n2"), Wants("W", "n9")],
-            {"n1": NOT_WANTED.by("V"), "n2": NOT_ASKED.by("W"), "n3": NOT_WANTED.by("V")},
-            id="the second is asked about what the first leaves",
-        ),
-        pytest.param([Skips("W", "n2"), Rejects("F", FULL)], {"n1": NO.by("F")}, id="it skipped"),
-    ],
-)
+SAID: Final[dict[str, tuple[Sequence[FakePlugin], Mapping[str, Status]]]] = {
+    "it passes": ([Wants("W", "n2")], {"n1": NOT_WANTED.by("W"), "n3": NOT_WANTED.by("W")}),
+    "a later plugin rejects it": ([Wants("W", "n1"), Rejects("F", FULL)], {"n1": NO.by("F")}),
+    "an earlier plugin rejects it": ([Rejects("F", FULL), Wants("W", "n1")], {"n1": NO.by("F")}),
+    "a plugin rejects it in a batch": ([Wants("W", "n1"), RejectsInBatch("F", FULL)], {"n1": NO.by("F")}),
+    "it was not asked about: what a filter says goes first": (
+        [Wants("W", "n9"), Rejects("F", FULL)],
+        {"n1": NO.by("F"), "n2": NOT_ASKED.by("W"), "n3": NOT_ASKED.by("W")},
+    ),
+    "it passes and another does not: what a filter says goes first": (
+        [Wants("W", "n2"), Rejects("F", FULL)],
+        {"n1": NO.by("F"), "n3": NOT_WANTED.by("W")},
+    ),
+    "a plugin's node set leaves it out": (
+        [Prepares("P", names=["n2", "n3"]), Wants("W", "n1")],
+        {"n1": unresolvable("node(s) didn't satisfy plugin(s) [P]")},
+    ),
+    "of two the first goes first": (
+        [Wants("V", "n2"), Wants("W", "n3")],
+        dict.fromkeys(("n1", "n3"), NOT_WANTED.by("V")),
+    ),
+    "the second is asked about what the first leaves": (
+        [Wants("V", "n2"), Wants("W", "n9")],
+        {"n1": NOT_WANTED.by("V"), "n2": NOT_ASKED.by("W"), "n3": NOT_WANTED.by("V")},
+    ),
+    "it skipped": ([Skips("W", "n2"), Rejects("F", FULL)], {"n1": NO.by("F")}),
+}
+
+
+@pytest.mark.parametrize(("plugins", "expected"), SAID.values(), ids=SAID)
 @pytest.mark.parametrize("certain", [(), ("F",), ("W",), ("F", "W")], ids=lambda it: "kept: " + " ".join(it))
 def test_what_is_said(plugins: Sequence[FakePlugin], expected: Mapping[str, Status], certain: Sequence[str]) -> None:
     engine = framework(*plugins, certain=certain)
@@ -150,14 +143,10 @@ def test_nodes_that_are_judged_by_themselves_are_among_those_that_pass() -> None
 @pytest.mark.parametrize(
     ("ask", "expected"),
     [
-        pytest.param(lambda it: it.filters.filter_node(CycleState(), POD, info("n1")), SUCCESS, id="one node"),
-        pytest.param(
-            lambda it: it.at_bind.recheck(CycleState(), POD, info("n1"), [OTHER]), Recheck(SUCCESS, True), id="a bind"
-        ),
-        pytest.param(
-            lambda it: it.filters.statuses(CycleState(), POD, info("n1")), {"W": SUCCESS.by("W")}, id="people"
-        ),
-        pytest.param(lambda it: it.filters.depends(POD, OTHER), False, id="who waits for whom"),
+        (lambda it: it.filters.filter_node(CycleState(), POD, info("n1")), SUCCESS),
+        (lambda it: it.at_bind.recheck(CycleState(), POD, info("n1"), [OTHER]), Recheck(SUCCESS, True)),
+        (lambda it: it.filters.statuses(CycleState(), POD, info("n1")), {"W": SUCCESS.by("W")}),
+        (lambda it: it.filters.depends(POD, OTHER), False),
     ],
 )
 def test_who_asks_about_one_node_does_not_ask_it(ask: Callable[[Framework], object], expected: object) -> None:
@@ -196,40 +185,25 @@ def answering(found: Any) -> FakePlugin:
     return made
 
 
+WRONG_RESULT: Final = "returned a FilterResult, not "
 LEFT: Final = "a FilterResult that passes or rejects each node that passed so far, and no other"
 
 
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        pytest.param(None, f"returned None, not {LEFT}", id="nothing"),
-        pytest.param(["n2"], f"returned a list, not {LEFT}", id="names"),
-        pytest.param(FilterResult("n2", {"n3": NO}), f"returned a FilterResult, not {LEFT}", id="a text"),
-        pytest.param(
-            FilterResult(None, {}),  # type: ignore[arg-type]  # as a plugin may
-            f"returned a FilterResult, not {LEFT}",
-            id="no names",
-        ),
-        pytest.param(
-            FilterResult(["n1"], {"n2": NO, "n3": NO}),
-            f"returned a FilterResult, not {LEFT}",
-            id="one that a filter rejects",
-        ),
-        pytest.param(
-            FilterResult(["n1", "n2"], {"n3": NO}),
-            f"returned a FilterResult, not {LEFT}",
-            id="one that a filter rejects, among others",
-        ),
-        pytest.param(
-            FilterResult(["n2", "n3", "n2"], {}), f"returned a FilterResult, not {LEFT}", id="more than were asked"
-        ),
-        pytest.param(FilterResult(["n2"], {}), f"returned a FilterResult, not {LEFT}", id="one forgotten"),
-        pytest.param(
-            FilterResult(["n2"], {"n1": NO, "n3": NO}), f"returned a FilterResult, not {LEFT}", id="one too many"
-        ),
-        pytest.param(FilterResult(["n2"], {"n3": error("broken")}), "broken", id="a fault as a reason"),
-    ],
-)
+WRONG: Final[dict[str, tuple[Any, str]]] = {
+    "nothing": (None, "returned None, not "),
+    "names": (["n2"], "returned a list, not "),
+    "a text": (FilterResult("n2", {"n3": NO}), WRONG_RESULT),
+    "no names": (FilterResult(None, {}), WRONG_RESULT),  # type: ignore[arg-type]  # as a plugin may
+    "one that a filter rejects": (FilterResult(["n1"], {"n2": NO, "n3": NO}), WRONG_RESULT),
+    "one that a filter rejects, among others": (FilterResult(["n1", "n2"], {"n3": NO}), WRONG_RESULT),
+    "more than were asked": (FilterResult(["n2", "n3", "n2"], {}), WRONG_RESULT),
+    "one forgotten": (FilterResult(["n2"], {}), WRONG_RESULT),
+    "one too many": (FilterResult(["n2"], {"n1": NO, "n3": NO}), WRONG_RESULT),
+    "a fault as a reason": (FilterResult(["n2"], {"n3": error("broken")}), "broken"),
+}
+
+
+@pytest.mark.parametrize(("found", "said"), WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("ask", [search, feasible], ids=["searched", "afresh"])
 def test_an_answer_that_is_none_is_an_error(found: Any, said: str, ask: Callable[..., Any]) -> None:
     engine = framework(Rejects("F", FULL), answering(found))
@@ -237,6 +211,7 @@ def test_an_answer_that_is_none_is_an_error(found: Any, said: str, ask: Callable
     with pytest.raises(PluginError) as raised:
         ask(engine, *ALL).rejected()
 
+    said += LEFT if said.endswith(" not ") else ""
     assert error(f'running "Bad" filter plugin: {said}', "Bad") == raised.value.status
 
 
@@ -261,7 +236,3 @@ def test_it_sees_what_its_plugin_declares() -> None:
 
     search(framework(Looks("W", "")), *ALL)
     assert [{}] == seen
-
-
-def test_a_search_without_any_says_that_what_it_found_lasts() -> None:
-    assert search(framework(Rejects("F", dict.fromkeys(ALL, NO))), *ALL).lasts

@@ -34,6 +34,7 @@ UNASKED: Final = (
 )
 """Of the default profile of Homeport, which runs PodTopologySpread itself."""
 
+PORT_TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
 GPU: Final = "example.com/gpu"
 
 
@@ -68,24 +69,15 @@ def said(pod: Pod, node: NodeInfo, filters: OneNodeFilters = FILTERS) -> tuple[s
 @pytest.mark.parametrize(
     ("pod", "node", "reasons"),
     [
-        pytest.param(asking(cpu="1"), node_of(), (), id="there is room"),
-        pytest.param(asking(cpu="2"), node_of(asking("web", cpu="1")), ("Insufficient cpu",), id="no cpu is left"),
-        pytest.param(
+        (asking(cpu="1"), node_of(), ()),
+        (
             asking(cpu="2", memory="8Gi"),
             node_of(asking("web", cpu="1")),
             ("Insufficient cpu", "Insufficient memory"),
-            id="several",
         ),
-        pytest.param(
-            asking(), node_of(*(asking(f"web-{it}") for it in range(3))), ("Too many pods",), id="it takes no more pods"
-        ),
-        pytest.param(
-            asking(port=80),
-            node_of(asking("web", port=80)),
-            ("node(s) didn't have free ports for the requested pod ports",),
-            id="a port is taken",
-        ),
-        pytest.param(asking(), node_of(unschedulable=True), ("node(s) were unschedulable",), id="cordoned"),
+        (asking(), node_of(*(asking(f"web-{it}") for it in range(3))), ("Too many pods",)),
+        (asking(port=80), node_of(asking("web", port=80)), (PORT_TAKEN,)),
+        (asking(), node_of(unschedulable=True), ("node(s) were unschedulable",)),
     ],
 )
 def test_the_reasons_are_those_of_kube_scheduler(pod: Pod, node: NodeInfo, reasons: tuple[str, ...]) -> None:

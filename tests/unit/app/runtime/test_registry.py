@@ -2,9 +2,7 @@
 
 import pytest
 
-from app.config.profile import POINTS
-from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, STAY_IN_SCHEDULER, Registry
-from plugins import SHIPPED
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from tests.fakes import Alpha, Beta, spec_of
 
 
@@ -27,14 +25,6 @@ def test_what_a_preset_enables() -> None:
 
     assert {"PodTopologySpread": 5, "Homes": 3} == registry.preset("delegated", "1.36")
     assert [*KUBE_SCHEDULER_DEFAULTS.items(), ("Homes", 3)] == list(registry.preset("complete", "1.36").items())
-
-
-def test_every_point_with_a_protocol_is_a_point_of_a_profile() -> None:
-    assert set(POINT_METHODS) <= set(POINTS)
-
-
-def test_a_plugin_of_ours_does_not_stay_in_the_scheduler() -> None:
-    assert set() == STAY_IN_SCHEDULER & {spec.name for spec in SHIPPED}
 
 
 def test_a_release_starts_without_what_came_later() -> None:

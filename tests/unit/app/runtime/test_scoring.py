@@ -31,58 +31,47 @@ def _sparse(others: Mapping[str, str]) -> ScoreClasses:
     return ScoreClasses(SparseClasses(_NAMES, "usual", others), {"usual": 3, "even": 3, "low": 1, "high": 4})
 
 
+def totals(first: int, second: int) -> dict[str, int]:
+    return {"n1": first, "n2": second}
+
+
+SCORED: dict[str, tuple[Sequence[FakePlugin], Mapping[str, int], tuple[Any, Any, int]]] = {
+    "without score plugins every node totals 1": ([], {}, ({}, totals(1, 1), 0)),
+    "the weight multiplies the total alone": (
+        [ScoresNodes("A", totals(3, 100))],
+        {"A": 2},
+        ({"A": totals(3, 100)}, totals(6, 200), 2),
+    ),
+    "totals add up, batch form or not": (
+        [ScoresNodes("A", totals(1, 2)), ScoresInBatch("B", totals(10, 20))],
+        {"A": 3},
+        ({"A": totals(1, 2), "B": totals(10, 20)}, totals(13, 26), 4),
+    ),
+    "normalized": ([ScoresHalved("A", totals(200, 7))], {}, ({"A": totals(100, 3)}, totals(100, 3), 1)),
+    "normalized in batch": ([HalvesInBatch("A", totals(200, 7))], {}, ({"A": totals(100, 3)}, totals(100, 3), 1)),
+    "one gives all alike": (
+        [ScoresNodes("A", totals(5, 5)), ScoresNodes("B", totals(1, 2))],
+        {"A": 3},
+        ({"A": totals(5, 5), "B": totals(1, 2)}, totals(16, 17), 4),
+    ),
+    "all give all alike": (
+        [ScoresNodes("A", totals(5, 5)), ScoresNodes("B", totals(2, 2))],
+        {"A": 3},
+        ({"A": totals(5, 5), "B": totals(2, 2)}, totals(17, 17), 4),
+    ),
+    "a skip leaves out the weight, too": (
+        [ScoresAfter("A", {}, SKIP), ScoresNodes("B", totals(1, 2))],
+        {"A": 7},
+        ({"B": totals(1, 2)}, totals(1, 2), 1),
+    ),
+    "if all skip, all total 0": ([ScoresAfter("A", {}, SKIP)], {}, ({}, totals(0, 0), 0)),
+}
+
+
 class TestScore:
     """Semantics §3.6."""
 
-    @pytest.mark.parametrize(
-        ("plugins", "weights", "expected"),
-        [
-            pytest.param([], {}, ({}, {"n1": 1, "n2": 1}, 0), id="without score plugins every node totals 1"),
-            pytest.param(
-                [ScoresNodes("A", {"n1": 3, "n2": 100})],
-                {"A": 2},
-                ({"A": {"n1": 3, "n2": 100}}, {"n1": 6, "n2": 200}, 2),
-                id="the weight multiplies the total alone",
-            ),
-            pytest.param(
-                [ScoresNodes("A", {"n1": 1, "n2": 2}), ScoresInBatch("B", {"n1": 10, "n2": 20})],
-                {"A": 3},
-                ({"A": {"n1": 1, "n2": 2}, "B": {"n1": 10, "n2": 20}}, {"n1": 13, "n2": 26}, 4),
-                id="totals add up, batch form or not",
-            ),
-            pytest.param(
-                [ScoresHalved("A", {"n1": 200, "n2": 7})],
-                {},
-                ({"A": {"n1": 100, "n2": 3}}, {"n1": 100, "n2": 3}, 1),
-                id="who normalises may score anything",
-            ),
-            pytest.param(
-                [HalvesInBatch("A", {"n1": 200, "n2": 7})],
-                {},
-                ({"A": {"n1": 100, "n2": 3}}, {"n1": 100, "n2": 3}, 1),
-                id="in batch too",
-            ),
-            pytest.param(
-                [ScoresNodes("A", {"n1": 5, "n2": 5}), ScoresNodes("B", {"n1": 1, "n2": 2})],
-                {"A": 3},
-                ({"A": {"n1": 5, "n2": 5}, "B": {"n1": 1, "n2": 2}}, {"n1": 16, "n2": 17}, 4),
-                id="what one gives all alike is added to the others'",
-            ),
-            pytest.param(
-                [ScoresNodes("A", {"n1": 5, "n2": 5}), ScoresNodes("B", {"n1": 2, "n2": 2})],
-                {"A": 3},
-                ({"A": {"n1": 5, "n2": 5}, "B": {"n1": 2, "n2": 2}}, {"n1": 17, "n2": 17}, 4),
-                id="where all give all alike",
-            ),
-            pytest.param(
-                [ScoresAfter("A", {}, SKIP), ScoresNodes("B", {"n1": 1, "n2": 2})],
-                {"A": 7},
-                ({"B": {"n1": 1, "n2": 2}}, {"n1": 1, "n2": 2}, 1),
-                id="who skips is left out, weight and all",
-            ),
-            pytest.param([ScoresAfter("A", {}, SKIP)], {}, ({}, {"n1": 0, "n2": 0}, 0), id="if all skip, all total 0"),
-        ],
-    )
+    @pytest.mark.parametrize(("plugins", "weights", "expected"), SCORED.values(), ids=SCORED)
     def test_scores_and_totals(
         self, plugins: Sequence[FakePlugin], weights: Mapping[str, int], expected: tuple[Any, Any, int]
     ) -> None:
@@ -101,8 +90,8 @@ class TestScore:
             scores = [engine.scoring.score(CycleState(), POD, nodes("n1", "n2", "n3")) for _ in range(2)]
 
         by_plugin = {"A": {"n1": 1, "n2": 0, "n3": 7}, "B": {"n1": 3, "n2": 4, "n3": 5}}
-        totals = {"n1": 5, "n2": 4, "n3": 19}
-        assert [(by_plugin, totals, {"A": value})] * 2 == [(it.by_plugin, it.totals, it.out_of_range) for it in scores]
+        sums = {"n1": 5, "n2": 4, "n3": 19}
+        assert [(by_plugin, sums, {"A": value})] * 2 == [(it.by_plugin, it.totals, it.out_of_range) for it in scores]
         assert 2 == metrics.registry.get_sample_value("homeport_scores_out_of_range_total", {"plugin": "A"})
         line = {"event": "score out of range", "log_level": "warning", "plugin": "A", "pod": str(POD), "node": "n2"}
         assert [{**line, "score": value, "since_the_last_line": 0}] == logs

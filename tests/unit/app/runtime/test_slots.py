@@ -1,23 +1,9 @@
 """A plugin's forms are read off the bases it names. What contradicts itself: `tests/contract/test_reads.py`."""
 
 from app.framework.parts import Part
-from app.framework.points import ClusterFilterPlugin, FilterPlugin, PreFilterPlugin, ScorePlugin
 from app.framework.spec import Reads
-from app.runtime.slots import PluginSlot, declares, is_plain, overrides
+from app.runtime.slots import PluginSlot, has_unknown_inputs
 from tests.fakes import HalvesInBatch, Prepares, Rejects, RejectsInBatch, RejectsUncertain, ScoresNodes
-
-
-def test_a_class_declares_what_it_inherits() -> None:
-    assert overrides(RejectsInBatch, FilterPlugin, "filter_nodes")
-    assert declares(RejectsInBatch, FilterPlugin)
-    assert not declares(RejectsInBatch, PreFilterPlugin)
-    assert not declares(lambda: RejectsInBatch, FilterPlugin), "a factory names no bases"
-
-
-def test_a_default_is_no_form_of_its_own() -> None:
-    assert overrides(HalvesInBatch, ScorePlugin, "normalize")
-    assert not overrides(ScoresNodes, ScorePlugin, "normalize")
-    assert not overrides(RejectsUncertain, ClusterFilterPlugin, "signature")
 
 
 def test_a_slot_has_what_its_plugin_has() -> None:
@@ -35,15 +21,16 @@ def test_who_reads_the_cluster_sees_all_of_a_pod_and_is_not_kept() -> None:
     reading = PluginSlot.of("A", Rejects("A"))
     one, other = (PluginSlot.of(it, Rejects(it), reads=Reads.NODE, parts=frozenset({Part.LABELS})) for it in "BC")
 
-    assert (None, False) == (reading.parts, reading.is_kept)
-    assert one.is_kept
+    assert (None, False) == (reading.parts, reading.is_cached)
+    assert one.is_cached
     assert one.parts is other.parts
 
 
 def test_which_plugins_say_nothing() -> None:
-    assert is_plain(Rejects, Reads.CLUSTER)
-    assert not is_plain(Rejects, Reads.NODE)
-    assert is_plain(RejectsInBatch, Reads.CLUSTER)
-    assert is_plain(Prepares, Reads.CLUSTER)
-    assert not is_plain(RejectsUncertain, Reads.CLUSTER)
-    assert not is_plain(ScoresNodes, Reads.CLUSTER)
+    assert has_unknown_inputs(Rejects, Reads.CLUSTER)
+    assert not has_unknown_inputs(lambda: Rejects, Reads.CLUSTER), "a factory names no bases"
+    assert not has_unknown_inputs(Rejects, Reads.NODE)
+    assert has_unknown_inputs(RejectsInBatch, Reads.CLUSTER)
+    assert has_unknown_inputs(Prepares, Reads.CLUSTER)
+    assert not has_unknown_inputs(RejectsUncertain, Reads.CLUSTER)
+    assert not has_unknown_inputs(ScoresNodes, Reads.CLUSTER)

@@ -11,7 +11,7 @@ from app.framework.parts import Part, paths_of_pod
 from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
-from app.runtime.views import PodParts, Undeclared
+from app.runtime.views import DeclaredParts, Undeclared
 from tests.builders import controller, encoded, pod_object
 
 FIELDS: Final[dict[str, Any]] = {
@@ -35,7 +35,7 @@ def pod(name: str = "web-1", **changed: Any) -> Pod:
 @pytest.mark.parametrize("part", [it for it in Part if paths_of_pod([it])], ids=lambda part: part.name)
 def test_each_part_is_where_its_path_says(part: Part) -> None:
     found: Any = pod()
-    seen: Any = PodParts([part]).view(found)
+    seen: Any = DeclaredParts([part]).view(found)
     for name in part.value.split("."):
         found, seen = getattr(found, name), getattr(seen, name)
 
@@ -43,10 +43,10 @@ def test_each_part_is_where_its_path_says(part: Part) -> None:
 
 
 def test_a_part_of_nodes_is_none_of_a_pod() -> None:
-    seen = PodParts([Part.LABELS, Part.NODE_STATE])
+    seen = DeclaredParts([Part.LABELS, Part.NODE_STATE])
 
     assert pod().labels == seen.view(pod()).labels
-    assert seen.signature(pod()) == PodParts([Part.LABELS]).signature(pod())
+    assert seen.signature(pod()) == DeclaredParts([Part.LABELS]).signature(pod())
 
 
 @pytest.mark.parametrize(
@@ -61,22 +61,14 @@ def test_a_part_of_nodes_is_none_of_a_pod() -> None:
     ],
 )
 def test_another_one_is_a_fault_that_names_it(parts: list[Part] | None, path: str) -> None:
-    seen = PodParts(parts).view(pod())
+    seen = DeclaredParts(parts).view(pod())
 
     with pytest.raises(Undeclared, match=f"read pod.{path}, which it does not declare"):
         attrgetter(path)(seen)
 
 
-def test_who_declares_nothing_sees_all_but_who_it_is() -> None:
-    found = pod()
-    seen = PodParts(None).view(found)
-
-    for name in ("namespace", "labels", "spec", "annotations", "owner"):
-        assert getattr(found, name) == getattr(seen, name)
-
-
 def test_nothing_can_be_changed() -> None:
-    seen: Any = PodParts([Part.LABELS]).view(pod())
+    seen: Any = DeclaredParts([Part.LABELS]).view(pod())
 
     with pytest.raises(AttributeError, match="not to be changed"):
         seen.labels = {}
@@ -95,7 +87,7 @@ def test_nothing_can_be_changed() -> None:
     ],
 )
 def test_equal_signatures_are_equal_parts(parts: list[Part] | None, changed: dict[str, Any], same: bool) -> None:
-    signature = PodParts(parts).signature
+    signature = DeclaredParts(parts).signature
 
     assert signature(pod()) == signature(pod("web-2"))
     assert same is (signature(pod()) == signature(pod("web-2", **changed)))

@@ -5,15 +5,30 @@ import asyncio
 import pytest
 
 from app.framework.status import SUCCESS, Status, unschedulable
-from app.runtime.waiting import WaitingPod, WaitingPods
+from app.runtime.waiting import PodAtPermit, PodsAtPermit
 from tests.builders import make_pod
 
 POD = make_pod("web-1")
 A_WHILE = 600.0
 
 
-async def waiting_for(**waits: float) -> tuple[asyncio.Task[Status], WaitingPods, WaitingPod]:
-    pods = WaitingPods()
+class Places:
+    """Writes down for whom a place is kept."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def reserve(self, uid: str) -> None:
+        self.log.append(f"reserve {uid}")
+
+    def proceed(self, uid: str) -> None:
+        self.log.append(f"proceed {uid}")
+
+
+async def waiting_for(
+    places: Places | None = None, **waits: float
+) -> tuple[asyncio.Task[Status], PodsAtPermit, PodAtPermit]:
+    pods = PodsAtPermit(places or Places())
     task = asyncio.create_task(pods.wait(POD, "n1", waits))
     await asyncio.sleep(0)
     waiting = pods.get(POD.uid)
@@ -59,95 +74,59 @@ async def test_the_first_time_that_is_up_rejects_it() -> None:
     assert unschedulable("rejected due to timeout after waiting 0s at plugin B").by("B") == await task
 
 
-async def test_who_stops_waiting_leaves_nothing_behind() -> None:
-    task, pods, waiting = await waiting_for(A=A_WHILE)
-
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-    assert () == pods.all()
-    assert not waiting.reject("A", "too late")
-
-
-class Places:
-    """Writes down for whom a place is kept."""
-
-    def __init__(self) -> None:
-        self.log: list[str] = []
-
-    def reserve(self, uid: str) -> None:
-        self.log.append(f"reserve {uid}")
-
-    def proceed(self, uid: str) -> None:
-        self.log.append(f"proceed {uid}")
-
-
 class TestReservations:
-    @staticmethod
-    async def waiting() -> tuple[asyncio.Task[Status], WaitingPods, Places]:
-        places = Places()
-        pods = WaitingPods(places)
-        task = asyncio.create_task(pods.wait(POD, "n1", {"A": A_WHILE}))
-        await asyncio.sleep(0)
-        return task, pods, places
+    RESERVED, PROCEEDED = f"reserve {POD.uid}", f"proceed {POD.uid}"
 
     async def test_its_place_is_kept_while_it_waits(self) -> None:
-        task, pods, places = await self.waiting()
-        assert [f"reserve {POD.uid}"] == places.log
+        places = Places()
+        task, pods, _ = await waiting_for(places, A=A_WHILE)
+        assert [self.RESERVED] == places.log
 
-        pods.give_back(POD.uid, "enough")
+        pods.reject(POD.uid, "enough")
 
-        assert [f"reserve {POD.uid}", f"proceed {POD.uid}"] == places.log
+        assert [self.RESERVED, self.PROCEEDED] == places.log
         assert unschedulable("enough") == await task
 
     async def test_it_goes_on_in_the_step_in_which_it_is_allowed(self) -> None:
         """Pods that are allowed together see one another in flight."""
-        task, pods, places = await self.waiting()
-        (waiting,) = pods.all()
+        places = Places()
+        task, _, waiting = await waiting_for(places, A=A_WHILE)
 
         waiting.allow("A")
 
-        assert f"proceed {POD.uid}" == places.log[-1]
+        assert self.PROCEEDED == places.log[-1]
         await task
 
-    async def test_who_stops_waiting_no_longer_does(self) -> None:
-        task, _, places = await self.waiting()
+    async def test_who_stops_waiting_leaves_nothing_behind(self) -> None:
+        places = Places()
+        task, pods, waiting = await waiting_for(places, A=A_WHILE)
 
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-        assert f"proceed {POD.uid}" == places.log[-1]
+        assert ((), self.PROCEEDED) == (pods.all(), places.log[-1])
+        assert not waiting.reject("A", "too late")
 
 
 class TestGivenBack:
-    async def test_one_that_does_not_wait(self) -> None:
-        task, pods, waiting = await waiting_for(A=A_WHILE)
-
-        pods.give_back("unknown", "enough")
-
-        assert ((waiting,), False) == (pods.all(), task.done())
-        pods.give_back_all("enough")
-        await task
-
     async def test_all(self) -> None:
-        pods, others = WaitingPods(), [make_pod(name) for name in "ab"]
+        pods, others = PodsAtPermit(), [make_pod(name) for name in "ab"]
         tasks = [asyncio.create_task(pods.wait(it, "n1", {"A": A_WHILE})) for it in others]
         await asyncio.sleep(0)
 
-        pods.give_back_all("this replica no longer leads")
+        pods.reject_all("this replica no longer leads")
 
         assert [unschedulable("this replica no longer leads")] * 2 == [await it for it in tasks]
         later = asyncio.create_task(pods.wait(POD, "n1", {"A": A_WHILE}))
         await asyncio.sleep(0)
         assert not later.done()
-        pods.give_back_all("enough")
+        pods.reject_all("enough")
         await later
 
     async def test_nobody_begins_to_wait_where_it_may_not_be_bound(self) -> None:
         places, barred = Places(), ["this replica no longer leads"]
-        pods = WaitingPods(places, lambda: barred[0])
+        pods = PodsAtPermit(places, lambda: barred[0])
 
         assert unschedulable(barred[0]) == await pods.wait(POD, "n1", {"A": A_WHILE})
         assert ((), []) == (pods.all(), places.log)
@@ -156,7 +135,7 @@ class TestGivenBack:
         later = asyncio.create_task(pods.wait(POD, "n1", {"A": A_WHILE}))
         await asyncio.sleep(0)
         assert [POD.uid] == [it.pod.uid for it in pods.all()]
-        pods.give_back_all("enough")
+        pods.reject_all("enough")
         await later
 
     async def test_after_the_end_nobody_waits(self) -> None:

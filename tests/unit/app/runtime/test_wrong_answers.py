@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
-from app.framework.background import at_once
+from app.framework.background import run_to_end
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
 from app.framework.node_info import Candidates, NodeInfo
@@ -16,7 +16,7 @@ from app.framework.points import PostFilterResult
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SKIP, SUCCESS, Code, Status, unschedulable
 from app.runtime.framework import Framework
-from app.runtime.guard import PluginError
+from app.runtime.guard import PluginError, plugin_error
 from tests.builders import make_node, make_pod
 from tests.fakes import NO, FakePlugin, bases_of
 from tests.unit.app.runtime.engine import framework
@@ -31,6 +31,8 @@ NODE: Final = NodeInfo(make_node("n1"))
 NO_CODE: Final = Status("no")  # type: ignore[arg-type]
 NO_REASONS: Final = Status(Code.UNSCHEDULABLE, None)  # type: ignore[arg-type]
 NO_NODES: Final = ScoreClasses(None, {})  # type: ignore[arg-type]
+LISTED: Final = FilterResult((), lambda: ["n1"])  # type: ignore[arg-type, return-value]
+WAIT: Final = Status(Code.WAIT)
 
 
 def plugin(**answers: Any) -> FakePlugin:
@@ -57,6 +59,9 @@ def returning(answer: object) -> Generator[None, Any, object]:
     return answer
 
 
+POST_FILTERS: Final = {"post_filter": returning(("n1", SUCCESS))}
+
+
 def filtered(engine: Framework) -> object:
     return engine.filters.feasible(CycleState(), POD, NODES)
 
@@ -74,7 +79,7 @@ def scored(engine: Framework) -> object:
 
 
 def post_filtered(engine: Framework) -> object:
-    return at_once(engine.post_filters.post_filter(CycleState(), POD, {"n1": unschedulable("no")}))
+    return run_to_end(engine.post_filters.post_filter(CycleState(), POD, {"n1": unschedulable("no")}))
 
 
 def added(engine: Framework) -> object:
@@ -106,207 +111,92 @@ async def answer(found: object) -> object:
     return await found if isinstance(found, Awaitable) else found
 
 
-def wrong(found: str, wanted: str) -> str:
-    return f"returned {found}, not {wanted}"
-
-
 RESULT: Final = "a FilterResult of the nodes asked about"
-BATCH: Final = {"filter": SUCCESS}
+EACH: Final = "a FilterResult that passes or rejects each node"
+PAIR: Final = "(Status, node names)"
+UNTEXTED: Final = "a Status whose reasons are no texts"
+CLASSES: Final = "a score for each class of nodes: 'NoneType' object is not iterable"
 CERTAIN: Final = {"filter": SUCCESS, "depends_on": True}
-FILTER: Final = 'running "Bad" filter plugin: '
-SCORE: Final = 'running Score plugins: plugin "Bad" failed with: '
+EXTENDED: Final = {"pre_filter": (SUCCESS, None), "add_pod": None, "remove_pod": None}
+TOO_FEW: Final = {"score": 1, "score_nodes": ScoreClasses([1], {1: 1}), "normalize": {}}
+NO_SCORE: Final = 'plugin "Bad" returns a score that is no whole number'
+TRIPLES: Final = "returned something else than triples of a kind, a namespace and a name"
+
+
+def batch(result: Any) -> dict[str, Any]:
+    return {"filter": SUCCESS, "filter_nodes": result}
+
+
+WRONG: Final[dict[str, tuple[dict[str, Any], Callable[[Framework], Any], str, str, str]]] = {
+    "preEnqueue": ({"pre_enqueue": None}, lambda it: it.pre_enqueue(POD), "PreEnqueue", "None", "a Status"),
+    "preFilter": ({"pre_filter": None}, filtered, "PreFilter", "None", PAIR),
+    "preFilter, half of it": ({"pre_filter": SUCCESS}, filtered, "PreFilter", "a Status", PAIR),
+    "preFilter, no status in it": ({"pre_filter": (None, None)}, filtered, "PreFilter", "None", "a Status"),
+    "preFilter, a list": ({"pre_filter": (SUCCESS, ["n1"])}, filtered, "PreFilter", "a list", "a set of node names"),
+    "filter": ({"filter": None}, filtered, "Filter", "None", "a Status"),
+    "filter, yes": ({"filter": True}, filtered, "Filter", "True", "a Status"),
+    "filter, a reason": ({"filter": "no"}, filtered, "Filter", "a str", "a Status"),
+    "filter, no code": ({"filter": NO_CODE}, filtered, "Filter", "a Status whose code is a str", "a Status"),
+    "filter, no reasons": (
+        {"filter": NO_REASONS},
+        filtered,
+        "Filter",
+        "a Status whose reasons are no texts",
+        "a Status",
+    ),
+    "filter, one node": ({"filter": None}, rechecked, "Filter", "None", "a Status"),
+    "batch": (batch(None), filtered, "Filter", "None", RESULT),
+    "batch, no status": (batch(FilterResult((), {"n1": None})), filtered, "Filter", "None", "a Status"),  # type: ignore[dict-item]
+    "batch, no statuses": (batch(LISTED), filtered, "Filter", "a list", "a mapping of rejected nodes"),
+    "batch, a mapping": (batch({"n1": NO}), searched, "Filter", "a dict", RESULT),
+    "batch, one text": (batch(FilterResult("n1", {})), searched, "Filter", "a FilterResult", RESULT),
+    "batch, too many": (batch(FilterResult(["n1", "n2", "n3"], {})), searched, "Filter", "a FilterResult", RESULT),
+    "batch, one forgotten": (batch(FilterResult(["n1"], {})), searched, "Filter", "a FilterResult", EACH),
+    "filter, for certain": ({**CERTAIN, "filter_certain": None}, rechecked, "Filter", "None", "a Status"),
+    "AddPod": (EXTENDED, added, "PreFilterExtensionAddPod", "None", "a Status"),
+    "postFilter": ({"post_filter": None}, post_filtered, "PostFilter", "None", "a generator"),
+    "postFilter, a name": (POST_FILTERS, post_filtered, "PostFilter", "a str", "a PostFilterResult"),
+    "preScore": ({"pre_score": None, "score": 1}, scored, "PreScore", "None", "a Status"),
+    "score in a batch": ({"score": 1, "score_nodes": None}, scored, "Score", "None", "ScoreClasses"),
+    "score, no nodes": ({"score": 1, "score_nodes": NO_NODES}, scored, "Score", "a ScoreClasses", CLASSES),
+    "normalizeScore": ({"score": 1, "normalize": None}, scored, "NormalizeScore", "None", "a mapping of scores"),
+    "reserve": ({"reserve": None, "unreserve": None}, reserved, "Reserve", "None", "a Status"),
+    "permit": ({"permit": None}, permitted, "Permit", "None", "(Status, seconds)"),
+    "permit, no time": ({"permit": (WAIT, None)}, permitted, "Permit", "None", "seconds to wait"),
+    "permit, no number": ({"permit": (WAIT, float("nan"))}, permitted, "Permit", "nan", "seconds to wait"),
+    "preBind": ({"pre_bind": None}, pre_bound, "PreBind", "None", "a Status"),
+    "bind": ({"bind": None}, bound, "Bind", "None", "a Status"),
+    "explain": ({"filter": SUCCESS, "explain": None}, explained, "Explain", "a NoneType", "an Explanation"),
+}
+
+
+@pytest.mark.parametrize(("answers", "ask", "point", "found", "wanted"), WRONG.values(), ids=WRONG)
+async def test_it_is_named(
+    answers: dict[str, Any], ask: Callable[[Framework], Any], point: str, found: str, wanted: str
+) -> None:
+    with capture_logs() as logs, pytest.raises(PluginError) as raised:
+        await answer(ask(framework(plugin(**answers))))
+
+    assert plugin_error("Bad", point, f"returned {found}, not {wanted}").status == raised.value.status
+    assert ["plugin fault"] == [it["event"] for it in logs]
 
 
 @pytest.mark.parametrize(
     ("answers", "ask", "said"),
     [
-        pytest.param(
-            {"pre_enqueue": None},
-            lambda it: it.pre_enqueue(POD),
-            'running PreEnqueue plugin "Bad": ' + wrong("None", "a Status"),
-            id="preEnqueue",
-        ),
-        pytest.param(
-            {"pre_filter": None},
-            filtered,
-            'running PreFilter plugin "Bad": ' + wrong("None", "(Status, node names)"),
-            id="preFilter",
-        ),
-        pytest.param(
-            {"pre_filter": SUCCESS},
-            filtered,
-            'running PreFilter plugin "Bad": ' + wrong("a Status", "(Status, node names)"),
-            id="preFilter, half of it",
-        ),
-        pytest.param(
-            {"pre_filter": (None, None)},
-            filtered,
-            'running PreFilter plugin "Bad": ' + wrong("None", "a Status"),
-            id="preFilter, no status in it",
-        ),
-        pytest.param(
-            {"pre_filter": (SUCCESS, ["n1"])},
-            filtered,
-            'running PreFilter plugin "Bad": ' + wrong("a list", "a set of node names"),
-            id="preFilter, a list of names",
-        ),
-        pytest.param({"filter": None}, filtered, FILTER + wrong("None", "a Status"), id="filter"),
-        pytest.param({"filter": True}, filtered, FILTER + wrong("True", "a Status"), id="filter, yes"),
-        pytest.param({"filter": "no"}, filtered, FILTER + wrong("a str", "a Status"), id="filter, a reason"),
-        pytest.param(
-            {"filter": NO_CODE},
-            filtered,
-            FILTER + wrong("a Status whose code is a str", "a Status"),
-            id="filter, no code",
-        ),
-        pytest.param(
-            {"filter": NO_REASONS},
-            filtered,
-            FILTER + wrong("a Status whose reasons are no texts", "a Status"),
-            id="filter, no reasons",
-        ),
-        pytest.param({"filter": None}, rechecked, FILTER + wrong("None", "a Status"), id="filter, for one node"),
-        pytest.param(
-            {**BATCH, "filter_nodes": None},
-            filtered,
-            FILTER + wrong("None", RESULT),
-            id="filter in a batch",
-        ),
-        pytest.param(
-            {**BATCH, "filter_nodes": FilterResult((), {"n1": None})},  # type: ignore[dict-item]
-            filtered,
-            FILTER + wrong("None", "a Status"),
-            id="filter in a batch, no status",
-        ),
-        pytest.param(
-            {**BATCH, "filter_nodes": FilterResult((), lambda: ["n1"])},  # type: ignore[arg-type, return-value]
-            filtered,
-            FILTER + wrong("a list", "a mapping of rejected nodes"),
-            id="filter in a batch, no statuses",
-        ),
-        pytest.param(
-            {**BATCH, "filter_nodes": {"n1": NO}}, searched, FILTER + wrong("a dict", RESULT), id="names, a mapping"
-        ),
-        pytest.param(
-            {**BATCH, "filter_nodes": FilterResult("n1", {})},
-            searched,
-            FILTER + wrong("a FilterResult", RESULT),
-            id="names, one text",
-        ),
-        pytest.param(
-            {**BATCH, "filter_nodes": FilterResult(["n1", "n2", "n3"], {})},
-            searched,
-            FILTER + wrong("a FilterResult", RESULT),
-            id="names, more than were asked about",
-        ),
-        pytest.param(
-            {**BATCH, "filter_nodes": FilterResult(["n1"], {})},
-            searched,
-            FILTER + wrong("a FilterResult", "a FilterResult that passes or rejects each node"),
-            id="names, one neither passed nor rejected",
-        ),
-        pytest.param(
-            {**CERTAIN, "filter_certain": None}, rechecked, FILTER + wrong("None", "a Status"), id="filter, for certain"
-        ),
-        pytest.param(
-            {"pre_filter": (SUCCESS, None), "add_pod": None, "remove_pod": None},
-            added,
-            'running AddPod on PreFilter plugin "Bad": ' + wrong("None", "a Status"),
-            id="AddPod",
-        ),
-        pytest.param(
-            {"post_filter": None},
-            post_filtered,
-            'running PostFilter plugin "Bad": ' + wrong("None", "a generator"),
-            id="postFilter",
-        ),
-        pytest.param(
-            {"post_filter": returning(("n1", SUCCESS))},
-            post_filtered,
-            'running PostFilter plugin "Bad": ' + wrong("a str", "a PostFilterResult"),
-            id="postFilter, a name",
-        ),
-        pytest.param(
-            {"pre_score": None, "score": 1},
-            scored,
-            'running PreScore plugin "Bad": ' + wrong("None", "a Status"),
-            id="preScore",
-        ),
-        pytest.param({"score": None}, scored, 'plugin "Bad" returns a score that is no whole number', id="score"),
-        pytest.param({"score": []}, scored, 'plugin "Bad" returns a score that is no whole number', id="score, a list"),
-        pytest.param(
-            {"score": 1, "score_nodes": None},
-            scored,
-            SCORE + wrong("None", "ScoreClasses"),
-            id="score in a batch",
-        ),
-        pytest.param(
-            {"score": 1, "score_nodes": NO_NODES},
-            scored,
-            SCORE + wrong("a ScoreClasses", "a score for each class of nodes: 'NoneType' object is not iterable"),
-            id="score in a batch, no nodes",
-        ),
-        pytest.param(
-            {"score": 1, "score_nodes": ScoreClasses([1], {1: 1}), "normalize": {}},
-            scored,
-            'plugin "Bad" did not score every node',
-            id="score in a batch, too few",
-        ),
-        pytest.param(
-            {"score": 1, "normalize": None},
-            scored,
-            'running Normalize on Score plugins: plugin "Bad" failed with: ' + wrong("None", "a mapping of scores"),
-            id="normalizeScore",
-        ),
-        pytest.param(
-            {"reserve": None, "unreserve": None},
-            reserved,
-            'running Reserve plugin "Bad": ' + wrong("None", "a Status"),
-            id="reserve",
-        ),
-        pytest.param(
-            {"permit": None},
-            permitted,
-            'running Permit plugin "Bad": ' + wrong("None", "(Status, seconds)"),
-            id="permit",
-        ),
-        pytest.param(
-            {"permit": (Status(Code.WAIT), None)},
-            permitted,
-            'running Permit plugin "Bad": ' + wrong("None", "seconds to wait"),
-            id="permit, no time",
-        ),
-        pytest.param(
-            {"permit": (Status(Code.WAIT), float("nan"))},
-            permitted,
-            'running Permit plugin "Bad": ' + wrong("nan", "seconds to wait"),
-            id="permit, no number",
-        ),
-        pytest.param(
-            {"pre_bind": None}, pre_bound, 'running PreBind plugin "Bad": ' + wrong("None", "a Status"), id="preBind"
-        ),
-        pytest.param({"bind": None}, bound, 'running Bind plugin "Bad": ' + wrong("None", "a Status"), id="bind"),
-        pytest.param(
-            {**BATCH, "explain": None},
-            explained,
-            'running Explain plugin "Bad": returned a NoneType, not an Explanation',
-            id="explain",
-        ),
-        pytest.param(
-            {**BATCH, "required_objects": [SUCCESS]},
-            lambda it: it.required_objects(POD),
-            'running RequiredObjects plugin "Bad": '
-            "returned something else than triples of a kind, a namespace and a name",
-            id="requiredObjects",
-        ),
+        ({"score": None}, scored, NO_SCORE),
+        ({"score": []}, scored, NO_SCORE),
+        (TOO_FEW, scored, 'plugin "Bad" did not score every node'),
+        ({"required_objects": [SUCCESS]}, lambda it: it.required_objects(POD), TRIPLES),
     ],
 )
-async def test_it_is_named(answers: dict[str, Any], ask: Callable[[Framework], Any], said: str) -> None:
-    with capture_logs() as logs, pytest.raises(PluginError) as raised:
-        await answer(ask(framework(plugin(**answers))))
+async def test_other_mistakes_are_described(
+    answers: dict[str, Any], ask: Callable[[Framework], Any], said: str
+) -> None:
+    with pytest.raises(PluginError, match=f"{said}$") as raised:
+        ask(framework(plugin(filter=SUCCESS, **answers)))
 
-    assert ("Bad", said) == (raised.value.status.plugin, raised.value.status.message)
-    assert {"plugin fault"} >= {it["event"] for it in logs}
+    assert "Bad" == raised.value.status.plugin
 
 
 async def test_what_is_right_passes() -> None:

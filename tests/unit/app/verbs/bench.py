@@ -26,7 +26,7 @@ from app.runtime.building import build
 from app.runtime.guard import Guard
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 from app.telemetry.metrics import Metrics
 from app.verbs.bind import BindVerb
 from app.verbs.context import VerbContext
@@ -137,7 +137,7 @@ class Bench:
         self.reader = ScriptedReader(self.cluster)
         self.problem = ""
         self.show(*objects)
-        self.waiting = WaitingPods(self.cluster.assumed)
+        self.waiting = PodsAtPermit(self.cluster.assumed)
         handle = Handle(
             counts=self.cluster.counts,
             objects=self.cluster,
@@ -153,7 +153,7 @@ class Bench:
             handle,
             served=[name],
             nominations=self.cluster,
-            picture=self.cluster,
+            snapshot=self.cluster,
             waiting=self.waiting,
             guard=Guard(Metrics()),
         )

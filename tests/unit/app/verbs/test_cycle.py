@@ -29,7 +29,7 @@ from app.framework.spec import Reads
 from app.framework.status import SUCCESS, Status, error, unresolvable, unschedulable
 from app.kube.core_v1 import Pod
 from app.memory.expected_binds import ExpectedBinds
-from app.runtime import dated
+from app.runtime import cache_entries
 from app.runtime.framework import Framework
 from app.verbs.candidates import UNKNOWN_NODE
 from app.verbs.context import VerbContext
@@ -188,7 +188,7 @@ class TestSteps:
 
     async def test_nodes_are_judged_some_at_a_time_and_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Small, "names", [])
-        monkeypatch.setattr(dated, "_MOST_AT_ONCE", 1)
+        monkeypatch.setattr(cache_entries, "_MOST_AT_ONCE", 1)
         found = verb(Small, Helps)
 
         with pytest.raises(Unprepared) as missing:

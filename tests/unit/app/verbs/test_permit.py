@@ -191,7 +191,7 @@ class TestReserved:
         assert await found.bind("web-2", "n1") == ("bind_conflict", f"homeport: {RESERVED}")
         assert (0.0, [], {}) == (now() - started, found.binder.posted, found.assumed)
         assert not call.done()
-        found.waiting.give_back_all("enough")
+        found.waiting.reject_all("enough")
 
     @virtual_time
     async def test_who_holds_either_way_is_bound_meanwhile(self) -> None:
@@ -211,7 +211,7 @@ class TestReserved:
 
         assert await found.bind("other", "n1") == ("bind_conflict", f"homeport: {RESERVED}")
         assert 0.0 == now() - started
-        found.waiting.give_back_all("enough")
+        found.waiting.reject_all("enough")
 
     @virtual_time
     async def test_it_is_checked_again_when_it_goes_on(self) -> None:
@@ -301,7 +301,7 @@ class TestNobodyAsksAnyMore:
 
         assert ("bind_conflict", f"homeport: {ELSEWHERE}") == await first
         assert (0.0, ["web-1"], ["web-1"]) == (now() - started, permit.undone, found.on("n2"))
-        found.waiting.give_back_all("enough")
+        found.waiting.reject_all("enough")
         await second
 
     @virtual_time
@@ -319,7 +319,7 @@ class TestNobodyAsksAnyMore:
         await settle()
 
         assert first.done()
-        found.waiting.give_back_all("enough")
+        found.waiting.reject_all("enough")
         await second
 
     @virtual_time

@@ -11,12 +11,12 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from app.cache.cluster import Cluster
-from app.framework.activation import activate_nobody
+from app.framework.activation import activate_nothing
 from app.kube.client import KubeClient
 from app.kube.core_decoding import decode_pod
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ACTIVATED
-from app.runtime.asking import NoActivationWhenAsked, question
+from app.runtime.read_only import ReadOnlyActivate, read_only
 from app.writes import activator as module
 from app.writes.activator import PAUSE_SECONDS, ApiActivator, activation
 from tests.apiserver import ApiServer, Fault, client_of
@@ -263,8 +263,8 @@ async def test_more_than_there_is_room_for_are_let_go_and_told_once(
 
 
 async def test_a_question_wakes_nobody(world: World) -> None:
-    asked = NoActivationWhenAsked(world.activator)
-    with question():
+    asked = ReadOnlyActivate(world.activator)
+    with read_only():
         asked([world.pod("a")])
     asked([world.pod("b")])
 
@@ -274,7 +274,7 @@ async def test_a_question_wakes_nobody(world: World) -> None:
 def test_where_there_is_no_scheduler_nobody_is_told() -> None:
     pods = iter([make_pod("a")])
 
-    activate_nobody(pods)
+    activate_nothing(pods)
 
     assert [make_pod("a")] == list(pods)
 

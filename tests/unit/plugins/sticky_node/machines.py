@@ -19,7 +19,7 @@ from app.kube.api_errors import ApiError
 from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import AnnotatedObject, Kind, owner_kind
-from app.runtime.waiting import WaitingPods
+from app.runtime.waiting import PodsAtPermit
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.home_state import PARTS, node_annotations
 from plugins.sticky_node.plugin import SPEC, StickyNode
@@ -81,7 +81,7 @@ class Machines:
             objects=self.cluster,
             writer=self.writer,
             binder=RecordingBinder(),
-            waiting=WaitingPods(),
+            waiting=PodsAtPermit(),
             nodes=Nodes(self.cluster),
             timing=Timing(self.clock, self.wall_clock),
             profile=ProfileContext(served.__eq__),

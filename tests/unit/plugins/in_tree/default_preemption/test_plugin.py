@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.cache.cluster import Cluster
-from app.framework.background import at_once
+from app.framework.background import run_to_end
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import NodeInfo
 from app.framework.points import FilterPlugin, PostFilterAnswer, PostFilterResult, Victims
@@ -236,7 +236,9 @@ class TestPostFilter:
         judged = found.framework.filters.feasible(state, WAITING, found.candidates())
         found.cluster.delete_pod(("default", "n1-0"))
 
-        answer = at_once(found.framework.post_filters.post_filter(prepared(found, WAITING), WAITING, judged.rejected))
+        answer = run_to_end(
+            found.framework.post_filters.post_filter(prepared(found, WAITING), WAITING, judged.rejected)
+        )
 
         said = '0/1 nodes are available: 1 expected at least one victim pod on node "n1".'
         assert (PostFilterResult(""), unschedulable(f"preemption: {said}").by(PREEMPTION)) == answer

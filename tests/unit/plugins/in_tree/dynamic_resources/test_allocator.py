@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.framework.background import at_once
+from app.framework.background import run_to_end
 from app.kube.resource_claims import decode_resource_claim
 from app.kube.resource_v1 import Device, DeviceClass, ResourceSlice
 from plugins.in_tree.dynamic_resources import allocator
@@ -69,7 +69,7 @@ def search(
 
 
 def run(found: AllocationSearch) -> Solution | NoSolution:
-    return at_once(found.run())
+    return run_to_end(found.run())
 
 
 SAME_NUMA: Final = {"matchAttribute": "gpu.test/numa"}

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.cache.cluster import Cluster
-from app.framework.background import at_once
+from app.framework.background import run_to_end
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.framework.status import Code
@@ -170,7 +170,7 @@ def test_post_filter_frees_nothing(filtered: bool, reason: str) -> None:
     if filtered:
         plugin.pre_filter(state, pod("mine"))
 
-    result, status = at_once(plugin.post_filter(state, pod("mine"), {}))
+    result, status = run_to_end(plugin.post_filter(state, pod("mine"), {}))
 
     assert (None, (reason,)) == (result, status.reasons)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, generate_latest
 
 from app.telemetry.metrics import Metrics
-from app.telemetry.picture import KNOWN_KEYS, MOST_KEYS, OTHER_KEYS, CountedCollector, rendered
+from app.telemetry.snapshot import KNOWN_KEYS, MOST_KEYS, OTHER_KEYS, CountedCollector, rendered
 
 
 def samples(collector: CountedCollector, name: str) -> Mapping[tuple[str, ...], float]:
@@ -24,13 +24,6 @@ def test_few_topology_keys_are_told_apart_the_usual_ones_before_others() -> None
     assert MOST_KEYS == len(found)
     assert {(key,) for key in KNOWN_KEYS} <= found.keys()
     assert 99 == found[OTHER_KEYS,]
-
-
-def test_as_many_keys_as_are_told_apart_are_told() -> None:
-    collector = CountedCollector()
-    collector.skews = {str(number): number for number in range(MOST_KEYS)}
-
-    assert {(str(number),): number for number in range(MOST_KEYS)} == samples(collector, "homeport_topology_skew")
 
 
 def test_refused_pods_and_gauges_of_plugins_are_exposed() -> None:

@@ -1,11 +1,11 @@
 """What was used last is kept, within a bound of bytes."""
 
-from app.runtime.recent import Recent, size_of
+from app.runtime.lru_cache import LruCache, size_of
 from tests.builders import make_pod
 
 
 def test_the_least_used_go_first() -> None:
-    recent: Recent[str, int] = Recent(3)
+    recent: LruCache[str, int] = LruCache(3)
     for number, key in enumerate("abc"):
         recent.put(key, number, 1)
     recent.get("a")
@@ -18,7 +18,7 @@ def test_the_least_used_go_first() -> None:
 
 
 def test_an_entry_that_grows_is_weighed_anew() -> None:
-    recent: Recent[str, int] = Recent(3)
+    recent: LruCache[str, int] = LruCache(3)
     recent.put("a", 1, 1)
     recent.put("b", 2, 1)
 
@@ -28,7 +28,7 @@ def test_an_entry_that_grows_is_weighed_anew() -> None:
 
 
 def test_what_is_heavier_than_all_room_is_not_kept() -> None:
-    recent: Recent[str, int] = Recent(3)
+    recent: LruCache[str, int] = LruCache(3)
 
     recent.put("a", 1, 4)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from app.telemetry.gathered import Gathered
 from app.telemetry.metrics import Metrics
+from app.telemetry.observation_batch import ObservationBatch
 
 COUNT = "homeport_due_bind_wait_seconds_count"
 
 
 def test_what_was_noted_is_found() -> None:
     metrics = Metrics()
-    note = metrics.gathered(metrics.due_bind_wait.observe)
+    note = metrics.batched(metrics.due_bind_wait.observe)
     for _ in range(3):
         note(0.001)
     first = metrics.registry.get_sample_value(COUNT)
@@ -24,7 +24,7 @@ def test_what_was_noted_is_found() -> None:
 
 def test_little_is_kept_where_nobody_reads() -> None:
     found: list[int] = []
-    note = Gathered(found.append)
+    note = ObservationBatch(found.append)
     for number in range(100):
         note(number)
 
@@ -33,7 +33,7 @@ def test_little_is_kept_where_nobody_reads() -> None:
 
 async def test_it_is_put_in_behind_the_call_that_notes() -> None:
     found: list[int] = []
-    note = Gathered(found.append)
+    note = ObservationBatch(found.append)
     for number in range(70):
         note(number)
     before = len(found)

@@ -1,8 +1,8 @@
 """Read-only mode for plugin calls that answer a query: their events, writes, binds and activations have no effect.
 
-Explaining a pod and computing metrics call plugins, including their filters. Within ``question()``, also in tasks that
+Explaining a pod and computing metrics call plugins, including their filters. Within ``read_only()``, also in tasks that
 a plugin starts there, events are dropped, writes and binds are refused, and no pod is activated. A plugin must not
-change its own state there; ``is_asked`` reports it.
+change its own state there; ``is_read_only`` reports it.
 """
 
 from __future__ import annotations
@@ -20,40 +20,42 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind
 from app.runtime.guard import Guard
 
-REFUSED: Final = "nothing is changed while a question is answered"
-_ASKED: Final = ContextVar("asked", default=False)
+REFUSED: Final = "a read-only request changes nothing"
+"""Error message of writes and binds within ``read_only``."""
+
+_READ_ONLY: Final = ContextVar("asked", default=False)
 _END: Final = object()
 
 
 @contextmanager
-def question() -> Iterator[None]:
+def read_only() -> Iterator[None]:
     """Make plugin calls of the current task read-only. Must not be open across a generator's ``yield``."""
-    token = _ASKED.set(True)
+    token = _READ_ONLY.set(True)
     try:
         yield
     finally:
-        _ASKED.reset(token)
+        _READ_ONLY.reset(token)
 
 
-def is_asked() -> bool:
-    """Return whether the current call is read-only (within ``question``)."""
-    return _ASKED.get()
+def is_read_only() -> bool:
+    """Return True if the current call is read-only (within ``read_only``)."""
+    return _READ_ONLY.get()
 
 
-def steps_of(guard: Guard, name: str, point: str, ask: Callable[[], Iterable[object]]) -> Iterator[object]:
-    """Yield the plugin's items and run each step as a ``question``. Raises ``PluginError``."""
-    with question():
+def read_only_steps(guard: Guard, name: str, point: str, ask: Callable[[], Iterable[object]]) -> Iterator[object]:
+    """Yield the items of a plugin's iterable. Each step runs within ``read_only``. Raises ``PluginError``."""
+    with read_only():
         steps = guard.call(name, point, lambda: iter(ask()))
     while True:
-        with question():
-            found = guard.call(name, point, next, steps, _END)
-        if found is _END:
+        with read_only():
+            item = guard.call(name, point, next, steps, _END)
+        if item is _END:
             return
-        yield found
+        yield item
 
 
-class DeafWhenAsked:
-    """``EventRecorder`` that drops events within a question."""
+class ReadOnlyEvents:
+    """``EventRecorder`` that drops events within ``read_only``."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
@@ -61,59 +63,56 @@ class DeafWhenAsked:
     def event(
         self, regarding: Reference, related: Reference | None, kind: EventType, reason: str, action: str, note: str
     ) -> None:
-        if not _ASKED.get():
+        if not _READ_ONLY.get():
             self._recorder.event(regarding, related, kind, reason, action, note)
 
 
-class NoWritesWhenAsked:
-    """``Writer`` that refuses writes within a question."""
+class ReadOnlyWriter:
+    """``Writer`` that refuses writes within ``read_only``."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
     async def annotate(
-        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, annotations: Mapping[str, str | None]
+        self, kind: Kind[AnnotatedObject], written: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
-        """Raises ``OSError`` within a question, else what the writer raises."""
-        if _ASKED.get():
+        """Call the writer, or raise ``PermissionError`` within ``read_only``."""
+        if _READ_ONLY.get():
             raise PermissionError(REFUSED)
-        await self._writer.annotate(kind, found, annotations)
+        await self._writer.annotate(kind, written, annotations)
 
     async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
-        """As ``annotate``."""
-        if _ASKED.get():
+        if _READ_ONLY.get():
             raise PermissionError(REFUSED)
         await self._writer.create(kind, namespace, name, spec)
 
-    async def change(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, spec: Mapping[str, Any]) -> None:
-        """As ``annotate``."""
-        if _ASKED.get():
+    async def change(self, kind: Kind[AnnotatedObject], written: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        if _READ_ONLY.get():
             raise PermissionError(REFUSED)
-        await self._writer.change(kind, found, spec)
+        await self._writer.change(kind, written, spec)
 
-    async def delete(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> None:
-        """As ``annotate``."""
-        if _ASKED.get():
+    async def delete(self, kind: Kind[AnnotatedObject], written: AnnotatedObject) -> None:
+        if _READ_ONLY.get():
             raise PermissionError(REFUSED)
-        await self._writer.delete(kind, found)
+        await self._writer.delete(kind, written)
 
 
-class NoBindsWhenAsked:
-    """``Binder`` that returns an error within a question."""
+class ReadOnlyBinder:
+    """``Binder`` that returns an error within ``read_only``."""
 
     def __init__(self, binder: Binder) -> None:
         self._binder = binder
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        return error(REFUSED) if _ASKED.get() else await self._binder.bind(pod, node_name, annotations)
+        return error(REFUSED) if _READ_ONLY.get() else await self._binder.bind(pod, node_name, annotations)
 
 
-class NoActivationWhenAsked:
-    """``Activate`` that has no effect within a question."""
+class ReadOnlyActivate:
+    """``Activate`` that has no effect within ``read_only``."""
 
     def __init__(self, activate: Activate) -> None:
         self._activate = activate
 
     def __call__(self, pods: Iterable[Pod]) -> None:
-        if not _ASKED.get():
+        if not _READ_ONLY.get():
             self._activate(pods)

@@ -1,4 +1,4 @@
-"""What was used last, within a bound of bytes."""
+"""LRU cache limited in bytes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
-    """The entries used last, as many as weigh ``limit`` bytes together."""
+class LruCache(Generic[K, V]):
+    """Cache of at most ``limit`` bytes. The least recently used entries are evicted."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -33,7 +33,7 @@ class Recent(Generic[K, V]):
         return entry
 
     def put(self, key: K, entry: V, weight: int) -> None:
-        """Keep ``entry``, which weighs ``weight`` now."""
+        """Add ``entry``, or update its size to ``weight`` bytes."""
         self._total += weight - self._weights.get(key, 0)
         self._weights[key] = weight
         self._entries.pop(key, None)
@@ -44,12 +44,12 @@ class Recent(Generic[K, V]):
             self._total -= self._weights.pop(oldest)
 
     def values(self) -> Iterable[V]:
-        """Those that are kept now."""
+        """Return the current entries."""
         return tuple(self._entries.values())
 
 
 def size_of(value: Any) -> int:
-    """Bytes that part of a key keeps alive, as estimated; looked at once, when an entry is made."""
+    """Return the estimated bytes that a part of a key keeps in memory. Called once, when an entry is created."""
     if isinstance(value, str):
         return 50 + len(value)
     if isinstance(value, Mapping):

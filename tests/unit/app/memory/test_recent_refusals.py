@@ -7,15 +7,15 @@ from collections import Counter
 from app.cache.cluster import Cluster
 from app.framework.status import unresolvable, unschedulable
 from app.kube.core_v1 import Pod
-from app.memory.refused_pods import (
+from app.memory.recent_refusals import (
     LONGEST_REASON,
     MOST_CAUSES,
     MOST_OF_ONE,
     NO_PLUGIN,
     REST,
-    RefusedPods,
-    both,
+    RecentRefusals,
     causes_of,
+    merge_causes,
 )
 from tests.builders import make_node, make_pod
 from tests.filtering import Tally
@@ -38,7 +38,7 @@ class Counted:
         return {cause: it.count for cause, it in self.tallies.items()}
 
 
-def waiting(refused: RefusedPods, *pods: Pod) -> dict[tuple[str, str], int]:
+def waiting(refused: RecentRefusals, *pods: Pod) -> dict[tuple[str, str], int]:
     """What is counted in a picture with these pods."""
     cluster = Cluster()
     cluster.upsert_node(make_node())
@@ -50,36 +50,21 @@ def waiting(refused: RefusedPods, *pods: Pod) -> dict[tuple[str, str], int]:
     return found
 
 
-def test_a_pod_counts_for_each_cause() -> None:
-    counted = Counted()
-    refused = RefusedPods(counted)
-
-    refused.refused(make_pod("a"), "*", (SPREAD, HOME))
-    refused.refused(make_pod("b"), "*", (SPREAD,))
-
-    assert {SPREAD: 2, HOME: 1} == counted.counts
-
-
 def test_pods_that_wait_are_counted_by_plugin_and_profile() -> None:
-    refused = RefusedPods(Counted())
+    counted = Counted()
+    refused = RecentRefusals(counted)
     a, b = make_pod("a"), make_pod("b")
+    refused.refused(b, "one", (HOME,))
 
     refused.refused(a, "one", (SPREAD, HOME, (SPREAD[0], "another reason")))
     refused.refused(b, "two", (SPREAD,))
 
     assert {(SPREAD[0], "one"): 1, (HOME[0], "one"): 1, (SPREAD[0], "two"): 1} == waiting(refused, a, b)
-
-
-def test_what_was_refused_last_counts() -> None:
-    refused = RefusedPods(Counted())
-    refused.refused(make_pod(), "*", (SPREAD,))
-    refused.refused(make_pod(), "*", (HOME,))
-
-    assert {(HOME[0], "*"): 1} == waiting(refused, make_pod())
+    assert {SPREAD: 2, HOME: 2, (SPREAD[0], "another reason"): 1} == counted.counts
 
 
 def test_a_pod_that_fits_is_placed_gone_or_replaced_counts_no_more() -> None:
-    refused = RefusedPods(Counted())
+    refused = RecentRefusals(Counted())
     for name in ("fits", "placed", "gone", "replaced"):
         refused.refused(make_pod(name), "*", (SPREAD,))
     refused.fits(make_pod("fits"))
@@ -89,7 +74,7 @@ def test_a_pod_that_fits_is_placed_gone_or_replaced_counts_no_more() -> None:
 
 
 def test_all_are_forgotten_also_while_they_are_counted() -> None:
-    refused = RefusedPods(Counted())
+    refused = RecentRefusals(Counted())
     pods = [make_pod(f"p-{number}") for number in range(1000)]
     for pod in pods:
         refused.refused(pod, "*", (SPREAD,))
@@ -110,23 +95,17 @@ def test_all_are_forgotten_also_while_they_are_counted() -> None:
 
 def test_few_causes_are_told_apart() -> None:
     counted = Counted()
-    refused = RefusedPods(counted)
+    refused = RecentRefusals(counted)
     for number in range(3 * MOST_CAUSES):
-        refused.refused(make_pod(), "*", (("Chatty", f"node n{number}"),))
+        refused.refused(make_pod(), "*", (("Chatty", f"node n{number:04}" + "x" * 1000),))
 
     assert MOST_CAUSES + 1 == len(counted.counts)
     assert 2 * MOST_CAUSES == counted.counts["Chatty", REST]
-
-
-def test_reasons_are_told_shortened() -> None:
-    counted = Counted()
-    RefusedPods(counted).refused(make_pod(), "*", (("Chatty", "x" * 1000),))
-
-    assert [("Chatty", "x" * LONGEST_REASON)] == list(counted.counts)
+    assert LONGEST_REASON == max(len(reason) for _, reason in counted.counts)
 
 
 def test_the_pods_refused_last_are_remembered() -> None:
-    refused = RefusedPods(Counted(), most=2)
+    refused = RecentRefusals(Counted(), most=2)
     pods = [make_pod(name) for name in "abc"]
     for pod in pods:
         refused.refused(pod, "*", (SPREAD,))
@@ -134,18 +113,10 @@ def test_the_pods_refused_last_are_remembered() -> None:
     assert {(SPREAD[0], "*"): 2} == waiting(refused, *pods)
 
 
-def test_pods_are_counted_in_steps() -> None:
-    refused = RefusedPods(Counted())
-    for number in range(1000):
-        refused.refused(make_pod(f"p-{number}"), "*", (SPREAD,))
-
-    assert 3 == len(list(refused.count(Cluster(), {})))
-
-
 def test_causes_are_named_once_and_not_without_end() -> None:
     a = unschedulable("full", "again").by("A")
 
     assert (("A", "full, again"), (NO_PLUGIN, "unknown")) == causes_of([a, unresolvable("unknown"), a])
     assert MOST_OF_ONE == len(causes_of(unschedulable(str(number)) for number in range(100)))
-    assert (SPREAD,) == both((SPREAD,), (SPREAD,))
-    assert Counter([SPREAD, HOME]) == Counter(both((SPREAD,), (HOME, SPREAD)))
+    assert (SPREAD,) == merge_causes((SPREAD,), (SPREAD,))
+    assert Counter([SPREAD, HOME]) == Counter(merge_causes((SPREAD,), (HOME, SPREAD)))

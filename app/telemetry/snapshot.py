@@ -14,12 +14,17 @@ KNOWN_KEYS: Final = (
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 )
+"""Topology keys that are always exported with their own label."""
+
 MOST_KEYS: Final = 16
+"""Maximum number of topology keys in metrics."""
+
 OTHER_KEYS: Final = "(others)"
+"""Label of all topology keys beyond the maximum."""
 
 
-class FeedFigures(Protocol):
-    """State of the feed of one kind, as exported."""
+class FeedMetrics(Protocol):
+    """State of the feed of one kind, as exported in metrics."""
 
     @property
     def objects(self) -> int: ...
@@ -37,11 +42,11 @@ class FeedFigures(Protocol):
     def left_out(self) -> Sized: ...
 
 
-class PictureCollector(Collector):
+class SnapshotCollector(Collector):
     """Exports the feeds by kind, the number of assumed pods, and readiness."""
 
     def __init__(
-        self, feeds: Callable[[], Mapping[str, FeedFigures]], assumed: Callable[[], int], ready: Callable[[], bool]
+        self, feeds: Callable[[], Mapping[str, FeedMetrics]], assumed: Callable[[], int], ready: Callable[[], bool]
     ) -> None:
         self._feeds = feeds
         self._assumed = assumed
@@ -50,7 +55,7 @@ class PictureCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         feeds = self._feeds()
         gauges = {
-            "homeport_objects": ("Objects in the picture, by kind.", lambda it: it.objects),
+            "homeport_objects": ("Objects in the snapshot, by kind.", lambda it: it.objects),
             "homeport_feed_age_seconds": ("Time since the watch was last heard of.", lambda it: it.age),
             "homeport_feed_left_out": ("Objects that cannot be read.", lambda it: len(it.left_out)),
             "homeport_feed_synced": ("1 once the first list of a kind is applied.", lambda it: float(it.synced)),
@@ -69,10 +74,11 @@ class PictureCollector(Collector):
 
 
 class CountedCollector(Collector):
-    """Exports values that take too long to count in one step of the event loop: counted in steps before a scrape.
+    """Exports values that take too long to count in one step of the event loop. They are counted in steps before a
+    scrape.
 
-    ``skews``: by topology key · ``unschedulable``: by plugin and profile · ``gauges`` of plugins by name: help text,
-    and samples by their labels.
+    ``skews``: by topology key · ``unschedulable``: number of pods by plugin and profile · ``gauges``: plugins' gauges
+    by name, each with its help text and its samples by labels.
     """
 
     def __init__(self) -> None:
@@ -124,9 +130,9 @@ def _few(skews: Mapping[str, int]) -> Mapping[str, int]:
 
 def _filled(
     family: GaugeMetricFamily | CounterMetricFamily,
-    feeds: Mapping[str, FeedFigures],
-    read: Callable[[FeedFigures], float],
+    feeds: Mapping[str, FeedMetrics],
+    read: Callable[[FeedMetrics], float],
 ) -> Metric:
-    for kind, figures in feeds.items():
-        family.add_metric([kind], read(figures))
+    for kind, state in feeds.items():
+        family.add_metric([kind], read(state))
     return family

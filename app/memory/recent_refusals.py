@@ -16,7 +16,7 @@ from app.kube.memo import Newest
 from app.kube.meta_v1 import ObjectKey
 
 Cause = tuple[str, str]
-"""Plugin and reason."""
+"""Name of a plugin, and the reason that it gave."""
 
 NO_PLUGIN: Final = "(none)"
 """Name used for refusals by Homeport itself, for example of a node that cannot be read."""
@@ -25,11 +25,17 @@ REST: Final = "(others)"
 """Name used for all reasons beyond the first ``MOST_CAUSES``."""
 
 MOST_CAUSES: Final = 64
+"""Maximum number of causes with a counter of their own."""
+
 MOST_OF_ONE: Final = 16
 """Maximum number of causes of one refusal: a plugin with more puts names into its reasons."""
 
 LONGEST_REASON: Final = 120
+"""Maximum number of characters of a reason in a label; longer ones are truncated."""
+
 MOST_PODS: Final = 20_000
+"""Maximum number of remembered pods."""
+
 _STEP: Final = 256
 """Pods processed in one step: a tenth of a millisecond."""
 
@@ -40,28 +46,30 @@ class CauseCounter(Protocol):
     def inc(self) -> None: ...
 
 
-class _Refused(Struct, frozen=True):
+class _RecentRefusal(Struct, frozen=True):
+    """Refused pod with its profile and the plugins that refused it."""
+
     key: ObjectKey
     profile: str
     plugins: frozenset[str]
 
 
-class RefusedPods:
-    """Most recently refused pods. ``counter`` creates the counter of a plugin and a reason."""
+class RecentRefusals:
+    """Most recently refused pods, at most ``most``. ``counter`` creates the counter of a plugin and a reason."""
 
     def __init__(self, counter: Callable[[str, str], CauseCounter], most: int = MOST_PODS) -> None:
         self._counter = counter
         self._counters: dict[Cause, CauseCounter] = {}
-        self._pods = Newest[str, _Refused](most)
+        self._pods = Newest[str, _RecentRefusal](most)
 
     def refused(self, pod: Pod, profile: str, causes: tuple[Cause, ...]) -> None:
         """Record that every node was refused; each of the causes refused some of them."""
         for cause in causes:
             (self._counters.get(cause) or self._new(cause)).inc()
-        self._pods.put(pod.uid, _Refused(pod.key, profile, frozenset(map(itemgetter(0), causes))))
+        self._pods.put(pod.uid, _RecentRefusal(pod.key, profile, frozenset(map(itemgetter(0), causes))))
 
     def fits(self, pod: Pod) -> None:
-        """Record that some node fits the pod."""
+        """Forget the pod, because a node fits it."""
         self._pods.pop(pod.uid, None)
 
     def by_plugins(self, plugins: Collection[str]) -> list[ObjectKey]:
@@ -69,7 +77,7 @@ class RefusedPods:
         return [it.key for it in self._pods.values() if not it.plugins.isdisjoint(plugins)]
 
     def forget(self) -> None:
-        """Clear all pods, because another replica answers from now on."""
+        """Forget all pods, because another replica answers from now on."""
         self._pods.clear()
 
     def _new(self, cause: Cause) -> CauseCounter:
@@ -101,6 +109,6 @@ def causes_of(statuses: Iterable[Status]) -> tuple[Cause, ...]:
     return tuple(islice(dict.fromkeys((it.plugin or NO_PLUGIN, it.message) for it in statuses), MOST_OF_ONE))
 
 
-def both(causes: tuple[Cause, ...], more: tuple[Cause, ...]) -> tuple[Cause, ...]:
+def merge_causes(causes: tuple[Cause, ...], more: tuple[Cause, ...]) -> tuple[Cause, ...]:
     """Merge the causes of two refusals of one pod."""
     return causes if causes == more else tuple(islice(dict.fromkeys((*causes, *more)), MOST_OF_ONE))

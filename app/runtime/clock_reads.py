@@ -1,4 +1,4 @@
-"""Clocks of plugins whose verdicts are cached: a verdict that rests on one has to say until when it holds."""
+"""Clocks of plugins with cached verdicts: a verdict that depends on the time must say until when it is valid."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.framework.handle import Clock
 
 
 class UndatedAnswer(Exception):
-    """A plugin read a clock for an answer that is cached and does not expire."""
+    """Error: a plugin read a clock for an answer that is cached and does not expire."""
 
     def __init__(self, point: str) -> None:
         if point == "Filter":
@@ -19,7 +19,7 @@ class UndatedAnswer(Exception):
 
 
 class ClockReads:
-    """Number of times that a plugin read its clocks."""
+    """Counter of the times that a plugin read its clocks."""
 
     __slots__ = ("count",)
 

@@ -19,8 +19,8 @@ _TOGETHER: Final = 32
 """Observations per batch; a batch takes some tenths of a millisecond."""
 
 
-class Gathered(Generic[T]):
-    """Passes observations to ``put_in``, in batches of 32 or at ``settle``.
+class ObservationBatch(Generic[T]):
+    """Collects observations, and passes them to ``put_in`` in batches of 32 or at ``settle``.
 
     In an event loop a batch runs as a later callback, so that the current request is answered first.
     """
@@ -31,8 +31,8 @@ class Gathered(Generic[T]):
         self._put_in = put_in
         self._waiting: list[T] = []
 
-    def __call__(self, noted: T) -> None:
-        self._waiting.append(noted)
+    def __call__(self, observation: T) -> None:
+        self._waiting.append(observation)
         if not len(self._waiting) % _TOGETHER:
             self._settle_soon()
 
@@ -44,24 +44,24 @@ class Gathered(Generic[T]):
 
     def settle(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for noted in waiting:
-            self._put_in(noted)
+        for observation in waiting:
+            self._put_in(observation)
 
 
-class Settling(Collector):
-    """First collector of a registry: applies pending observations before the other collectors are read."""
+class BatchCollector(Collector):
+    """First collector of a registry: applies pending observations before other collectors are read."""
 
     def __init__(self) -> None:
         self._settle: list[Callable[[], None]] = []
 
-    def gathered(self, put_in: Callable[[T], None]) -> Gathered[T]:
+    def batched(self, put_in: Callable[[T], None]) -> ObservationBatch[T]:
         """Return a batch that is applied whenever the registry is read."""
-        batch = Gathered(put_in)
+        batch = ObservationBatch(put_in)
         self._settle.append(batch.settle)
         return batch
 
     def collect(self) -> Iterable[Metric]:
-        """Apply all pending observations; exports no metrics."""
+        """Apply all pending observations; exports no metrics of its own."""
         for settle in self._settle:
             settle()
         return ()

@@ -23,7 +23,7 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind, owner_kind
 from app.kube.labels import label_set
 from app.kube.meta_v1 import PartialObject
-from app.runtime.asking import NoWritesWhenAsked, question
+from app.runtime.read_only import ReadOnlyWriter, read_only
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE, example, serving
 from tests.fakes import RecordingRecorder
@@ -111,7 +111,7 @@ async def test_a_question_tells_nothing_and_writes_nothing(events: RecordingReco
         assert {"RequiredObjects", "PreFilter", "Filter", "Explain", "Figures"} == {
             it for plugin in made for it in plugin.asked
         }
-        assert {"nothing is changed while a question is answered"} == await outcomes()
+        assert {"a read-only request changes nothing"} == await outcomes()
         assert [] == events.told
 
 
@@ -147,7 +147,7 @@ class Written:
 
 async def test_no_object_is_written_within_a_question_in_any_way() -> None:
     written = Written()
-    writer = NoWritesWhenAsked(written)
+    writer = ReadOnlyWriter(written)
     machine: Any = PartialObject("default", "db", "uid", "1", label_set(None), {}, None)
 
     def all_ways() -> list[Coroutine[Any, Any, None]]:
@@ -158,7 +158,7 @@ async def test_no_object_is_written_within_a_question_in_any_way() -> None:
             writer.delete(MACHINES, machine),
         ]
 
-    with question():
+    with read_only():
         refused = await asyncio.gather(*all_ways(), return_exceptions=True)
     assert ([PermissionError] * 4, []) == ([type(it) for it in refused], written.told)
 

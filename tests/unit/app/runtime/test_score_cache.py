@@ -11,8 +11,8 @@ from app.cache.cluster import Cluster
 from app.framework.counts import Unprepared
 from app.framework.spec import Reads
 from app.kube.core_v1 import Pod
-from app.runtime import dated, kept_scores
-from app.runtime.kept_scores import KeptRows, KeptScores
+from app.runtime import cache_entries, score_cache
+from app.runtime.score_cache import CachedScores, ScoreCache
 from app.runtime.slots import PluginSlot
 from tests.builders import make_node, make_pod
 from tests.fakes import Rejects
@@ -34,7 +34,7 @@ class Desk:
         reads = [Reads.PODS_ON_NODE, Reads.NODE]
         names = plugins or ("A",)
         self.slots = [PluginSlot.of(it, Rejects(it), reads=reads[it != "A"]) for it in names]
-        self.rows = KeptRows(self.cluster, most_bytes)
+        self.rows = ScoreCache(self.cluster, most_bytes)
         self.asked: list[str] = []
 
     def put(self, name: str, node: str) -> None:
@@ -44,7 +44,7 @@ class Desk:
         taints = [{"key": f"spot-{it}", "effect": "NoSchedule"} for it in range(count)]
         self.cluster.upsert_node(make_node(node, taints=taints))
 
-    def score(self, kept: KeptScores, names: Sequence[str]) -> list[int]:
+    def score(self, kept: CachedScores, names: Sequence[str]) -> list[int]:
         self.asked += [f"{kept.slot.name} {name}" for name in names]
         nodes = self.cluster.nodes
         return [len(nodes[it].pods if kept.slot.name == "A" else nodes[it].node.taints) for it in names]
@@ -89,7 +89,7 @@ def test_nodes_that_all_plugins_score_alike_are_of_one_class() -> None:
 
 
 def test_rows_of_which_no_node_is_any_more_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_scores, "_FEWEST_ROWS", 2)
+    monkeypatch.setattr(score_cache, "_FEWEST_ROWS", 2)
     desk = Desk()
     for number in range(20):
         desk.put(f"bound-{number}", "n1")
@@ -110,8 +110,8 @@ def test_too_many_changes_to_know_them_make_all_anew(monkeypatch: pytest.MonkeyP
 
 
 def test_scores_by_a_heavy_pod_are_given_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dated, "_BYTES_AT_ONCE", 1)
-    monkeypatch.setattr(dated, "_FEWEST_AT_ONCE", 1)
+    monkeypatch.setattr(cache_entries, "_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(cache_entries, "_FEWEST_AT_ONCE", 1)
     desk = Desk()
 
     with pytest.raises(Unprepared) as raised:
@@ -127,7 +127,7 @@ def test_scores_by_a_heavy_pod_are_given_in_steps(monkeypatch: pytest.MonkeyPatc
 
 
 def test_several_plugins_share_the_time_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dated, "_MOST_AT_ONCE", 6)
+    monkeypatch.setattr(cache_entries, "_MOST_AT_ONCE", 6)
     assert 6 == len(Desk("A", "B").raw()[1])
     desk = Desk("A", "B", "C")
 
@@ -154,7 +154,7 @@ def test_a_check_tells_what_differs() -> None:
 
     (rows,) = desk.rows._rows.values()
     rows.rows[0] = (7, 7)
-    assert ["kept rows of A, B differ"] == list(filter(None, desk.rows.checking_scores(desk.score)))
+    assert ["cached rows of A, B differ"] == list(filter(None, desk.rows.checking_scores(desk.score)))
 
     desk.cluster.nodes["n1"].pods["x"] = POD
-    assert "kept scores of A differ" in list(desk.rows.checking_scores(desk.score))
+    assert "cached scores of A differ" in list(desk.rows.checking_scores(desk.score))

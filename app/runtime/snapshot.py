@@ -1,0 +1,79 @@
+"""Interfaces of the snapshot that the engine needs, besides those that plugins reach through their ``Handle``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from app.framework.node_info import NodeInfo
+from app.kube.core_v1 import Pod
+from app.kube.kinds import Kind
+from app.kube.meta_v1 import ObjectKey
+
+
+class NodeChanges(Protocol):
+    """Journal of changed nodes."""
+
+    @property
+    def now(self) -> int:
+        """Number that increases with every change."""
+        ...
+
+    def since(self, seen: int) -> Sequence[str] | None:
+        """Return the nodes that changed since ``now`` was ``seen``, deleted ones included; ``None`` if that is not
+        known.
+        """
+        ...
+
+
+class Snapshot(Protocol):
+    """Nodes, and the journals of their changes."""
+
+    @property
+    def nodes(self) -> Mapping[str, NodeInfo]: ...
+
+    @property
+    def base_nodes(self) -> Mapping[str, NodeInfo]:
+        """Nodes without overlays: ``nodes`` leaves out the evaluated pod. Cached verdicts are about these nodes."""
+        ...
+
+    @property
+    def overlaid_nodes(self) -> Collection[str]:
+        """Names of nodes that differ between ``nodes`` and ``base_nodes``."""
+        ...
+
+    @property
+    def node_changes(self) -> NodeChanges:
+        """Journal of nodes that were added, deleted, or changed in anything but the resourceVersion."""
+        ...
+
+    @property
+    def pod_changes(self) -> NodeChanges:
+        """Journal of nodes whose pods were added, removed or changed."""
+        ...
+
+    def place_of(self, uid: str, key: ObjectKey) -> str:
+        """Return the node on which the snapshot has the pod, or an empty text."""
+        ...
+
+    def ends(self, node: str, plugin: str, until: float) -> None:
+        """Report the node as changed at ``until``, in seconds since 1970: a verdict of the plugin expires then."""
+        ...
+
+    def kind_version(self, kind: Kind[Any]) -> int:
+        """Return a number that changes with every object of the kind, in any namespace."""
+        ...
+
+
+class Nominations(Protocol):
+    """Pending pods that are nominated to nodes; filters must take them into account."""
+
+    def nominated(self, node_name: str) -> Collection[Pod]: ...
+
+    @property
+    def nominated_nodes(self) -> Collection[str]: ...
+
+    @property
+    def generation(self) -> int:
+        """Number that changes with every change of the snapshot."""
+        ...

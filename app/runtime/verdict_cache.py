@@ -1,0 +1,269 @@
+"""Cache of one profile: verdicts of each plugin, and sets of nodes that pass several plugins. Limited in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import filterfalse
+from typing import Final
+
+from app.framework.counts import Unprepared
+from app.framework.node_info import HypotheticalPods
+from app.kube.core_v1 import Pod
+from app.runtime.cache_entries import ENTRY_BYTES, NAME_BYTES, PIECE, STEP, CacheEntry, PluginCache, step_size
+from app.runtime.cached_verdicts import CachedVerdicts, Evaluate
+from app.runtime.guard import PluginError
+from app.runtime.lru_cache import LruCache
+from app.runtime.slots import PluginSlot
+from app.runtime.snapshot import Snapshot
+
+_MOST_BYTES: Final = 48 << 20
+"""Maximum bytes of verdicts, and the same of sets of passing nodes."""
+
+_MOST_HELD: Final = 256
+"""Maximum number of entries kept available for the evaluation that used them; a profile has fewer plugins."""
+
+_MOST_BESIDE_BYTES: Final = 16 << 20
+"""Maximum bytes of verdicts beside hypothetical pods; a limit of its own, so that they do not evict other verdicts."""
+
+
+class PassingNodes(CacheEntry):
+    """Set of nodes that pass several plugins, for pods of one signature with each. It takes one lookup per name,
+    whatever the number of plugins.
+
+    ``blocked``: nodes that at least one plugin rejects. ``passing``: nodes that all plugins pass; ``None`` once all
+    nodes of the snapshot have been evaluated. From then on every node passes that is neither ``blocked`` nor ``open``
+    (not evaluated).
+    """
+
+    __slots__ = ("blocked", "open", "passing")
+
+    def __init__(self, entries: Sequence[CachedVerdicts], snapshot: Snapshot) -> None:
+        super().__init__(snapshot, pods=any(it.pods for it in entries))
+        self.blocked = set[str]().union(*(it.rejected for it in entries))
+        self.open: set[str] = set()
+        self.passing: set[str] | None = set()
+        if all(it.evaluated.some is None for it in entries):
+            self.open = set[str]().union(*(it.evaluated.open for it in entries)) - self.blocked
+            self.passing = None
+
+    def weight(self) -> int:
+        """Return the estimated size in bytes."""
+        return ENTRY_BYTES + NAME_BYTES * (len(self.blocked) + len(self.open) + len(self.passing or ()))
+
+    def refresh(self, snapshot: Snapshot) -> None:
+        """Drop the verdicts on changed nodes."""
+        changed = self.changed(snapshot)
+        if changed is None:
+            self.blocked, self.open, self.passing = set(), set(), set()
+        elif changed:
+            self.blocked.difference_update(changed)
+            if self.passing is not None:
+                self.passing.difference_update(changed)
+            else:
+                self.open.update(changed)
+                if len(self.open) > len(snapshot.base_nodes):
+                    self.open.intersection_update(snapshot.base_nodes)
+
+    def passing_of(self, names: Sequence[str]) -> Sequence[str] | None:
+        """Return the ``names`` that pass, or ``None`` if some nodes must be evaluated first."""
+        if self.passing is None:
+            return None if self.open else self.left(names)
+        left = self.left(names)
+        return left if len(left) == len(names) else None
+
+    def left(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the ``names`` that pass; call it when none of them is ``missing``. Once all nodes have been evaluated,
+        names of nodes that do not exist are returned, too.
+        """
+        if self.passing is not None:
+            return list(filter(self.passing.__contains__, names))
+        return list(filterfalse(self.blocked.__contains__, names)) if self.blocked else names
+
+    def missing(self, names: Sequence[str], snapshot: Snapshot) -> list[str]:
+        """Return the ``names`` of existing nodes that were not evaluated, each once."""
+        nodes = snapshot.base_nodes
+        if self.passing is None:
+            return [it for it in dict.fromkeys(filter(self.open.__contains__, names)) if it in nodes]
+        if len(self.passing) + len(self.blocked) >= len(nodes):
+            return []
+        new = filterfalse(self.passing.__contains__, names)
+        return [nodes[it].name for it in dict.fromkeys(new) if it not in self.blocked and it in nodes]
+
+    def evaluate(
+        self, entries: Sequence[CachedVerdicts], names: Sequence[str], snapshot: Snapshot, evaluate: Evaluate
+    ) -> None:
+        """Evaluate nodes that have no verdict, plugin by plugin, up to the first that rejects."""
+        left = names
+        for entry in entries:
+            entry.evaluate(entry.evaluated.missing(left), snapshot, evaluate)
+            rejected = entry.rejected
+            self.blocked.update(it for it in left if it in rejected)
+            left = [it for it in left if it not in rejected] if rejected else left
+        if self.passing is None:
+            self.open.difference_update(names)
+            return
+        self.passing.update(left)
+        if len(self.passing) + len(self.blocked) >= len(snapshot.base_nodes):
+            self.passing = None
+
+
+def _are_too_many(entries: Iterable[CachedVerdicts], names: Sequence[str]) -> bool:
+    """Return True if the plugins must evaluate more of ``names`` than is allowed in one step."""
+    left, share = names, 0.0
+    for entry in entries:
+        share += len(entry.evaluated.missing(left)) / entry.at_once()
+        left = [it for it in left if it not in entry.rejected]
+    return share > 1
+
+
+class VerdictCache(PluginCache):
+    """Cache of the verdicts of one profile, limited in bytes; least recently used entries are evicted."""
+
+    def __init__(self, snapshot: Snapshot, most_bytes: int = _MOST_BYTES) -> None:
+        super().__init__(snapshot)
+        self._verdicts: LruCache[Hashable, CachedVerdicts] = LruCache(most_bytes)
+        self._passes: LruCache[Hashable, PassingNodes] = LruCache(most_bytes)
+        self._beside: LruCache[Hashable, CachedVerdicts] = LruCache(min(most_bytes, _MOST_BESIDE_BYTES))
+        self._held: dict[Hashable, CachedVerdicts] = {}
+
+    def of(self, slot: PluginSlot, pod: Pod) -> CachedVerdicts:
+        """Return the verdicts of a plugin on pods like this one, without updating them."""
+        entry = self._entry(CachedVerdicts, self._verdicts, slot, pod, self._held)
+        if len(self._held) >= _MOST_HELD:
+            self._held.clear()
+        self._held[entry.key] = entry
+        return entry
+
+    def passing(
+        self, slots: Sequence[PluginSlot], pod: Pod, names: Sequence[str], evaluate: Evaluate
+    ) -> tuple[Sequence[CachedVerdicts], PassingNodes, Sequence[str]]:
+        """Return the entry of each plugin, their common set, and the ``names`` that pass all of them, in order.
+
+        Evaluates all ``names`` that are nodes of the snapshot; other names can be among those that pass. Raises
+        ``PluginError``, or ``Unprepared`` if there are too many nodes to evaluate at once.
+        """
+        self._held.clear()
+        snapshot = self._snapshot
+        entries = [self.of(slot, pod) for slot in slots]
+        for entry in entries:
+            entry.refresh(snapshot, evaluate)
+        key = tuple(it.serial for it in entries)
+        common = self._passes.get(key)
+        if common is None or (common.passing is not None and all(it.evaluated.some is None for it in entries)):
+            common = PassingNodes(entries, snapshot)
+            self._passes.put(key, common, common.weight())
+        else:
+            common.refresh(snapshot)
+        left = common.passing_of(names)
+        if left is None:
+            new = common.missing(names, snapshot)
+            if len(new) > step_size(entries) and _are_too_many(entries, new):
+                raise Unprepared(self._in_steps(entries, new, evaluate))
+            if new:
+                self._evaluate(key, common, entries, new, evaluate)
+            left = common.left(names)
+        return entries, common, left
+
+    def rejected_beside(
+        self, slots: Sequence[PluginSlot], pod: Pod, beside: Sequence[Pod], names: Sequence[str], evaluate: Evaluate
+    ) -> set[str]:
+        """Return the nodes in ``names`` that a plugin rejects if all pods ``beside`` run there, too.
+
+        Raises ``PluginError``, or ``Unprepared`` if there are too many nodes to evaluate at once.
+        """
+        snapshot, rejected = self._snapshot, set[str]()
+        for slot in slots:
+            entry = self._entry(CachedVerdicts, self._beside, slot, pod, beside=beside)
+            if entry.beside is None:
+                entry.beside = HypotheticalPods(beside)
+            entry.refresh(snapshot, evaluate)
+            missing = [name for name in entry.evaluated.missing(names) if name in snapshot.base_nodes]
+            if len(missing) > entry.at_once():
+                raise Unprepared(self._beside_in_steps(entry, beside, missing, evaluate))
+            self._evaluate_beside(entry, missing, evaluate)
+            if entry.rejected:
+                rejected.update(filter(entry.rejected.__contains__, names))
+        return rejected
+
+    def _evaluate_beside(self, entry: CachedVerdicts, names: Sequence[str], evaluate: Evaluate) -> None:
+        if names:
+            entry.evaluate(names, self._snapshot, evaluate)
+            self._beside.put(entry.key, entry, entry.weight())
+
+    def _beside_in_steps(
+        self, entry: CachedVerdicts, beside: Sequence[Pod], names: Sequence[str], evaluate: Evaluate
+    ) -> Iterator[None]:
+        """Evaluate ``names`` in batches. Stop if one of ``beside`` was placed, since the caller then asks about other
+        pods.
+        """
+        for start in range(0, len(names), STEP):
+            if any(self._snapshot.place_of(it.uid, it.key) for it in beside):
+                return
+            entry.refresh(self._snapshot, evaluate)
+            some = [it for it in names[start : start + STEP] if it in self._snapshot.base_nodes]
+            self._evaluate_beside(entry, entry.evaluated.missing(some), evaluate)
+            yield
+
+    def _evaluate(
+        self,
+        key: Hashable,
+        common: PassingNodes,
+        entries: Sequence[CachedVerdicts],
+        names: Sequence[str],
+        evaluate: Evaluate,
+    ) -> None:
+        try:
+            common.evaluate(entries, names, self._snapshot, evaluate)
+        finally:
+            self.weigh(entries)
+            self._passes.put(key, common, common.weight())
+
+    def _in_steps(self, entries: Sequence[CachedVerdicts], names: Sequence[str], evaluate: Evaluate) -> Iterator[None]:
+        """Evaluate ``names`` in batches, each on the snapshot at that moment."""
+        nodes, step = self._snapshot.base_nodes, step_size(entries)
+        for start in range(0, len(names), step):
+            some: Sequence[str] = [it for it in names[start : start + step] if it in nodes]
+            for entry in entries:
+                entry.refresh(self._snapshot, evaluate)
+                entry.evaluate(entry.evaluated.missing(some), self._snapshot, evaluate)
+                some = [it for it in some if it not in entry.rejected]
+            yield
+        self.weigh(entries)
+
+    def weigh(self, entries: Iterable[CachedVerdicts]) -> None:
+        """Update the stored sizes of entries that may have grown."""
+        for entry in entries:
+            self._verdicts.put(entry.key, entry, entry.weight())
+
+    def rejection_stamp(self, slot: PluginSlot, pod: Pod, evaluate: Evaluate) -> Hashable:
+        """Return a stamp that is equal as long as every rejection by the plugin of pods like this one is valid. Raises
+        ``PluginError``.
+        """
+        entry = self.of(slot, pod)
+        entry.refresh(self._snapshot, evaluate)
+        return entry.stamp
+
+    def checking_verdicts(self, evaluate: Evaluate) -> Iterator[str]:
+        """Compare cached verdicts with new ones, in steps. Yields a sentence for each difference, and an empty text for
+        a step without one.
+
+        A plugin that fails is skipped, because no Error is cached.
+        """
+        for entry in (*self._verdicts.values(), *self._beside.values()):
+            names = list(self._snapshot.base_nodes)
+            for start in range(0, len(names), PIECE):
+                if entry.objects != self._objects(entry.slot):
+                    break  # replaced at its next use
+                try:
+                    yield self._differs(entry, names[start : start + PIECE], evaluate)
+                except PluginError:
+                    break
+
+    def _differs(self, entry: CachedVerdicts, names: Sequence[str], evaluate: Evaluate) -> str:
+        """Compare one step. ``names`` may no longer be nodes of the snapshot."""
+        entry.refresh(self._snapshot, evaluate)
+        missing = {*entry.evaluated.missing(names)}
+        known = [it for it in names if it not in missing and it in self._snapshot.base_nodes]
+        rejected = {it: entry.rejected[it] for it in known if it in entry.rejected}
+        same = not known or dict(evaluate(entry, known).rejected()) == rejected
+        return "" if same else f"cached verdicts of {entry.slot.name} differ"
