@@ -61,9 +61,3 @@ async def test_another_nomination_is_told_of_anew() -> None:
     case.hear(make_pod("late", nominated="b2"), "", "no_fit", 0.1)
 
     assert (False, "refused") == (first.done(), second.result())
-
-
-async def test_looks_grow_rarer() -> None:
-    case = Case(make_pod("late"), 3, 0.0)
-
-    assert [0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0] == [case.next_look() for _ in range(7)]

@@ -313,12 +313,6 @@ class TestLeadership:
             assert error("no lease") == await sender()
         assert [] == sender.sent
 
-    @virtual_time
-    async def test_a_bind_begins_at_once_where_there_is_one_process(self) -> None:
-        started = now()
-
-        assert ("", 0.0) == (await BindGuard().admitted("default", 5.0), now() - started)
-
     @pytest.mark.parametrize(
         ("opens", "said", "waited"),
         [
