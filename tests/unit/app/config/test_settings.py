@@ -85,13 +85,6 @@ class TestSources:
     def test_null_in_the_file_is_absent(self, tmp_path: Path) -> None:
         assert load_settings({}, config=config(tmp_path, port=None, profiles=None)) == Settings()
 
-    def test_profiles_in_the_file(self, tmp_path: Path) -> None:
-        profiles = [{"schedulerName": "mine", "plugins": {"multiPoint": {"disabled": [{"name": "*"}]}}}]
-
-        (found,) = load_settings({}, config=config(tmp_path, profiles=profiles)).profiles
-
-        assert ("mine", "*") == (found.scheduler_name, found.plugins.multi_point.disabled[0].name)
-
     def test_profiles_in_the_environment_are_json(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HOMEPORT_PROFILES", '[{"schedulerName": "mine"}]')
 
@@ -291,9 +284,6 @@ class TestMistakes:
                 "a: &a [*a]", ", line 1: is not YAML: an alias refers to its own parent", id="round and round"
             ),
             pytest.param("{[a]: 1}", ", line 1: is not YAML: a key must be a string", id="a list for a key"),
-            pytest.param(
-                "a: !x 1", ", line 1: is not YAML: could not determine a constructor for the tag '!x'", id="a tag"
-            ),
             pytest.param("a: 2026-13-45", ": is not YAML: month must be in 1..12", id="no date"),
             pytest.param("[" * 5000, ": is not YAML: maximum recursion depth exceeded", id="deep"),
             pytest.param("", ": expected HEAD; found no mapping", id="empty"),
@@ -514,25 +504,6 @@ class TestPartsByFlags:
         found = load_settings({"leader_election": {"leaseDuration": "20s"}}, config=path).leader_election
 
         assert (20.0, "mine", 10.0) == (found.lease_duration, found.resource_name, found.renew_deadline)
-
-    def test_those_of_certificates_made_here(self) -> None:
-        parts = {"secretNamespace": "ns", "secretName": "authority", "dnsNames": "a.example, b.example"}
-
-        found = load_settings({"self_signed": parts}).self_signed
-
-        assert found is not None
-        assert ("ns", "authority", ("a.example", "b.example")) == (
-            found.secret_namespace,
-            found.secret_name,
-            found.dns_names,
-        )
-
-    def test_and_over_what_a_variable_says(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("HOMEPORT_LEADER_ELECTION", '{"leaseDuration": "30s", "retryPeriod": "1s"}')
-
-        found = load_settings({"leader_election": {"leaseDuration": "20s"}}).leader_election
-
-        assert (20.0, 1.0) == (found.lease_duration, found.retry_period)
 
     @pytest.mark.parametrize(
         ("variable", "in_file", "given", "said"),

@@ -257,15 +257,6 @@ async def test_a_pod_is_nominated_once_the_watch_has_shown_it() -> None:
 
 
 @guarded
-async def test_one_that_the_watch_never_shows_is_let_be() -> None:
-    world = World("b1")
-    world.asked("late")
-    await elapse(3)
-
-    assert ([], {}) == (world.written, world.guard._cases)
-
-
-@guarded
 async def test_a_request_decides_neither_who_is_nominated_nor_where() -> None:
     """Forged: another pod's UID, and labels, owner and constraints that the pod does not have."""
     owner = controller("ReplicaSet", "web")
@@ -523,6 +514,17 @@ async def test_a_patch_that_was_not_taken(answer: Nominated, expected: int) -> N
     await elapse(1.5)
 
     assert expected == len(world.written)
+
+
+@guarded
+async def test_a_deleted_pod_is_forgotten() -> None:
+    world = World("b1", pods=[late()])
+    world.asked("late")
+    await elapse(QUIET)
+    world.cluster.delete_pod(("default", "late"))
+    await elapse(ANSWER_SECONDS + LOOK_SECONDS)
+
+    assert ({"overtaken": 1}, {}) == (world.results, world.guard._cases)
 
 
 @guarded

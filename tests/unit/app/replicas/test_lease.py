@@ -152,15 +152,6 @@ def test_a_deletion_does_not_shorten_the_wait_and_then_everybody_is_fenced_off(
     assert world.clock.now + 5.0 == world.election.term.safe_at
 
 
-def test_an_absurd_duration_in_a_lease_that_is_deleted_ends_at_the_bound(world: World) -> None:
-    world.election.observe(record("other", 5, seconds=2**31 - 1))
-    world.clock.now += 10.0
-    world.election.observe(None)
-    world.clock.now += LONGEST_LEASE
-
-    assert Step("write") == world.election.next_step()
-
-
 def test_who_leads_makes_a_deleted_lease_again_at_once_and_a_lapsed_leader_waits(world: World) -> None:
     world.leading()
     world.election.observe(None)

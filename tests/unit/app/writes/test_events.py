@@ -388,18 +388,6 @@ class TestFaults:
         assert 20 == len(it.server.found)
 
     @virtual_time
-    async def test_what_is_put_off_counts_up_and_is_written_in_one(self) -> None:
-        async with telling() as it:
-            it.server.answers = [0, 0]
-            for _ in range(4):
-                it.tell()
-                await asyncio.sleep(0.5)
-            await asyncio.sleep(5)
-
-        assert [(0.0, "POST"), (1.0, "POST"), (3.0, "POST")] == it.server.log
-        assert ({"written": 1}, 4) == (it.counted, it.server.only["series"]["count"])
-
-    @virtual_time
     async def test_one_that_counts_up_while_nobody_answers_waits_all_the_same(self) -> None:
         async with telling() as it:
             attempt, told = it.recorder._attempt, [False]
