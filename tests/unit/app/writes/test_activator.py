@@ -15,6 +15,7 @@ from app.kube.client import KubeClient
 from app.kube.core_decoding import decode_pod
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ACTIVATED
+from app.runtime.asking import NoActivationWhenAsked, question
 from app.writes import activator as module
 from app.writes.activator import PAUSE_SECONDS, ApiActivator, activation
 from tests.apiserver import ApiServer, Fault, client_of
@@ -240,6 +241,15 @@ async def test_more_than_there_is_room_for_are_let_go_and_told_once(
     assert ["activation queue full"] == warnings(logs)
     world.activator([world.pod("c")])
     assert ["a", "b", "c"] == await world.written()
+
+
+async def test_a_question_wakes_nobody(world: World) -> None:
+    asked = NoActivationWhenAsked(world.activator)
+    with question():
+        asked([world.pod("a")])
+    asked([world.pod("b")])
+
+    assert ["b"] == await world.written()
 
 
 def test_what_is_written_is_not_read() -> None:
