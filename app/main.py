@@ -28,7 +28,7 @@ from app.config.settings import Settings, is_loopback
 from app.controllers.expiring import ExpiringVerdicts
 from app.controllers.nominations import CountedNominations
 from app.controllers.plugin_runs import runs_of
-from app.controllers.recount import Recount
+from app.controllers.recount import RecountController
 from app.controllers.sampling_guard import SamplingGuard
 from app.controllers.second_looks import SecondLooks
 from app.controllers.supervisor import Supervisor
@@ -146,7 +146,7 @@ class _Elected(Struct, frozen=True):
         await self.client.aclose()
 
 
-class Service:
+class HomeportService:
     """All parts of the process, wired together. Raises ``ProfileErrors`` or ``SavedClusterError`` when made."""
 
     _listeners: Sequence[Listener] = ()
@@ -198,7 +198,9 @@ class Service:
         )
         self._pages = PageQueues()
 
-        self._recount = Recount(self._cluster, self._frameworks.values(), self._feed.complete, self._recounted)
+        self._recount = RecountController(
+            self._cluster, self._frameworks.values(), self._feed.complete, self._recounted
+        )
         self._supervisor = Supervisor(self._leadership)
         self._sampling, self._second_looks = self._supervise(context)
         self._collect()
@@ -640,8 +642,11 @@ class Service:
 
 
 def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str) -> None:
-    """Serve until a signal stops the process. Raises as ``Service`` does, and ``OSError`` if it cannot listen."""
-    service = Service(settings, specs, defaults, version=version)
+    """Serve until a signal stops the process.
+
+    Raises the exceptions of ``HomeportService``, and ``OSError`` if it cannot listen.
+    """
+    service = HomeportService(settings, specs, defaults, version=version)
     web, listeners = service.listeners()
     allow_open_files(sum(it.most for it in listeners) + _OTHER_FILES)
     for it in listeners:

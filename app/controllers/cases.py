@@ -144,7 +144,7 @@ class Case:
             await self.pause(remaining)
 
 
-class Plan(Struct, frozen=True):
+class NominationStep(Struct, frozen=True):
     """Next step for a pod: nominate it to ``node``, or look again, or (neither) leave it.
 
     ``wait``: seconds after which to look again. ``asked_wait``: seconds after which to do so if the pod is asked about
@@ -156,4 +156,4 @@ class Plan(Struct, frozen=True):
     asked_wait: float = 0.0
 
 
-LEAVE: Final = Plan()
+LEAVE: Final = NominationStep()

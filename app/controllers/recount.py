@@ -19,7 +19,7 @@ _MOST_NAMED: Final = 10
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class Recount:
+class RecountController:
     """Of the picture, and of what profiles keep. ``counted`` is told of each whether it differed."""
 
     def __init__(

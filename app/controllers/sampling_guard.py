@@ -34,10 +34,10 @@ from typing import Final
 
 import structlog
 
-from app.controllers.cases import LEAVE, Case, Effect, Plan
+from app.controllers.cases import LEAVE, Case, Effect, NominationStep
 from app.controllers.nominations import CountedNominations
 from app.controllers.pacing import Excluded, Pacing, shape_of
-from app.controllers.unshown import InTree, best, elsewhere
+from app.controllers.unshown import InTree, best, candidate_nodes
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.handle import Clock
 from app.framework.node_info import Candidates
@@ -163,7 +163,7 @@ class SamplingGuard:
     def _held(self, case: Case) -> float:
         return 0.0 if case.shape is None else self._pacing.held(case.shape)
 
-    async def _rest(self, case: Case, plan: Plan) -> bool:
+    async def _rest(self, case: Case, plan: NominationStep) -> bool:
         """Wait until it is time to look again; return ``False`` if that is not worthwhile."""
         until = self._clock() + plan.wait
         case.asked.clear()
@@ -177,40 +177,42 @@ class SamplingGuard:
             await case.pause(plan.wait)
         return plan.wait > 0.0
 
-    async def _plan(self, case: Case, turn: str = "") -> Plan:
+    async def _plan(self, case: Case, turn: str = "") -> NominationStep:
         """Judge by the picture of this moment. ``turn``: the node of which the case has the turn.
 
         Judging goes on in slices where a pod takes long: a nomination is a hint, and bind checks again.
         """
         pod = self._waiting(case)
         if pod is None and not case.seen and self._clock() < case.unknown_until:
-            return Plan(wait=_WATCHED_SECONDS)
+            return NominationStep(wait=_WATCHED_SECONDS)
         framework = None if pod is None else self._context.framework_for(pod)
         if pod is None or framework is None or case.over.is_set() or self._context.problem():
             return LEAVE
         try:
-            names = await elsewhere(self._cluster, framework, pod)
+            names = await candidate_nodes(self._cluster, framework, pod)
             return await prepared(partial(self._plan_among, case, framework, pod, names, turn))
         except PluginError:
             return LEAVE  # logged by the plugins' guard; filter says so to the pod
 
-    def _plan_among(self, case: Case, framework: Framework, pod: Pod, names: Sequence[str], turn: str) -> Plan:
+    def _plan_among(
+        self, case: Case, framework: Framework, pod: Pod, names: Sequence[str], turn: str
+    ) -> NominationStep:
         """Raises ``PluginError`` or ``Unprepared``."""
         with self._cluster.without(pod.uid, pod.key):
             known = self._cluster.nodes
             nodes = Candidates([name for name in names if name in known], known.__getitem__)
             case.shape = shape_of(pod, nodes.names)
             held = self._pacing.held(case.shape)
-            return Plan(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, turn)
+            return NominationStep(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, turn)
 
-    def _choice(self, case: Case, framework: Framework, pod: Pod, nodes: Candidates, turn: str) -> Plan:
+    def _choice(self, case: Case, framework: Framework, pod: Pod, nodes: Candidates, turn: str) -> NominationStep:
         """Choose any of the best nodes that are not excluded; one to which no other pod is nominated, if there is."""
         possible = nodes.without(frozenset(name for name in nodes.names if self._excluded.has(case.spec, name)))
         if not len(possible):
-            return Plan(asked_wait=case.next_look())
+            return NominationStep(asked_wait=case.next_look())
         case.look_pause = 0.0
         possible = rest if len(rest := possible.without(self._turns.keys() - {turn})) else possible
-        return Plan(random.choice(best(framework, pod, possible)))  # noqa: S311  # no secret
+        return NominationStep(random.choice(best(framework, pod, possible)))  # noqa: S311  # no secret
 
     def _waiting(self, case: Case) -> Pod | None:
         """Return the pod of the picture, if it waits for a node and has no nomination of another."""

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from app.controllers.pacing import LOOK_SECONDS
-from app.controllers.unshown import elsewhere
+from app.controllers.unshown import candidate_nodes
 from app.framework.activation import Activate
 from app.framework.counts import Unprepared
 from app.kube.core_v1 import Pod
@@ -82,12 +82,12 @@ class SecondLooks:
             self._changed = asyncio.Queue()
 
     async def _passes(self, pod: Pod) -> bool:
-        """Return whether the pod still waits and has a candidate node, as ``elsewhere`` finds them."""
+        """Return whether the pod still waits and has a candidate node, as ``candidate_nodes`` finds them."""
         known = self._context.cluster.pod(*pod.key)
         framework = self._context.framework_for(pod)
         if known is None or known.uid != pod.uid or known.node_name or framework is None or self._context.problem():
             return False
         try:
-            return bool(await elsewhere(self._context.cluster, framework, known))
+            return bool(await candidate_nodes(self._context.cluster, framework, known))
         except PluginError:
             return False  # logged by the plugins' guard

@@ -31,12 +31,12 @@ class InTree(Protocol):
         ...
 
 
-async def elsewhere(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
+async def candidate_nodes(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
     """The nodes that our filters pass and that no in-tree filter rejects for what is written on node and pod.
 
     Whether there is room, volumes or ports, only the scheduler knows. Raises ``PluginError``.
     """
-    is_open = open_to(pod)
+    is_open = _open_to(pod)
     found: list[str] = []
 
     def look(name: str) -> None:
@@ -55,7 +55,7 @@ def _passing(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
         return [name for name in nodes.names if name not in rejected]
 
 
-def open_to(pod: Pod) -> Callable[[Node], bool]:
+def _open_to(pod: Pod) -> Callable[[Node], bool]:
     """NodeUnschedulable, NodeAffinity and TaintToleration: what the slim models are enough for.
 
     To a pod of which what they rest on is not read, no node is open.

@@ -75,12 +75,12 @@ class CertificateSpec(Struct, frozen=True):
     client_seconds: float = 0.0
 
 
-class _Metadata(Struct, rename="camel"):
+class _SecretMetadata(Struct, rename="camel"):
     resource_version: str = ""
 
 
 class _Secret(Struct):
-    metadata: _Metadata
+    metadata: _SecretMetadata
     data: dict[str, str | None] | None = None
 
 
