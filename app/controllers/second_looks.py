@@ -1,4 +1,4 @@
-"""Second looks: a refused pod is tried again if Homeport's snapshot lagged behind the scheduler's at the refusal.
+"""Second looks: wakes a refused pod if Homeport's snapshot lagged behind the scheduler's at the refusal.
 
 kube-scheduler may see an event, wake a pod and call filter before the event reaches Homeport. One event wakes the pod
 only once, so a refusal on the older state would last until another event, or for five minutes. A moment later the
@@ -82,7 +82,7 @@ class SecondLooks:
             self._changed = asyncio.Queue()
 
     async def _passes(self, pod: Pod) -> bool:
-        """Return whether the pod still waits and has a candidate node, as ``candidate_nodes`` finds them."""
+        """Return true if the pod still waits and has a candidate node according to ``candidate_nodes``."""
         known = self._context.cluster.pod(*pod.key)
         framework = self._context.framework_for(pod)
         if known is None or known.uid != pod.uid or known.node_name or framework is None or self._context.problem():

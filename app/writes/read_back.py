@@ -130,6 +130,8 @@ def bound_elsewhere(pod: Pod, node_name: str) -> Status:
 
 
 class _Retry(Struct):
+    """Time of the next read of a pod, and the delay after it, in seconds."""
+
     at: float
     delay: float
 
@@ -145,7 +147,7 @@ class BindConfirmation:
         self._cluster = cluster
         self._clock = clock
         self._sleep = sleep
-        self._due: dict[str, _Retry] = {}
+        self._retries: dict[str, _Retry] = {}
 
     async def run(self) -> None:
         """Look for binds to settle until cancelled."""
@@ -157,19 +159,19 @@ class BindConfirmation:
 
     def _overdue(self) -> list[Pod]:
         """Return the unconfirmed pods to read now. New ones start with the initial delay."""
-        now, assumed, known = self._clock(), self._cluster.assumed, self._due
+        now, assumed, known = self._clock(), self._cluster.assumed, self._retries
         pods = assumed.unconfirmed()
-        self._due = {
+        self._retries = {
             pod.uid: known.get(pod.uid)
             or _Retry(now if assumed.is_unclear(pod.uid) else now + CONFIRM_SECONDS, LOOK_SECONDS)
             for pod in pods
         }
-        return [pod for pod in pods if self._due[pod.uid].at <= now]
+        return [pod for pod in pods if self._retries[pod.uid].at <= now]
 
     async def _look_at(self, pod: Pod) -> None:
         """Read one pod back and settle its bind. Exceptions are logged, so that other pods are not affected."""
-        due = self._due[pod.uid]
-        due.at, due.delay = self._clock() + due.delay, min(2 * due.delay, MAX_RETRY_SECONDS)
+        retry = self._retries[pod.uid]
+        retry.at, retry.delay = self._clock() + retry.delay, min(2 * retry.delay, MAX_RETRY_SECONDS)
         if not self._cluster.doubt(pod.uid):
             return  # the watch has confirmed the bind meanwhile
         try:

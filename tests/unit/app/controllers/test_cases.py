@@ -42,7 +42,7 @@ async def test_a_pod_that_passes_needs_no_guard(outcome: Outcome, over: bool, re
     case = Case(make_pod("late"), 3, 0.0)
     case.hear(make_pod("late"), "", outcome, 7.0)
 
-    assert (over, True, refused_at) == (case.over.is_set(), case.asked.is_set(), case.refused_at)
+    assert (over, True, refused_at) == (case.over.is_set(), case.called.is_set(), case.refused_at)
 
 
 async def test_a_call_before_the_patch_was_taken_tells_nothing() -> None:

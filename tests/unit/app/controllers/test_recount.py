@@ -58,7 +58,7 @@ async def test_a_difference_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     await settle()
 
     assert [True] == world.counted
-    assert "picture differs from a recount" in capsys.readouterr().out
+    assert "snapshot differs from a recount" in capsys.readouterr().out
 
 
 async def test_asked_for_it_answers_in_words() -> None:

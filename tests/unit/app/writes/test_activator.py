@@ -233,7 +233,7 @@ async def test_a_right_that_is_missing_is_told_once_until_it_was_there(world: Wo
 async def test_more_than_there_is_room_for_are_let_go_and_told_once(
     world: World, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_ASKED", 2)
+    monkeypatch.setattr(module, "MOST_QUEUED", 2)
     world.activator([world.pod(name) for name in "abc"])
     world.activator([world.pod("c")])
 
