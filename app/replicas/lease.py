@@ -107,27 +107,20 @@ class Election:
         self._renew_deadline = renew_deadline
         self._retry_period = retry_period
         self._clock = clock
-        # The record is current, as far as we know.
-        self._known = False
+        self._known = False  # The record is current, as far as we know.
         # A Lease that we saw was deleted, and no term of ours has fenced off all schedulers since.
         self._deleted = False
         self._heard_at = -inf
         self._retry_at = -inf
-        # Time of the last write, answered or not.
-        self._sent_at = -inf
-        # Send time of the last successful write.
-        self._renewed_at = -inf
-        # Tenure of the holder in the record, unless that is this process.
-        self._tenure = _NO_TENURE
-        # Tenure of the holder of a deleted Lease.
-        self._deleted_tenure = _NO_TENURE
+        self._sent_at = -inf  # Time of the last write, answered or not.
+        self._renewed_at = -inf  # Send time of the last successful write.
+        self._tenure = _NO_TENURE  # Tenure of the holder in the record, unless that is this process.
+        self._deleted_tenure = _NO_TENURE  # Tenure of the holder of a deleted Lease.
         self._ended: frozenset[str] = frozenset()
         self._terms = 0
         self._next_term: LeadershipTerm | None = None
-        # Schedulers for the next write; they include those of the record while the Lease is ours.
-        self._callers = NOBODY
-        # Schedulers in the last write, unless it failed.
-        self._sent_callers: Callers | None = None
+        self._callers = NOBODY  # For the next write; they include those of the record while the Lease is ours.
+        self._sent_callers: Callers | None = None  # In the last write, unless it failed.
         self._retired = self._resigned = False
         self.stands = True
         """True if this replica takes a free Lease; false until it is able to decide."""

@@ -44,7 +44,7 @@ IDLE_SECONDS: Final = 360.0
 """Seconds without a repetition after which a series ends."""
 
 WRITE_AGAIN_SECONDS: Final = 1800.0
-"""Interval between two writes of the count of a series that does not end."""
+"""Interval between two writes of the count of a continuing series."""
 
 LOOK_SECONDS: Final = 60.0
 """Interval between two checks of all series."""
@@ -64,8 +64,6 @@ _LONGEST_PAUSE_SECONDS: Final = 10.0
 
 _MOST_SERIES: Final = 4096
 _MOST_OBJECTS: Final = 4096
-"""Maximum number of objects whose budgets are remembered."""
-
 _LONGEST_NOTE: Final = 1024
 """Maximum length of a note in bytes, as the API server validates it."""
 
