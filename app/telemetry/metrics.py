@@ -55,7 +55,7 @@ class Metrics:
     def _of_requests(self) -> None:
         """Define metrics of requests, refusals and waits."""
         self.requests = Counter(
-            "homeport_requests", "Requests answered, by verb and outcome.", ["verb", "outcome"], registry=self.registry
+            "homeport_requests", "Answered requests, by verb and outcome.", ["verb", "outcome"], registry=self.registry
         )
         self.request_duration = Histogram(
             "homeport_request_duration_seconds",
@@ -66,56 +66,56 @@ class Metrics:
         )
         self.unserved = Counter(
             "homeport_unserved_requests",
-            "Requests about pods of no profile here, which go unchecked, by verb and schedulerName.",
+            "Requests about pods without a profile, which are not checked, by verb and schedulerName.",
             ["verb", "scheduler_name"],
             registry=self.registry,
         )
         self.refusals = Counter(
             "homeport_refusals",
-            "Pods refused by filter on every node asked for, by each plugin and reason that refused some.",
+            "Pods that filter refused on every requested node, once for each plugin and reason.",
             ["plugin", "reason"],
             registry=self.registry,
         )
         self.refusal_answers = Counter(
             "homeport_refusal_answers",
-            "Pods refused by filter on every node asked for, by where the answer came from.",
+            "Pods that filter refused on every requested node, by source of the answer: remembered or computed.",
             ["answer"],
             registry=self.registry,
         )
         self.picks = Counter(
-            "homeport_picks", "Nodes that filter picked, as the only one that it answered.", registry=self.registry
+            "homeport_picks", "Pods for which filter answered only the best node.", registry=self.registry
         )
         self.failed_picks = Counter(
             "homeport_failed_picks",
-            "Picks that came to nothing: filter was asked about the pod once more.",
+            "Failed picks: filter was called for the pod once more.",
             registry=self.registry,
         )
         self.due_bind_wait = Histogram(
             "homeport_due_bind_wait_seconds",
-            "Time decisions waited for binds that were on their way: filter, prioritize and cycle.",
+            "Time that filter, prioritize and cycle calls waited for binds in flight.",
             buckets=_WAIT_BUCKETS,
             registry=self.registry,
         )
         self.bind_batch_wait = Histogram(
             "homeport_bind_batch_wait_seconds",
-            "Time Bindings were held, to leave together with others.",
+            "Time that Bindings were held to be sent in a batch.",
             buckets=_WAIT_BUCKETS,
             registry=self.registry,
         )
         self.turned_away = Counter(
             "homeport_turned_away",
-            "Connections and requests that a listener did not let through, by its name and the cause.",
+            "Connections and requests that a listener refused, by listener and cause.",
             ["listener", "cause"],
             registry=self.registry,
         )
         self.sampled_out = Counter(
             "homeport_sampled_out",
-            "Pods refused on a whole sample of the nodes and then nominated to a node outside of it.",
+            "Pods refused on a whole sample of the nodes and then nominated to a node outside the sample.",
             registry=self.registry,
         )
         self.nominations = Counter(
             "homeport_nominations",
-            "Nominations of pods to a node outside the sample, by their effect.",
+            "Nominations of pods to nodes outside the sample, by effect.",
             ["result"],
             registry=self.registry,
         )
@@ -124,21 +124,21 @@ class Metrics:
         """Define metrics of plugin durations and faults."""
         self.point_duration = Histogram(
             "homeport_framework_extension_point_duration_seconds",
-            "Time in all plugins of an extension point, sampled where it only decides.",
+            "Duration of all plugins of an extension point; only some calls are timed, except for Reserve to PostBind.",
             ["extension_point", "status", "profile"],
             buckets=_POINT_BUCKETS,
             registry=self.registry,
         )
         self.plugin_duration = Histogram(
             "homeport_plugin_execution_duration_seconds",
-            "Time in one call of a plugin at an extension point, sampled where it only decides.",
+            "Duration of one plugin call; only some calls are timed, except for PreBind to PostBind.",
             ["plugin", "extension_point", "status"],
             buckets=_PLUGIN_BUCKETS,
             registry=self.registry,
         )
         self.plugin_faults = Counter(
             "homeport_plugin_faults",
-            "Exceptions that left a plugin.",
+            "Exceptions raised by plugins, and invalid answers.",
             ["plugin", "extension_point"],
             registry=self.registry,
         )
@@ -150,7 +150,7 @@ class Metrics:
         )
         self.permit_wait = Histogram(
             "homeport_permit_wait_duration_seconds",
-            "Time pods waited at Permit, by what came of it.",
+            "Time that pods waited at Permit, by result.",
             ["result"],
             buckets=_PERMIT_BUCKETS,
             registry=self.registry,
@@ -160,7 +160,7 @@ class Metrics:
         """Define metrics of leader election and forwarding."""
         self.leader = Gauge(
             "homeport_leader_election_master_status",
-            "1 while this replica holds the Lease, 0 while it does not, by the name of the Lease.",
+            "1 while this replica holds the Lease, else 0, by name of the Lease.",
             ["name"],
             registry=self.registry,
         )
@@ -169,13 +169,13 @@ class Metrics:
         )
         self.forwarded = Counter(
             "homeport_forwarded_requests",
-            "Requests sent on to the leader, by verb and outcome.",
+            "Requests forwarded to the leader, by verb and outcome.",
             ["verb", "outcome"],
             registry=self.registry,
         )
         self.forward_duration = Histogram(
             "homeport_forward_duration_seconds",
-            "Time from sending a request on to the leader's answer, by verb.",
+            "Time from forwarding a request to the leader's answer, by verb.",
             ["verb"],
             buckets=_VERB_BUCKETS,
             registry=self.registry,
@@ -188,12 +188,10 @@ class Metrics:
             "Permissions that the configuration needs and the API server does not grant.",
             registry=self.registry,
         )
-        self.events = Counter(
-            "homeport_events", "Events raised, by what became of them.", ["result"], registry=self.registry
-        )
+        self.events = Counter("homeport_events", "Events raised, by result.", ["result"], registry=self.registry)
         self.picture_checks = Counter(
             "homeport_picture_checks",
-            "Comparisons of the bookkeeping with a recount, by result.",
+            "Comparisons of cached counts with a recount of all objects, by result.",
             ["result"],
             registry=self.registry,
         )
@@ -201,13 +199,13 @@ class Metrics:
             self.picture_checks.labels(result)
         self.loop_lag = Histogram(
             "homeport_event_loop_lag_seconds",
-            "How late the event loop came to something that was due, looked at four times a second.",
+            "Delay of the event loop, measured four times a second.",
             buckets=_LAG_BUCKETS,
             registry=self.registry,
         )
         self.build_info = Gauge(
             "homeport_build_info",
-            "Always 1, with the version of Homeport and of the Python it runs on.",
+            "Always 1, with the versions of Homeport and of Python as labels.",
             ["version", "python_version", "python_implementation"],
             registry=self.registry,
         )
