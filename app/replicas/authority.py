@@ -48,6 +48,7 @@ AGAIN_SECONDS: Final = 2.0
 """Delay between two attempts while certificates are not settled."""
 
 STEADY_SECONDS: Final = 60.0
+"""Delay between two checks of the Secrets once certificates are settled."""
 
 CA_CERTIFICATE: Final = "ca.crt"
 CA_KEY: Final = "ca.key"

@@ -22,8 +22,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 AUTHORITY_SECONDS: Final = 10 * 365 * 86_400.0
+"""Lifetime of an authority."""
+
 SERVING_SECONDS: Final = 7 * 86_400.0
+"""Lifetime of a serving certificate."""
+
 _EARLY_SECONDS: Final = 3600.0
+"""Time by which the validity of a certificate begins before its creation, to tolerate clock skew."""
+
 _RENEWED_AFTER: Final = 2 / 3
 """Fraction of its lifetime after which a pair is renewed; the rest covers times when the API server is unreachable."""
 

@@ -122,7 +122,7 @@ class Election:
         self._callers = NOBODY  # For the next write; they include those of the record while the Lease is ours.
         self._sent_callers: Callers | None = None  # In the last write, unless it failed.
         self._retired = self._resigned = False
-        self.stands = True
+        self.is_candidate = True
         """True if this replica takes a free Lease; false until it is able to decide."""
 
     # state
@@ -195,14 +195,14 @@ class Election:
             unrecorded = self._callers not in (self._sent_callers, self.recorded)
             return self._retry_at if unrecorded else max(self._sent_at + self._retry_period, self._retry_at)
         poll = self._heard_at + _POLL * self._retry_period
-        if self._retired or not self.stands:
+        if self._retired or not self.is_candidate:
             return max(poll, self._retry_at)
         return max(min(poll, self._free_at), self._retry_at)
 
     def _may_write(self, now: float) -> bool:
         if self._is_ours():
             return True
-        return self.stands and not self._retired and now >= self._free_at
+        return self.is_candidate and not self._retired and now >= self._free_at
 
     @property
     def _free_at(self) -> float:

@@ -120,9 +120,9 @@ class ApiBinder:
         """
         path, body = PODS.path(pod.namespace, pod.name, "binding"), binding(pod, node_name, annotations)
 
-        async def send(ask: PreSendCheck) -> Status:
+        async def send(check: PreSendCheck) -> Status:
             try:
-                answer = await self._client.post(path, body, before=ask, timeout=self._post_seconds)
+                answer = await self._client.post(path, body, before=check, timeout=self._post_seconds)
             except UnknownOutcome as unclear:
                 cause = str(unclear)
             else:

@@ -139,7 +139,7 @@ class TestTheCheck:
         batches = BindBatches(0.5, now)
         sender, asked = Sender(BindGuard(batches=batches)), []
         for _ in range(FEW):
-            await batches.turn()
+            await batches.wait_for_batch()
         started = now()
 
         with passing(lambda: asked.append(now() - started)):
@@ -153,7 +153,7 @@ class TestTheCheck:
         turns: list[float] = []
 
         class Turns(BindBatches):
-            async def turn(self, seconds_left: float = inf) -> None:
+            async def wait_for_batch(self, seconds_left: float = inf) -> None:
                 turns.append(seconds_left)
 
         async def until() -> None: ...
