@@ -122,8 +122,8 @@ class BindLeadership(Protocol):
         ...
 
 
-class _Alone:
-    """Leadership of a single process."""
+class SingleProcess:
+    """Leadership of a single process, which can always bind."""
 
     def may_bind(self, _namespace: str) -> str:
         return ""
@@ -138,7 +138,7 @@ class _Alone:
         return ""
 
 
-_ALONE: Final = _Alone()
+_ALONE: Final = SingleProcess()
 
 
 def _always() -> bool:
