@@ -66,7 +66,7 @@ _LOST_FREE: Final = 3
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class _Turn:
+class _NodeLock:
     """Lock of one node, so that pods are nominated to it one at a time. ``users``: number of cases that hold or await
     the lock.
     """
@@ -106,7 +106,7 @@ class SamplingGuard:
         self._cases: dict[str, Case] = {}
         self._pacing = Pacing(clock)
         self._excluded = Excluded(context.cluster.node_stamp)
-        self._turns: dict[str, _Turn] = {}
+        self._node_locks: dict[str, _NodeLock] = {}
         self._nominating = asyncio.Lock()
         self._off = False
 
@@ -160,10 +160,10 @@ class SamplingGuard:
                     continue
                 await case.pause(self._pacing.until_look())
                 if self._held(case) > 0.0:
-                    continue  # another pod of its shape has missed meanwhile
+                    continue  # a nomination of another pod of its shape has failed meanwhile
                 plan = await self._plan(case)
                 if plan.node:
-                    await self._nominate_in_turn(case, plan.node)
+                    await self._nominate_exclusively(case, plan.node)
                 elif not await self._rest(case, plan):
                     return
         finally:
@@ -186,8 +186,8 @@ class SamplingGuard:
             await case.pause(plan.wait)
         return plan.wait > 0.0
 
-    async def _plan(self, case: Case, turn: str = "") -> NominationStep:
-        """Evaluate the pod on the current snapshot. ``turn``: node whose lock the case holds, if any.
+    async def _plan(self, case: Case, locked: str = "") -> NominationStep:
+        """Evaluate the pod on the current snapshot. ``locked``: node whose lock the case holds, if any.
 
         A long evaluation yields to other requests and can mix two states of the snapshot. That is harmless: a
         nomination is a hint, and bind checks again.
@@ -200,12 +200,12 @@ class SamplingGuard:
             return LEAVE
         try:
             names = await candidate_nodes(self._cluster, framework, pod)
-            return await prepared(partial(self._plan_among, case, framework, pod, names, turn))
+            return await prepared(partial(self._plan_among, case, framework, pod, names, locked))
         except PluginError:
             return LEAVE  # logged by the plugins' guard; filter says so to the pod
 
     def _plan_among(
-        self, case: Case, framework: Framework, pod: Pod, names: Sequence[str], turn: str
+        self, case: Case, framework: Framework, pod: Pod, names: Sequence[str], locked: str
     ) -> NominationStep:
         """Choose the step for a pod among the candidate nodes. Raises ``PluginError`` or ``Unprepared``."""
         with self._cluster.without(pod.uid, pod.key):
@@ -213,15 +213,15 @@ class SamplingGuard:
             nodes = Candidates([name for name in names if name in known], known.__getitem__)
             case.shape = shape_of(pod, nodes.names)
             held = self._pacing.held(case.shape)
-            return NominationStep(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, turn)
+            return NominationStep(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, locked)
 
-    def _choice(self, case: Case, framework: Framework, pod: Pod, nodes: Candidates, turn: str) -> NominationStep:
+    def _choice(self, case: Case, framework: Framework, pod: Pod, nodes: Candidates, locked: str) -> NominationStep:
         """Choose one of the best nodes that are not excluded, at random; prefer nodes without another nomination."""
         possible = nodes.without(frozenset(name for name in nodes.names if self._excluded.has(case.spec, name)))
         if not len(possible):
             return NominationStep(wait_if_called=case.next_look())
         case.look_pause = 0.0
-        possible = rest if len(rest := possible.without(self._turns.keys() - {turn})) else possible
+        possible = rest if len(rest := possible.without(self._node_locks.keys() - {locked})) else possible
         return NominationStep(random.choice(best(framework, pod, possible)))  # noqa: S311  # no secret
 
     def _waiting(self, case: Case) -> Pod | None:
@@ -243,19 +243,19 @@ class SamplingGuard:
         node = self._cluster.nodes.get(node_name)
         return node is not None and any(other.terminating for other in node.pods.values())
 
-    async def _nominate_in_turn(self, case: Case, node: str) -> None:
+    async def _nominate_exclusively(self, case: Case, node: str) -> None:
         """Nominate one pod at a time to each node: two of them count against each other in-tree."""
-        turn = self._turns.setdefault(node, _Turn())
-        queued = turn.lock.locked()
-        turn.users += 1
+        node_lock = self._node_locks.setdefault(node, _NodeLock())
+        queued = node_lock.lock.locked()
+        node_lock.users += 1
         try:
-            async with turn.lock:
+            async with node_lock.lock:
                 if not queued or (await self._plan(case, node)).node == node:
                     await self._try(case, node)
         finally:
-            turn.users -= 1
-            if not turn.users:
-                del self._turns[node]
+            node_lock.users -= 1
+            if not node_lock.users:
+                del self._node_locks[node]
 
     async def _try(self, case: Case, node: str) -> None:
         """Run in-tree filters, nominate, and wait for the effect. Only one case at a time does the first two."""
@@ -266,9 +266,9 @@ class SamplingGuard:
             await case.pause(self._pacing.until_nomination())
             if case.over.is_set():
                 return
-            told = case.nominate(node)
+            pending_effect = case.nominate(node)
             written = await self._write(case, node)
-        effect = await self._effect(case, node, told) if written == "taken" else written
+        effect = await self._effect(case, node, pending_effect) if written == "taken" else written
         self._metrics.nominations.labels(effect).inc()
         _LOG.info("pod nominated to a node outside the request", pod=str(case.pod), node=node, result=effect)
         self._settle(case, node, stamp, effect)
@@ -299,7 +299,7 @@ class SamplingGuard:
         if not case.counted:
             case.counted = True
             self._metrics.sampled_out.inc()
-        self._tell(case, node)
+        self._record_event(case, node)
         return written
 
     def _settle(self, case: Case, node: str, stamp: Hashable, effect: Effect | Nominated) -> None:
@@ -321,7 +321,7 @@ class SamplingGuard:
             if attempts is not None:
                 attempts.missed(self._clock())
 
-    def _tell(self, case: Case, node: str) -> None:
+    def _record_event(self, case: Case, node: str) -> None:
         to = Reference(NODES.api_version, NODES.kind, "", node)
         note = (
             f"Homeport refused all {case.shown} nodes of the scheduler's request; nominated the pod to {node}, which "
@@ -329,13 +329,13 @@ class SamplingGuard:
         )
         self._events.event(Reference.to_pod(case.pod), to, "Normal", "NominatedUnshown", "Nominating", note)
 
-    async def _effect(self, case: Case, node: str, told: asyncio.Future[Effect]) -> Effect:
+    async def _effect(self, case: Case, node: str, pending_effect: asyncio.Future[Effect]) -> Effect:
         """Return the effect: known from a filter call, else from the pod as the watch reports it."""
         until = self._clock() + ANSWER_SECONDS
         while self._clock() < until:
-            done, _ = await asyncio.wait({told}, timeout=_WATCHED_SECONDS)
+            done, _ = await asyncio.wait({pending_effect}, timeout=_WATCHED_SECONDS)
             if done:
-                return told.result()
+                return pending_effect.result()
             pod = self._waiting(case)
             if pod is None:
                 case.over.set()

@@ -64,7 +64,7 @@ class SecondLooks:
         except PluginError:
             return None  # logged by the plugins' guard
         except Unprepared:
-            return None  # its counts are not kept: its constraints are so broad that other events will wake the pod
+            return None  # its counts are not cached: its constraints are so broad that other events will wake the pod
 
     async def run(self) -> None:
         """Evaluate pods whose refusal may be outdated, until cancelled."""

@@ -212,7 +212,7 @@ class Authority:
     async def _take_over(self, stored: Pair) -> None:
         """Use the authority of the Secret. Runs in threads, because large keys take long.
 
-        Raises ``_ForeignData``: ours stays.
+        Raises ``_ForeignData`` if it cannot be used; then our authority stays in use.
         """
         where = self._where(self._spec.secret)
         try:

@@ -177,7 +177,7 @@ class ApiBinder:
 
 
 def _is_decision_unaffected(newest: Pod, pod: Pod) -> bool:
-    """Return true if a decision on ``pod`` holds for ``newest``: all that it depends on is equal by value.
+    """Return true if a decision on ``pod`` is valid for ``newest``: all fields that it depends on are equal by value.
 
     Only annotations of Homeport's domain are decoded: homes, policies, and a fence, which rejects this bind.
     """

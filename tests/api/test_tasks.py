@@ -40,7 +40,7 @@ TASKS: Final = frozenset(
         "Outage.run",
         "PermissionCheck.run",
         "PluginRun.run",
-        "Recount.run",
+        "RecountController.run",
         "Reflector.keep_fresh",
         "Reflector.run",
         "Replica._follow_terms",
