@@ -137,10 +137,10 @@ class ApiBinder:
     async def _settled(self, pod: Pod, node_name: str) -> Status:
         """Read the pod back until the outcome of the Binding is known."""
         delay = _RETRY_SECONDS
-        while (fate := await self._read_back.fate(pod, node_name)) is None:
+        while (outcome := await self._read_back.outcome(pod, node_name)) is None:
             await self._sleep(delay)
             delay = longer(delay, _RETRY_SECONDS, _MAX_RETRY_SECONDS)
-        return fate.status
+        return outcome.status
 
     async def _after_conflict(self, pod: Pod, node_name: str, refused: ApiError) -> Pod | Status:
         """Return the pod with its newest version if the Binding can be retried, else the bind's result.

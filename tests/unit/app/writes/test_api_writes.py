@@ -1,4 +1,4 @@
-"""Success is only said of a pod that was seen bound; a write of unknown fate is settled before anything is said."""
+"""Success is only said of a pod that was seen bound; a write of unknown outcome is settled before anything is said."""
 
 from __future__ import annotations
 
