@@ -1,4 +1,4 @@
-"""The command line. The only room that sees both ``app`` and ``plugins``."""
+"""Command line of Homeport. The only module that imports both ``app`` and ``plugins``."""
 
 from __future__ import annotations
 
@@ -51,13 +51,15 @@ _MISTAKES: Final = (
 _CERTIFICATES: Final = ("tls_cert_file", "tls_private_key_file", "client_ca_file", "leader_election")
 
 _PODS: Final = ("pod", "pods", "po")
-"""Names of the kind, as kubectl knows them."""
+"""Names that kubectl accepts for the kind Pod."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit code: 2 for wrong arguments, settings, profiles or plugins, 1 for a failure.
+    """Run one command and return the exit code.
 
-    A command whose output is a pipe that nobody reads ends by SIGPIPE, as others do, and prints nothing more.
+    0: success · 1: failure · 2: invalid arguments, settings, profiles or plugins.
+
+    If standard output is a pipe without a reader, the process ends by SIGPIPE, as other Unix commands do.
     """
     guard_standard_error()
     try:
@@ -85,7 +87,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _flush() -> None:
-    """Write what is left of the output."""
+    """Flush standard output."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -110,56 +112,56 @@ def _complain(error: Exception) -> None:
 
 
 def _specs() -> tuple[PluginSpec[Any], ...]:
-    """Our own plugins and those of installed distributions, through the same door."""
+    """Return Homeport's own plugins and those of installed distributions."""
     return (*SHIPPED, *plugins.installed())
 
 
 def _serve(arguments: argparse.Namespace) -> None:
     given = given_by(FLAGS, {name.replace("_", "-"): value for name, value in vars(arguments).items()})
-    found = read_settings(given, config=arguments.config or os.environ.get(CONFIG))
+    loaded = read_settings(given, config=arguments.config or os.environ.get(CONFIG))
     specs = _specs()
-    _raise_for(found, _deeper_mistakes(found, specs))
-    configure(found.settings.log_level, found.settings.log_format)
-    if found.sources.variables.links:
-        _LOG.info("service links ignored", variables=found.sources.variables.links)
+    _raise_for(loaded, _deeper_mistakes(loaded, specs))
+    configure(loaded.settings.log_level, loaded.settings.log_format)
+    if loaded.sources.variables.links:
+        _LOG.info("service links ignored", variables=loaded.sources.variables.links)
     try:
-        serve(found.settings, specs, DEFAULT_WEIGHTS, version=version("homeport"))
+        serve(loaded.settings, specs, DEFAULT_WEIGHTS, version=version("homeport"))
     except ProfileErrors as error:
-        raise SettingsError("\n".join(map(found.sources.sentence, error.mistakes))) from error
+        raise SettingsError("\n".join(map(loaded.sources.sentence, error.mistakes))) from error
 
 
-def _raise_for(found: LoadedSettings, deeper: Iterable[str]) -> None:
-    """Raise ``SettingsError`` with all mistakes, if there are any."""
-    sentences = [*map(found.sources.sentence, found.mistakes), *deeper]
+def _raise_for(loaded: LoadedSettings, deeper: Iterable[str]) -> None:
+    """Raise ``SettingsError`` with the mistakes in ``loaded`` and the sentences in ``deeper``, if there are any."""
+    sentences = [*map(loaded.sources.sentence, loaded.mistakes), *deeper]
     if sentences:
         raise SettingsError("\n".join(sentences))
 
 
-def _profile_mistakes(found: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
-    """Sentences for what is wrong in profiles beside their form: their plugins and the arguments of these."""
+def _profile_mistakes(loaded: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
+    """Yield a sentence for each invalid plugin name or plugin argument in the profiles."""
     try:
-        resolve(found.settings.profiles, Registry(specs, DEFAULT_WEIGHTS))
+        resolve(loaded.settings.profiles, Registry(specs, DEFAULT_WEIGHTS))
     except ProfileErrors as error:
-        yield from found.further(error.mistakes)
+        yield from loaded.further(error.mistakes)
 
 
-def _deeper_mistakes(found: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
-    """Sentences for what the parts of the service would refuse one after the other when they are put together."""
-    yield from _profile_mistakes(found, specs)
-    if all(map(found.is_sound, _CERTIFICATES)):
+def _deeper_mistakes(loaded: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
+    """Yield sentences for mistakes that parts of the service would otherwise report one at a time at startup."""
+    yield from _profile_mistakes(loaded, specs)
+    if all(map(loaded.is_sound, _CERTIFICATES)):
         try:
-            certificates_of(found.settings)
+            certificates_of(loaded.settings)
         except CertificateError as mistake:
-            yield found.sources.sentence(Mistake((("tlsCertFile",),), str(mistake)))
-    if found.is_sound("tracing") and found.settings.tracing.endpoint is not None and not is_available():
+            yield loaded.sources.sentence(Mistake((("tlsCertFile",),), str(mistake)))
+    if loaded.is_sound("tracing") and loaded.settings.tracing.endpoint is not None and not is_available():
         said = f"needs OpenTelemetry's SDK and exporter: {EXTRA}"
-        yield found.sources.sentence(Mistake((("tracing", "endpoint"),), said))
-    if found.settings.cluster is None and found.is_sound("cluster") and found.is_sound("kubeconfig"):
+        yield loaded.sources.sentence(Mistake((("tracing", "endpoint"),), said))
+    if loaded.settings.cluster is None and loaded.is_sound("cluster") and loaded.is_sound("kubeconfig"):
         try:
-            load(found.settings.kubeconfig)
+            load(loaded.settings.kubeconfig)
         except CredentialsError as mistakes:
-            places = ((("kubeconfig",),)) if found.settings.kubeconfig is not None else ()
-            yield found.sources.sentence(Mistake(places, str(mistakes)))
+            places = ((("kubeconfig",),)) if loaded.settings.kubeconfig is not None else ()
+            yield loaded.sources.sentence(Mistake(places, str(mistakes)))
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
@@ -184,29 +186,29 @@ def _server(arguments: argparse.Namespace) -> service.Pages:
 
 
 def _namespace(arguments: argparse.Namespace) -> str:
-    """The one that was asked for, or the one that kubectl would take. Raises ``CommandError``."""
-    found: str | None = arguments.namespace
-    if found is None:
-        found = namespace_in_use(arguments.kubeconfig)
-    if not is_label(found):
-        raise service.CommandError(f"{shown(found)} cannot be the name of a namespace")
-    return found
+    """Return the namespace of ``--namespace``, or else the one that kubectl would use. Raises ``CommandError``."""
+    namespace: str | None = arguments.namespace
+    if namespace is None:
+        namespace = namespace_in_use(arguments.kubeconfig)
+    if not is_label(namespace):
+        raise service.CommandError(f"{shown(namespace)} cannot be the name of a namespace")
+    return namespace
 
 
 def _list_homes(arguments: argparse.Namespace) -> None:
-    asked = homes.HomeSelection(
+    selection = homes.HomeSelection(
         "" if arguments.all_namespaces else _namespace(arguments),
         arguments.node,
         orphaned=arguments.orphaned,
         away=arguments.away,
         contradictory=arguments.contradictory,
     )
-    found = homes.listing(_server(arguments), asked, arguments.output)
-    if found:
-        print(found)  # noqa: T201  # the answer of the command
+    text = homes.listing(_server(arguments), selection, arguments.output)
+    if text:
+        print(text)  # noqa: T201  # the answer of the command
     elif arguments.output != "name":
-        where = f"in namespace {asked.namespace} (-A: in all)" if asked.namespace else "anywhere"
-        what = "no such homes" if asked.narrows else "no homes"
+        where = f"in namespace {selection.namespace} (-A: in all)" if selection.namespace else "anywhere"
+        what = "no such homes" if selection.narrows else "no homes"
         print(f"homeport: {what} {where}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
 
 
@@ -244,7 +246,7 @@ def _explain(arguments: argparse.Namespace) -> None:
 
 
 def _pod(arguments: argparse.Namespace) -> tuple[str, str]:
-    """Namespace and name of the pod: POD is NAME, pod/NAME as kubectl has it, or NAMESPACE/NAME."""
+    """Return namespace and name of the pod. POD is NAME, pod/NAME as in kubectl, or NAMESPACE/NAME."""
     first, slash, name = arguments.pod.rpartition("/")
     if not slash or first in _PODS:
         return _namespace(arguments), name
@@ -259,7 +261,7 @@ def _plugins(_arguments: argparse.Namespace) -> None:
 
 
 def _configured(config: str | None, kubeconfig: str | None) -> tuple[LoadedSettings, tuple[PluginSpec[Any], ...]]:
-    """Settings and plugins of a command that does not serve. Raises ``SettingsError``."""
+    """Return settings and plugins for a command other than ``serve``. Raises ``SettingsError``."""
     loaded, specs = read_settings(rbac.given(kubeconfig), config=config or os.environ.get(CONFIG)), _specs()
     _raise_for(loaded, _profile_mistakes(loaded, specs))
     return loaded, specs
@@ -296,7 +298,7 @@ _RUNS: Final[Mapping[str, Callable[[argparse.Namespace], None]]] = {
     "dump": _dump,
     "rbac": _rbac,
 }
-"""Commands by the name that their arguments have."""
+"""Function of each command, by the name that ``commands.arguments.parser`` sets as ``run``."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Composition root: makes every part, hands each what it needs, and runs them for the life of the process."""
+"""Composition root: creates all parts of the service, connects them, and starts and stops them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 import structlog
@@ -28,7 +28,7 @@ from app.config.settings import Settings, is_loopback
 from app.controllers.expiring import ExpiringVerdicts
 from app.controllers.nominations import CountedNominations
 from app.controllers.plugin_runs import runs_of
-from app.controllers.recount import Recount
+from app.controllers.recount import RecountController
 from app.controllers.sampling_guard import SamplingGuard
 from app.controllers.second_looks import SecondLooks
 from app.controllers.supervisor import Supervisor
@@ -107,9 +107,6 @@ from app.writes.events import ApiRecorder
 from app.writes.fences import Fences
 from app.writes.read_back import BindConfirmation
 
-if TYPE_CHECKING:
-    pass
-
 _LOG: Final = structlog.get_logger(__name__)
 _MARGIN: Final = 0.25
 """Safety margin in seconds: an answer must be sent this long before the caller's time limit."""
@@ -146,8 +143,8 @@ class _Elected(Struct, frozen=True):
         await self.client.aclose()
 
 
-class Service:
-    """All parts of the process, wired together. Raises ``ProfileErrors`` or ``SavedClusterError`` when made."""
+class HomeportService:
+    """All parts of the service. The constructor raises ``ProfileErrors`` and ``SavedClusterError``."""
 
     _listeners: Sequence[Listener] = ()
 
@@ -158,7 +155,7 @@ class Service:
         self._version = version
         self._ends_at = inf
         self._tracing = wiring.tracing(settings, version)
-        self._metrics = _metrics(version)
+        self._metrics = Metrics()
         self._counted = CountedCollector()
         registry = Registry(specs, defaults)
         resolved = resolve(settings.profiles, registry)
@@ -182,7 +179,7 @@ class Service:
             self._cluster, None if live is None else ApiUncachedReader(live.client), monotonic
         )
         self._frameworks = self._build(resolved, registry)
-        self._tell_changes(resolved)
+        self._subscribe_plugins(resolved)
 
         self._refused = RecentRefusals(self._metrics.refusals.labels)
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
@@ -200,11 +197,13 @@ class Service:
         )
         self._pages = PageQueues()
 
-        self._recount = Recount(self._cluster, self._frameworks.values(), self._feed.complete, self._recounted)
+        self._recount = RecountController(
+            self._cluster, self._frameworks.values(), self._feed.complete, self._recounted
+        )
         self._supervisor = Supervisor(self._leadership)
         self._sampling, self._second_looks = self._supervise(context)
         self._collect()
-        _tell_notices(resolved)
+        _log_notices(resolved)
 
     def _verb_context(self) -> VerbContext:
         """Create the context that all verbs share."""
@@ -227,6 +226,7 @@ class Service:
 
     def _collect(self) -> None:
         """Register the collectors that are read at each scrape of metrics."""
+        self._metrics.describe_process(self._version)
         self._metrics.add_collector(
             SnapshotCollector(self._feed.states, lambda: len(self._cluster.assumed), lambda: not self.problem())
         )
@@ -253,8 +253,8 @@ class Service:
         supervisor.while_leading("second looks", second_looks.run)
         expiring = ExpiringVerdicts(self._cluster, lambda: self._refused, second_looks, time)
         supervisor.everywhere("expiring verdicts", expiring.run)
-        for name, found in runs_of(self._frameworks.values(), self._guard, self._feed.complete):
-            supervisor.while_leading(name, found.run)
+        for name, plugin_run in runs_of(self._frameworks.values(), self._guard, self._feed.complete):
+            supervisor.while_leading(name, plugin_run.run)
         if isinstance(self._feed, LiveFeed):
             confirmation = BindConfirmation(self._feed.client, self._cluster, monotonic)
             supervisor.while_leading("bind confirmation", confirmation.run)
@@ -271,7 +271,7 @@ class Service:
         return sampling, second_looks
 
     def _is_sample(self, names: int) -> bool:
-        """Return whether a filter request with ``names`` node names may omit nodes that in-tree filters pass."""
+        """Return true if a filter request with ``names`` node names may lack nodes that in-tree filters pass."""
         settings = self._settings
         return settings.sampling_guard and settings.smallest_sample <= names < len(self._cluster.nodes)
 
@@ -353,16 +353,19 @@ class Service:
             raise ProfileErrors(mistakes)
         return frameworks
 
-    def _tell_changes(self, resolved: Sequence[ResolvedProfile]) -> None:
-        """Call each plugin for changed objects, once however many profiles have it: that of the first profile."""
+    def _subscribe_plugins(self, resolved: Sequence[ResolvedProfile]) -> None:
+        """Subscribe plugins to changes of the objects they use: of each plugin, only the instance of the first
+        profile.
+        """
         plugins: dict[str, Any] = {}
         for framework in self._frameworks.values():
             plugins = {**framework.plugins, **plugins}
         for name, kind in dict.fromkeys((use.plugin, use.kind) for it in resolved for use in it.uses()):
             if name in plugins and overrides(type(plugin := plugins[name]), Plugin, "object_changed"):
-                self._cluster.others.on_change(kind, partial(self._tell, name, partial(plugin.object_changed, kind)))
+                on_change = partial(self._call_plugin, name, partial(plugin.object_changed, kind))
+                self._cluster.others.on_change(kind, on_change)
 
-    def _tell(self, plugin: str, changed: Callable[[Any, Any], None], old: Any, new: Any) -> None:
+    def _call_plugin(self, plugin: str, changed: Callable[[Any, Any], None], old: Any, new: Any) -> None:
         with suppress(PluginError):  # logged by the guard
             self._guard.call(plugin, "Changed", changed, old, new)
 
@@ -376,6 +379,7 @@ class Service:
         )
 
     async def _known_to_others(self) -> None:
+        """Return once other replicas can verify the certificate of this one."""
         if self._authority is not None:
             await self._authority.shared()
 
@@ -386,48 +390,50 @@ class Service:
             self._waiting.reject_all(_NO_LONGER_LEADS)
         record = self._leadership.record
         if leads and record is not None:
-            asked = self._settings.leader_election
+            settings = self._settings.leader_election
             lease = Reference(
                 LEASES.api_version,
                 LEASES.kind,
-                asked.resource_namespace,
-                asked.resource_name,
+                settings.resource_namespace,
+                settings.resource_name,
                 str(record.raw.get("metadata", {}).get("uid", "")),
             )
             note = f"{record.holder} leads; it is reached at {record.address}"
             self._events.event(lease, None, "Normal", "LeaderElection", "Leading", note)
 
     def _elect(self, feed: LiveFeed) -> _Elected:
-        """It renews its lease over connections of its own: binds are not in the way."""
-        asked = self._settings.leader_election
+        """Create the parts for leader election. The Lease has its own connections, so that binds cannot delay
+        renewals.
+        """
+        settings = self._settings.leader_election
         election = Election(
             f"{socket.gethostname()}_{uuid4()}",
             self._settings.advertised,
-            lease_duration=asked.lease_duration,
-            renew_deadline=asked.renew_deadline,
-            retry_period=asked.retry_period,
+            lease_duration=settings.lease_duration,
+            renew_deadline=settings.renew_deadline,
+            retry_period=settings.retry_period,
             clock=never_stopping,
         )
         client = KubeClient(load(self._settings.kubeconfig))
         elector = Elector(
             client,
             election,
-            namespace=asked.resource_namespace,
-            name=asked.resource_name,
-            retry_period=asked.retry_period,
-            attempt_seconds=asked.renew_deadline / 2,
+            namespace=settings.resource_namespace,
+            name=settings.resource_name,
+            retry_period=settings.retry_period,
+            attempt_seconds=settings.renew_deadline / 2,
         )
-        self._metrics.leader.labels(asked.resource_name)  # 0 from the start: without a series nobody is missed
+        self._metrics.leader.labels(settings.resource_name)  # creates the series, so that alerts see 0 leaders
         replica = Replica(
             elector,
             feed,
             Fences(feed.client, self._cluster),
-            post_seconds=post_seconds(asked.lease_duration),
+            post_seconds=post_seconds(settings.lease_duration),
             clock=never_stopping,
             on_change=self._lead_changed,
             on_leader=self._metrics.leader_transitions.inc,
             known_to_others=self._known_to_others,
-            ended=PodLock(asked.lock_file, election.identity).ended if asked.lock_file is not None else None,
+            ended=PodLock(settings.lock_file, election.identity).ended if settings.lock_file is not None else None,
         )
         forwarder = Forwarder(
             replica,
@@ -476,23 +482,24 @@ class Service:
         settings = self._settings
         alone = settings.operator_port is None
         web = self.web() if alone else self._web(self._endpoints(), self._acting(), self._lifespan, documented=False)
-        found = [self._listener("verbs", web, settings.host, settings.port, settings.serves_tls)]
+        listeners = [self._listener("verbs", web, settings.host, settings.port, settings.serves_tls)]
         if settings.operator_port is not None:
             pages = self._web({}, self._reading(), None)
             host, port = settings.operator_host, settings.operator_port
-            found.append(self._listener("operator", pages, host, port, settings.operator_serves_tls))
+            listeners.append(self._listener("operator", pages, host, port, settings.operator_serves_tls))
         if settings.peer_port is not None:
             verbs = self._web(self._endpoints(), (), None, documented=False)
-            found.append(self._listener("peers", verbs, settings.peer_host, settings.peer_port, tls=True))
-        self._listeners = found
-        return web, found
+            listeners.append(self._listener("peers", verbs, settings.peer_host, settings.peer_port, tls=True))
+        self._listeners = listeners
+        return web, listeners
 
     def _stalled(self) -> str:
         """Return which task of the process cannot be restarted; empty if all run."""
         live = self._feed if isinstance(self._feed, LiveFeed) else None
         replica = self._elected.replica if self._elected is not None else None
         parts = (live, replica, self._recorder, self._supervisor, *self._listeners)
-        return next((found for it in parts if it is not None and (found := it.stalled())), "")
+        problems = (part.stalled() for part in parts if part is not None)
+        return next(filter(None, problems), "")
 
     def _listener(self, role: Role, web: Web, host: str, port: int, tls: bool) -> Listener:
         settings = self._settings
@@ -591,12 +598,12 @@ class Service:
         yield from self._refused.count(self._cluster, waiting)
         gauges: dict[str, tuple[str, dict[tuple[tuple[str, str], ...], float]]] = {}
         for framework in self._frameworks.values():
-            for it in framework.figures():
-                if it is None:
+            for sample in framework.figures():
+                if sample is None:
                     yield
                     continue
-                _, samples = gauges.setdefault(f"homeport_{it.name}", (it.text, {}))
-                samples[(*it.labels.items(), ("profile", framework.scheduler_name))] = it.value
+                _, samples = gauges.setdefault(f"homeport_{sample.name}", (sample.text, {}))
+                samples[(*sample.labels.items(), ("profile", framework.scheduler_name))] = sample.value
         self._counted.skews, self._counted.unschedulable, self._counted.gauges = skews, waiting, gauges
 
     def problem(self) -> str:
@@ -613,7 +620,9 @@ class Service:
         With another replica, requests that arrive meanwhile are still answered.
         """
         self._ends_at = monotonic() + END_SECONDS
-        self._waiting.close(SHUTTING_DOWN)  # they would outlast the time that the server grants to requests in flight
+        self._waiting.close(
+            SHUTTING_DOWN
+        )  # waits at Permit can last longer than the server waits for requests in flight
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._leadership.hand_over(self._bind.drain)
@@ -642,13 +651,17 @@ class Service:
 
 
 def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str) -> None:
-    """Serve until a signal stops the process. Raises as ``Service`` does, and ``OSError`` if it cannot listen."""
-    service = Service(settings, specs, defaults, version=version)
+    """Serve until a signal stops the process.
+
+    Raises the exceptions of ``HomeportService``, and ``OSError`` if it cannot listen.
+    """
+    service = HomeportService(settings, specs, defaults, version=version)
     web, listeners = service.listeners()
     allow_open_files(sum(it.most for it in listeners) + _OTHER_FILES)
-    for it in listeners:
-        host, port = it.socket.getsockname()[:2]
-        _LOG.info("serving", listener=it.name, host=host, port=port, tls=it.certificates is not None, version=version)
+    for listener in listeners:
+        host, port = listener.socket.getsockname()[:2]
+        tls = listener.certificates is not None
+        _LOG.info("serving", listener=listener.name, host=host, port=port, tls=tls, version=version)
     run(web, listeners, service.leave)
 
 
@@ -656,13 +669,7 @@ def _kinds(resolved: Iterable[ResolvedProfile]) -> list[Kind[Any]]:
     return list(dict.fromkeys(kind for profile in resolved for kind in sorted(profile.kinds(), key=repr)))
 
 
-def _tell_notices(resolved: Iterable[ResolvedProfile]) -> None:
+def _log_notices(resolved: Iterable[ResolvedProfile]) -> None:
     for profile in resolved:
         for notice in profile.notices:
             _LOG.warning("profile", notice=notice)
-
-
-def _metrics(version: str) -> Metrics:
-    found = Metrics()
-    found.describe_process(version)
-    return found

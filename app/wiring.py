@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 def live_feed(
     settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]], metrics: Metrics, tracing: Tracing | None
 ) -> LiveFeed | None:
+    """Create the feed of a live cluster; ``None`` if the settings name a saved cluster."""
     if settings.cluster is not None:
         return None
-    asked = settings.leader_election
-    longest = post_seconds(asked.lease_duration) if asked.leader_elect else REQUEST_SECONDS
+    election = settings.leader_election
+    longest = post_seconds(election.lease_duration) if election.leader_elect else REQUEST_SECONDS
     return LiveFeed(
         settings.kubeconfig,
         cluster,
@@ -47,34 +48,36 @@ def live_feed(
 
 def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> EnabledFeatures:
     """Return the features that these settings enable, from which the required permissions on a live cluster follow."""
-    asked = settings.leader_election
-    lease = LeaseName(asked.resource_namespace, asked.resource_name) if asked.leader_elect else None
+    election = settings.leader_election
+    lease = LeaseName(election.resource_namespace, election.resource_name) if election.leader_elect else None
     uses = tuple(use for profile in resolved for use in profile.uses())
-    return EnabledFeatures(uses, settings.sampling_guard, lease, settings.events, tuple(_kept(settings.self_signed)))
+    return EnabledFeatures(
+        uses, settings.sampling_guard, lease, settings.events, tuple(_secrets_of(settings.self_signed))
+    )
 
 
-def _kept(asked: SelfSigned | None) -> Iterator[ManagedSecret]:
-    if asked is not None:
-        yield ManagedSecret(asked.secret_namespace, asked.secret_name, "the authority that replicas share")
-        if asked.client_secret_name is not None:
-            yield ManagedSecret(
-                asked.secret_namespace, asked.client_secret_name, "the pair that the scheduler calls with"
-            )
+def _secrets_of(self_signed: SelfSigned | None) -> Iterator[ManagedSecret]:
+    if self_signed is not None:
+        namespace = self_signed.secret_namespace
+        yield ManagedSecret(namespace, self_signed.secret_name, "the authority that replicas share")
+        if self_signed.client_secret_name is not None:
+            yield ManagedSecret(namespace, self_signed.client_secret_name, "the pair that the scheduler calls with")
 
 
 def authority(settings: Settings, live: LiveFeed | None) -> Authority | None:
-    found = settings.self_signed
-    if live is None or found is None:
+    """Create the authority for self-signed certificates; ``None`` without that setting, or for a saved cluster."""
+    self_signed = settings.self_signed
+    if live is None or self_signed is None:
         return None
-    asked = CertificateSpec(
-        found.secret_namespace,
-        found.secret_name,
-        found.dns_names,
-        client_secret=found.client_secret_name or "",
-        client_name=found.client_name,
-        client_seconds=found.client_duration,
+    spec = CertificateSpec(
+        self_signed.secret_namespace,
+        self_signed.secret_name,
+        self_signed.dns_names,
+        client_secret=self_signed.client_secret_name or "",
+        client_name=self_signed.client_name,
+        client_seconds=self_signed.client_duration,
     )
-    return Authority(live.client, asked, unusable)
+    return Authority(live.client, spec, unusable)
 
 
 def permission_check(
@@ -97,7 +100,11 @@ def tracing(settings: Settings, version: str) -> OtlpTracing | None:
 
 
 def certificates_of(settings: Settings, authority: Authority | None = None) -> Certificates | None:
-    """Load the certificates. Raises ``CertificateError``, for replicas also if other replicas would reject them."""
+    """Load the certificates; ``None`` without any.
+
+    Raises ``CertificateError`` for unusable certificates, with leader election also if other replicas would reject
+    them.
+    """
     source: CertificateSource
     if authority is not None:
         source = InMemoryCertificates(lambda: authority.stamp, lambda: authority.contents)
@@ -106,7 +113,7 @@ def certificates_of(settings: Settings, authority: Authority | None = None) -> C
     else:
         return None
     replicas = settings.hops_over_tls and settings.leader_election.leader_elect
-    found = Certificates(source, replicas=replicas)
+    certificates = Certificates(source, replicas=replicas)
     if replicas:
-        found.peer()
-    return found
+        certificates.peer()
+    return certificates

@@ -17,9 +17,9 @@ FLAGS: Final = tuple(flags_of(Settings))
 """Settings that the command line can set."""
 
 _EPILOG: Final = """\
-every setting but the profiles can come from the command line. All can come from the environment as
-HOMEPORT_<NAME> (lists and mappings as JSON), and from the file given with --config. Flags go before variables,
-these before the file. Profiles are best kept in the file:
+Every setting except the profiles has a flag. All settings can be set by environment variables HOMEPORT_<NAME> (lists
+and mappings as JSON), and in the file given with --config. Flags take precedence over variables, and variables over
+the file. Profiles are best written in the file:
 
   apiVersion: homeport.dev/v1alpha1
   kind: HomeportConfiguration
@@ -36,23 +36,24 @@ examples:
   homeport serve --config homeport.yaml                      in a pod, with its service account
 """
 
-_WHERE: Final = "whose current context names the namespace"
+_WHERE: Final = "kubeconfig whose current context sets the default namespace"
+"""Help text of ``--kubeconfig`` for commands that only read."""
 
 _HOMES: Final = """\
 List and change homes of a running Homeport. Without an action, homes are listed. move, release and keep write to the
-API server, like kubectl annotate, with the permissions of your kubeconfig. OWNER is KIND/NAME, as vm/db01, or
-KIND/NAME/ORDINAL where each pod has a home of its own, as sts/db/0.
+API server, like kubectl annotate, with the permissions of your kubeconfig. OWNER is KIND/NAME, such as vm/db01, or
+KIND/NAME/ORDINAL if each pod has its own home, such as sts/db/0.
 """
 
 _HOMES_EPILOG: Final = """\
 examples:
   homeport homes -A -o wide                                  all homes, with policies, times and pods
-  homeport homes -A --orphaned                               homes whose node, or whose owner, is gone
+  homeport homes -A --orphaned                               homes whose node or owner is gone
   homeport homes move vm/db01 node-b3 -n machines            make node-b3 the home of db01
   homeport homes release sts/db/0                            let pod 0 of StatefulSet db start anywhere
   homeport homes drain node-b2 --dry-run                     homes on node-b2, and where their pods would go
 
-selecting homes: homeport homes list -h
+flags that select homes: homeport homes list -h
 """
 
 
@@ -66,7 +67,8 @@ def with_list(argv: list[str]) -> list[str]:
 def parser() -> argparse.ArgumentParser:
     """Create the parser. It sets ``run`` to the name of the command, such as ``homes move``."""
     top = argparse.ArgumentParser(
-        prog="homeport", description="A Kubernetes scheduler extender: replicas spread, machines come home."
+        prog="homeport",
+        description="A Kubernetes scheduler extender that spreads replicas and returns machines to their home nodes.",
     )
     top.add_argument("--version", action="version", version=version("homeport"), help="print the version and exit")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -87,7 +89,7 @@ def _add_serve(commands: Any) -> None:
         "serve",
         help="answer filter, prioritize, preempt and bind over HTTP",
         description="Answer kube-scheduler's extender calls: POST /filter, /prioritize, /preempt, /bind. "
-        "Operator pages are under /api/v1 and /docs, health at /livez, /readyz and /metrics.",
+        "Pages for operators are under /api/v1 and /docs; probes and metrics at /livez, /readyz and /metrics.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -100,11 +102,12 @@ def _add_serve(commands: Any) -> None:
 def _add_evaluate(commands: Any) -> None:
     parser = commands.add_parser(
         "evaluate",
-        help="evaluate saved cases, a JSON object per line",
-        description="Read cases (a cluster, a pending pod, a profile), a JSON object a line, and write what the "
-        "profile's plugins say about every node, a line each in the same order. A bad case gives an error line.",
+        help="evaluate saved cases, one JSON object per line",
+        description="Read cases, one JSON object per line: a cluster, a pending pod and a profile. Write the "
+        "verdicts of the profile's plugins on every node, one line per case, in the same order. An invalid case "
+        "gives an error line.",
     )
-    parser.add_argument("file", nargs="?", metavar="FILE", help="read cases from here; default: standard input")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="file with the cases. Default: standard input.")
     parser.add_argument(
         "--release",
         choices=RELEASES,
@@ -118,29 +121,29 @@ def _add_explain(commands: Any) -> None:
     parser = commands.add_parser(
         "explain",
         help="explain which nodes fit a pod, and what would unblock it",
-        description="Ask a running Homeport about a pod that it knows, and print its answer as tables.",
+        description="Request from a running Homeport why nodes fit a pod or not, and print the answer as tables.",
     )
-    parser.add_argument("pod", metavar="POD", help="NAME, pod/NAME or NAMESPACE/NAME")
-    _add_namespace(parser, "of the pod", _WHERE)
+    parser.add_argument("pod", metavar="POD", help="the pod: NAME, pod/NAME or NAMESPACE/NAME")
+    _add_namespace(parser, "namespace of the pod", _WHERE)
     _add_server(parser)
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="Default: text.")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="output format. Default: text."
+    )
     parser.set_defaults(run="explain")
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
-        "--saved", metavar="FILE", help="read this saved cluster (homeport dump) instead of asking a running Homeport"
+        "--saved", metavar="FILE", help="read this saved cluster (homeport dump) instead of a running Homeport"
     )
-    parser.add_argument("--config", metavar="FILE", help="configuration file (YAML) with profiles for --saved")
-    source.add_argument(
-        "--server", metavar="URL", help=f"where its pages are served. Default: {', else '.join(SERVERS)}."
-    )
-    parser.add_argument("--certificate-authority", metavar="FILE", help="authorities of the server's certificate, PEM")
+    parser.add_argument("--config", metavar="FILE", help="configuration file (YAML) with the profiles for --saved")
+    source.add_argument("--server", metavar="URL", help=f"URL of Homeport's pages. Default: {', then '.join(SERVERS)}.")
+    parser.add_argument("--certificate-authority", metavar="FILE", help="certificate authorities of the server, PEM")
     parser.add_argument(
-        "--client-certificate", metavar="FILE", help="certificate of a reader, PEM, with or without its key"
+        "--client-certificate", metavar="FILE", help="client certificate of a reader, PEM; it can contain the key"
     )
-    parser.add_argument("--client-key", metavar="FILE", help="its key, PEM")
+    parser.add_argument("--client-key", metavar="FILE", help="key of the client certificate, PEM")
 
 
 def _add_homes(commands: Any) -> None:
@@ -155,24 +158,24 @@ def _add_homes(commands: Any) -> None:
     _add_list(actions)
     move = _add_change(actions, "move", "make another node the home")
     move.add_argument("node", metavar="NODE", help="the new home")
-    move.add_argument(
-        "--force", action="store_true", help="even if the node does not exist, or you are not allowed to get it"
-    )
+    move.add_argument("--force", action="store_true", help="do not check that the node exists")
     _add_change(actions, "release", "remove the home; the next first bind creates one")
     _add_change(actions, "keep", "make the pod's current node its home")
     _add_drain(actions)
 
 
 def _add_list(actions: Any) -> None:
-    parser = actions.add_parser("list", help="homes, by namespace, kind, name and ordinal")
-    _add_namespace(parser, "of the owners", _WHERE)
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
-    parser.add_argument("--node", default="", help="homes on this node")
+    parser = actions.add_parser("list", help="list homes, sorted by namespace, kind, name and ordinal")
+    _add_namespace(parser, "namespace of the owners", _WHERE)
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="list homes in all namespaces")
+    parser.add_argument("--node", default="", help="list only homes on this node")
     parser.add_argument(
-        "--orphaned", action="store_true", help="homes whose node is gone or another machine, or whose owner is gone"
+        "--orphaned",
+        action="store_true",
+        help="list only homes whose node is gone or another machine, or whose owner is gone",
     )
-    parser.add_argument("--away", action="store_true", help="homes whose node accepts no pods now")
-    parser.add_argument("--contradictory", action="store_true", help="homes that contradict other settings")
+    parser.add_argument("--away", action="store_true", help="list only homes whose node accepts no pods now")
+    parser.add_argument("--contradictory", action="store_true", help="list only homes that contradict other settings")
     _add_homes_output(parser)
     _add_server(parser)
     parser.set_defaults(run="homes list")
@@ -180,7 +183,7 @@ def _add_list(actions: Any) -> None:
 
 def _add_namespace(parser: argparse.ArgumentParser, of: str, purpose: str) -> None:
     """Add ``--namespace`` and ``--kubeconfig``, as in kubectl. ``purpose``: what the kubeconfig is used for."""
-    default = "Default: that of the kubeconfig's current context, or of the pod this runs in, else default."
+    default = "Default: from the kubeconfig's current context, or of the pod that runs this command, else default."
     parser.add_argument("-n", "--namespace", help=f"{of}. {default}")
     sources = "Default: $KUBECONFIG, a pod's service account, ~/.kube/config."
     parser.add_argument("--kubeconfig", metavar="FILE", help=f"{purpose}. {sources}")
@@ -188,8 +191,8 @@ def _add_namespace(parser: argparse.ArgumentParser, of: str, purpose: str) -> No
 
 def _add_change(actions: Any, name: str, help_text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
-    parser.add_argument("owner", metavar="OWNER", help="KIND/NAME, or KIND/NAME/ORDINAL")
-    _add_namespace(parser, "of the owner", "your credentials and namespace")
+    parser.add_argument("owner", metavar="OWNER", help="owner of the home: KIND/NAME, or KIND/NAME/ORDINAL")
+    _add_namespace(parser, "namespace of the owner", "kubeconfig with your credentials and default namespace")
     _add_server(parser)
     parser.set_defaults(run=f"homes {name}")
     return parser
@@ -198,11 +201,11 @@ def _add_change(actions: Any, name: str, help_text: str) -> argparse.ArgumentPar
 def _add_drain(actions: Any) -> None:
     parser = actions.add_parser(
         "drain",
-        help="homes on a node, where each pod would go, and which would wait",
-        description="Show where pods that have their home on a node, or run there, would go, and which would wait. "
+        help="list homes on a node, where their pods would go, and which pods would wait",
+        description="Show where the pods that run on a node or have their home there would go, and which would wait. "
         "Homeport evicts no pods.",
     )
-    parser.add_argument("node", metavar="NODE")
+    parser.add_argument("node", metavar="NODE", help="node to be drained")
     parser.add_argument(
         "--dry-run", action="store_true", required=True, help="only show the plan; kubectl drain executes it"
     )
@@ -213,18 +216,18 @@ def _add_drain(actions: Any) -> None:
 
 def _add_homes_output(parser: argparse.ArgumentParser) -> None:
     choices = ("table", "wide", "json", "yaml", "name")
-    parser.add_argument("-o", "--output", choices=choices, default="table", help="Default: table.")
+    parser.add_argument("-o", "--output", choices=choices, default="table", help="output format. Default: table.")
 
 
 def _add_dump(commands: Any) -> None:
     parser = commands.add_parser(
         "dump",
         help="save a live cluster to a file",
-        description="Write the objects of a live cluster to a file that --saved and serve --cluster read: the kinds "
-        "that are served, and of each object the fields that Homeport decodes. It holds no Secrets, env, commands, "
-        "user data or managedFields. The file has mode 0600 and is replaced only once all of it is written.",
+        description="Write the objects of a live cluster to a file for --saved and serve --cluster. It contains only "
+        "the fields that Homeport decodes: no Secrets, env, commands, user data or managedFields. The file has mode "
+        "0600 and is replaced only after all objects are written.",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write, JSON")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="file to write, JSON")
     parser.add_argument("--config", metavar="FILE", help="configuration file (YAML). Environment: HOMEPORT_CONFIG.")
     _add_flag(parser, next(it for it in FLAGS if it.name == "kubeconfig"))
     parser.set_defaults(run="dump")
@@ -235,20 +238,25 @@ def _add_rbac(commands: Any) -> None:
         "rbac",
         help="print the minimal role for a configuration, and its bindings",
         description="Print the permissions that a configuration needs, each rule with its reason, for "
-        "kubectl apply. No cluster is needed; kinds that are not known are looked up in one if it can be reached.",
+        "kubectl apply. Works without a cluster; unknown kinds are looked up if an API server can be reached.",
     )
     parser.add_argument("--config", metavar="FILE", help="configuration file (YAML). Environment: HOMEPORT_CONFIG.")
     _add_flag(parser, next(it for it in FLAGS if it.name == "kubeconfig"))
     parser.add_argument(
-        "-n", "--namespace", default="kube-system", help="of the service account. Default: %(default)s."
+        "-n", "--namespace", default="kube-system", help="namespace of the service account. Default: %(default)s."
     )
     parser.add_argument(
-        "--service-account", metavar="NAME", default="homeport", help="Also names the roles. Default: %(default)s."
+        "--service-account",
+        metavar="NAME",
+        default="homeport",
+        help="service account; the roles have the same name. Default: %(default)s.",
     )
     parser.add_argument(
-        "--user", metavar="NAME", default="", help="bind the roles to this user instead, as of a kubeconfig"
+        "--user", metavar="NAME", default="", help="bind the roles to this user instead of a service account"
     )
-    parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="Default: yaml.")
+    parser.add_argument(
+        "-o", "--output", choices=("yaml", "json"), default="yaml", help="output format. Default: yaml."
+    )
     parser.set_defaults(run="rbac")
 
 

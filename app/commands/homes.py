@@ -31,6 +31,8 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 _MOST: Final = "500"
+"""Number of homes per page."""
+
 _SHORT: Final = {
     "vm": "virtualmachine",
     "vms": "virtualmachine",

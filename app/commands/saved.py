@@ -13,7 +13,7 @@ import httpx
 from app.commands.service import answered
 from app.config.settings import Settings
 from app.framework.spec import PluginSpec
-from app.main import Service
+from app.main import HomeportService
 
 _BASE: Final = "http://homeport"
 
@@ -34,7 +34,7 @@ class SavedCluster:
         saved = Settings(cluster=str(path), profiles=settings.profiles)
         self._runner = asyncio.Runner()  # one event loop for all requests
         finalize(self, self._runner.close)
-        self._web = Service(saved, specs, defaults, version=version).web()
+        self._web = HomeportService(saved, specs, defaults, version=version).web()
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Return the JSON object of a page. Raises ``CommandError``."""

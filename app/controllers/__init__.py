@@ -1,7 +1,7 @@
-"""What acts by itself, without being asked: each a controller that looks, decides and writes, run by one supervisor.
+"""Controllers: background loops that watch the cache, decide and write, started and stopped by one supervisor.
 
 The sampling guard (``sampling_guard``, with ``cases``, ``nominations``, ``pacing`` and ``unshown``), ``second_looks``,
-the ``recount``. The ``supervisor`` knows who leads, and no controller asks.
+``expiring``, ``plugin_runs`` and ``recount``. Only the ``supervisor`` checks whether this process leads.
 
-Not here: what a verb answers (``app.verbs``), and loops that only read (``app.feeds``, ``app.telemetry``).
+Not here: answers to verbs (``app.verbs``), and loops that only read (``app.feeds``, ``app.telemetry``).
 """

@@ -1,4 +1,4 @@
-"""A pod under the sampling guard: its state, and the effect of its nominations."""
+"""State of one pod under the sampling guard, and the effect of its nominations."""
 
 from __future__ import annotations
 
@@ -16,51 +16,45 @@ from app.verbs.outcome import Outcome
 
 _FIRST_LOOK_SECONDS: Final = 0.5
 _LONGEST_LOOK_SECONDS: Final = 15.0
+"""Maximum delay between two evaluations of a pod that no node fits; it doubles from ``_FIRST_LOOK_SECONDS``."""
+
 _UNKNOWN_SECONDS: Final = 2.0
+"""Seconds to wait for a pod that filter was called for but that the watch has not reported yet."""
+
 _LATEST_UNSEEN_SECONDS: Final = 0.1
+"""Seconds after the patch within which a filter call can still carry the pod without its nomination."""
 
 QUIET_SECONDS: Final = 0.01
-"""Delay between our last refusal and the patch: the scheduler has then dealt with the answer, and mostly with the retry
-that its own condition update causes 6 ms later."""
+"""Delay between our last refusal and the patch.
+
+The scheduler has then processed the answer, and usually also the retry that its own condition update causes 6 ms later.
+"""
 
 LONGEST_QUIET_SECONDS: Final = 0.1
-"""Maximum of that delay, for a pod that is asked about without a pause."""
+"""Maximum of ``QUIET_SECONDS`` in total, for a pod that filter is called for again and again without a pause."""
 
 _SHORTEST_SECONDS: Final = 0.001
 
 Effect = Literal["hit", "refused", "overtaken", "lost", "unanswered"]
-"""``hit``: in-tree filters passed the node, and so did we · ``refused``: in-tree filters did not · ``overtaken``: we no
-longer passed it, or the pod found a node in another way, or is gone · ``lost``: the scheduler cleared it unseen, since
-it was just dealing with an earlier answer · ``unanswered``: no effect was seen in time."""
+"""``hit``: in-tree filters and Homeport passed the node · ``refused``: in-tree filters rejected it.
+
+``overtaken``: Homeport no longer passes the node, or the pod found another node, or is gone · ``lost``: the scheduler
+cleared the nomination without trying it, because it was still processing an earlier answer · ``unanswered``: no effect
+was seen in time.
+"""
 
 
 class Case:
-    """``node`` is where the pod was nominated to last; ``effect`` what came of it, while that is waited for.
+    """Refused pod that the sampling guard handles. Times are on the guard's clock.
 
-    ``pod``: as the picture has it once it was ``seen`` there, which is waited for until ``unknown_until``. ``whole``:
-    the pod with what in-tree filters read, once that is known. ``shape``: set with the first look. ``counted``: set
-    once the metric has counted the pod.
+    ``node``: node of the last nomination · ``effect``: future of its effect, while it is pending · ``shown``: number of
+    names in the request that refused the pod.
+
+    ``pod``: the cached pod once ``seen``; the watch has until ``unknown_until`` to report it · ``whole``: the pod with
+    all fields that in-tree filters read, once it was fetched · ``shape``: set by the first evaluation · ``counted``:
+    the metric has counted the pod · ``called``: filter was called for the pod again · ``over``: the pod needs no guard
+    any more.
     """
-
-    __slots__ = (
-        "asked",
-        "counted",
-        "effect",
-        "look_pause",
-        "lost",
-        "node",
-        "over",
-        "pod",
-        "refused_at",
-        "seen",
-        "shape",
-        "shown",
-        "taken_at",
-        "task",
-        "unknown_until",
-        "unseen",
-        "whole",
-    )
 
     def __init__(self, pod: Pod, shown: int, now: float) -> None:
         self.pod = pod
@@ -70,7 +64,7 @@ class Case:
         self.seen = False
         self.unknown_until = now + _UNKNOWN_SECONDS
         self.refused_at = now
-        self.asked = asyncio.Event()
+        self.called = asyncio.Event()
         self.look_pause = 0.0
         self.counted = False
         self.lost = 0
@@ -83,7 +77,7 @@ class Case:
 
     @property
     def spec(self) -> PodSpec:
-        """The key of nodes that in-tree filters refused."""
+        """Pod spec under which nodes that in-tree filters refused are stored, see ``pacing.Excluded``."""
         return (self.whole or self.pod).spec
 
     def hear(self, pod: Pod, only: str, outcome: Outcome, now: float) -> None:
@@ -96,19 +90,19 @@ class Case:
         if passed:
             self._settle("overtaken")
             self.over.set()
-            self.asked.set()
+            self.called.set()
         else:
-            self.asked.set()
+            self.called.set()
             self.refused_at = now
             self._miss(pod, now)
 
     def next_look(self) -> float:
-        """Return the seconds until the next look. They grow with each look that found no node."""
+        """Return the seconds until the next evaluation. They double with each evaluation that found no node."""
         self.look_pause = next_delay(self.look_pause, _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS)
         return self.look_pause
 
     def nominate(self, node: str) -> asyncio.Future[Effect]:
-        """Note that a nomination is on its way; return the future of its effect."""
+        """Record that a nomination is being sent; return the future of its effect."""
         self.node = node
         self.taken_at = None
         self.unseen = 0
@@ -116,7 +110,9 @@ class Case:
         return self.effect
 
     def _miss(self, pod: Pod, now: float) -> None:
-        """Take the nomination for lost at a second call without it: the first may have been under way already."""
+        """Treat the nomination as lost at the second filter call without it: the first can have begun before the
+        patch.
+        """
         if self.taken_at is not None and not pod.nominated_node_name:
             self.unseen += 1
             if self.unseen > 1 or now > self.taken_at + _LATEST_UNSEEN_SECONDS:
@@ -128,14 +124,14 @@ class Case:
             self.effect.set_result(effect)
 
     async def pause(self, seconds: float) -> None:
-        """Sleep, but not beyond the end of the case."""
+        """Sleep for at most ``seconds``; return at once when the case is over."""
         if seconds <= 0.0:
             return
         with suppress(TimeoutError):
             await asyncio.wait_for(self.over.wait(), max(seconds, _SHORTEST_SECONDS))
 
     async def quiet(self, clock: Clock) -> None:
-        """Wait until the scheduler has dealt with our last refusal."""
+        """Wait until the scheduler has probably processed our last refusal."""
         latest = clock() + LONGEST_QUIET_SECONDS
         while not self.over.is_set():
             remaining = min(self.refused_at + QUIET_SECONDS, latest) - clock()
@@ -144,16 +140,16 @@ class Case:
             await self.pause(remaining)
 
 
-class Plan(Struct, frozen=True):
-    """Next step for a pod: nominate it to ``node``, or look again, or (neither) leave it.
+class NominationStep(Struct, frozen=True):
+    """Next step for a pod: nominate it to ``node``; without a node, evaluate it again later, or leave it alone.
 
-    ``wait``: seconds after which to look again. ``asked_wait``: seconds after which to do so if the pod is asked about
-    and refused once more, since something may have changed. 0 stands for never.
+    ``wait``: seconds until the next evaluation. ``wait_if_called``: seconds until the next evaluation if filter refuses
+    the pod once more meanwhile, because the cluster may have changed. 0 means never.
     """
 
     node: str = ""
     wait: float = 0.0
-    asked_wait: float = 0.0
+    wait_if_called: float = 0.0
 
 
-LEAVE: Final = Plan()
+LEAVE: Final = NominationStep()

@@ -1,4 +1,4 @@
-"""Verdicts that end: the nodes are judged anew, and the pods that such a plugin refused are looked at again."""
+"""Expires cached verdicts with an end time, and evaluates the pods again that the plugins of these verdicts refused."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from app.kube.core_v1 import Pod
 from app.memory.recent_refusals import RecentRefusals
 
 CHECK_SECONDS: Final = 0.1
-"""Delay between two looks at the clock: the longest that a verdict is used beyond its end. The clock may be set."""
+"""Delay between two checks: maximum time that a verdict is used after its end. Polled, because the clock can be set."""
 
 
 class ExpiringVerdicts:
-    """Runs in every replica; only the leader has refused pods."""
+    """Background task of every replica. Only the leader has refused pods."""
 
     def __init__(
         self, cluster: Cluster, refused: Callable[[], RecentRefusals], second_looks: SecondLooks, wall_clock: Clock

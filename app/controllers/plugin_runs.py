@@ -1,4 +1,4 @@
-"""What a plugin does in the background, as long as this process decides: begun anew when it fails, after a pause."""
+"""Runs the background tasks of plugins while this process leads, and restarts them after a fault with a back-off."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from app.runtime.slots import declares
 _POINT: Final = "Run"
 
 AGAIN_SECONDS: Final = 1.0
-"""From a fault until it is begun again. It doubles with each fault that follows."""
+"""Delay between a fault and the restart. It doubles with each consecutive fault."""
 
 MOST_SECONDS: Final = 60.0
-"""The longest pause; one that ran for as long begins with the shortest again."""
+"""Maximum delay before a restart. A task that ran for at least this long starts again with the shortest delay."""
 
 
 class PluginRun:
-    """One plugin of one profile. ``run`` is for ``Supervisor.while_leading``."""
+    """Background task of one plugin of one profile, to be registered with ``Supervisor.while_leading``.
+
+    ``complete`` returns once the snapshot of the cluster is complete.
+    """
 
     def __init__(
         self, name: str, plugin: BackgroundPlugin, guard: Guard, complete: Callable[[], Awaitable[None]]
@@ -34,7 +37,10 @@ class PluginRun:
         guard.expect_faults(name, _POINT)
 
     async def run(self) -> None:
-        """Until it is cancelled, also where the plugin has nothing more to do: it may have when it is begun anew."""
+        """Run the plugin until cancelled.
+
+        If the plugin returns, wait without it: it runs again when this process becomes leader again.
+        """
         await self._complete()
         time, pause = asyncio.get_running_loop().time, AGAIN_SECONDS
         while True:
@@ -52,7 +58,7 @@ class PluginRun:
 def runs_of(
     frameworks: Iterable[Framework], guard: Guard, complete: Callable[[], Awaitable[None]]
 ) -> Iterator[tuple[str, PluginRun]]:
-    """Each with a name of its own, for a person."""
+    """Yield a run for each plugin with a background task, with a unique name for logs."""
     for framework in frameworks:
         for name, plugin in framework.plugins.items():
             if declares(type(plugin), BackgroundPlugin):

@@ -1,4 +1,4 @@
-"""What is kept must be what a recount says: if ever it is not, somebody should know before it matters."""
+"""Compares cached counts with a recount of all objects, hourly and on request, to detect faults of the cache."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from app.cache.cluster import Cluster
 from app.runtime.framework import Framework
 
 BETWEEN_SECONDS: Final = 3600.0
-"""Between two recounts that nobody asked for."""
+"""Delay between two periodic recounts. ``once`` recounts on request."""
 
 _MOST_NAMED: Final = 10
+"""Maximum number of differences in one log line."""
+
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class Recount:
-    """Of the picture, and of what profiles keep. ``counted`` is told of each whether it differed."""
+class RecountController:
+    """Recounts the cluster cache and the verdicts that profiles cache.
+
+    ``counted`` is called after each recount, with true if it found a difference.
+    """
 
     def __init__(
         self,
@@ -38,12 +43,12 @@ class Recount:
         await self._complete()
         while True:
             await asyncio.sleep(BETWEEN_SECONDS)
-            found = await self.once()
-            if found:
-                _LOG.error("snapshot differs from a recount", differences=found[:_MOST_NAMED])
+            differences = await self.once()
+            if differences:
+                _LOG.error("snapshot differs from a recount", differences=differences[:_MOST_NAMED])
 
     async def once(self) -> list[str]:
-        """What differs now, in words; others decide meanwhile."""
-        found = await check_in_steps(self._cluster, *(it.checking() for it in self._frameworks))
-        self._counted(bool(found))
-        return found
+        """Recount in short steps, between which requests are answered; return a description of each difference."""
+        differences = await check_in_steps(self._cluster, *(it.checking() for it in self._frameworks))
+        self._counted(bool(differences))
+        return differences

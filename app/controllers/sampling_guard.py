@@ -1,26 +1,26 @@
 """The sampling guard: nominates a pod that Homeport refused on a whole sample of the nodes to a node outside of it.
 
-kube-scheduler looks for feasible nodes until it has enough of them, at least 100, and shows only those. Where our
-filters pass few nodes, none of them may be among those: then the pod waits although there is room for it. A
-``nominatedNodeName`` makes the scheduler try that node first. For one pod:
+kube-scheduler stops looking for feasible nodes once it has enough of them, at least 100, and sends only those to
+extenders. If our filters pass few nodes, perhaps none of these is among the sent ones, and the pod waits although there
+is room for it. ``nominatedNodeName`` makes the scheduler try a node first. For one pod:
 
-    refused on a sample --moments--> look at all nodes --+-- none passes: look again when asked again
-                                       ^                 |
-                                       |           ask in-tree filters of one that passes
-                                       |                 |
-                                       +--- refused -----+-- not refused: nominate
-                                       |                           |
-                                       +--------- missed ----------+-- asked about that node alone, and we pass it: hit
+    refused on a sample --delay--> evaluate all nodes --+-- none passes: evaluate again after the next filter call
+                                     ^                  |
+                                     |           run in-tree filters for a node that passes
+                                     |                  |
+                                     +--- rejected -----+-- passed: nominate
+                                     |                          |
+                                     +-------- failed ----------+-- call for that node alone, and passes: hit
 
-A node is missing in a request either because of the sample or because an in-tree filter refused it; the request does
-not say which. Hence the question before a nomination: a refusal excludes the node until it or its pods change, and so
-does a nomination in vain, as not all in-tree filters can be asked.
+A node is missing in a request either because of the sample or because an in-tree filter rejected it; the request does
+not say which. So in-tree filters are run before a nomination, and a rejected node is excluded until it or its pods
+change. A failed nomination excludes the node too, because Homeport cannot run all in-tree filters.
 
-The next filter call shows what became of a nomination: one about the nominated node alone means that in-tree filters
-passed it; one about others, with the nomination on the pod, that they refused it. kube-scheduler clears a nomination
-unseen that is written before it has dealt with our answer: hence the moments.
+The next filter call shows the effect of a nomination. A call for the nominated node alone means that in-tree filters
+passed it. A call for other nodes, with the nomination on the pod, means that they rejected it. kube-scheduler clears a
+nomination that is written before it has processed our answer; therefore the patch is delayed.
 
-A request says which pod to look at, and no more: the pod of the picture decides who is nominated, and where to.
+A request only selects the pod to evaluate. The cached pod decides whether and where it is nominated.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from typing import Final
 
 import structlog
 
-from app.controllers.cases import LEAVE, Case, Effect, Plan
+from app.controllers.cases import LEAVE, Case, Effect, NominationStep
 from app.controllers.nominations import CountedNominations
 from app.controllers.pacing import Excluded, Pacing, shape_of
-from app.controllers.unshown import InTree, best, elsewhere
+from app.controllers.unshown import InTree, best, candidate_nodes
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.handle import Clock
 from app.framework.node_info import Candidates
@@ -52,19 +52,24 @@ from app.verbs.stepwise import decide_prepared
 from app.writes.nominator import Nominated, Nominator
 
 ANSWER_SECONDS: Final = 5.0
-"""Time that a nomination is given to show an effect. A scheduler with a full queue takes its time."""
+"""Maximum time to wait for the effect of a nomination, because a scheduler with a full queue is slow to try it."""
 
 _MOST_CASES: Final = 4096
+"""Maximum number of pods under guard; further ones wait for the scheduler."""
+
 _WATCHED_SECONDS: Final = 0.25
+"""Interval of checks of what the watch reports about a nominated or unknown pod."""
+
 _LOST_FREE: Final = 3
+"""Number of lost nominations of a pod that are repeated without a back-off."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class _Turn:
-    """Turn to be nominated to a node, in the order of arrival. ``users``: the case that has it, and those that wait."""
-
-    __slots__ = ("lock", "users")
+class _NodeLock:
+    """Lock of one node, so that pods are nominated to it one at a time. ``users``: number of cases that hold or await
+    the lock.
+    """
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -72,9 +77,10 @@ class _Turn:
 
 
 class SamplingGuard:
-    """Receives every filter answer. ``is_sample`` tells samples by the number of names in a request.
+    """Receives every filter answer and nominates refused pods, one task per pod.
 
-    ``in_tree`` returns the in-tree filters beside a profile, by its schedulerName.
+    ``is_sample`` returns true if a request with that number of names is a sample. ``in_tree`` returns the in-tree
+    filters that supplement the profile with a given schedulerName.
     """
 
     def __init__(
@@ -100,14 +106,14 @@ class SamplingGuard:
         self._cases: dict[str, Case] = {}
         self._pacing = Pacing(clock)
         self._excluded = Excluded(context.cluster.node_stamp)
-        self._turns: dict[str, _Turn] = {}
+        self._node_locks: dict[str, _NodeLock] = {}
         self._nominating = asyncio.Lock()
         self._off = False
 
     def answered(self, pod: Pod, shown: int, only: str, outcome: Outcome) -> bool:
-        """Note a filter answer; return if the pod is under guard. For most pods that costs a look into a dict.
+        """Process a filter answer; return true if the pod is under guard. For most pods this costs one dict lookup.
 
-        ``shown``: the number of names in the request. ``only``: the name, if it is one.
+        ``shown``: number of names in the request. ``only``: the name if there is exactly one, else empty.
         """
         case = self._cases.get(pod.uid)
         if case is not None:
@@ -136,7 +142,10 @@ class SamplingGuard:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _may_begin(self, pod: Pod) -> bool:
-        """Leave a pod alone that has another's nomination: an eviction may be under way for it."""
+        """Return true if the pod can be guarded.
+
+        A pod nominated by others cannot: the scheduler might be evicting pods for it.
+        """
         if self._off or not pod.uid or len(self._cases) >= _MOST_CASES:
             return False
         return not pod.nominated_node_name or self._nominations.is_ours(pod)
@@ -151,10 +160,10 @@ class SamplingGuard:
                     continue
                 await case.pause(self._pacing.until_look())
                 if self._held(case) > 0.0:
-                    continue  # another pod of its shape has missed meanwhile
+                    continue  # a nomination of another pod of its shape has failed meanwhile
                 plan = await self._plan(case)
                 if plan.node:
-                    await self._nominate_in_turn(case, plan.node)
+                    await self._nominate_exclusively(case, plan.node)
                 elif not await self._rest(case, plan):
                     return
         finally:
@@ -163,57 +172,60 @@ class SamplingGuard:
     def _held(self, case: Case) -> float:
         return 0.0 if case.shape is None else self._pacing.held(case.shape)
 
-    async def _rest(self, case: Case, plan: Plan) -> bool:
-        """Wait until it is time to look again; return ``False`` if that is not worthwhile."""
+    async def _rest(self, case: Case, plan: NominationStep) -> bool:
+        """Wait until the pod must be evaluated again; return ``False`` if it needs no further evaluation."""
         until = self._clock() + plan.wait
-        case.asked.clear()
-        if plan.asked_wait:
-            await case.pause(plan.asked_wait)
+        case.called.clear()
+        if plan.wait_if_called:
+            await case.pause(plan.wait_if_called)
             if not plan.wait:
-                return case.asked.is_set()
+                return case.called.is_set()
             with suppress(TimeoutError):
-                await asyncio.wait_for(case.asked.wait(), max(until - self._clock(), 0.0))
+                await asyncio.wait_for(case.called.wait(), max(until - self._clock(), 0.0))
         elif plan.wait:
             await case.pause(plan.wait)
         return plan.wait > 0.0
 
-    async def _plan(self, case: Case, turn: str = "") -> Plan:
-        """Judge by the picture of this moment. ``turn``: the node of which the case has the turn.
+    async def _plan(self, case: Case, locked: str = "") -> NominationStep:
+        """Evaluate the pod on the current snapshot. ``locked``: node whose lock the case holds, if any.
 
-        Judging goes on in slices where a pod takes long: a nomination is a hint, and bind checks again.
+        A long evaluation yields to other requests and can mix two states of the snapshot. That is harmless: a
+        nomination is a hint, and bind checks again.
         """
         pod = self._waiting(case)
         if pod is None and not case.seen and self._clock() < case.unknown_until:
-            return Plan(wait=_WATCHED_SECONDS)
+            return NominationStep(wait=_WATCHED_SECONDS)
         framework = None if pod is None else self._context.framework_for(pod)
         if pod is None or framework is None or case.over.is_set() or self._context.problem():
             return LEAVE
         try:
-            names = await elsewhere(self._cluster, framework, pod)
-            return await decide_prepared(partial(self._plan_among, case, framework, pod, names, turn))
+            names = await candidate_nodes(self._cluster, framework, pod)
+            return await decide_prepared(partial(self._plan_among, case, framework, pod, names, locked))
         except PluginError:
             return LEAVE  # logged by the plugins' guard; filter says so to the pod
 
-    def _plan_among(self, case: Case, framework: Framework, pod: Pod, names: Sequence[str], turn: str) -> Plan:
-        """Raises ``PluginError`` or ``Unprepared``."""
+    def _plan_among(
+        self, case: Case, framework: Framework, pod: Pod, names: Sequence[str], locked: str
+    ) -> NominationStep:
+        """Choose the step for a pod among the candidate nodes. Raises ``PluginError`` or ``Unprepared``."""
         with self._cluster.without(pod.uid, pod.key):
             known = self._cluster.nodes
             nodes = Candidates([name for name in names if name in known], known.__getitem__)
             case.shape = shape_of(pod, nodes.names)
             held = self._pacing.held(case.shape)
-            return Plan(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, turn)
+            return NominationStep(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, locked)
 
-    def _choice(self, case: Case, framework: Framework, pod: Pod, nodes: Candidates, turn: str) -> Plan:
-        """Choose any of the best nodes that are not excluded; one to which no other pod is nominated, if there is."""
+    def _choice(self, case: Case, framework: Framework, pod: Pod, nodes: Candidates, locked: str) -> NominationStep:
+        """Choose one of the best nodes that are not excluded, at random; prefer nodes without another nomination."""
         possible = nodes.without(frozenset(name for name in nodes.names if self._excluded.has(case.spec, name)))
         if not len(possible):
-            return Plan(asked_wait=case.next_look())
+            return NominationStep(wait_if_called=case.next_look())
         case.look_pause = 0.0
-        possible = rest if len(rest := possible.without(self._turns.keys() - {turn})) else possible
-        return Plan(random.choice(best(framework, pod, possible)))  # noqa: S311  # no secret
+        possible = rest if len(rest := possible.without(self._node_locks.keys() - {locked})) else possible
+        return NominationStep(random.choice(best(framework, pod, possible)))  # noqa: S311  # no secret
 
     def _waiting(self, case: Case) -> Pod | None:
-        """Return the pod of the picture, if it waits for a node and has no nomination of another."""
+        """Return the cached pod if it waits for a node and is not nominated by others; ``None`` otherwise."""
         pod = self._cluster.pod(*case.pod.key)
         case.seen = case.seen or pod is not None
         if pod is None or pod.uid != case.pod.uid or _is_settled(pod):
@@ -225,26 +237,28 @@ class SamplingGuard:
         return pod if self._nominations.is_ours(pod) and not self._evicting(pod.nominated_node_name) else None
 
     def _evicting(self, node_name: str) -> bool:
-        """Return if the scheduler may have adopted our nomination for a preemption; it looks for the same."""
+        """Return true if a pod on the node is terminating, perhaps because the scheduler preempts with our
+        nomination.
+        """
         node = self._cluster.nodes.get(node_name)
         return node is not None and any(other.terminating for other in node.pods.values())
 
-    async def _nominate_in_turn(self, case: Case, node: str) -> None:
+    async def _nominate_exclusively(self, case: Case, node: str) -> None:
         """Nominate one pod at a time to each node: two of them count against each other in-tree."""
-        turn = self._turns.setdefault(node, _Turn())
-        queued = turn.lock.locked()
-        turn.users += 1
+        node_lock = self._node_locks.setdefault(node, _NodeLock())
+        queued = node_lock.lock.locked()
+        node_lock.users += 1
         try:
-            async with turn.lock:
+            async with node_lock.lock:
                 if not queued or (await self._plan(case, node)).node == node:
                     await self._try(case, node)
         finally:
-            turn.users -= 1
-            if not turn.users:
-                del self._turns[node]
+            node_lock.users -= 1
+            if not node_lock.users:
+                del self._node_locks[node]
 
     async def _try(self, case: Case, node: str) -> None:
-        """Ask, nominate, and wait for what comes of it. The first two are done for one case at a time."""
+        """Run in-tree filters, nominate, and wait for the effect. Only one case at a time does the first two."""
         async with self._nominating:
             stamp = self._cluster.node_stamp(node)
             if case.over.is_set() or self._off or self._held(case) > 0.0 or await self._refuses(case, node, stamp):
@@ -252,15 +266,15 @@ class SamplingGuard:
             await case.pause(self._pacing.until_nomination())
             if case.over.is_set():
                 return
-            told = case.nominate(node)
+            pending_effect = case.nominate(node)
             written = await self._write(case, node)
-        effect = await self._effect(case, node, told) if written == "taken" else written
+        effect = await self._effect(case, node, pending_effect) if written == "taken" else written
         self._metrics.nominations.labels(effect).inc()
         _LOG.info("pod nominated to a node outside the request", pod=str(case.pod), node=node, result=effect)
         self._settle(case, node, stamp, effect)
 
     async def _refuses(self, case: Case, node: str, stamp: Hashable) -> bool:
-        """Ask in-tree filters; a refusal excludes the node for all pods of this spec, until it changes."""
+        """Run in-tree filters; a rejected node is excluded for all pods of this spec until it changes."""
         framework = self._context.framework_for(case.pod)
         if framework is None:
             return True
@@ -285,7 +299,7 @@ class SamplingGuard:
         if not case.counted:
             case.counted = True
             self._metrics.sampled_out.inc()
-        self._tell(case, node)
+        self._record_event(case, node)
         return written
 
     def _settle(self, case: Case, node: str, stamp: Hashable, effect: Effect | Nominated) -> None:
@@ -307,7 +321,7 @@ class SamplingGuard:
             if attempts is not None:
                 attempts.missed(self._clock())
 
-    def _tell(self, case: Case, node: str) -> None:
+    def _record_event(self, case: Case, node: str) -> None:
         to = Reference(NODES.api_version, NODES.kind, "", node)
         note = (
             f"Homeport refused all {case.shown} nodes of the scheduler's request; nominated the pod to {node}, which "
@@ -315,13 +329,13 @@ class SamplingGuard:
         )
         self._events.event(Reference.to_pod(case.pod), to, "Normal", "NominatedUnshown", "Nominating", note)
 
-    async def _effect(self, case: Case, node: str, told: asyncio.Future[Effect]) -> Effect:
-        """Learn the effect from a filter call, else from what the watch shows of the pod."""
+    async def _effect(self, case: Case, node: str, pending_effect: asyncio.Future[Effect]) -> Effect:
+        """Return the effect: known from a filter call, else from the pod as the watch reports it."""
         until = self._clock() + ANSWER_SECONDS
         while self._clock() < until:
-            done, _ = await asyncio.wait({told}, timeout=_WATCHED_SECONDS)
+            done, _ = await asyncio.wait({pending_effect}, timeout=_WATCHED_SECONDS)
             if done:
-                return told.result()
+                return pending_effect.result()
             pod = self._waiting(case)
             if pod is None:
                 case.over.set()
@@ -332,5 +346,5 @@ class SamplingGuard:
 
 
 def _is_settled(pod: Pod) -> bool:
-    """Return if the pod does not wait for a node, or no longer."""
+    """Return true if the pod does not wait for a node."""
     return bool(pod.node_name) or pod.terminating or pod.finished or pod.spec.gated

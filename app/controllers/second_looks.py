@@ -1,4 +1,4 @@
-"""Second looks: a refused pod is tried again if Homeport's snapshot lagged behind the scheduler's at the refusal.
+"""Second looks: wakes a refused pod if Homeport's snapshot lagged behind the scheduler's at the refusal.
 
 kube-scheduler may see an event, wake a pod and call filter before the event reaches Homeport. One event wakes the pod
 only once, so a refusal on the older state would last until another event, or for five minutes. A moment later the
@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from app.controllers.pacing import LOOK_SECONDS
-from app.controllers.unshown import elsewhere
+from app.controllers.unshown import candidate_nodes
 from app.framework.activation import Activate
 from app.framework.counts import Unprepared
 from app.kube.core_v1 import Pod
@@ -64,7 +64,7 @@ class SecondLooks:
         except PluginError:
             return None  # logged by the plugins' guard
         except Unprepared:
-            return None  # its counts are not kept: its constraints are so broad that other events will wake the pod
+            return None  # its counts are not cached: its constraints are so broad that other events will wake the pod
 
     async def run(self) -> None:
         """Evaluate pods whose refusal may be outdated, until cancelled."""
@@ -82,12 +82,12 @@ class SecondLooks:
             self._changed = asyncio.Queue()
 
     async def _passes(self, pod: Pod) -> bool:
-        """Return whether the pod still waits and has a candidate node, as ``elsewhere`` finds them."""
+        """Return true if the pod still waits and has a candidate node according to ``candidate_nodes``."""
         known = self._context.cluster.pod(*pod.key)
         framework = self._context.framework_for(pod)
         if known is None or known.uid != pod.uid or known.node_name or framework is None or self._context.problem():
             return False
         try:
-            return bool(await elsewhere(self._context.cluster, framework, known))
+            return bool(await candidate_nodes(self._context.cluster, framework, known))
         except PluginError:
             return False  # logged by the plugins' guard

@@ -1,11 +1,11 @@
-"""Runs all that acts by itself, each for as long as it may: some in every process, some only in the one that leads.
+"""Runs the controllers and other background tasks, some in every process and some only in the leader.
 
 ::
 
     everywhere     begin ──▶ run ──────────────────────────────▶ the process ends
-    while leading  begin ──▶ wait to lead ──▶ run ──▶ lead lost ──▶ wait to lead ──▶ …
+    while leading  begin ──▶ wait to lead ──▶ run ──▶ leadership lost ──▶ wait to lead ──▶ …
 
-Whether this process leads is asked here and nowhere else in this room. What ends by a fault is told and begun again.
+No other module of this package checks whether this process leads. A task that ends by a fault is logged and restarted.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from typing import Protocol
 from app.telemetry.background import Background
 
 Run = Callable[[], Awaitable[None]]
-"""Acts until it is cancelled, and then puts away what it began. One that returns is done."""
+"""Runs until cancelled, and then cleans up. A task that returns is not started again."""
 
 
 class Leads(Protocol):
-    """Whether this process is the one that decides."""
+    """Leadership, as the supervisor needs it. ``leads`` is true while this process takes the decisions."""
 
     @property
     def leads(self) -> bool: ...
 
     async def leading(self) -> None:
-        """Wait until it is, and may write."""
+        """Wait until this process leads and may write."""
         ...
 
     async def lost(self) -> None:
-        """Wait until it is not."""
+        """Wait until this process does not lead."""
         ...
 
 
 class Supervisor:
-    """Takes in controllers by name before it starts."""
+    """Starts and stops the registered tasks. Register all of them before ``start``; names appear in logs."""
 
     def __init__(self, leadership: Leads) -> None:
         self._leadership = leadership
@@ -45,15 +45,15 @@ class Supervisor:
         self._background = Background()
 
     def everywhere(self, name: str, run: Run) -> None:
-        """Of several replicas each runs it."""
+        """Register a task that every replica runs."""
         self._runs[name] = run
 
     def while_leading(self, name: str, run: Run) -> None:
-        """Begun when this process leads and may write, cancelled when it no longer leads."""
+        """Register a task that starts when this process leads and may write, and is cancelled when it stops leading."""
         self._runs[name] = partial(self._run_while_leading, run)
 
     def problem(self) -> str:
-        """Why what runs while leading must leave a pod alone now; empty if it need not."""
+        """Return why tasks of the leader must not act on a pod now; empty if they may."""
         return "" if self._leadership.leads else "another replica decides"
 
     def start(self) -> None:
@@ -61,11 +61,11 @@ class Supervisor:
             self._background.begin(name, run)
 
     def stalled(self) -> str:
-        """Return which of its tasks cannot be restarted; empty if all run."""
+        """Return which task cannot be restarted; empty if all run."""
         return self._background.problem()
 
     async def stop(self) -> None:
-        """Returns once all of them have ended."""
+        """Cancel all tasks, and return once they have ended."""
         await self._background.stop()
 
     async def _run_while_leading(self, run: Run) -> None:
@@ -75,7 +75,7 @@ class Supervisor:
             done = await self._run_until_lost(run)
 
     async def _run_until_lost(self, run: Run) -> bool:
-        """Whether it has returned by itself. Raises what it raises."""
+        """Run the task until it returns or leadership is lost; return true if it returned. Raises its exceptions."""
         running = asyncio.ensure_future(run())
         lost = asyncio.ensure_future(self._leadership.lost())
         try:

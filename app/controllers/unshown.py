@@ -1,4 +1,4 @@
-"""Nodes that Homeport and the in-tree filters that read node and pod alone pass, by the picture."""
+"""Nodes that a refused pod might fit, according to the snapshot: candidates for a nomination or a second look."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ from app.runtime.framework import Framework
 from app.verbs.stepwise import decide_prepared, run_stepwise
 
 _READ: Final = frozenset((AFFINITY, NODE_SELECTOR, TOLERATIONS))
+"""Pod fields that ``_open_to`` evaluates."""
 
 
 class InTree(Protocol):
-    """In-tree filters, asked about one pod and one node."""
+    """Evaluates the in-tree filters of a profile for one pod and one node."""
 
     async def whole(self, pod: Pod) -> Pod | None:
-        """Return the pod with all that these filters read of it; ``None`` if that is not known."""
+        """Return the pod with all fields that these filters read; ``None`` if it cannot be fetched."""
         ...
 
     async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:
-        """Judge a pod that ``whole`` returned. Never raises."""
+        """Evaluate a pod that ``whole`` returned. Never raises."""
         ...
 
 
-async def elsewhere(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
-    """The nodes that our filters pass and that no in-tree filter rejects for what is written on node and pod.
+async def candidate_nodes(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
+    """Return the nodes that our filters pass and whose cordon, taints and labels allow the pod.
 
-    Whether there is room, volumes or ports, only the scheduler knows. Raises ``PluginError``.
+    Only the scheduler knows whether there is room, and about volumes and ports. Raises ``PluginError``.
     """
-    is_open = open_to(pod)
-    found: list[str] = []
+    is_open = _open_to(pod)
+    names: list[str] = []
 
     def look(name: str) -> None:
         info = cluster.nodes.get(name)
         if info is not None and is_open(info.node):
-            found.append(name)
+            names.append(name)
 
     await run_stepwise(map(look, await decide_prepared(partial(_passing, cluster, framework, pod))))
-    return found
+    return names
 
 
 def _passing(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
@@ -55,10 +56,10 @@ def _passing(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
         return [name for name in nodes.names if name not in rejected]
 
 
-def open_to(pod: Pod) -> Callable[[Node], bool]:
-    """NodeUnschedulable, NodeAffinity and TaintToleration: what the slim models are enough for.
+def _open_to(pod: Pod) -> Callable[[Node], bool]:
+    """Return a filter equal to NodeUnschedulable, NodeAffinity and TaintToleration.
 
-    To a pod of which what they rest on is not read, no node is open.
+    It rejects every node if the pod's fields that these plugins read were too large to be decoded.
     """
     spec = pod.spec
     if not _READ.isdisjoint(spec.oversized):
@@ -77,5 +78,5 @@ def open_to(pod: Pod) -> Callable[[Node], bool]:
 
 
 def best(framework: Framework, pod: Pod, nodes: Candidates) -> list[str]:
-    """Those of ``nodes``, at least one, that our scores put first. Raises ``PluginError``."""
+    """Return the nodes with the highest score of ``nodes``, which must not be empty. Raises ``PluginError``."""
     return framework.scoring.score(CycleState(), pod, nodes).best

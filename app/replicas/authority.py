@@ -48,6 +48,7 @@ AGAIN_SECONDS: Final = 2.0
 """Delay between two attempts while certificates are not settled."""
 
 STEADY_SECONDS: Final = 60.0
+"""Delay between two checks of the Secrets once certificates are settled."""
 
 CA_CERTIFICATE: Final = "ca.crt"
 CA_KEY: Final = "ca.key"
@@ -75,12 +76,12 @@ class CertificateSpec(Struct, frozen=True):
     client_seconds: float = 0.0
 
 
-class _Metadata(Struct, rename="camel"):
+class _SecretMetadata(Struct, rename="camel"):
     resource_version: str = ""
 
 
 class _Secret(Struct):
-    metadata: _Metadata
+    metadata: _SecretMetadata
     data: dict[str, str | None] | None = None
 
 
@@ -211,7 +212,7 @@ class Authority:
     async def _take_over(self, stored: Pair) -> None:
         """Use the authority of the Secret. Runs in threads, because large keys take long.
 
-        Raises ``_ForeignData``: ours stays.
+        Raises ``_ForeignData`` if it cannot be used; then our authority stays in use.
         """
         where = self._where(self._spec.secret)
         try:

@@ -22,8 +22,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 AUTHORITY_SECONDS: Final = 10 * 365 * 86_400.0
+"""Lifetime of an authority."""
+
 SERVING_SECONDS: Final = 7 * 86_400.0
+"""Lifetime of a serving certificate."""
+
 _EARLY_SECONDS: Final = 3600.0
+"""Time by which the validity of a certificate begins before its creation, to tolerate clock skew."""
+
 _RENEWED_AFTER: Final = 2 / 3
 """Fraction of its lifetime after which a pair is renewed; the rest covers times when the API server is unreachable."""
 
@@ -93,20 +99,9 @@ def new_authority(now: float) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
     name = _name(f"{COMMON_NAME} {serial:x}"[: len(COMMON_NAME) + 9])
-    usage = x509.KeyUsage(
-        digital_signature=False,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=True,
-        crl_sign=True,
-        encipher_only=False,
-        decipher_only=False,
-    )
     builder = _builder(name, name, key.public_key(), serial, now, now + AUTHORITY_SECONDS)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    return _signed(builder.add_extension(usage, critical=True), key, key)
+    return _signed(builder.add_extension(_usage(signs_certificates=True), critical=True), key, key)
 
 
 @_raises_bad_pair
@@ -123,21 +118,10 @@ def issue(authority: Pair, common_name: str, names: Sequence[str], *, seconds: f
     if ends <= now:
         raise BadPair("the authority has expired")
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if names else [])]
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
     serial = x509.random_serial_number()
     builder = _builder(_name(common_name), issuer.subject, key.public_key(), serial, now, ends)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(usage, critical=True)
+    builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
     above = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
     builder = builder.add_extension(above, critical=False)
@@ -240,6 +224,21 @@ def _common_name(name: Callable[[], x509.Name]) -> str:
 
 def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """Return the key usage of an authority, or of a leaf."""
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _builder(

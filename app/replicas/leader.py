@@ -69,7 +69,7 @@ class Elector:
             return False
         return True
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake all tasks that wait for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
@@ -88,7 +88,7 @@ class Elector:
                 continue
             async with self._writing:
                 await self._do(step.do)
-            self.tell()
+            self.notify()
 
     async def _do(self, what: str) -> None:
         try:
@@ -151,7 +151,7 @@ class Elector:
                 self.election.failed()
                 return False
             finally:
-                self.tell()
+                self.notify()
         return True
 
     async def _watch_forever(self) -> None:
@@ -185,4 +185,4 @@ class Elector:
         if event.type == "ERROR":
             raise ApiUnavailable(str(ApiError.parse(event.object)))
         self.election.observe(None if event.type == "DELETED" else LeaseRecord.of(event.object), lagging=True)
-        self.tell()
+        self.notify()

@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from app.replicas.lease_record import LeaseRecord
+from app.writes.bind_guard import SingleProcess
+from app.writes.writes import MayWrite
 
 
-class Leadership(Protocol):
+class Leadership(MayWrite, Protocol):
     """State of this process in the election. Methods that return a reason return an empty string if there is none."""
 
     @property
@@ -38,28 +40,6 @@ class Leadership(Protocol):
         """Describe the role to a reader, if ``problem`` is empty; empty for a single process."""
         ...
 
-    def may_write(self) -> str:
-        """Return why writes are not allowed now."""
-        ...
-
-    def may_bind(self, namespace: str) -> str:
-        """Return why pods of the namespace must not be bound now."""
-        ...
-
-    async def admitted(self, namespace: str, seconds: float) -> str:
-        """Like ``may_bind``, but first wait at most ``seconds`` for binds to become possible."""
-        ...
-
-    def is_remembered(self, scheduler_name: str) -> bool:
-        """Return true if the Lease names the scheduler, so that its Bindings may be sent: a successor fences off its
-        pods.
-        """
-        ...
-
-    async def remember(self, scheduler_name: str, seconds: float) -> str:
-        """Wait at most ``seconds`` until the Lease names the scheduler; return why it does not."""
-        ...
-
     async def leading(self) -> None:
         """Wait until this process leads and may write."""
         ...
@@ -76,7 +56,7 @@ class Leadership(Protocol):
     async def stop(self) -> None: ...
 
 
-class Alone:
+class Alone(SingleProcess):
     """A single process: always leads, and has no successor."""
 
     leads: Final = True
@@ -90,18 +70,6 @@ class Alone:
         return ""
 
     def may_write(self) -> str:
-        return ""
-
-    def may_bind(self, _namespace: str) -> str:
-        return ""
-
-    async def admitted(self, _namespace: str, _seconds: float) -> str:
-        return ""
-
-    def is_remembered(self, _scheduler_name: str) -> bool:
-        return True
-
-    async def remember(self, _scheduler_name: str, _seconds: float) -> str:
         return ""
 
     async def leading(self) -> None:

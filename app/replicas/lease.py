@@ -38,7 +38,11 @@ from app.replicas.lease_record import ADDRESS, LEASES, SCHEDULERS, LeadershipTer
 from app.writes.callers import EVERYBODY, NOBODY, Callers
 
 LONGEST_POST: Final = 10.0
+"""Maximum time limit of a Binding in seconds."""
+
 _POST_PART: Final = 3
+"""Divisor of the lease duration: a Binding may take this part of the duration, if that is less than the maximum."""
+
 _TRANSITIONS: Final = 2**31
 """Number of values of ``leaseTransitions``, an int32 that must not be negative."""
 
@@ -103,23 +107,22 @@ class Election:
         self._renew_deadline = renew_deadline
         self._retry_period = retry_period
         self._clock = clock
-        self._known = False  # the record is current, as far as we know
-        self._deleted = (
-            False  # a Lease that we saw was deleted, and no term of ours has fenced off all schedulers since
-        )
+        self._known = False  # The record is current, as far as we know.
+        # A Lease that we saw was deleted, and no term of ours has fenced off all schedulers since.
+        self._deleted = False
         self._heard_at = -inf
         self._retry_at = -inf
-        self._sent_at = -inf  # time of the last write, answered or not
-        self._renewed_at = -inf  # send time of the last successful write
-        self._tenure = _NO_TENURE  # tenure of the holder in the record, unless that is this process
-        self._deleted_tenure = _NO_TENURE  # tenure of the holder of a deleted Lease
+        self._sent_at = -inf  # Time of the last write, answered or not.
+        self._renewed_at = -inf  # Send time of the last successful write.
+        self._tenure = _NO_TENURE  # Tenure of the holder in the record, unless that is this process.
+        self._deleted_tenure = _NO_TENURE  # Tenure of the holder of a deleted Lease.
         self._ended: frozenset[str] = frozenset()
         self._terms = 0
         self._next_term: LeadershipTerm | None = None
-        self._callers = NOBODY  # for the next write; includes those of the record while the Lease is ours
-        self._sent_callers: Callers | None = None  # in the last write, unless it failed
+        self._callers = NOBODY  # For the next write; they include those of the record while the Lease is ours.
+        self._sent_callers: Callers | None = None  # In the last write, unless it failed.
         self._retired = self._resigned = False
-        self.stands = True
+        self.is_candidate = True
         """True if this replica takes a free Lease; false until it is able to decide."""
 
     # state
@@ -192,14 +195,14 @@ class Election:
             unrecorded = self._callers not in (self._sent_callers, self.recorded)
             return self._retry_at if unrecorded else max(self._sent_at + self._retry_period, self._retry_at)
         poll = self._heard_at + _POLL * self._retry_period
-        if self._retired or not self.stands:
+        if self._retired or not self.is_candidate:
             return max(poll, self._retry_at)
         return max(min(poll, self._free_at), self._retry_at)
 
     def _may_write(self, now: float) -> bool:
         if self._is_ours():
             return True
-        return self.stands and not self._retired and now >= self._free_at
+        return self.is_candidate and not self._retired and now >= self._free_at
 
     @property
     def _free_at(self) -> float:

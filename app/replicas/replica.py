@@ -40,8 +40,8 @@ _LOOK_SECONDS: Final = 0.25
 """Poll interval while leading: an expired renewal deadline triggers no event."""
 
 
-class CatchesUp(Protocol):
-    """Interface to the snapshot, as needed by a take-over."""
+class SnapshotFeed(Protocol):
+    """Feed of the cluster snapshot: the part that a take-over uses."""
 
     async def complete(self) -> None:
         """Wait until the snapshot is complete for the first time."""
@@ -82,7 +82,7 @@ class Replica:
     def __init__(
         self,
         elector: Elector,
-        feed: CatchesUp,
+        feed: SnapshotFeed,
         fences: Fences,
         *,
         post_seconds: float,
@@ -109,7 +109,7 @@ class Replica:
         self._known_to_others = known_to_others
         # All state is in the election, so each task can be restarted after a fault.
         self._parts: dict[str, Callable[[], Awaitable[None]]] = {
-            "candidacy": self._stand,
+            "candidacy": self._become_candidate,
             "election": elector.run,
             "take-over": self._follow_terms,
         }
@@ -150,7 +150,7 @@ class Replica:
     async def remember(self, scheduler_name: str, seconds: float) -> str:
         """Add the scheduler to the Lease and wait at most ``seconds`` until it is written; return why it is not."""
         self._election.remember(scheduler_name)
-        self._elector.tell()
+        self._elector.notify()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.leads and not self.is_remembered(scheduler_name):
@@ -218,7 +218,7 @@ class Replica:
     # actions
 
     async def start(self) -> None:
-        self._election.stands = False
+        self._election.is_candidate = False
         for name, part in self._parts.items():
             self._background.begin(name, part)
 
@@ -229,20 +229,20 @@ class Replica:
     async def stop(self) -> None:
         await self._background.stop()
 
-    async def _stand(self) -> None:
+    async def _become_candidate(self) -> None:
         """Become a candidate once ready.
 
         A replica without a snapshot, or that others cannot reach, would block ready ones.
         """
         await self._feed.complete()
         await self._known_to_others()
-        self._election.stands = True
-        self._elector.tell()
+        self._election.is_candidate = True
+        self._elector.notify()
 
     async def _succeed(self, ended: Callable[[], Awaitable[frozenset[str]]]) -> None:
         """Do not wait for the Lease of a process that is known to have ended."""
         self._election.succeed(await ended())
-        self._elector.tell()
+        self._elector.notify()
 
     async def hand_over(self, settle: Callable[[], Awaitable[bool]]) -> None:
         """Let another replica lead. ``settle`` finishes requests in flight and returns true if all of them have ended.
@@ -320,7 +320,7 @@ class Replica:
         await self._feed.catch_up()
         waiting = self._fences.note(term.fence, together=term.together) if term.fence else 0
         self._ready = term
-        self._elector.tell()
+        self._elector.notify()
         _LOG.info("taken over", identity=self.identity, predecessor=term.predecessor, to_fence_off=waiting)
         if waiting:
             await self._fences.raise_all()

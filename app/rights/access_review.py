@@ -40,12 +40,12 @@ text.
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class _Verdict(Struct):
+class _ReviewStatus(Struct):
     allowed: bool = False
 
 
 class _Review(Struct):
-    status: _Verdict
+    status: _ReviewStatus
 
 
 _REVIEWS: Final = Decoder[_Review](_Review)

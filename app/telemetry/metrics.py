@@ -54,7 +54,7 @@ class Metrics:
 
     def _of_requests(self) -> None:
         """Define metrics of requests, refusals and waits."""
-        self.requests = self._counter("homeport_requests", "Requests answered, by verb and outcome.", "verb", "outcome")
+        self.requests = self._counter("homeport_requests", "Answered requests, by verb and outcome.", "verb", "outcome")
         self.request_duration = self._histogram(
             "homeport_request_duration_seconds",
             "Time from reading the body to the answer, by verb.",
@@ -63,52 +63,52 @@ class Metrics:
         )
         self.unserved = self._counter(
             "homeport_unserved_requests",
-            "Requests about pods of no profile here, which go unchecked, by verb and schedulerName.",
+            "Requests about pods without a profile, which are not checked, by verb and schedulerName.",
             "verb",
             "scheduler_name",
         )
         self.refusals = self._counter(
             "homeport_refusals",
-            "Pods refused by filter on every node asked for, by each plugin and reason that refused some.",
+            "Pods that filter refused on every requested node, once for each plugin and reason.",
             "plugin",
             "reason",
         )
         self.refusal_answers = self._counter(
             "homeport_refusal_answers",
-            "Pods refused by filter on every node asked for, by where the answer came from.",
+            "Pods that filter refused on every requested node, by source of the answer: remembered or computed.",
             "answer",
         )
-        self.picks = self._counter("homeport_picks", "Nodes that filter picked, as the only one that it answered.")
+        self.picks = self._counter("homeport_picks", "Pods for which filter answered only the best node.")
         self.failed_picks = self._counter(
-            "homeport_failed_picks", "Picks that came to nothing: filter was asked about the pod once more."
+            "homeport_failed_picks", "Failed picks: filter was called for the pod once more."
         )
         self.due_bind_wait = self._histogram(
             "homeport_due_bind_wait_seconds",
-            "Time decisions waited for binds that were on their way: filter, prioritize and cycle.",
+            "Time that filter, prioritize and cycle calls waited for binds in flight.",
             _WAIT_BUCKETS,
         )
         self.bind_batch_wait = self._histogram(
-            "homeport_bind_batch_wait_seconds", "Time Bindings were held, to leave together with others.", _WAIT_BUCKETS
+            "homeport_bind_batch_wait_seconds", "Time that Bindings were held to be sent in a batch.", _WAIT_BUCKETS
         )
         self.turned_away = self._counter(
             "homeport_turned_away",
-            "Connections and requests that a listener did not let through, by its name and the cause.",
+            "Connections and requests that a listener refused, by listener and cause.",
             "listener",
             "cause",
         )
         self.sampled_out = self._counter(
             "homeport_sampled_out",
-            "Pods refused on a whole sample of the nodes and then nominated to a node outside of it.",
+            "Pods refused on a whole sample of the nodes and then nominated to a node outside the sample.",
         )
         self.nominations = self._counter(
-            "homeport_nominations", "Nominations of pods to a node outside the sample, by their effect.", "result"
+            "homeport_nominations", "Nominations of pods to nodes outside the sample, by effect.", "result"
         )
 
     def _of_plugins(self) -> None:
         """Define metrics of plugin durations and faults."""
         self.point_duration = self._histogram(
             "homeport_framework_extension_point_duration_seconds",
-            "Time in all plugins of an extension point, sampled where it only decides.",
+            "Duration of all plugins of an extension point; only some calls are timed, except for Reserve to PostBind.",
             _POINT_BUCKETS,
             "extension_point",
             "status",
@@ -116,14 +116,14 @@ class Metrics:
         )
         self.plugin_duration = self._histogram(
             "homeport_plugin_execution_duration_seconds",
-            "Time in one call of a plugin at an extension point, sampled where it only decides.",
+            "Duration of one plugin call; only some calls are timed, except for PreBind to PostBind.",
             _PLUGIN_BUCKETS,
             "plugin",
             "extension_point",
             "status",
         )
         self.plugin_faults = self._counter(
-            "homeport_plugin_faults", "Exceptions that left a plugin.", "plugin", "extension_point"
+            "homeport_plugin_faults", "Exceptions raised by plugins, and invalid answers.", "plugin", "extension_point"
         )
         self.scores_out_of_range = self._counter(
             "homeport_scores_out_of_range",
@@ -132,7 +132,7 @@ class Metrics:
         )
         self.permit_wait = self._histogram(
             "homeport_permit_wait_duration_seconds",
-            "Time pods waited at Permit, by what came of it.",
+            "Time that pods waited at Permit, by result.",
             _PERMIT_BUCKETS,
             "result",
         )
@@ -141,16 +141,16 @@ class Metrics:
         """Define metrics of leader election and forwarding."""
         self.leader = self._gauge(
             "homeport_leader_election_master_status",
-            "1 while this replica holds the Lease, 0 while it does not, by the name of the Lease.",
+            "1 while this replica holds the Lease, else 0, by name of the Lease.",
             "name",
         )
         self.leader_transitions = self._counter("homeport_leader_transitions", "New leaders seen by this replica.")
         self.forwarded = self._counter(
-            "homeport_forwarded_requests", "Requests sent on to the leader, by verb and outcome.", "verb", "outcome"
+            "homeport_forwarded_requests", "Requests forwarded to the leader, by verb and outcome.", "verb", "outcome"
         )
         self.forward_duration = self._histogram(
             "homeport_forward_duration_seconds",
-            "Time from sending a request on to the leader's answer, by verb.",
+            "Time from forwarding a request to the leader's answer, by verb.",
             _VERB_BUCKETS,
             "verb",
         )
@@ -161,20 +161,22 @@ class Metrics:
             "homeport_permissions_missing",
             "Permissions that the configuration needs and the API server does not grant.",
         )
-        self.events = self._counter("homeport_events", "Events raised, by what became of them.", "result")
+        self.events = self._counter("homeport_events", "Events raised, by result.", "result")
         self.snapshot_checks = self._counter(
-            "homeport_picture_checks", "Comparisons of the bookkeeping with a recount, by result.", "result"
+            "homeport_picture_checks",
+            "Comparisons of cached counts with a recount of all objects, by result.",
+            "result",
         )
         for result in ("consistent", "different"):
             self.snapshot_checks.labels(result)
         self.loop_lag = self._histogram(
             "homeport_event_loop_lag_seconds",
-            "How late the event loop came to something that was due, looked at four times a second.",
+            "Delay of the event loop, measured four times a second.",
             _LAG_BUCKETS,
         )
         self.build_info = self._gauge(
             "homeport_build_info",
-            "Always 1, with the version of Homeport and of the Python it runs on.",
+            "Always 1, with the versions of Homeport and of Python as labels.",
             "version",
             "python_version",
             "python_implementation",

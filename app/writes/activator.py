@@ -1,7 +1,8 @@
-"""Wakes waiting pods by an annotation: kube-scheduler retries a refused pod once anything of the pod has changed.
+"""Makes kube-scheduler retry waiting pods, by writing an annotation: any change of a refused pod causes a retry.
 
-An annotation has the fewest side effects: no selector matches it, it wakes no other pod, and nothing clears it. A
-nomination costs two scheduling cycles if it is refused, and clearing it wakes all pods of that or lower priority.
+An annotation has the fewest side effects: no selector matches it, it causes no retry of other pods, and nothing clears
+it. A nomination costs two scheduling cycles if it is refused, and clearing it retries all pods of that or a lower
+priority.
 """
 
 from __future__ import annotations
@@ -35,13 +36,17 @@ Limits the rate to 50 pods a second, because each causes a scheduling cycle.
 MOST_AT_ONCE: Final = 256
 """Maximum burst of pods without a delay after an idle time, for example the machines of a node that is back."""
 
-MOST_ASKED: Final = 4096
-"""Maximum number of queued pods."""
+MOST_QUEUED: Final = 4096
+"""Maximum number of queued pods; further ones wait for the scheduler's own retry."""
 
 _ATTEMPTS: Final = 3
 _RETRY_SECONDS: Final = 0.5
 _SECONDS: Final = 2.0
+"""Time limit of one patch."""
+
 _GONE: Final = (404, 409, 422)
+"""Statuses for a pod that was deleted or replaced: a patch with the old UID would change an immutable field."""
+
 _FORBIDDEN: Final = 403
 _TOO_MANY: Final = 429
 _SERVER_FAULT: Final = 500
@@ -92,7 +97,7 @@ class ApiActivator:
         if self._may_write():
             return
         for pod in pods:
-            if len(self._queue) < MOST_ASKED:
+            if len(self._queue) < MOST_QUEUED:
                 self._queue.setdefault(pod.uid, _Activation(pod.key))
             elif not self._full_logged:
                 self._full_logged = True

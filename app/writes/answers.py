@@ -26,30 +26,30 @@ class PodState(Struct, frozen=True):
     node_name: str
 
 
-class _Status(Struct):
+class _StatusAnswer(Struct):
     kind: str | None = None
     status: str | None = None
 
 
-class _Metadata(Struct, rename="camel"):
+class _PodMetadata(Struct, rename="camel"):
     name: str
     namespace: str
     uid: str
     resource_version: str
 
 
-class _Spec(Struct, rename="camel"):
+class _PodBindingSpec(Struct, rename="camel"):
     node_name: str | None = None
 
 
-class _Pod(Struct):
+class _PodAnswer(Struct):
     kind: str
-    metadata: _Metadata
-    spec: _Spec
+    metadata: _PodMetadata
+    spec: _PodBindingSpec
 
 
-_STATUS: Final[Decoder[_Status]] = Decoder(_Status)
-_POD: Final[Decoder[_Pod]] = Decoder(_Pod)
+_STATUS: Final[Decoder[_StatusAnswer]] = Decoder(_StatusAnswer)
+_POD: Final[Decoder[_PodAnswer]] = Decoder(_PodAnswer)
 
 
 def as_requested(answer: Object, namespace: str, name: str) -> Object:

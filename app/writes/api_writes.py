@@ -120,9 +120,9 @@ class ApiBinder:
         """
         path, body = PODS.path(pod.namespace, pod.name, "binding"), binding(pod, node_name, annotations)
 
-        async def send(ask: PreSendCheck) -> Status:
+        async def send(check: PreSendCheck) -> Status:
             try:
-                answer = await self._client.post(path, body, before=ask, timeout=self._post_seconds)
+                answer = await self._client.post(path, body, before=check, timeout=self._post_seconds)
             except UnknownOutcome as unclear:
                 cause = str(unclear)
             else:
@@ -137,10 +137,10 @@ class ApiBinder:
     async def _settled(self, pod: Pod, node_name: str) -> Status:
         """Read the pod back until the outcome of the Binding is known."""
         delay = _RETRY_SECONDS
-        while (fate := await self._read_back.fate(pod, node_name)) is None:
+        while (outcome := await self._read_back.outcome(pod, node_name)) is None:
             await self._sleep(delay)
             delay = next_delay(delay, _RETRY_SECONDS, _MAX_RETRY_SECONDS)
-        return fate.status
+        return outcome.status
 
     async def _after_conflict(self, pod: Pod, node_name: str, refused: ApiError) -> Pod | Status:
         """Return the pod with its newest version if the Binding can be retried, else the bind's result.
@@ -177,7 +177,7 @@ class ApiBinder:
 
 
 def _is_decision_unaffected(newest: Pod, pod: Pod) -> bool:
-    """Return true if a decision on ``pod`` holds for ``newest``: all that it depends on is equal by value.
+    """Return true if a decision on ``pod`` is valid for ``newest``: all fields that it depends on are equal by value.
 
     Only annotations of Homeport's domain are decoded: homes, policies, and a fence, which rejects this bind.
     """

@@ -51,7 +51,7 @@ class BindBatches:
         self._ends = self._joined = self._from = -inf
         self._awaited = self._alone = 0
 
-    async def turn(self, seconds_left: float = inf) -> None:
+    async def wait_for_batch(self, seconds_left: float = inf) -> None:
         """Wait until the Binding may be sent. A bind with less time left than the window is never delayed."""
         if not self._window:
             return
@@ -84,15 +84,15 @@ class BindBatches:
         if len(self._held) + 1 >= MOST:
             self._release()
             return
-        turn = asyncio.get_running_loop().create_future()
-        self._held.append(turn)
+        released = asyncio.get_running_loop().create_future()
+        self._held.append(released)
         if self._timer is None:
             self._look_again()
         try:
-            await turn
+            await released
         finally:
-            if turn in self._held:  # its bind was cancelled
-                self._held.remove(turn)
+            if released in self._held:  # its bind was cancelled
+                self._held.remove(released)
         self._observe(self._clock() - began)
 
     def _look_again(self) -> None:
@@ -112,6 +112,6 @@ class BindBatches:
             self._timer.cancel()
             self._timer = None
         held, self._held = self._held, []
-        for turn in held:
-            if not turn.done():  # done if its bind was cancelled in this step of the event loop
-                turn.set_result(None)
+        for released in held:
+            if not released.done():  # done if its bind was cancelled in this step of the event loop
+                released.set_result(None)

@@ -31,6 +31,7 @@ BLIND_SECONDS: Final = 2.0
 """Maximum time in seconds that a Binding waits for a watch that is being reopened."""
 
 _LOOK_SECONDS: Final = 0.01
+"""Interval in seconds at which a waiting Binding checks whether the watch is open again."""
 
 
 class NotBound(Exception):
@@ -53,18 +54,18 @@ class NotYet(Exception):
 
 
 class BindClearance(Struct):
-    """Check of a transaction, valid for that pod on that node until it is ``over``.
+    """Permission to send Bindings of one pod (``uid``) to one ``node`` if ``check`` passes, until it is ``over``.
 
-    ``had_turn``: the Binding was already held for a batch; a retry is sent at once. ``unclear``: number of Bindings
-    that were sent and whose sender has not returned an outcome. A sender that is cancelled or fails never does, and
-    then the pod must stay assumed.
+    ``was_held``: the Binding was already held for a batch, so that a retry is sent at once. ``unclear``: number of
+    Bindings that were sent and whose sender has not returned an outcome. If the sender is cancelled or fails, the
+    number stays above 0, and the pod must stay assumed.
     """
 
     uid: str
     node: str
     check: PreSendCheck
     seconds_left: Callable[[], float]
-    had_turn: bool = False
+    was_held: bool = False
     over: bool = False
     unclear: int = 0
 
@@ -102,7 +103,7 @@ def _clearance_for(pod: Pod, node_name: str) -> BindClearance:
 
 
 class BindLeadership(Protocol):
-    """Leadership, as the guard needs it."""
+    """Part of the leadership interface that the guard uses."""
 
     def may_bind(self, namespace: str) -> str:
         """Return why pods of the namespace must not be bound now; empty if they may."""
@@ -121,8 +122,8 @@ class BindLeadership(Protocol):
         ...
 
 
-class _Alone:
-    """Leadership of a single process."""
+class SingleProcess:
+    """Leadership of a single process, which can always bind."""
 
     def may_bind(self, _namespace: str) -> str:
         return ""
@@ -137,7 +138,7 @@ class _Alone:
         return ""
 
 
-_ALONE: Final = _Alone()
+_ALONE: Final = SingleProcess()
 
 
 def _always() -> bool:
@@ -174,26 +175,26 @@ class BindGuard:
         Binding has no effect; after any other exception raised once it was sent, its outcome is unclear.
         """
         clearance = _clearance_for(pod, node_name)
-        left = 0
+        in_flight = 0
 
-        def ask() -> None:
-            nonlocal left
+        def check() -> None:
+            nonlocal in_flight
             answered()  # second attempt: the first was refused because of expired credentials
-            self._ask(clearance, pod)
-            left = 1
-            clearance.unclear += left
+            self._check(clearance, pod)
+            in_flight = 1
+            clearance.unclear += in_flight
 
         def answered() -> None:
-            nonlocal left
-            clearance.unclear -= left
-            left = 0
+            nonlocal in_flight
+            clearance.unclear -= in_flight
+            in_flight = 0
 
-        if not clearance.had_turn:
-            clearance.had_turn = True
-            await self.batches.turn(clearance.seconds_left())
+        if not clearance.was_held:
+            clearance.was_held = True
+            await self.batches.wait_for_batch(clearance.seconds_left())
         while True:
             try:
-                sent = await send(ask)
+                sent = await send(check)
             except NotYet as not_yet:
                 until = not_yet.until
             except (ApiError, ApiUnavailable):
@@ -204,7 +205,8 @@ class BindGuard:
                 return sent
             await until()
 
-    def _ask(self, clearance: BindClearance, pod: Pod) -> None:
+    def _check(self, clearance: BindClearance, pod: Pod) -> None:
+        """Raise ``NotBound`` or ``NotYet`` if the Binding must not be sent now."""
         if clearance.over:
             raise NotBound(error(f'the bind of pod "{pod}" has ended'))
         if not self._follows():

@@ -8,8 +8,10 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 MOST_NAMES: Final = 64
+"""Maximum number of recorded scheduler names. With more names, "all schedulers" is recorded instead."""
+
 MOST_CHARACTERS: Final = 4096
-"""Maximum length of the annotation. Beyond this, or ``MOST_NAMES``, all schedulers are recorded."""
+"""Maximum length of the annotation in characters. Beyond it, "all schedulers" is recorded instead."""
 
 _EVERYBODY: Final = "*"
 _BETWEEN: Final = ","

@@ -13,34 +13,24 @@ from msgspec import Struct
 from app.framework.events import Reference
 
 MOST_QUEUED: Final = 1000
+"""Maximum number of queued series, over all namespaces."""
+
 AT_ONCE: Final = 10
 """Burst of Events of one object that are written at any rate."""
 
 REFILL_SECONDS: Final = 60.0
+"""Seconds after which an object may cause one more Event."""
 
 Kind = tuple[str, str, str, Reference, Reference | None]
 """Type, action, reason, regarding, related: identity of a series."""
 
 
 class Series:
-    """One Event series. ``written``: the count stored in the API server; 0 before the first write.
+    """One Event series: the Event and the number of its repetitions.
 
-    ``tries``: failed attempts since the last success · ``not_before``: time of the next attempt.
+    ``written``: the count stored in the API server; 0 before the first write · ``observed``: time of the last
+    repetition · ``tries``: failed attempts since the last success · ``not_before``: time of the next attempt.
     """
-
-    __slots__ = (
-        "body",
-        "changed_at",
-        "count",
-        "kind",
-        "name",
-        "not_before",
-        "observed",
-        "queued",
-        "tries",
-        "written",
-        "written_at",
-    )
 
     def __init__(self, kind: Kind, name: str, body: dict[str, Any], now: float) -> None:
         self.kind = kind
@@ -71,6 +61,7 @@ class EventBudget(Struct):
     since: float
 
     def take(self, now: float) -> bool:
+        """Use one token; return false without one."""
         self.left = min(float(AT_ONCE), self.left + (now - self.since) / REFILL_SECONDS)
         self.since = now
         if self.left < 1.0:

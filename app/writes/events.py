@@ -41,7 +41,11 @@ PACE_SECONDS: Final = 0.05
 """Delay between two writes."""
 
 IDLE_SECONDS: Final = 360.0
+"""Seconds without a repetition after which a series ends."""
+
 WRITE_AGAIN_SECONDS: Final = 1800.0
+"""Interval between two writes of the count of a continuing series."""
+
 LOOK_SECONDS: Final = 60.0
 """Interval between two checks of all series."""
 
@@ -53,11 +57,19 @@ FLUSH_SECONDS: Final = 0.5
 
 _REQUEST_SECONDS: Final = 5.0
 _TRIES: Final = 12
+"""Number of attempts without an answer after which an Event is dropped."""
+
 _LONGEST_PAUSE_SECONDS: Final = 10.0
+"""Maximum delay between two attempts; it doubles from one second."""
+
 _MOST_SERIES: Final = 4096
 _MOST_OBJECTS: Final = 4096
 _LONGEST_NOTE: Final = 1024
+"""Maximum length of a note in bytes, as the API server validates it."""
+
 _LONGEST_WORD: Final = 128
+"""Maximum length of reason, action and instance in characters, as the API server validates them."""
+
 _LONGEST_FIELD: Final = {"api_version": 253 + 1 + 63, "kind": 63, "namespace": 63, "name": 253, "uid": 128}
 """Maximum lengths of the fields of a reference, in characters; valid objects are never longer."""
 

@@ -26,6 +26,8 @@ from app.writes.read_back import NOT_FOUND, fence_off
 _LOG: Final = structlog.get_logger(__name__)
 
 AT_ONCE: Final = 8
+"""Number of concurrent workers, each of which fences off one pod at a time."""
+
 PAUSE_SECONDS: Final = 0.02
 """Delay after each write of a worker; limits the rate to ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
 
@@ -44,7 +46,7 @@ class Fences:
         self._sleep = sleep
         self._noted: dict[str, list[Pod]] = {}
         self._left: dict[str, int] = {}
-        self._wanted: dict[str, None] = {}
+        self._awaited: dict[str, None] = {}
         self._moved = asyncio.Event()
         self._late_until = 0.0
         self._together = False
@@ -64,7 +66,7 @@ class Fences:
         """Wait until pods of that namespace may be bound."""
         while self.pending_in(namespace):
             if namespace in self._left:
-                self._wanted[namespace] = None
+                self._awaited[namespace] = None
             await self._moved.wait()
 
     def note(self, callers: Callers, *, together: bool = False) -> int:
@@ -79,9 +81,8 @@ class Fences:
         assumed = self._cluster.assumed
         uncertain = {it.uid for it in (*assumed.in_flight(), *assumed.reserved())}
         for pod in self._cluster.pods():
-            pending = (
-                not pod.node_name or pod.uid in uncertain
-            )  # a pod that this process has only assumed is still pending
+            # A pod that this process has only assumed is still pending.
+            pending = not pod.node_name or pod.uid in uncertain
             if pending and _may_be_bound(pod) and pod.spec.scheduler_name in callers:
                 self._noted.setdefault(pod.namespace, []).append(pod)
         self._left = {namespace: len(pods) for namespace, pods in self._noted.items()}
@@ -99,7 +100,7 @@ class Fences:
         except asyncio.CancelledError:
             self._noted.clear()
             self._left.clear()
-            self._wanted.clear()
+            self._awaited.clear()
             self._notify()
             raise
 
@@ -113,12 +114,12 @@ class Fences:
             self._left[pod.namespace] -= 1
             if not self._left[pod.namespace]:
                 del self._left[pod.namespace]
-                self._wanted.pop(pod.namespace, None)
+                self._awaited.pop(pod.namespace, None)
                 self._notify()
             await self._sleep(PAUSE_SECONDS)
 
     def _next(self) -> Pod | None:
-        namespace = next((it for it in self._wanted if it in self._noted), next(iter(self._noted), None))
+        namespace = next((it for it in self._awaited if it in self._noted), next(iter(self._noted), None))
         if namespace is None:
             return None
         pods = self._noted[namespace]

@@ -26,7 +26,7 @@ API server refused it, or the outcome is unknown.
 
 
 class Nominator(Protocol):
-    """Interface to nominate a pod to a node."""
+    """Nominates pods to nodes."""
 
     async def nominate(self, pod: Pod, node_name: str) -> Nominated:
         """Replace the pod's nomination, if any. The UID is a precondition. Never raises."""

@@ -52,7 +52,7 @@ NOT_FOUND: Final = "NotFound"
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class Fate(Struct, frozen=True):
+class BindOutcome(Struct, frozen=True):
     """Outcome of a Binding: Success, or an Error if it can no longer take effect.
 
     ``raw`` is the pod as the API server has it; empty if it is gone.
@@ -79,7 +79,7 @@ class ReadBack:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def fate(self, pod: Pod, node_name: str) -> Fate | None:
+    async def outcome(self, pod: Pod, node_name: str) -> BindOutcome | None:
         """Return the outcome of the Binding of ``pod`` to the node; ``None`` if it is still unknown: try again.
 
         Sends one read without ``resourceVersion``, which etcd answers, and at most one fence.
@@ -87,16 +87,16 @@ class ReadBack:
         try:
             raw = await self._client.get(PODS, pod.namespace, pod.name)
             state = pod_state(raw, pod)
-            return _fate(state, pod, node_name, raw) or await self._fenced(pod, node_name, state)
+            return _outcome_of(state, pod, node_name, raw) or await self._fenced(pod, node_name, state)
         except ApiError as refused:
             if refused.reason == NOT_FOUND:
-                return Fate(gone(pod))
+                return BindOutcome(gone(pod))
             _LOG.warning("pod cannot be read back", pod=str(pod), cause=str(refused))
         except (ApiUnavailable, UnknownOutcome) as cause:
             _LOG.warning("pod cannot be read back", pod=str(pod), cause=str(cause))
         return None
 
-    async def _fenced(self, pod: Pod, node_name: str, state: PodState) -> Fate | None:
+    async def _fenced(self, pod: Pod, node_name: str, state: PodState) -> BindOutcome | None:
         """Fence a pending pod at the version that was read. Only the answer to the fence decides the outcome.
 
         Raises ``ApiError`` (a conflict: the pod has changed since it was read), ``ApiUnavailable`` and
@@ -104,19 +104,19 @@ class ReadBack:
         """
         raw = await fence_off(self._client, replace(pod, resource_version=state.resource_version))
         fenced = pod_state(raw, pod)
-        fate = _fate(fenced, pod, node_name, raw)
-        if fate is None and fenced.resource_version == state.resource_version:
+        outcome = _outcome_of(fenced, pod, node_name, raw)
+        if outcome is None and fenced.resource_version == state.resource_version:
             raise ApiUnavailable(f"the fence of pod {pod} has not moved its version")
-        return fate or Fate(_NOT_ARRIVED, raw)
+        return outcome or BindOutcome(_NOT_ARRIVED, raw)
 
 
-def _fate(state: PodState, pod: Pod, node_name: str, raw: bytes) -> Fate | None:
+def _outcome_of(state: PodState, pod: Pod, node_name: str, raw: bytes) -> BindOutcome | None:
     """Return the Binding's outcome according to the stored pod; ``None`` if the pod is pending."""
     if state.uid != pod.uid:
-        return Fate(gone(pod), raw)
+        return BindOutcome(gone(pod), raw)
     if not state.node_name:
         return None
-    return Fate(SUCCESS if state.node_name == node_name else bound_elsewhere(pod, state.node_name), raw)
+    return BindOutcome(SUCCESS if state.node_name == node_name else bound_elsewhere(pod, state.node_name), raw)
 
 
 def gone(pod: Pod) -> Status:
@@ -130,6 +130,8 @@ def bound_elsewhere(pod: Pod, node_name: str) -> Status:
 
 
 class _Retry(Struct):
+    """Time of the next read of a pod, and the delay after it, in seconds."""
+
     at: float
     delay: float
 
@@ -145,7 +147,7 @@ class BindConfirmation:
         self._cluster = cluster
         self._clock = clock
         self._sleep = sleep
-        self._due: dict[str, _Retry] = {}
+        self._retries: dict[str, _Retry] = {}
 
     async def run(self) -> None:
         """Look for binds to settle until cancelled."""
@@ -157,37 +159,37 @@ class BindConfirmation:
 
     def _overdue(self) -> list[Pod]:
         """Return the unconfirmed pods to read now. New ones start with the initial delay."""
-        now, assumed, known = self._clock(), self._cluster.assumed, self._due
+        now, assumed, known = self._clock(), self._cluster.assumed, self._retries
         pods = assumed.unconfirmed()
-        self._due = {
+        self._retries = {
             pod.uid: known.get(pod.uid)
             or _Retry(now if assumed.is_unclear(pod.uid) else now + CONFIRM_SECONDS, LOOK_SECONDS)
             for pod in pods
         }
-        return [pod for pod in pods if self._due[pod.uid].at <= now]
+        return [pod for pod in pods if self._retries[pod.uid].at <= now]
 
     async def _look_at(self, pod: Pod) -> None:
         """Read one pod back and settle its bind. Exceptions are logged, so that other pods are not affected."""
-        due = self._due[pod.uid]
-        due.at, due.delay = self._clock() + due.delay, min(2 * due.delay, MAX_RETRY_SECONDS)
+        retry = self._retries[pod.uid]
+        retry.at, retry.delay = self._clock() + retry.delay, min(2 * retry.delay, MAX_RETRY_SECONDS)
         if not self._cluster.doubt(pod.uid):
             return  # the watch has confirmed the bind meanwhile
         try:
-            fate = await self._read_back.fate(pod, pod.node_name)
-            if fate is not None:
-                self._settle(pod, fate)
+            outcome = await self._read_back.outcome(pod, pod.node_name)
+            if outcome is not None:
+                self._settle(pod, outcome)
         except Exception:  # noqa: BLE001  # any fault: the pod stays assumed and is read again
             _LOG.error("bind not settled", pod=str(pod), node=pod.node_name, traceback=traceback.format_exc())
 
-    def _settle(self, pod: Pod, fate: Fate) -> None:
+    def _settle(self, pod: Pod, outcome: BindOutcome) -> None:
         """Store the pod as it was read, then confirm or forget it."""
-        if fate.raw:
+        if outcome.raw:
             try:
-                self._cluster.upsert_read_pod(self._cluster.core.decode_pod(fate.raw))
+                self._cluster.upsert_read_pod(self._cluster.core.decode_pod(outcome.raw))
             except ValueError as cause:
                 _LOG.error("pod read back cannot be decoded", pod=str(pod), cause=str(cause))
-        if fate.status.is_success:
+        if outcome.status.is_success:
             self._cluster.confirm(pod.uid)
             return
-        _LOG.warning("bind given up", pod=str(pod), node=pod.node_name, cause=fate.status.message)
+        _LOG.warning("bind given up", pod=str(pod), node=pod.node_name, cause=outcome.status.message)
         self._cluster.forget(pod.uid)

@@ -1,4 +1,4 @@
-"""Write interfaces that belong to one source of a snapshot, created once leadership is set up."""
+"""Interfaces through which all writes go. Each feed creates its own: for an API server, or for a saved cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.writes.nominator import Nominator
 
 
 class MayWrite(BindLeadership, Protocol):
-    """Leadership that also allows or forbids writes."""
+    """Leadership interface of all writers: it allows or forbids Bindings and other writes."""
 
     def may_write(self) -> str:
         """Return why this process must not write now; empty if it may."""
@@ -21,7 +21,7 @@ class MayWrite(BindLeadership, Protocol):
 
 
 class ClusterWrites(Struct, frozen=True):
-    """Write interfaces. ``binder`` sends through ``bind_guard``."""
+    """All write interfaces of one cluster. ``binder`` sends every Binding through ``bind_guard``."""
 
     binder: Binder
     writer: Writer

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from app.config.settings import Settings
 from app.framework.spec import PluginSpec
-from app.main import Service
+from app.main import HomeportService
 from app.verbs.outcome import Verb
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.contract import breaches
@@ -37,7 +37,7 @@ class Reply(Struct, frozen=True):
 class Api:
     """A running service, called as kube-scheduler calls it. Every answer is held against the contract."""
 
-    def __init__(self, http: httpx.AsyncClient, service: Service) -> None:
+    def __init__(self, http: httpx.AsyncClient, service: HomeportService) -> None:
         self.http = http
         self._metrics = service._metrics
 
@@ -75,7 +75,7 @@ async def serving(
     defaults: Mapping[str, int] = DEFAULT_WEIGHTS,
 ) -> AsyncIterator[Api]:
     """A service for the length of its lifespan; of the sample cluster unless ``settings`` say otherwise."""
-    service = Service(settings or Settings(cluster=str(SAMPLE)), specs, defaults, version=VERSION)
+    service = HomeportService(settings or Settings(cluster=str(SAMPLE)), specs, defaults, version=VERSION)
     web = service.web()
     transport = httpx.ASGITransport(web)
     async with (

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from app.config.settings import Settings
 from app.feeds.live import LiveFeed
-from app.main import Service
+from app.main import HomeportService
 from app.server.ops import LOG_SECONDS, ops_router
 from app.telemetry.metrics import Metrics
 from plugins import DEFAULT_WEIGHTS, SHIPPED
@@ -24,17 +24,17 @@ from tests.fakes import ManualClock
 
 
 @pytest.fixture
-def service() -> Service:
-    return Service(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version=VERSION)
+def service() -> HomeportService:
+    return HomeportService(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version=VERSION)
 
 
-def waiting(service: Service) -> Mapping[tuple[str, str], int]:
+def waiting(service: HomeportService) -> Mapping[tuple[str, str], int]:
     for _ in service.counting():
         pass
     return service._counted.unschedulable
 
 
-async def test_who_no_longer_leads_knows_of_no_refused_pod(service: Service) -> None:
+async def test_who_no_longer_leads_knows_of_no_refused_pod(service: HomeportService) -> None:
     web = service.web()
     async with (
         web.router.lifespan_context(web),
@@ -81,7 +81,9 @@ async def test_a_fault_in_counting_takes_no_other_metric_with_it_and_is_told_onc
     assert "LookupError: no such count" in said[0]["traceback"]
 
 
-def test_what_was_counted_last_stays_where_counting_fails(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_counted_last_stays_where_counting_fails(
+    service: HomeportService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waiting(service)
     before = service._counted.gauges
     assert "homeport_homes" in before
@@ -106,7 +108,7 @@ async def test_the_end_of_the_certificate_shown_to_the_api_server(tmp_path: Path
         "users": [{"name": "me", "user": {"client-certificate": str(certificate), "client-key": str(key)}}],
     }
     (tmp_path / "config").write_text(json.dumps(config))
-    service = Service(Settings(kubeconfig=str(tmp_path / "config")), SHIPPED, DEFAULT_WEIGHTS, version=VERSION)
+    service = HomeportService(Settings(kubeconfig=str(tmp_path / "config")), SHIPPED, DEFAULT_WEIGHTS, version=VERSION)
 
     def end() -> float | None:
         name = "homeport_certificate_expiration_timestamp_seconds"

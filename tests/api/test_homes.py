@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from app.config.profile import Profile
 from app.config.settings import Settings
 from app.kube.kinds import SERVICES
-from app.main import Service
+from app.main import HomeportService
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.faulty import faulty, with_faulty
 from tests.api.service import Api, serving
@@ -77,7 +77,7 @@ def test_a_plugin_that_fails_on_a_change_spoils_nothing(tmp_path: Path) -> None:
     spec = spec_of(Fails, kinds=lambda _: (SERVICES,))
     plugins = {"multiPoint": {"enabled": [{"name": "Fails"}]}}
     settings = Settings(cluster=saved(tmp_path), profiles=(Profile.model_validate({"plugins": plugins}),))
-    service = Service(settings, (spec, *SHIPPED), DEFAULT_WEIGHTS, version="1")
+    service = HomeportService(settings, (spec, *SHIPPED), DEFAULT_WEIGHTS, version="1")
 
     with capture_logs() as said:
         for selector in ({"app": "web"}, {"app": "db"}):

@@ -11,7 +11,7 @@ from app.config.settings import Settings
 from app.feeds.stores import store_for
 from app.kube.kinds import NODES, SERVICES, Kind
 from app.kube.meta_v1 import ObjectKey
-from app.main import Service
+from app.main import HomeportService
 from app.verbs.outcome import Verb, VerbFailure
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE, example
@@ -24,7 +24,9 @@ class Shop:
     """A whole service around the sample cluster."""
 
     def __init__(self) -> None:
-        self.service = Service(Settings(cluster=str(SAMPLE), due_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="1")
+        self.service = HomeportService(
+            Settings(cluster=str(SAMPLE), due_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="1"
+        )
 
     def mark_unreadable(self, kind: Kind[Any], *key: str) -> None:
         store_for(self.service.snapshot, kind).mark_unreadable((key[0], key[1]), "odd")

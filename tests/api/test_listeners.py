@@ -16,7 +16,7 @@ import app.main
 from app.__main__ import main
 from app.config.settings import Settings
 from app.kube.connections import Connections, NotConnected
-from app.main import Service
+from app.main import HomeportService
 from app.server import protocol, tls
 from app.server.access import NO_CERTIFICATE, NOT_A_PEER, READS_CLOSED, WRONG_NAME
 from app.server.listener import Listener
@@ -70,7 +70,7 @@ def pki(tmp_path: Path) -> Pki:
 @asynccontextmanager
 async def listening(**settings: Any) -> AsyncIterator[Mapping[str, Listener]]:
     """The service of the sample cluster on free ports; its listeners by name."""
-    service = Service(Settings(cluster=str(SAMPLE), port=0, **settings), SHIPPED, DEFAULT_WEIGHTS, version="1")
+    service = HomeportService(Settings(cluster=str(SAMPLE), port=0, **settings), SHIPPED, DEFAULT_WEIGHTS, version="1")
     web, listeners = service.listeners()
     async with running(web, listeners):
         yield {it.name: it for it in listeners}

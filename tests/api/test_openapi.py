@@ -11,12 +11,12 @@ import pytest
 from starlette.routing import BaseRoute, Route
 
 from app.config.settings import Settings
-from app.main import Service
+from app.main import HomeportService
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE, Api, serving
 
 DOCUMENT: Final[dict[str, Any]] = (
-    Service(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1").web().openapi()
+    HomeportService(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1").web().openapi()
 )
 VERBS: Final = ("/filter", "/prioritize", "/preempt", "/bind")
 
@@ -63,7 +63,7 @@ def test_every_verb_has_examples_of_request_and_answer(path: str) -> None:
 
 
 def test_every_route_is_in_the_document() -> None:
-    web = Service(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1").web()
+    web = HomeportService(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1").web()
     own = {"/", web.openapi_url, "/docs", "/docs/start.js", "/docs/{name}"}
     served = {
         (method.lower(), route.path)

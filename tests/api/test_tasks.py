@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 import app.main
 from app.config.settings import Settings
 from app.feeds import live
-from app.main import Service
+from app.main import HomeportService
 from app.telemetry.background import GIVEN_UP_SECONDS, RECOVERED_SECONDS
 from app.telemetry.throttle import Throttle
 from plugins import DEFAULT_WEIGHTS, SHIPPED
@@ -40,7 +40,7 @@ TASKS: Final = frozenset(
         "Outage.run",
         "PermissionCheck.run",
         "PluginRun.run",
-        "Recount.run",
+        "RecountController.run",
         "Reflector.keep_fresh",
         "Reflector.run",
         "Replica._follow_terms",
@@ -163,7 +163,7 @@ class Running:
         settings = Settings(
             kubeconfig=str(kubeconfig(folder)), leader_election=election, advertise_address="10.0.0.1:8888", port=0
         )
-        self.service = Service(settings, SHIPPED, DEFAULT_WEIGHTS, version="1")
+        self.service = HomeportService(settings, SHIPPED, DEFAULT_WEIGHTS, version="1")
         self.web = self.service.web()
 
     async def get(self, path: str) -> tuple[int, str]:

@@ -20,7 +20,7 @@ from app.framework.status import Code, Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import RESOURCE_CLAIMS
 from app.kube.resource_v1 import EXTENDED_RESOURCE_CLAIM
-from app.main import Service
+from app.main import HomeportService
 from app.replicas.leadership import ALONE, Alone
 from app.verbs.bind import SHUTTING_DOWN
 from plugins import DEFAULT_WEIGHTS, SHIPPED
@@ -195,7 +195,7 @@ async def test_a_pod_goes_on_once_its_claim_is_its_own(tmp_path: Path, heard_of:
     """Whatever was heard of the claim before."""
     profile = Profile.model_validate({"plugins": {"multiPoint": {"enabled": [{"name": "DynamicResources"}]}}})
     settings = Settings(cluster=saved(tmp_path, GPU, *DEVICES), profiles=(profile,), bind_timeout=900.0)
-    service = Service(settings, SHIPPED, DEFAULT_WEIGHTS, version="test")
+    service = HomeportService(settings, SHIPPED, DEFAULT_WEIGHTS, version="test")
     web = service.web()
     async with (
         web.router.lifespan_context(web),
@@ -226,9 +226,9 @@ class TestWhoMayNotBind:
     """A process that ends, or no longer leads, keeps no pod waiting."""
 
     @pytest.fixture
-    async def served(self, tmp_path: Path) -> AsyncIterator[tuple[Service, Api]]:
+    async def served(self, tmp_path: Path) -> AsyncIterator[tuple[HomeportService, Api]]:
         settings = Settings(cluster=saved(tmp_path), profiles=(PROFILE,), bind_timeout=900.0)
-        service = Service(settings, (*SHIPPED, *SPECS), DEFAULT_WEIGHTS, version="test")
+        service = HomeportService(settings, (*SHIPPED, *SPECS), DEFAULT_WEIGHTS, version="test")
         web = service.web()
         async with (
             web.router.lifespan_context(web),
@@ -244,7 +244,9 @@ class TestWhoMayNotBind:
             await asyncio.sleep(0)
         return call
 
-    async def test_before_the_end_of_a_process_alone_its_pods_go_back(self, served: tuple[Service, Api]) -> None:
+    async def test_before_the_end_of_a_process_alone_its_pods_go_back(
+        self, served: tuple[HomeportService, Api]
+    ) -> None:
         service, api = served
         call = await self.waiting(api)
 
@@ -254,7 +256,9 @@ class TestWhoMayNotBind:
         assert (refused, {"": 0}) == (await call, await api.samples("homeport_assumed_pods"))
         assert refused == await api.post("bind", binding())
 
-    async def test_a_lead_that_is_lost_gives_back_who_waits_and_who_would(self, served: tuple[Service, Api]) -> None:
+    async def test_a_lead_that_is_lost_gives_back_who_waits_and_who_would(
+        self, served: tuple[HomeportService, Api]
+    ) -> None:
         service, api = served
         call = await self.waiting(api)
 
@@ -265,7 +269,7 @@ class TestWhoMayNotBind:
         assert (refused, {"": 0}) == (await call, await api.samples("homeport_assumed_pods"))
         assert refused == await api.post("bind", binding())
 
-    async def test_a_lead_that_is_won_again_lets_pods_wait_again(self, served: tuple[Service, Api]) -> None:
+    async def test_a_lead_that_is_won_again_lets_pods_wait_again(self, served: tuple[HomeportService, Api]) -> None:
         service, api = served
         service._leadership = _Follower()
         service._lead_changed(False)

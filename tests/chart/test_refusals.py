@@ -25,10 +25,6 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
         {"podSchedulerName": "homeport"},
         'podSchedulerName "homeport" is a name that Homeport serves: with all replicas gone nobody could start',
     ),
-    "scheduled by the default scheduler that asks it": (
-        {**SERVICE, "schedulerName": "default-scheduler"},
-        'podSchedulerName "default-scheduler" is a name that Homeport serves',
-    ),
     "scheduled by itself under a further name": (
         {"extraSchedulerNames": ["default-scheduler"]},
         'podSchedulerName "default-scheduler" is a name that Homeport serves',
@@ -72,14 +68,6 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
         {"extender": {"port": 10259}},
         "extender.port 10259 is taken in the pod",
     ),
-    "another timeout": (
-        {"config": {"httpTimeout": "9s"}},
-        "config.httpTimeout is not to be set: it follows from other values of this chart.",
-    ),
-    "a timeout of a verb that its caller does not have": (
-        {"config": {"bindTimeout": "16m"}},
-        "config.bindTimeout is not to be set: it follows from other values of this chart.",
-    ),
     "a variable of that kind": (
         {"extraEnv": [{"name": "HOMEPORT_HTTP_TIMEOUT", "value": "9s"}]},
         "extraEnv: HOMEPORT_HTTP_TIMEOUT would come before the configuration file: set it in config.",
@@ -104,10 +92,6 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
         {"leaderElection": {"leaseDuration": "301s"}},
         "leaderElection: leaseDuration 301s is longer than 5m, the longest that other replicas wait.",
     ),
-    "kube-schedulers that overlap": (
-        {"kubeScheduler": {"leaderElection": {"renewDeadline": "1m30s"}}},
-        "kubeScheduler.leaderElection: leaseDuration 15s is not longer than renewDeadline 1m30s",
-    ),
     "a kube-scheduler that cannot renew in time": (
         {"kubeScheduler": {"leaderElection": {"retryPeriod": "9s"}}},
         "kubeScheduler.leaderElection: renewDeadline 10s is not longer than 1.2 times retryPeriod 9s",
@@ -119,10 +103,6 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
     "a quota of no class": (
         {"priorityClassName": "", "priorityQuota": {"create": True}},
         "priorityQuota.create is true, and priorityClassName is empty",
-    ),
-    "no election of kube-scheduler": (
-        {"kubeScheduler": {"extraArgs": ["--leader-elect=false"]}},
-        "kubeScheduler.extraArgs: --leader-elect is not to be given",
     ),
     "a secret without a name": (
         {"certificates": {"source": "existingSecret"}},
@@ -160,23 +140,13 @@ SCHEDULERS_FLAGS: Final = (
 
 MISFITS: Final[dict[str, tuple[Values, str]]] = {
     "an unknown key": ({"replicas": 3}, "additional properties 'replicas' not allowed"),
-    "an unknown key within": ({"extender": {"timeout": "5s"}}, "additional properties 'timeout' not allowed"),
     "an unknown setting": (
         {"config": {"logLevl": "info"}},
         "at '/config': additional properties 'logLevl' not allowed",
     ),
     "a setting that is none": ({"config": {"logLevel": "loud"}}, "at '/config/logLevel': value must be one of 'debug'"),
-    "a setting without a unit": ({"config": {"maxFeedAge": 5}}, "at '/config/maxFeedAge': got number, want string"),
-    "a setting within": (
-        {"config": {"tracing": {"endpont": "x"}}},
-        "at '/config/tracing': additional properties 'endpont' not allowed",
-    ),
-    "a text for a number": ({"replicaCount": "two"}, "at '/replicaCount': got string, want integer"),
-    "a number for a text": ({"image": {"tag": 1.3}}, "at '/image/tag': got number, want string"),
     "a mode that there is not": ({"mode": "sidecar"}, "at '/mode': value must be one of 'scheduler', 'service'"),
-    "fewer names than few": ({"extender": {"atMost": 99}}, "at '/extender/atMost'"),
     "a duration without a unit": ({"extender": {"httpTimeout": "5"}}, "at '/extender/httpTimeout': '5' does not match"),
-    "no replica": ({"replicaCount": 0}, "at '/replicaCount': minimum: got 0, want 1"),
     "too little time to end": (
         {"terminationGracePeriodSeconds": 10},
         "at '/terminationGracePeriodSeconds': minimum: got 10, want 30",
@@ -197,33 +167,17 @@ MISFITS: Final[dict[str, tuple[Values, str]]] = {
         {"plugins": {"stickyNode": {"args": {"policy": "firm"}}}},
         "at '/plugins/stickyNode/args/policy': value must be one of 'hard', 'soft', 'grace', 'off', false",
     ),
-    "an unknown argument": (
-        {"plugins": {"stickyNode": {"args": {"grace": "5m"}}}},
-        "at '/plugins/stickyNode/args': additional properties 'grace' not allowed",
-    ),
     "two marks in one": (
         {"plugins": {"stickyNode": {"args": {"maintenance": [{"taint": "a", "label": "b"}]}}}},
         "at '/plugins/stickyNode/args/maintenance/0': 'oneOf' failed",
     ),
     "a digest that is none": ({"image": {"digest": "latest"}}, "at '/image/digest': 'latest' does not match pattern"),
-    "a source that there is not": (
-        {"certificates": {"source": "none"}},
-        "at '/certificates/source': value must be one of",
-    ),
     "everybody's schedulerName": ({"schedulerName": "*"}, "at '/schedulerName': '*' does not match pattern"),
-    "a gate that is no switch": (
-        {"kubeScheduler": {"featureGates": {"AllAlpha": "yes"}}},
-        "at '/kubeScheduler/featureGates/AllAlpha': got string, want boolean",
-    ),
     "a label of the chart's own": (
         {"commonLabels": {"app.kubernetes.io/component": "other"}},
         "at '/commonLabels/app.kubernetes.io~1component': false schema",
     ),
     "no mode": ({"mode": None}, "missing property 'mode'"),
-    "more than a whole": (
-        {"kubeScheduler": {"percentageOfNodesToScore": 101}},
-        "at '/kubeScheduler/percentageOfNodesToScore': maximum: got 101, want 100",
-    ),
 }
 
 MONITORS: Final = ("podMonitor", "serviceMonitor", "prometheusRule")

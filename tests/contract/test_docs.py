@@ -27,7 +27,7 @@ from app.config.sections import LeaderElection, TracingConfiguration
 from app.config.settings import Settings
 from app.framework.spec import PluginSpec
 from app.kube.durations import parse_duration
-from app.main import Service
+from app.main import HomeportService
 from app.runtime.framework import _OPTIONAL_METHODS
 from app.runtime.profiles import has_point
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registry
@@ -178,7 +178,7 @@ class TestMetrics:
 
     @staticmethod
     def families() -> Iterator[Metric]:
-        service = Service(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1.2.3")
+        service = HomeportService(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1.2.3")
         for _ in service.counting():
             pass
         yield from service.metrics.registry.collect()
@@ -532,7 +532,7 @@ class TestCurl:
 
 
 def test_the_page_about_the_api_names_each_path_beside_the_verbs() -> None:
-    service = Service(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1.2.3")
+    service = HomeportService(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1.2.3")
     paths = {path for path in service.web().openapi()["paths"] if path.startswith("/api/") or path.count("/") == 1}
     verbs = {"/filter", "/prioritize", "/preempt", "/bind"}
 
@@ -542,7 +542,11 @@ def test_the_page_about_the_api_names_each_path_beside_the_verbs() -> None:
 
 def test_the_commands_of_the_runbook_read_paths_and_log_lines_that_there_are() -> None:
     text = page("runbook.md")
-    paths = Service(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1.2.3").web().openapi()["paths"]
+    paths = (
+        HomeportService(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1.2.3")
+        .web()
+        .openapi()["paths"]
+    )
     read = {it.removeprefix("localhost:8889") for it in re.findall(r"localhost:8889/[\w/]+", text)}
     searched = re.findall(r"^\$ kubectl .* -c homeport.* \| grep (?:-E )?('.+?'|\S+)", text, re.MULTILINE)
     logged = [*(name for name, *_ in table(page("operations/logs.md"), "event")), *get_args(Outcome)]

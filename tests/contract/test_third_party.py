@@ -16,7 +16,7 @@ from app.__main__ import main
 from app.commands.plugins import installed
 from app.config.loading import load_settings
 from app.config.settings import Settings
-from app.main import Service
+from app.main import HomeportService
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.builders import JsonObject, node_object, pod_object
 from tests.contract.venvs import cells, homeport, make_venv, python, site_packages
@@ -99,7 +99,7 @@ class TestInstalled:
         assert ["PodTopologySpread", "StickyNode", "RackLabels"] == status["profiles"][0]["points"]["filter"]
 
     async def test_its_annotation_is_on_the_bound_pod(self, borrowed: None, flags: Sequence[str]) -> None:
-        service = Service(_settings(*flags), (*SHIPPED, *installed()), DEFAULT_WEIGHTS, version="1")
+        service = HomeportService(_settings(*flags), (*SHIPPED, *installed()), DEFAULT_WEIGHTS, version="1")
         web = service.web()
         async with (
             web.router.lifespan_context(web),

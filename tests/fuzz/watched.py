@@ -101,7 +101,7 @@ def _told(frame: FrameType | None) -> tuple[str, ...]:
     )
 
 
-class Watched(app.main.Service):
+class Watched(app.main.HomeportService):
     """The service of production, known to the control listener."""
 
     made: Watched
@@ -163,7 +163,7 @@ def _watch_the_loop(port: int) -> None:
 
 
 def main() -> int:
-    app.main.Service = Watched  # type: ignore[misc]  # what app.main.serve makes
+    app.main.HomeportService = Watched  # type: ignore[misc]  # what app.main.serve makes
     _watch_the_loop(int(sys.argv[1]))
     return command_line(sys.argv[2:])
 

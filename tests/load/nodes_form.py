@@ -20,7 +20,7 @@ import uvloop
 
 from app.config.settings import Settings
 from app.kube.core_decoding import decode_node
-from app.main import Service
+from app.main import HomeportService
 from app.server.web import server
 from app.telemetry.logging import configure
 from plugins import DEFAULT_WEIGHTS, SHIPPED
@@ -78,7 +78,9 @@ async def calls(port: int, body: Path) -> list[float]:
 
 async def measure(count: int) -> dict[str, Any]:
     configure("error", "json")
-    service = Service(Settings(cluster="examples/sample-cluster.yaml"), SHIPPED, DEFAULT_WEIGHTS, version="bench")
+    service = HomeportService(
+        Settings(cluster="examples/sample-cluster.yaml"), SHIPPED, DEFAULT_WEIGHTS, version="bench"
+    )
     nodes = [big_node(number) for number in range(count)]
     for node in nodes:
         service.snapshot.upsert_node(decode_node(msgspec.json.encode(node)))

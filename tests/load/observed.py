@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.config.loading import load_settings
-from app.main import Service
+from app.main import HomeportService
 from app.server.web import run
 from app.telemetry.logging import configure
 from plugins import DEFAULT_WEIGHTS, SHIPPED
@@ -68,7 +68,7 @@ class Pauses:
 
 def main(port: int, kubeconfig: str, config: str | None = None) -> None:
     configure("error", "json")
-    service = Service(
+    service = HomeportService(
         load_settings({"kubeconfig": kubeconfig}, config=config), SHIPPED, DEFAULT_WEIGHTS, version="bench"
     )
     web = service.web()

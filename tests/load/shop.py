@@ -14,7 +14,7 @@ from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube.core_decoding import decode_node, decode_pod
 from app.kube.core_v1 import Node, Pod
-from app.main import Service
+from app.main import HomeportService
 from app.runtime.framework import Framework
 from app.server.routes import LEAN
 from app.telemetry.logging import configure
@@ -37,7 +37,7 @@ class Shop:
         first = {"apiVersion": "v1", "kind": "Node", **cluster.node(0)}
         with tempfile.NamedTemporaryFile(suffix=".json") as saved:
             Path(saved.name).write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [first]}))
-            self._service = Service(
+            self._service = HomeportService(
                 Settings(cluster=saved.name, due_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="bench"
             )
         self.picture = self._service.snapshot

@@ -17,7 +17,6 @@ _AGGREGATIONS: Final = frozenset({"count", "max", "min", "sum"})
 _BY: Final = frozenset({"by", "on", "group_left"})
 _OPERATORS: Final = frozenset({"and", "or", "unless"})
 _SUFFIXES: Final = ("_bucket", "_sum", "_count")
-_CLOSING: Final = {"(": ")", "{": "}", "[": "]"}
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*")|(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)|(?P<number>\d+(?:\.\d+)?[smhdw]?)"""
     r"""|(?P<range>\[(?:\d+[smhdw](?::\d+[smhdw])?|\$__rate_interval)\])|(?P<sign>=~|!~|==|!=|<=|>=|[-+*/<>=(){},]))"""
@@ -39,7 +38,6 @@ class Asked(Struct, frozen=True):
 def asked(expression: str) -> Asked:
     """What an expression asks for. Raises ``Mistake``."""
     tokens = _tokens(expression)
-    _balanced([text for _, text in tokens])
     metrics: dict[str, dict[str, str]] = {}
     grouping: set[str] = set()
     place = 0
@@ -77,17 +75,6 @@ def _tokens(expression: str) -> list[tuple[str, str]]:
         found.append((match.lastgroup, match.group(match.lastgroup)))
         place = match.end()
     return found
-
-
-def _balanced(tokens: list[str]) -> None:
-    open_: list[str] = []
-    for token in tokens:
-        if token in _CLOSING:
-            open_.append(_CLOSING[token])
-        elif token in _CLOSING.values() and (not open_ or open_.pop() != token):
-            raise Mistake(f"{token} closes nothing")
-    if open_:
-        raise Mistake(f"{open_[-1]} is missing")
 
 
 def _list(tokens: list[tuple[str, str]], place: int) -> tuple[set[str], int]:

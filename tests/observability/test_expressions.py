@@ -19,7 +19,7 @@ from plugins.sticky_node.reports import STATES_OF_PODS
 from tests.api.service import SAMPLE, example, serving
 from tests.certificates import Authority
 from tests.observability.files import expressions
-from tests.observability.promql import Asked, Mistake, asked, family
+from tests.observability.promql import Asked, asked, family
 
 EXPRESSIONS: Final = [pytest.param(expr, id=where) for where, expr in expressions()]
 TARGET: Final = frozenset({"namespace", "pod", "instance"})
@@ -131,24 +131,6 @@ def test_all_that_homeport_exposes_of_itself_is_shown_or_watched(
     used = {family(series, histograms) for _, expr in expressions() for series in read(expr).metrics}
 
     assert NOT_SHOWN == {name for name in labels if name.startswith("homeport_")} - used
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        pytest.param("sum(rate(a_total[5m])", id="a parenthesis is missing"),
-        pytest.param("sum(a))", id="one too many"),
-        pytest.param('a{b="c"', id="a brace is missing"),
-        pytest.param("a{b=c}", id="a value without quotes"),
-        pytest.param("rate(a_total[5x])", id="no duration"),
-        pytest.param("sum by a (b)", id="labels without parentheses"),
-        pytest.param("sum a", id="not called"),
-        pytest.param("a ? b", id="no operator"),
-    ],
-)
-def test_what_is_no_expression_is_refused(wrong: str) -> None:
-    with pytest.raises(Mistake):
-        asked(wrong)
 
 
 def test_an_expression_is_taken_apart() -> None:

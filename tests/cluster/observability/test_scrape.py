@@ -28,12 +28,12 @@ TARGET: Final = {"namespace": "homeport", "pod": "homeport-0"}
 NEEDS_REPLICAS: Final = "several replicas, and an API server for their Lease"
 WITHOUT_DATA: Final = {
     ("At a glance", "Leaders", "A"): NEEDS_REPLICAS,
-    ("Decisions", "Time of a request, by verb", "C"): NEEDS_REPLICAS,
-    ("Binds", "Held to leave together", "A"): "an API server to bind at",
+    ("Decisions", "Request duration by verb", "C"): NEEDS_REPLICAS,
+    ("Binds", "Batch delay", "A"): "an API server to bind at",
     ("Binds", "Waits at Permit", "A"): "a plugin that makes pods wait",
-    ("Replicas", "Who leads", "A"): NEEDS_REPLICAS,
-    ("Trouble", "Events for people", "A"): "an API server to write them to",
-    ("Replicas", "Requests sent on to the leader", "A"): NEEDS_REPLICAS,
+    ("Replicas", "Leader", "A"): NEEDS_REPLICAS,
+    ("Problems", "Kubernetes Events", "A"): "an API server to write them to",
+    ("Replicas", "Requests forwarded to the leader", "A"): NEEDS_REPLICAS,
     ("Decisions", "Nominations outside the sample", "B"): "an API server to nominate at",
     ("Plugins", "Plugin faults", "B"): "a plugin whose scores are out of range",
 }

@@ -21,7 +21,6 @@ from app.config.mistakes import as_model, bare, field_names
 from app.config.settings import Settings
 from app.telemetry import tracing
 from tests.api.small import saved
-from tests.certificates import Authority
 
 
 @pytest.fixture(autouse=True)
@@ -105,65 +104,6 @@ def test_wrong_arguments(capsys: pytest.CaptureFixture[str], arguments: list[str
 
     assert 2 == ended.value.code
     assert "usage: homeport" in capsys.readouterr().err
-
-
-def test_each_flag_is_a_setting(tmp_path: Path, served: list[Settings]) -> None:
-    kubeconfig = tmp_path / "k"
-    kubeconfig.write_text(
-        json.dumps(
-            {
-                "current-context": "here",
-                "contexts": [{"name": "here", "context": {"cluster": "it"}}],
-                "clusters": [{"name": "it", "cluster": {"server": "https://api.test"}}],
-            }
-        )
-    )
-    authority = Authority(tmp_path)
-    certificate, key = authority.issue("server")
-    values = {
-        "kubeconfig": str(kubeconfig),
-        "host": "::1",
-        "port": "1",
-        "tls": "true",
-        "operator-host": "::1",
-        "operator-port": "2",
-        "operator-tls": "true",
-        "peer-host": "::1",
-        "peer-port": "3",
-        "tls-cert-file": str(certificate),
-        "tls-private-key-file": str(key),
-        "client-ca-file": str(authority.file),
-        "allowed-names": "a",
-        "reader-names": "r",
-        "open-reads": "true",
-        "insecure": "true",
-        "advertise-address": "a:1",
-        "http-timeout": "2s",
-        "max-priority": "100",
-        "max-connections": "11",
-        "max-body-bytes": "2048",
-        "max-in-flight": "12",
-        "events": "false",
-        "max-feed-age": "13s",
-        "repair-interval": "14s",
-        "due-bind-wait": "1ms",
-        "sampling-guard": "false",
-        "bind-others": "false",
-        "log-level": "debug",
-        "log-format": "console",
-    }
-
-    assert 0 == main(["serve", *(f"--{name}={value}" for name, value in values.items())])
-    assert 0 == main(["serve", "--cluster=c"])
-
-    found, saved_cluster = served
-    assert "c" == saved_cluster.cluster
-    listeners = ("::1", 1, True, "::1", 2, True, "::1", 3)
-    trust = (str(certificate), str(key), str(authority.file), ("a",), ("r",), True, True)
-    rest = ("a:1", 2.0, 100, 11, 2048, 12, False, 13.0, 14.0, 0.001, False, False, "debug", "console")
-    assert (str(kubeconfig), *listeners, *trust, *rest) == tuple(
-        getattr(found, name.replace("-", "_")) for name in values
-    )
 
 
 def test_every_setting_has_a_flag_except_profiles() -> None:
@@ -284,28 +224,6 @@ class TestServe:
                     )
                 ],
                 id="one name twice",
-            ),
-            pytest.param(
-                {
-                    "profiles": [
-                        {
-                            "plugins": {"filter": {"enabled": [{"name": "Nonsense"}]}},
-                            "pluginConfig": [{"name": "StickyNode", "args": {"owner": []}}],
-                        }
-                    ]
-                },
-                [
-                    (
-                        'profiles[0].plugins.filter.enabled[0].name "Nonsense" ({}, line 7): '
-                        'profile "default-scheduler": plugin "Nonsense" does not exist'
-                    ),
-                    (
-                        "profiles[0].pluginConfig[0].args.owner [] ({}, line 11): "
-                        'profile "default-scheduler": pluginConfig StickyNode: owner: no such setting; '
-                        "did you mean owners?"
-                    ),
-                ],
-                id="a plugin that is none, and an argument that is none",
             ),
         ],
     )

@@ -24,17 +24,6 @@ REPLICAS: Final = {
 }
 
 
-SELF_SIGNED: Final = {
-    "host": "0.0.0.0",
-    "selfSigned": {
-        "secretNamespace": "scheduling",
-        "secretName": "authority",
-        "clientSecretName": "client",
-        "dnsNames": ["homeport.scheduling.svc"],
-    },
-}
-
-
 def owners(*rules: JsonObject) -> JsonObject:
     """A profile whose homes are kept so."""
     return {"profiles": [{"pluginConfig": [{"name": "StickyNode", "args": {"owners": list(rules)}}]}]}

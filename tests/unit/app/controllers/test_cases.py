@@ -42,7 +42,7 @@ async def test_a_pod_that_passes_needs_no_guard(outcome: Outcome, over: bool, re
     case = Case(make_pod("late"), 3, 0.0)
     case.hear(make_pod("late"), "", outcome, 7.0)
 
-    assert (over, True, refused_at) == (case.over.is_set(), case.asked.is_set(), case.refused_at)
+    assert (over, True, refused_at) == (case.over.is_set(), case.called.is_set(), case.refused_at)
 
 
 async def test_a_call_before_the_patch_was_taken_tells_nothing() -> None:
@@ -61,9 +61,3 @@ async def test_another_nomination_is_told_of_anew() -> None:
     case.hear(make_pod("late", nominated="b2"), "", "no_fit", 0.1)
 
     assert (False, "refused") == (first.done(), second.result())
-
-
-async def test_looks_grow_rarer() -> None:
-    case = Case(make_pod("late"), 3, 0.0)
-
-    assert [0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0] == [case.next_look() for _ in range(7)]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from app.cache.cluster import Cluster
 from app.controllers.nominations import CountedNominations
-from app.framework.cycle_state import CycleState
 from app.kube.core_v1 import Pod
-from tests.builders import make_node, make_pod
-from tests.fakes import FixedNominations
-from tests.unit.app.verbs.bench import SPREAD, WEB, Bench
+from tests.builders import make_pod
 
 
 def nominations(*pods: Pod) -> CountedNominations:
@@ -50,17 +47,3 @@ def test_of_too_many_the_oldest_count_again() -> None:
         found.put(f"uid-{number}", "b2")
 
     assert ["first"] == [pod.name for pod in found.nominated("b1")]
-
-
-def test_if_ours_counted_they_would_reject_others() -> None:
-    """Taken to be on the node, the nominated pod breaks the constraint of a second one there."""
-    bench = Bench(make_node("n1", zone="z1"), make_node("n2", zone="z2"))
-    asked = make_pod("asked", labels=WEB, spread=SPREAD)
-    ours = make_pod("ours", labels=WEB, spread=SPREAD, nominated="n1")
-    node = bench.cluster.nodes["n1"]
-    statuses = []
-    for found in (FixedNominations({"n1": [ours]}), CountedNominations(bench.cluster)):
-        bench.framework.filters.nominations = found
-        statuses.append(bench.framework.at_bind.recheck(CycleState(), asked, node, ()).status.is_success)
-
-    assert [False, True] == statuses

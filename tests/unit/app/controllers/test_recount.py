@@ -10,7 +10,7 @@ import pytest
 
 from app.cache.cluster import Cluster
 from app.controllers import recount
-from app.controllers.recount import BETWEEN_SECONDS, Recount
+from app.controllers.recount import BETWEEN_SECONDS, RecountController
 from app.runtime.framework import Framework
 from tests.api.virtual import settle, virtual_time
 from tests.builders import make_node, make_pod
@@ -23,7 +23,7 @@ class World:
         self.cluster.upsert_pod(make_pod("web-1", node="n1"))
         self.counted: list[bool] = []
         self.complete = asyncio.Event()
-        self.recount = Recount(self.cluster, (), self._complete, self.counted.append)
+        self.recount = RecountController(self.cluster, (), self._complete, self.counted.append)
 
     async def _complete(self) -> None:
         await self.complete.wait()
@@ -96,6 +96,6 @@ async def test_many_differences_are_told_in_a_few(
 async def test_what_profiles_keep_is_looked_through_too() -> None:
     profile = cast(Framework, SimpleNamespace(checking=lambda: iter(["", "a kept verdict differs"])))
     world = World()
-    found = await Recount(world.cluster, [profile], world.recount._complete, world.counted.append).once()
+    found = await RecountController(world.cluster, [profile], world.recount._complete, world.counted.append).once()
 
     assert (["a kept verdict differs"], [True]) == (found, world.counted)

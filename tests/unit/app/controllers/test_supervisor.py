@@ -97,39 +97,6 @@ async def test_others_run_everywhere() -> None:
     assert ["begun", "ended"] == acting.seen
 
 
-@virtual_time
-async def test_a_process_alone_leads_until_it_ends() -> None:
-    acting = Acting()
-    supervisor = Supervisor(ALONE)
-    supervisor.while_leading("acting", acting.run)
-    supervisor.start()
-    await asyncio.sleep(3600)
-    assert ["begun"] == acting.seen
-    await supervisor.stop()
-
-    assert ["begun", "ended"] == acting.seen
-
-
-@pytest.mark.parametrize("leader_only", [True, False])
-@virtual_time
-async def test_one_that_waits_for_what_is_cancelled_is_begun_again(leader_only: bool) -> None:
-    """A task of a plugin, say: nobody has cancelled the controller."""
-
-    async def waits_for_another() -> None:
-        other = asyncio.ensure_future(asyncio.sleep(9))
-        other.cancel()
-        await other
-
-    acting = Acting(waits_for_another)
-    supervisor = Supervisor(ALONE)
-    (supervisor.while_leading if leader_only else supervisor.everywhere)("acting", acting.run)
-    supervisor.start()
-    await asyncio.sleep(1.5 * AGAIN_SECONDS)
-    await supervisor.stop()
-
-    assert ["begun", "ended"] * 2 == acting.seen
-
-
 @pytest.mark.parametrize("leader_only", [True, False])
 @virtual_time
 async def test_a_fault_is_told_and_the_controller_begun_again(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.controllers.unshown import best, elsewhere
+from app.controllers.unshown import best, candidate_nodes
 from tests.builders import constraint, expression, make_node, make_pod, required_affinity, taint, term, toleration
 from tests.harness import World
 
@@ -33,14 +33,14 @@ async def test_what_in_tree_filters_reject_for_sure_is_left_out(fields: Any, exp
         make_node("cordoned", unschedulable=True),
     )
 
-    assert expected == await elsewhere(world.cluster, world.framework, make_pod("late", **fields))
+    assert expected == await candidate_nodes(world.cluster, world.framework, make_pod("late", **fields))
 
 
 async def test_what_our_filters_reject_is_left_out() -> None:
     world = World(make_node("n1", zone="z1"), make_node("n2", zone="z2"), make_pod("web-1", labels=WEB, node="n1"))
     pod = make_pod("late", labels=WEB, spread=[constraint(app="web")])
 
-    assert ["n2"] == await elsewhere(world.cluster, world.framework, pod)
+    assert ["n2"] == await candidate_nodes(world.cluster, world.framework, pod)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ async def test_what_our_filters_reject_is_left_out() -> None:
 async def test_no_node_is_open_to_a_pod_that_cannot_be_read(part: Any) -> None:
     world = World(make_node("n1"), make_node("n2"))
 
-    assert [] == await elsewhere(world.cluster, world.framework, make_pod("late", **part))
+    assert [] == await candidate_nodes(world.cluster, world.framework, make_pod("late", **part))
 
 
 def test_our_scores_choose_among_them() -> None:

@@ -92,17 +92,12 @@ def test_what_is_none_is_told(spoilt: object, said: str) -> None:
         authority_info(spoilt(one, other))  # type: ignore[operator]
 
 
-class TestTls:
-    """What is issued is what listeners, clients and replicas accept."""
+def test_what_is_issued_is_what_listeners_and_replicas_accept() -> None:
+    now = time.time()
+    authority = new_authority(now)
+    leaf = issue(authority, "homeport", ("homeport.ns.svc", "homeport.ns.svc.cluster.local"), seconds=HOUR, now=now)
+    contents = (leaf.certificates, leaf.key, authority.certificates)
+    found = Certificates(InMemoryCertificates(lambda: leaf, lambda: contents), replicas=True)
 
-    def served(self, authority: Pair, *names: str) -> Certificates:
-        leaf = issue(authority, "homeport", names, seconds=HOUR, now=time.time())
-        contents = (leaf.certificates, leaf.key, authority.certificates)
-        return Certificates(InMemoryCertificates(lambda: leaf, lambda: contents), replicas=True)
-
-    def test_replicas_know_each_other_by_a_name(self) -> None:
-        found = self.served(new_authority(time.time()), "homeport.ns.svc", "homeport.ns.svc.cluster.local")
-
-        assert "homeport.ns.svc" == found.peer().name
-        assert ssl.CERT_OPTIONAL == found.server.verify_mode
-        assert {"serving", "authority"} == set(found.ends())
+    assert ("homeport.ns.svc", ssl.CERT_OPTIONAL) == (found.peer().name, found.server.verify_mode)
+    assert {"serving", "authority"} == set(found.ends())

@@ -130,34 +130,6 @@ async def test_a_leader_stays_one_while_it_renews() -> None:
 
 
 @virtual_time
-async def test_of_several_only_one_leads() -> None:
-    server = Leases()
-    async with candidate(server, "a") as a, candidate(server, "b") as b, candidate(server, "c") as c:
-        await until(a, lambda: a.election.leads or b.election.leads or c.election.leads)
-        await asyncio.sleep(5)
-
-        assert [True, False, False] == sorted((it.election.leads for it in (a, b, c)), reverse=True)
-
-
-@virtual_time
-async def test_after_a_crash_the_lease_is_waited_out() -> None:
-    server = Leases()
-    async with candidate(server, "b") as b:
-        b.election.stands = False
-        async with candidate(server, "a") as a:
-            await until(a, lambda: a.election.leads)
-            await asyncio.sleep(7)
-        b.election.stands = True
-        heard = now()
-        taken = await until(b, lambda: b.election.leads)
-
-    assert LEASE - RETRY <= now() - heard == taken <= LEASE + RETRY
-    assert b.election.term is not None
-    assert (NOBODY, "a") == (b.election.term.fence, b.election.term.predecessor)
-    assert POST - RETRY <= b.election.term.safe_at - now() <= POST
-
-
-@virtual_time
 async def test_one_that_is_released_is_taken_at_once_and_nothing_is_fenced() -> None:
     server = Leases()
     async with candidate(server, "a") as a:
@@ -208,21 +180,6 @@ async def test_an_api_server_away_for_too_long_ends_a_tenure_and_the_same_one_go
         if a.election.leads:
             assert a.election.term is term
         assert not (a.election.leads and b.election.leads)
-
-
-@virtual_time
-async def test_a_short_outage_changes_nothing() -> None:
-    server = Leases()
-    async with candidate(server, "a") as a:
-        await until(a, lambda: a.election.leads)
-        server.down = "unreachable"
-        for _ in range(7):
-            await asyncio.sleep(1)
-            assert a.election.leads
-        server.down = None
-        for _ in range(20):
-            await asyncio.sleep(1)
-            assert a.election.leads
 
 
 @virtual_time

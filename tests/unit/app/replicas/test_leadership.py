@@ -1,4 +1,4 @@
-"""A process alone leads, whoever asks and however."""
+"""A process alone leads at once and for good, whoever asks and however."""
 
 from __future__ import annotations
 
@@ -6,44 +6,21 @@ import asyncio
 
 import pytest
 
-from app.replicas.leadership import ALONE, Leadership
-from app.replicas.replica import Replica
+from app.replicas.leadership import ALONE
 
 
 async def test_nothing_holds_a_process_alone_back() -> None:
-    said = (
-        ALONE.problem(),
-        ALONE.may_write(),
-        ALONE.may_bind("default"),
-        await ALONE.admitted("default", 0.0),
-        await ALONE.remember("default-scheduler", 0.0),
-    )
-
-    assert (True, ("",) * 5, True) == (ALONE.leads, said, ALONE.is_remembered("default-scheduler"))
-
-
-async def test_it_has_no_part_in_an_election() -> None:
-    assert ("", "", None) == (ALONE.identity, ALONE.role(), ALONE.record)
-
-
-async def test_it_leads_at_once_and_for_good() -> None:
-    await ALONE.leading()
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(ALONE.lost(), 0.01)
-
-
-async def test_it_has_nobody_to_hand_over_to() -> None:
     async def settle() -> bool:
-        raise AssertionError("binds under way are settled when the process ends")
+        raise AssertionError("binds in flight are settled when the process ends")
 
     await ALONE.start()
+    await ALONE.leading()
     await ALONE.hand_over(settle)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(ALONE.lost(), 0.01)
+    said = (ALONE.problem(), ALONE.may_write(), ALONE.may_bind("default"), ALONE.identity, ALONE.role())
+    waited = (await ALONE.admitted("default", 0.0), await ALONE.remember("default-scheduler", 0.0))
 
-    assert ALONE.leads
+    assert (True, ("",) * 5, ("", ""), True) == (ALONE.leads, said, waited, ALONE.is_remembered("default-scheduler"))
+    assert ALONE.record is None
     await ALONE.stop()
-
-
-def test_a_replica_answers_to_the_same() -> None:
-    asked = {name for name in vars(Leadership) if not name.startswith("_")}
-
-    assert asked == {name for name in asked if hasattr(Replica, name) and hasattr(ALONE, name)}

@@ -62,10 +62,6 @@ def world() -> World:
     return World()
 
 
-def test_it_reads_before_it_writes(world: World) -> None:
-    assert Step("read") == world.election.next_step()
-
-
 def test_a_binding_may_take_a_third_of_the_lease_and_ten_seconds_at_most() -> None:
     assert [5.0, 10.0, 10.0] == [post_seconds(15.0), post_seconds(30.0), post_seconds(LONGEST_LEASE)]
 
@@ -87,13 +83,6 @@ def test_a_write_that_could_outlast_the_lease_must_not_be_sent(world: World) -> 
 
     assert "" == world.election.may_post(10.9)
     assert "the lease of this replica may end before the binding is answered" == world.election.may_post(11.0)
-
-
-def test_a_process_that_was_stopped_has_stopped_leading(world: World) -> None:
-    world.leading()
-    world.clock.now += 3600.0
-
-    assert "this replica does not lead" == world.election.may_post(0.0)
 
 
 def test_another_s_tenure_counts_from_when_it_was_seen_to_change(world: World) -> None:
@@ -163,15 +152,6 @@ def test_a_deletion_does_not_shorten_the_wait_and_then_everybody_is_fenced_off(
     assert world.clock.now + 5.0 == world.election.term.safe_at
 
 
-def test_an_absurd_duration_in_a_lease_that_is_deleted_ends_at_the_bound(world: World) -> None:
-    world.election.observe(record("other", 5, seconds=2**31 - 1))
-    world.clock.now += 10.0
-    world.election.observe(None)
-    world.clock.now += LONGEST_LEASE
-
-    assert Step("write") == world.election.next_step()
-
-
 def test_who_leads_makes_a_deleted_lease_again_at_once_and_a_lapsed_leader_waits(world: World) -> None:
     world.leading()
     world.election.observe(None)
@@ -226,19 +206,6 @@ def test_what_the_api_server_would_refuse_is_not_written_back(world: World) -> N
 
     assert 0 == taken["leaseTransitions"]
     assert "" != renewed["acquireTime"] == renewed["renewTime"]
-
-
-def test_the_last_binding_of_another_has_had_its_time_after_its_deadline(world: World) -> None:
-    world.election.observe(record("other", 5))
-    world.clock.now += 17.0
-    world.write(6)
-
-    assert world.election.term is not None
-    assert (120.0, NOBODY, "other") == (
-        world.election.term.safe_at,
-        world.election.term.fence,
-        world.election.term.predecessor,
-    )
 
 
 def test_what_a_late_watch_shows_is_not_believed(world: World) -> None:
@@ -423,14 +390,6 @@ def test_a_holder_that_has_ended_does_not_shorten_the_wait_for_a_deleted_lease(w
     world.clock.now += 14.9
 
     assert "write" != world.election.next_step().do
-
-
-def test_a_lease_that_is_given_up_keeps_the_names(world: World) -> None:
-    world.leading()
-    world.election.remember("s0")
-    world.write(3)
-
-    assert "s0" == said(world.election.resignation())
 
 
 def test_who_does_not_hold_it_remembers_nobody(world: World) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.framework.uses import Use
-from app.kube.kinds import NODES, PODS, REPLICA_SETS, SERVICES, Kind, owner_kind, partial_kind
+from app.kube.kinds import PODS, REPLICA_SETS, SERVICES, Kind, owner_kind, partial_kind
 from app.rights.permissions import (
     EnabledFeatures,
     LeaseName,
@@ -179,7 +179,3 @@ def test_plurals(api_version: str, kind: str, plural: str, known: bool, may_be_m
     found = owner_kind(api_version, kind)
 
     assert (plural, known, may_be_missing) == (guessed_plural(found), is_known(found), may_be_absent(found))
-
-
-def test_nodes_are_known() -> None:
-    assert (True, True) == (is_known(NODES), is_known(PODS))

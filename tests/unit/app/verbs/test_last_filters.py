@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from app.analysis.evaluate import Evaluator
-from app.controllers.unshown import elsewhere
+from app.controllers.unshown import candidate_nodes
 from app.feeds.saved import NullReader
 from app.framework.cycle_state import CycleState
 from app.framework.filter_result import FilterResult
@@ -151,8 +151,8 @@ async def test_a_fault_ends_cycle_and_explain() -> None:
 async def test_the_guard_nominates_what_is_wanted() -> None:
     found = world()
 
-    assert ["n07"] == await elsewhere(found.cluster, found.framework, found.pod(wanting("n07")))
-    assert NOT_FIRST == await elsewhere(found.cluster, found.framework, found.pod(wanting("n04")))
+    assert ["n07"] == await candidate_nodes(found.cluster, found.framework, found.pod(wanting("n07")))
+    assert NOT_FIRST == await candidate_nodes(found.cluster, found.framework, found.pod(wanting("n04")))
 
 
 SUCCEEDS: Final = {"code": "Success", "plugin": "", "reasons": []}

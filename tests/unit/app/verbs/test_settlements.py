@@ -112,13 +112,13 @@ async def test_what_is_held_leaves_once_somebody_waits_for_it() -> None:
     batches = BindBatches(1.0, now)
     assumed, settlements = in_flight("ab", batches)
     for _ in range(FEW):
-        await batches.turn()
-    held = asyncio.create_task(batches.turn())
+        await batches.wait_for_batch()
+    held = asyncio.create_task(batches.wait_for_batch())
     await settle()
     started, before = now(), held.done()
 
     waiter = await waiting(settlements, "a")
-    await batches.turn()
+    await batches.wait_for_batch()
 
     assert (False, True, started) == (before, held.done(), now())
     assumed.accept(UIDS["b"])

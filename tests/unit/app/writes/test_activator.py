@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from app.cache.cluster import Cluster
-from app.framework.activation import activate_nothing
 from app.kube.client import KubeClient
 from app.kube.core_decoding import decode_pod
 from app.kube.core_v1 import Pod
@@ -112,24 +111,6 @@ async def test_many_go_at_once_and_then_as_many_a_second(world: World, monkeypat
     world.activator(world.pod(name) for name in "abc")
     await world.written()
     assert pytest.approx([PAUSE_SECONDS]) == world.slept
-
-
-async def test_nothing_is_written_before_it_runs_and_one_pod_is_woken_once(world: World) -> None:
-    for _ in range(3):
-        world.activator([world.pod("a")])
-    assert [] == world.server.log
-
-    assert ["a"] == await world.written()
-
-
-async def test_woken_again_the_pod_has_changed_again(world: World) -> None:
-    world.activator([world.pod("a")])
-    await world.written()
-    first = world.stamp("a")
-    world.activator([world.pod("a")])
-
-    assert ["a", "a"] == await world.written()
-    assert first != world.stamp("a")
 
 
 async def test_asked_for_while_it_is_written_a_pod_is_woken_once_more(world: World) -> None:
@@ -252,7 +233,7 @@ async def test_a_right_that_is_missing_is_told_once_until_it_was_there(world: Wo
 async def test_more_than_there_is_room_for_are_let_go_and_told_once(
     world: World, logs: list[EventDict], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_ASKED", 2)
+    monkeypatch.setattr(module, "MOST_QUEUED", 2)
     world.activator([world.pod(name) for name in "abc"])
     world.activator([world.pod("c")])
 
@@ -269,14 +250,6 @@ async def test_a_question_wakes_nobody(world: World) -> None:
     asked([world.pod("b")])
 
     assert ["b"] == await world.written()
-
-
-def test_where_there_is_no_scheduler_nobody_is_told() -> None:
-    pods = iter([make_pod("a")])
-
-    activate_nothing(pods)
-
-    assert [make_pod("a")] == list(pods)
 
 
 def test_what_is_written_is_not_read() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.kube.api_errors import ApiUnavailable
+from app.kube.core_v1 import Node, Pod
 from app.writes.answers import PodState, as_requested, is_success, pod_state
 from tests.builders import JsonObject, encoded, make_node, make_pod, pod_object
 
@@ -13,24 +14,17 @@ def without(found: JsonObject, key: str) -> JsonObject:
     return {name: value for name, value in found.items() if name != key}
 
 
-def test_the_one_asked_for() -> None:
-    pod = make_pod("web-1")
-
-    assert pod is as_requested(pod, "default", "web-1")
-
-
 @pytest.mark.parametrize(
-    ("namespace", "name"),
-    [pytest.param("default", "web-2", id="another"), pytest.param("shop", "web-1", id="elsewhere")],
+    ("answer", "namespace", "name", "said"),
+    [
+        (make_pod("web-1"), "default", "web-2", "requested default/web-2, the answer is about default/web-1"),
+        (make_pod("web-1"), "shop", "web-1", "requested shop/web-1, the answer is about default/web-1"),
+        (make_node("n1"), "", "n2", "requested n2, the answer is about n1"),
+    ],
 )
-def test_another_one(namespace: str, name: str) -> None:
-    with pytest.raises(ApiUnavailable, match=rf"^requested {namespace}/{name}, the answer is about default/web-1$"):
-        as_requested(make_pod("web-1"), namespace, name)
-
-
-def test_one_without_a_namespace_is_told_without_one() -> None:
-    with pytest.raises(ApiUnavailable, match=r"^requested n2, the answer is about n1$"):
-        as_requested(make_node("n1"), "", "n2")
+def test_another_one(answer: Pod | Node, namespace: str, name: str, said: str) -> None:
+    with pytest.raises(ApiUnavailable, match=f"^{said}$"):
+        as_requested(answer, namespace, name)
 
 
 @pytest.mark.parametrize(
@@ -50,15 +44,11 @@ def test_only_a_status_that_says_so_is_a_success(raw: bytes, expected: bool) -> 
 
 
 class TestPodState:
-    def test_of_a_pending_pod(self) -> None:
-        raw = encoded(pod_object("web-1", uid="u", resource_version="7"))
+    @pytest.mark.parametrize("node", ["", "n1"])
+    def test_of_a_pod(self, node: str) -> None:
+        raw = encoded(pod_object("web-1", uid="u", resource_version="7", node=node))
 
-        assert PodState("u", "7", "") == pod_state(raw, make_pod("web-1"))
-
-    def test_of_a_bound_pod(self) -> None:
-        raw = encoded(pod_object("web-1", uid="u", resource_version="7", node="n1"))
-
-        assert PodState("u", "7", "n1") == pod_state(raw, make_pod("web-1"))
+        assert PodState("u", "7", node) == pod_state(raw, make_pod("web-1"))
 
     def test_content_that_cannot_be_decoded_does_not_matter(self) -> None:
         raw = encoded(pod_object("web-1")).replace(b'"labels":{', b'"labels":5,"were":{')

@@ -27,7 +27,7 @@ class Bindings:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def send(self, seconds_left: float = inf) -> None:
-        await self.batches.turn(seconds_left)
+        await self.batches.wait_for_batch(seconds_left)
         self.left.append(round((now() - self._started) * 1000))
 
     def one(self) -> asyncio.Task[None]:

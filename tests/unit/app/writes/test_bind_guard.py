@@ -139,7 +139,7 @@ class TestTheCheck:
         batches = BindBatches(0.5, now)
         sender, asked = Sender(BindGuard(batches=batches)), []
         for _ in range(FEW):
-            await batches.turn()
+            await batches.wait_for_batch()
         started = now()
 
         with passing(lambda: asked.append(now() - started)):
@@ -153,7 +153,7 @@ class TestTheCheck:
         turns: list[float] = []
 
         class Turns(BindBatches):
-            async def turn(self, seconds_left: float = inf) -> None:
+            async def wait_for_batch(self, seconds_left: float = inf) -> None:
                 turns.append(seconds_left)
 
         async def until() -> None: ...
@@ -312,12 +312,6 @@ class TestLeadership:
         with passing(Words(None)):
             assert error("no lease") == await sender()
         assert [] == sender.sent
-
-    @virtual_time
-    async def test_a_bind_begins_at_once_where_there_is_one_process(self) -> None:
-        started = now()
-
-        assert ("", 0.0) == (await BindGuard().admitted("default", 5.0), now() - started)
 
     @pytest.mark.parametrize(
         ("opens", "said", "waited"),

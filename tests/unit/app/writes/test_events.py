@@ -18,7 +18,7 @@ from app.writes import event_queue, events
 from app.writes.events import ApiRecorder
 from tests.api.virtual import now, settle, virtual_time
 from tests.apiserver import client_of
-from tests.builders import JsonObject, make_pod
+from tests.builders import JsonObject
 
 DB = Reference("kubevirt.io/v1", "VirtualMachine", "shop", "db", "uid-db")
 NODE = Reference("v1", "Node", "", "n1")
@@ -121,10 +121,6 @@ def _status(code: int, message: str) -> httpx.Response:
     return httpx.Response(code, json={"kind": "Status", "code": code, "message": message})
 
 
-def test_a_reference_to_a_pod() -> None:
-    assert Reference("v1", "Pod", "default", "web", "u") == Reference.to_pod(make_pod("web", uid="u"))
-
-
 class TestFirst:
     @virtual_time
     async def test_all_that_the_api_server_asks_for(self) -> None:
@@ -215,15 +211,6 @@ class TestSeries:
                 it.tell()
                 await asyncio.sleep(60)
             assert ["POST", "PATCH", "PATCH", "PATCH"] == it.server.methods
-
-    @virtual_time
-    async def test_what_was_counted_is_written_at_the_end(self) -> None:
-        async with telling() as it:
-            for _ in range(3):
-                it.tell()
-                await asyncio.sleep(1)
-
-        assert 3 == it.server.only["series"]["count"]
 
     @virtual_time
     async def test_one_that_comes_at_once_is_written_in_one(self) -> None:
@@ -401,18 +388,6 @@ class TestFaults:
         assert 20 == len(it.server.found)
 
     @virtual_time
-    async def test_what_is_put_off_counts_up_and_is_written_in_one(self) -> None:
-        async with telling() as it:
-            it.server.answers = [0, 0]
-            for _ in range(4):
-                it.tell()
-                await asyncio.sleep(0.5)
-            await asyncio.sleep(5)
-
-        assert [(0.0, "POST"), (1.0, "POST"), (3.0, "POST")] == it.server.log
-        assert ({"written": 1}, 4) == (it.counted, it.server.only["series"]["count"])
-
-    @virtual_time
     async def test_one_that_counts_up_while_nobody_answers_waits_all_the_same(self) -> None:
         async with telling() as it:
             attempt, told = it.recorder._attempt, [False]
@@ -430,16 +405,6 @@ class TestFaults:
 
         assert [(0.0, "POST"), (1.0, "POST")] == it.server.log
         assert ({"written": 1}, 2) == (it.counted, it.server.only["series"]["count"])
-
-    @virtual_time
-    async def test_what_is_put_off_fills_the_queue_too(self) -> None:
-        async with telling() as it:
-            it.server.down = 0
-            for number in range(event_queue.MOST_QUEUED):
-                it.tell(regarding=Reference("v1", "Pod", "shop", f"p{number}", f"u{number}"))
-            await asyncio.sleep(2)
-            it.tell()
-            assert {"overflow": 1} == it.counted
 
     @virtual_time
     async def test_after_twelve_attempts_it_is_given_up_and_the_next_one_is_tried(self) -> None:
@@ -483,15 +448,6 @@ class TestFaults:
 
         assert {"refused": 1, "written": 1} == it.counted
         assert [] == [line for line in said if line["log_level"] == "warning"]
-
-    @virtual_time
-    async def test_what_is_refused_is_not_tried_again(self) -> None:
-        async with telling() as it:
-            it.server.answers = [422]
-            it.tell()
-            await asyncio.sleep(30)
-
-        assert (["POST"], {"refused": 1}) == (it.server.methods, it.counted)
 
     @virtual_time
     async def test_a_fault_of_ours_silences_nobody(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,18 +99,6 @@ async def test_what_is_only_meant_to_be_bound_here_is_fenced_off_too(world: Worl
     assert found.resource_version != pod.resource_version
 
 
-async def test_what_the_api_server_has_taken_is_not(world: World) -> None:
-    pod = world.cluster.pod("default", "waits")
-    assert pod is not None
-    world.cluster.assume(pod, "n1")
-    world.cluster.accept(pod.uid)
-
-    world.fences.note(NAMES)
-    await world.fences.raise_all()
-
-    assert ["apart"] == world.fenced()
-
-
 @pytest.mark.parametrize(
     "faults",
     [
