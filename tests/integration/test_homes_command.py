@@ -195,21 +195,6 @@ def test_a_machine_that_is_gone_is_forgotten_only_when_a_person_says_so(
     assert (1, "", "homeport: there is no VirtualMachine default/db01\n") == person.does("release", "vm/db01")
 
 
-def test_what_is_forced_is_written_as_it_is(
-    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A node that is yet to come, say."""
-    client = plane.client
-    install_kubevirt(client)
-    make_zones(plane, {"zone-a": 1})
-    create_machine(client, "db01", "zone-a-0")
-    person = Person(start_homeport(), plane.kubeconfig, capsys)
-
-    code, _, err = person.does("move", "vm/db01", "zone-a-7", "--force")
-
-    assert (0, "", "zone-a-7") == (code, err, home_of(client, "db01"))
-
-
 def test_a_person_may_change_what_the_person_may_change(
     plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -235,33 +220,6 @@ def test_a_person_may_change_what_the_person_may_change(
     assert (1, "", told) == person.does("move", "vm/db01", "zone-a-1")
     assert 0 == person.does("move", "vm/db01", "zone-a-1", "--force")[0]
     assert "zone-a-1" == home_of(client, "db01")
-
-
-def test_what_a_drain_would_mean(
-    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nobody is evicted, and nothing is written."""
-    client = plane.client
-    install_kubevirt(client)
-    make_zones(plane, {"zone-a": 2, "zone-b": 1})
-    machine = create_machine(client, "db01", "zone-a-0")
-    create_machine(client, "idle01", "zone-a-0")
-    homeport = start_homeport()
-    person = Person(homeport, plane.kubeconfig, capsys)
-
-    with start_scheduler(plane, homeport):
-        launcher = boot(client, machine, "first")
-        assert "zone-a-0" == client.wait_bound(launcher)
-    before = [annotations(client, name) for name in ("db01", "idle01")]
-    client.wait_for(lambda: len(person.sees("--node", "zone-a-0")) == 2, what="both homes to be known")
-
-    running, idle = person.sees("drain", "zone-a-0", "--dry-run")
-
-    assert ("db01", ["zone-a-1", "zone-b-0"]) == (running["owner"]["name"], sorted(running["couldRunOn"]))
-    assert f"waits for zone-a-0; after its grace starts on {running['goesTo']}" == running["then"]
-    assert ("idle01", None) == (idle["owner"]["name"], idle["couldRunOn"])
-    assert before == [annotations(client, name) for name in ("db01", "idle01")]
-    assert "zone-a-0" == client.node_of(launcher)
 
 
 def test_what_a_drain_says_is_what_becomes_of_the_machines(

@@ -175,15 +175,16 @@ async def test_each_ordinal_is_told_by_itself() -> None:
 
 
 def test_the_machine_is_known_of_the_home_that_it_was_written_with(machines: Machines) -> None:
-    machines.change(MACHINE, {**own_home("n1"), HOME_MACHINE: "m1"})
-    owner = Owner(MACHINE, found(machines), "", found(machines))
+    home, of_owner, of_machine = (f"{key}.3" for key in (HOME, HOME_OWNER, HOME_MACHINE))
+    written = {**own_home("n1", slot="3"), of_machine: "m1", HOME_MACHINE: "of the first"}
+    machines.change(MACHINE, written)
+    owner = Owner(MACHINE, found(machines), "3", found(machines))
     assert "m1" == recorded_machine(owner)
-    assert {HOME_OWNER: f"{OWN} n2", HOME_MACHINE: "m2"} == sealed(owner, "n2", "m2")
-    assert {HOME_OWNER: f"{OWN} n2", HOME_MACHINE: None} == sealed(owner, "n2", "")
+    assert {of_owner: f"{OWN} n2", of_machine: "m2"} == sealed(owner, "n2", "m2")
+    assert {of_owner: f"{OWN} n2", of_machine: None} == sealed(owner, "n2", "")
 
-    machines.change(MACHINE, {**own_home("n1"), HOME: "n2", HOME_MACHINE: "m1"})
-    moved = Owner(MACHINE, found(machines), "", found(machines))
-    assert "" == recorded_machine(moved)
+    machines.change(MACHINE, {**written, home: "n2"})
+    assert "" == recorded_machine(Owner(MACHINE, found(machines), "3", found(machines)))
 
 
 async def test_what_cannot_be_written_is_said_once_and_tried_again(machines: Machines) -> None:

@@ -16,7 +16,7 @@ from app.homes.protocol import State
 from app.kube.core_v1 import Node, Pod
 from plugins.sticky_node import grace as module
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.grace import LONGEST_TRY_SECONDS, Clocks, Tries, read_since, seconds
+from plugins.sticky_node.grace import LONGEST_TRY_SECONDS, Clocks, Tries, read_since
 from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Owner
 from tests.fakes import ManualClock
@@ -135,25 +135,11 @@ def test_a_home_that_is_no_name_is_not_repeated(world: World) -> None:
     assert read_since(text, home, NOW) is not None
 
 
-def test_the_time_stays_while_one_state_follows_another(world: World) -> None:
-    written = {SINCE: f"away {after(0)} n1"}
-
-    assert f"gone {after(0)} n1" == world.clocks.text(world.owner(written), "n1", State.GONE)
-
-
 def test_what_was_seen_counts_until_it_is_written(world: World) -> None:
     assert world.since({}) == NOW
     world.clock.now += 60
     assert world.since({}) == NOW
     assert world.since({SINCE: f"away {after(0)} n1"}) == NOON
-
-
-def test_another_home_has_another_clock(world: World) -> None:
-    assert world.since({}) == NOW
-    world.put(make_node("n2", unschedulable=True))
-    world.clock.now += 60
-
-    assert world.since({}, home="n2") == NOW + 60
 
 
 def test_what_is_still_written_of_a_home_that_was_usable_since_does_not_count(world: World) -> None:
@@ -165,12 +151,6 @@ def test_what_is_still_written_of_a_home_that_was_usable_since_does_not_count(wo
     assert world.since(written) == NOW + 60
     assert f"away {after(660)} n1" == world.clocks.text(world.owner(written), "n1", State.AWAY)
     assert world.since({SINCE: f"away {after(90)} n1"}) == NOON + 90
-
-
-def test_what_was_written_is_remembered(world: World) -> None:
-    assert world.since({SINCE: f"away {after(0)} n1"}) == NOON
-
-    assert world.since({}) == NOON
 
 
 def test_a_question_begins_nothing(world: World) -> None:
@@ -250,11 +230,6 @@ def test_who_began_to_count_is_told_once(world: World) -> None:
     assert [owner] == world.clocks.take_begun()
     world.clocks.since(owner, "n1")
     assert [] == world.clocks.take_begun()
-
-
-@pytest.mark.parametrize("time", ["", "now", "2026-11-22", "2026-11-22T12:00:00", "\x00", "9" * 1000])
-def test_what_is_no_time_has_no_seconds(time: str) -> None:
-    assert seconds(time) is None
 
 
 @given(

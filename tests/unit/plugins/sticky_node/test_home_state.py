@@ -13,7 +13,6 @@ from app.homes.protocol import State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from plugins.sticky_node import home_state
-from plugins.sticky_node.annotations import HOME_MACHINE
 from plugins.sticky_node.args import MAINTENANCE, StickyNodeArgs
 from plugins.sticky_node.home_state import (
     AWAY_TAINTS,
@@ -26,7 +25,7 @@ from plugins.sticky_node.home_state import (
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.pods import MIGRATION_JOB
 from tests.builders import JsonObject, claim_object, encoded, make_node, mounting, taint, toleration, volume_object
-from tests.unit.plugins.sticky_node.machines import MACHINE, SET, Machines, launcher, own_home, reference
+from tests.unit.plugins.sticky_node.machines import MACHINE, SET, Machines, launcher, reference
 
 USABLE: Final = HomeState(State.USABLE)
 TO_ALL: Final = toleration()
@@ -298,18 +297,6 @@ class TestIdentity:
         world.node(status={"nodeInfo": {"systemUUID": "4c4c-2"}})
 
         assert USABLE == world.standing
-
-    def test_each_ordinal_has_its_own(self) -> None:
-        args = StickyNodeArgs.model_validate({**OWNERS, "identity": "machine"})
-        machines = Machines({**OWNERS, "identity": "machine"})
-        written = {**own_home("n1", kind=SET, name="web", slot="0"), **own_home("n1", kind=SET, name="web", slot="1")}
-        machines.change(SET, {**written, f"{HOME_MACHINE}.1": "b", f"{HOME_MACHINE}.0": "a"}, "web")
-        machines.node("n1", status={"nodeInfo": {"systemUUID": "b"}})
-        standings, owners = HomeStates(args, machines.handle), Owners(args.owners, machines.cluster)
-        found = [owners.of(launcher(name, owner=reference(SET, "web"))) for name in ("web-0", "web-1")]
-
-        states = [standings.of_node("n1", it).state for it in found if isinstance(it, Owner)]
-        assert [State.OTHER_MACHINE, State.USABLE] == states
 
 
 class TestTolerations:

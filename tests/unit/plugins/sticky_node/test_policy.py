@@ -309,27 +309,6 @@ class TestGone:
         scene = Scene(State.GONE, Policy.HARD, whenGone="release", failback=True)
         assert "n2" == await scene.home_after_bind("n2")
 
-    def test_a_node_that_is_back_in_time_is_the_only_one_again(self) -> None:
-        scene = Scene(State.GONE, Policy.GRACE)
-        assert () == scene.passed()
-
-        scene.machines.node(HOME, status={"nodeInfo": {"systemUUID": "b"}})
-        assert (HOME,) == scene.passed()
-
-    def test_and_is_waited_for_anew(self) -> None:
-        """Whatever its pod has waited while it was away."""
-        scene = Scene(State.AWAY, Policy.GRACE)
-        pod = {"status": {"conditions": [{"type": "PodScheduled", "status": "False", "lastTransitionTime": SINCE}]}}
-        scene.machines.wall_clock.now = 600
-        assert () == scene.passed(scene.pod(**pod))
-        scene.machines.node(HOME)
-
-        scene.machines.wall_clock.now = 600 + GRACE - 1
-        assert () == scene.passed(scene.pod(**pod), *OTHERS)
-        assert (HOME,) == scene.passed(scene.pod(**pod))
-        scene.machines.wall_clock.now += 2
-        assert OTHERS == scene.passed(scene.pod(nominated=HOME, **pod), *OTHERS)
-
 
 class TestIdentity:
     @pytest.mark.parametrize("policy", POLICIES)
