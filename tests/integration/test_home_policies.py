@@ -213,27 +213,6 @@ def test_a_lost_node_under_each_policy(plane: ControlPlane, start_homeport: Star
         client.wait_for(lambda: not since(client, "grace01"), what="the clock of the old home to go")
 
 
-def test_a_lost_node_frees_its_machines_where_it_is_to(
-    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
-) -> None:
-    """``whenGone: release``; one that is only cordoned is not lost."""
-    client = plane.client
-    install_kubevirt(client)
-    make_zones(plane, {"zone-a": 2, "zone-b": 1})
-    lost, kept = lives(client, "lost01", "zone-a-0"), lives(client, "kept01", "zone-a-1")
-    pod = run_on(client, lost, "zone-a-0")
-    cordon(client, "zone-a-1")
-
-    with start_scheduler(plane, start_homeport(configured(tmp_path, policy="hard", whenGone="release"))):
-        client.delete("Node", "zone-a-0")
-        shut_down(client, "lost01", pod)
-        waiting, freed = boot(client, kept, "first"), boot(client, lost, "second")
-        assert "zone-b-0" == client.wait_bound(freed)
-        wait_home(client, "lost01", "zone-b-0")
-        wait_refused(client, waiting, AWAY)
-        assert ("", "zone-a-1") == (client.node_of(waiting), home_of(client, "kept01"))
-
-
 def register(client: Client, name: str, machine: str) -> None:
     """What a kubelet does, on a machine that its firmware calls so."""
     info = {"systemUUID": machine, "machineID": "of this installation", "bootID": "of this boot"}

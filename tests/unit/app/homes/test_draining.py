@@ -137,22 +137,6 @@ class TestRoom:
             first.fits_alone,
         )
 
-    @pytest.mark.parametrize(
-        ("status", "why"),
-        [
-            pytest.param({"pods": "1"}, "NodeResourcesFit: Too many pods", id="pods"),
-            pytest.param({"memory": "1Gi"}, "NodeResourcesFit: Insufficient memory", id="memory"),
-        ],
-    )
-    async def test_of_anything_that_the_filters_know(self, status: dict[str, str], why: str) -> None:
-        asked = [container(requests={"memory": "1Gi"})]
-        world = complete(node("n1", 64), node("n2", 64, **status), *(pod(f"db-{it}", containers=asked) for it in "ab"))
-
-        plan = await planned(world, home("db-a"), home("db-b"))
-
-        assert [("db-a", "starts on n2"), ("db-b", "waits: the others take its room")] == becomes(plan)
-        assert f"1 of 1: {why}" == one(plan, "db-b").why
-
     async def test_a_hard_spread_counts_who_was_placed_before(self) -> None:
         """And not where they are now: n1 is empty by then, and still a domain."""
         spread: PodFields = {"labels": {"app": "db"}, "spread": SPREAD}

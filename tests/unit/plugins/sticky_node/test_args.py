@@ -12,7 +12,7 @@ from plugins.sticky_node.args import KUBEVIRT, StickyNodeArgs
 from plugins.sticky_node.home_state import KINDS
 from plugins.sticky_node.owners import HOMES
 from tests.builders import JsonObject
-from tests.unit.plugins.sticky_node.machines import DATABASE, INSTANCE, LWS, MACHINE, SET
+from tests.unit.plugins.sticky_node.machines import INSTANCE, LWS, MACHINE, SET
 
 STATEFUL_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
 INSTANCES = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}
@@ -29,16 +29,6 @@ IN_SETS = {
 def test_without_arguments_virtual_machines_have_homes() -> None:
     assert (KUBEVIRT,) == StickyNodeArgs().owners
     assert (INSTANCE, MACHINE, HOMES, *KINDS) == SPEC.needs(StickyNodeArgs()).kinds
-
-
-def test_owners_replace_the_default() -> None:
-    owners = [{**STATEFUL_SET, "perOrdinal": True}, {"apiVersion": "example.com/v1", "kind": "Database"}]
-
-    assert (SET, DATABASE, HOMES, *KINDS) == SPEC.needs(StickyNodeArgs.model_validate({"owners": owners})).kinds
-
-
-def test_no_owners_is_a_choice() -> None:
-    assert () == SPEC.needs(StickyNodeArgs.model_validate({"owners": []})).kinds
 
 
 def test_the_type_words_of_a_kube_scheduler_configuration_are_taken() -> None:

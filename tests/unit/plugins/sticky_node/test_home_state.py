@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.framework.objects import Unreadable
 from app.homes.protocol import State
@@ -167,32 +165,25 @@ class TestOrder:
 
 class TestMaintenance:
     @pytest.mark.parametrize(
-        ("fields", "mark"),
+        ("annotation", "value"),
         [
-            pytest.param({"taints": [taint("medik8s.io/drain")]}, "taint medik8s.io/drain", id="medik8s"),
-            pytest.param({"taints": [taint("kubevirt.io/drain")]}, "taint kubevirt.io/drain", id="KubeVirt"),
-            pytest.param(
-                {"metadata": {"annotations": {"weave.works/kured-reboot-in-progress": "2026-01-01T00:00:00Z"}}},
-                "annotation weave.works/kured-reboot-in-progress",
-                id="kured",
-            ),
-            pytest.param(
-                {"metadata": {"annotations": {"machineconfiguration.openshift.io/state": "Working"}}},
-                "annotation machineconfiguration.openshift.io/state",
-                id="OpenShift",
-            ),
-            pytest.param(
-                {"metadata": {"annotations": {"harvesterhci.io/maintain-status": "running"}}},
-                "annotation harvesterhci.io/maintain-status",
-                id="Harvester",
-            ),
+            pytest.param("weave.works/kured-reboot-in-progress", "2026-01-01T00:00:00Z", id="kured"),
+            pytest.param("machineconfiguration.openshift.io/state", "Working", id="OpenShift"),
+            pytest.param("harvesterhci.io/maintain-status", "running", id="Harvester"),
         ],
     )
-    def test_what_is_known(self, fields: JsonObject, mark: str) -> None:
+    def test_annotations_that_are_known(self, annotation: str, value: str) -> None:
         world = World()
-        world.node(**fields)
+        world.node(metadata={"annotations": {annotation: value}})
 
-        assert HomeState(State.AWAY, mark) == world.standing
+        assert HomeState(State.AWAY, f"annotation {annotation}") == world.standing
+
+    @pytest.mark.parametrize("key", ["medik8s.io/drain", "kubevirt.io/drain"])
+    def test_taints_that_are_known(self, key: str) -> None:
+        world = World()
+        world.node(taints=[taint(key)])
+
+        assert HomeState(State.AWAY, f"taint {key}") == world.standing
 
     def test_a_mark_with_another_value_says_nothing(self) -> None:
         world = World()
@@ -437,48 +428,3 @@ def _claim() -> tuple[Any, Any]:
 
 def _volume(zone: str = "z2") -> tuple[Any, Any]:
     return PERSISTENT_VOLUMES, PERSISTENT_VOLUMES.decode(encoded(volume_object(claim="data", zone=zone)))
-
-
-_KEYS: Final = st.sampled_from([*AWAY_TAINTS, *LEAVING_TAINTS, "medik8s.io/drain", "kubevirt.io/schedulable", "a", ""])
-_TEXTS: Final = st.one_of(st.sampled_from(["", "false", "True", "Working", "\x00", "é" * 300]), st.text(max_size=8))
-
-
-@given(
-    home=st.one_of(st.just("n1"), _TEXTS),
-    taints=st.lists(st.builds(taint, _KEYS, st.sampled_from(["NoSchedule", "NoExecute", ""]), _TEXTS), max_size=3),
-    labels=st.dictionaries(_KEYS, _TEXTS, max_size=3),
-    annotations=st.dictionaries(
-        st.sampled_from([it.annotation for it in MAINTENANCE if it.annotation]), st.one_of(_TEXTS, st.none())
-    ),
-    conditions=st.lists(
-        st.fixed_dictionaries(
-            {
-                "type": st.one_of(_TEXTS, st.sampled_from(["Ready", "MemoryPressure"])),
-                "status": st.one_of(_TEXTS, st.none()),
-            }
-        ),
-        max_size=4,
-    ),
-    uuid=st.one_of(st.none(), _TEXTS),
-    recorded=_TEXTS,
-)
-def test_whatever_a_node_says_there_is_an_answer(
-    home: str,
-    taints: list[JsonObject],
-    labels: dict[str, str],
-    annotations: dict[str, str | None],
-    conditions: list[JsonObject],
-    uuid: str | None,
-    recorded: str,
-) -> None:
-    world = World({"identity": "machine"}, home_machine=recorded)
-    world.node(
-        taints=taints,
-        labels=labels,
-        metadata={"annotations": annotations},
-        status={"conditions": conditions, "nodeInfo": {"systemUUID": uuid}},
-    )
-    found = world.standings.of_node(home, world.owner)
-
-    assert (State.GONE is found.state) == (home != "n1")
-    assert (found.mark == "") == (found.state is State.USABLE)

@@ -101,17 +101,6 @@ async def test_a_home_that_a_person_wrote_meanwhile_wins(machines: Machines, cra
     assert ["HomeOverridden"] == [it.reason for it in machines.events.told]
 
 
-async def test_the_same_node_may_become_the_home_anew(machines: Machines) -> None:
-    """As when another machine has its name now."""
-    owner = machines.plugin._owners.of(POD)
-    assert isinstance(owner, Owner)
-    machines.plugin._pending.begin(Claim(POD, "n1", owner, "first", True, "n1"))
-
-    await machines.arrives(POD, "n1")
-
-    assert own_home("n1", POD.uid) == machines.annotations()
-
-
 async def test_a_pod_that_does_not_decide_replaces_nothing(machines: Machines) -> None:
     """Whoever may create pods can make one that says so."""
     machines.runs(node="n1")

@@ -231,13 +231,6 @@ def test_a_home_that_no_owner_would_find_is_not_listed(found: Any) -> None:
     assert [] == listed(machines)
 
 
-def test_where_homes_end_with_their_owners_none_is_remembered() -> None:
-    machines = Machines({"owners": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "remember": "uid"}]})
-    remember(machines, home_object())
-
-    assert [] == listed(machines)
-
-
 ALWAYS = ("usable", "away", "leaving", "gone", "other_machine", "volume_elsewhere")
 
 

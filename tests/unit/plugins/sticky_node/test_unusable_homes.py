@@ -318,7 +318,7 @@ class TestNotWritten:
                 [conflict] * 7,
                 8,
                 {HOME: "n1", SINCE: f"away {after(0)} n1"},
-                id="one that changes is left for a moment",
+                id="one that changes is left alone",
             ),
         ],
     )

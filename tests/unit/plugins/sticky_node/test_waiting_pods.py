@@ -22,7 +22,6 @@ from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Annotat
 from app.kube.names import shown
 from plugins.sticky_node import waiting_pods
 from plugins.sticky_node.events import in_words
-from plugins.sticky_node.unusable_homes import TICK_SECONDS
 from plugins.sticky_node.waiting_pods import ASK_AGAIN_SECONDS, AT_ONCE, FIRST_ASK_SECONDS
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject, claim_object, encoded, make_pod, mounting, volume_object
@@ -65,18 +64,6 @@ def cordon_for_a_moment(machines: Watched) -> None:
 
 
 class TestWoken:
-    @virtual_time
-    async def test_once_the_grace_is_over(self) -> None:
-        machines = waiting()
-        async with machines.leading():
-            await at(30)
-            assert [] == machines.asks(launcher())
-            await at(3000)
-
-        ((when, _),) = machines.woken
-        assert GRACE <= when <= GRACE + LATEST
-        assert ["n2", "n3"] == machines.asks(launcher())
-
     @virtual_time
     async def test_once_the_grace_is_over_that_the_pod_itself_counts(self) -> None:
         """The home is usable and full: what the scheduler says of the pod comes after the first refusal."""
@@ -187,24 +174,6 @@ class TestWoken:
             await at(700)
 
         assert [100, 200, 300] == [int(when) // 100 * 100 for when, _ in machines.woken]
-
-    @virtual_time
-    async def test_two_hundred_at_once(self) -> None:
-        machines = Watched()
-        machines.cordon("n1")
-        for number in range(200):
-            machines.machine(f"vm-{number}", home="n1")
-        async with machines.leading():
-            await at(1)
-            for number in range(200):
-                machines.asks(launcher(f"pod-{number}", f"vm-{number}"))
-            await at(100)
-            machines.uncordon("n1")
-            await at(700)
-
-        assert {f"pod-{number}" for number in range(200)} == {who for _, who in machines.woken}
-        assert 200 == len(machines.woken)
-        assert all(100 <= when <= 100 + LATEST for when, _ in machines.woken)
 
 
 class TestLeftAlone:
@@ -395,6 +364,9 @@ class TestTold:
         assert Told(POD, "Node n1", "Normal", "GraceOver", "Watching", note) == self.of_pod(machines)[-1]
         line = {"event": "grace over", "log_level": "info", "machine": DB, "node": "n1", "pod": "default/launcher"}
         assert [line] == [it for it in said if it["event"] == "grace over"]
+        ((when, _),) = machines.woken
+        assert GRACE <= when <= GRACE + LATEST
+        assert ["n2", "n3"] == machines.asks(launcher())
 
     @virtual_time
     @pytest.mark.parametrize(
@@ -502,18 +474,6 @@ async def test_on_the_pod_and_on_its_owner(policy: str, until: str) -> None:
             "reasons": "Insufficient cpu",
         }
     ] == lines
-
-
-@virtual_time
-async def test_also_of_a_pod_that_filter_was_never_asked_about() -> None:
-    """Where in-tree filters refuse it everywhere, no extender is asked."""
-    machines = Asked({"policy": "hard"})
-    async with machines.leading():
-        await at(1)
-        machines.cluster.upsert_pod(refused())
-        await at(60)
-
-    assert told() == machines.events.told
 
 
 @virtual_time
@@ -673,22 +633,3 @@ async def test_writes_keep_no_pod_from_being_woken(world: type[Watched], count: 
 
     assert [10] == [int(when) // 2 * 2 for when, _ in machines.woken if when > 1]
     assert machines.writes[-1] > 20
-
-
-@virtual_time
-async def test_an_hour_without_anything_to_do_is_spent_asleep() -> None:
-    machines = at_home()
-    slept: list[float] = []
-    sleep = asyncio.sleep
-
-    async def counted(seconds: float) -> None:
-        slept.append(seconds)
-        await sleep(seconds)
-
-    for loop in (machines.plugin._unusable_homes, machines.plugin._waiting_pods):
-        loop._handle = replace(loop._handle, timing=replace(loop._handle.timing, sleep=counted))
-    async with machines.leading():
-        await asyncio.sleep(3600)
-
-    assert {TICK_SECONDS} == set(slept[4:])
-    assert abs(len(slept) - 2 * 3600 / TICK_SECONDS) < 10
