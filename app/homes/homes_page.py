@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from app.homes.lists import HomeLists
-from app.homes.protocol import Home, Keeper, State, Whereabouts
+from app.homes.protocol import Home, Keeper, Place, State, Whereabouts
 from app.kube.decoding import Decoder
 from app.kube.names import LONGEST
 from app.runtime.guard import PluginError
@@ -32,9 +32,6 @@ _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     500: {"description": "A plugin failed; detail names it."},
     503: {"description": "The snapshot is incomplete or too old."},
 }
-
-Place = tuple[str, str, str, int, str, str]
-"""Sort key of homes: namespace, kind, name, length of the slot, slot, apiVersion; ordinals sort as numbers."""
 
 _PLACE: Final = Decoder[Place](Place)
 
@@ -180,7 +177,7 @@ def _paged(
         if home is None:
             yield
             continue
-        place = _place_of(home)
+        place = home.owner.place
         known = homes.get(place)
         if known is None or (home.is_judged and not known.is_judged):
             homes[place] = home
@@ -197,11 +194,6 @@ def _paged(
     page.places = sorted(nearest)[: query.limit]
     page.homes = {place: homes[place] for place in page.places}
     page.remaining = count - len(page.places)
-
-
-def _place_of(home: Home) -> Place:
-    owner = home.owner
-    return (owner.namespace, owner.kind, owner.name, len(owner.slot), owner.slot, owner.api_version)
 
 
 def _place(token: str) -> Place | None:

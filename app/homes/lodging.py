@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from app.homes.lists import HomeLists
-from app.homes.protocol import Home, Policy, State
+from app.homes.protocol import Home, Place, Policy, State
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.guard import PluginError
@@ -83,26 +83,13 @@ class Goer(Struct, frozen=True):
         """Sort key in the order of the scheduling queue."""
         return (-self.pod.spec.priority, self.pod.created, *self.pod.key)
 
-    @property
-    def waits_for(self) -> str:
-        """Home that the pod waits for, at least for some time; empty if it does not wait."""
-        return self.home.node if self.home is not None and self.way is not Way.FREE else ""
-
     def lodger(self, then: str, result: SearchResult | None = None, **more: Any) -> Lodger:
         """Build the pod's outcome."""
-        given: dict[str, Any] = {"waits_for": self.waits_for, **more}
+        waits_for = self.home.node if self.home is not None and self.way is not Way.FREE else ""
+        given: dict[str, Any] = {"waits_for": waits_for, **more}
         if result is not None:
             given |= {"nodes": tuple(result.passed[:MOST_NAMES]), "count": len(result.passed), "why": result.why}
         return Lodger(self.pod.namespace, self.pod.name, self.home, then, **given)
-
-
-_Place = tuple[str, str, str, str, str]
-"""Namespace, kind, name, slot and apiVersion of the owner."""
-
-
-def _place_of(home: Home) -> _Place:
-    owner = home.owner
-    return (owner.namespace, owner.kind, owner.name, owner.slot, owner.api_version)
 
 
 def way_of(home: Home, node: str) -> Way:
@@ -136,8 +123,8 @@ class Lodging:
         self._homes = homes
         self._cluster = context.cluster
         self._node = node
-        self._seen: dict[_Place, Home] = {}
-        self._beyond: dict[_Place, ObjectKey] = {}
+        self._seen: dict[Place, Home] = {}
+        self._beyond: dict[Place, ObjectKey] = {}
         self.goers: list[Goer] = []
         self.leaving: list[Pod] = []
         self.staying: list[Lodger] = []
@@ -166,7 +153,7 @@ class Lodging:
         yield from self._take_others()
 
     def _note(self, home: Home) -> None:
-        place = _place_of(home)
+        place = home.owner.place
         known = self._seen.get(place)
         if known is None and len(self._seen) == MOST_HOMES:
             self._beyond[place] = (home.owner.namespace, home.pod)
@@ -200,7 +187,7 @@ class Lodging:
             if others < MOST_PODS:
                 yield
                 goer = self._other(pod)
-                if goer.home is not None and _place_of(goer.home) in self._beyond:
+                if goer.home is not None and goer.home.owner.place in self._beyond:
                     continue
                 self.goers.append(goer)
             others += 1

@@ -24,20 +24,20 @@ Without any UID a home is a person's word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
 from msgspec import Struct
 
-from app.framework.objects import Objects, Writer
+from app.framework.handle import Handle
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import Home, memory_name
 from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_subdomain, shown
-from plugins.sticky_node.owners import HOMES, Owner, remembered
+from plugins.sticky_node.owners import HOMES, Owner
 from plugins.sticky_node.pods import slots
 
 HOME: Final = f"{ANNOTATION_DOMAIN}home"
@@ -50,6 +50,9 @@ HOME_REPLACES: Final = f"{ANNOTATION_DOMAIN}home-replaces"
 
 _GIVEN_UP: Final = "-"
 """In place of a node, and the name of none."""
+
+_LATEST: Final = 253402300799.0
+"""Last second of the year 9999, in seconds since 1970: RFC 3339 has years of four digits."""
 
 _OF_A_HOME: Final = (HOME, HOME_POD, HOME_OWNER, HOME_MACHINE, HOME_SINCE)
 
@@ -86,23 +89,8 @@ class Claim(Struct, frozen=True):
         return self.is_open(owner) and recorded_home(owner) == self.replaces
 
 
-def home_key(slot: str) -> str:
-    return _key(HOME, slot)
-
-
-def pod_key(slot: str) -> str:
-    return _key(HOME_POD, slot)
-
-
-def owner_key(slot: str) -> str:
-    return _key(HOME_OWNER, slot)
-
-
-def machine_key(slot: str) -> str:
-    return _key(HOME_MACHINE, slot)
-
-
-def _key(name: str, slot: str) -> str:
+def slot_key(name: str, slot: str) -> str:
+    """Return the key of an annotation for one slot: ``homeport.dev/home.3`` for ordinal 3."""
     return f"{name}.{slot}" if slot else name
 
 
@@ -119,7 +107,7 @@ def recorded_home(owner: Owner) -> str:
 
 def home_in(found: AnnotatedObject, slot: str) -> str:
     """The same of an object that keeps homes."""
-    home = found.annotations.get(_key(HOME, slot), "")
+    home = found.annotations.get(slot_key(HOME, slot), "")
     return home if home and not is_foreign(found, slot) else ""
 
 
@@ -129,10 +117,10 @@ def recorded_machine(owner: Owner) -> str:
     home = home_in(found, slot)
     if owner.before is not None and not home and recorded_home(owner):
         return owner.before.machine
-    _, _, node = found.annotations.get(owner_key(slot), "").partition(" ")
+    _, _, node = found.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
     if is_foreign(found, slot) or node not in ("", home):
         return ""  # copied, or a person has moved the home since
-    return found.annotations.get(machine_key(slot), "")
+    return found.annotations.get(slot_key(HOME_MACHINE, slot), "")
 
 
 def home_pod(owner: Owner) -> str:
@@ -149,27 +137,27 @@ def _mark(before: Home) -> str:
 
 def heard_in(found: AnnotatedObject, slot: str) -> str:
     """The same of what stands on an object that keeps homes."""
-    heard = found.annotations.get(_key(HOME_POD, slot), "")
+    heard = found.annotations.get(slot_key(HOME_POD, slot), "")
     return heard if heard and not is_foreign(found, slot) else ""
 
 
 def is_foreign(found: AnnotatedObject, slot: str) -> bool:
     """Return whether what stands there of a home was copied from another object, and is as it was there."""
-    uid, _, node = found.annotations.get(_key(HOME_OWNER, slot), "").partition(" ")
-    home = found.annotations.get(_key(HOME, slot), "")
+    uid, _, node = found.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
+    home = found.annotations.get(slot_key(HOME, slot), "")
     return uid not in ("", found.uid) and (not home or node in ("", home))
 
 
 def is_own(found: AnnotatedObject, slot: str) -> bool:
     """Return whether the owner's UID stands there, with a home or without: without, somebody has given one up."""
-    uid, _, _ = found.annotations.get(_key(HOME_OWNER, slot), "").partition(" ")
+    uid, _, _ = found.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
     return uid == found.uid != ""
 
 
 def is_sealed(found: AnnotatedObject, slot: str) -> bool:
     """Return whether the owner's UID stands beside the home as it is: Homeport wrote it, or has seen it."""
-    return found.annotations.get(_key(HOME_OWNER, slot)) == _seal(
-        found.uid, found.annotations.get(_key(HOME, slot), "")
+    return found.annotations.get(slot_key(HOME_OWNER, slot)) == _seal(
+        found.uid, found.annotations.get(slot_key(HOME, slot), "")
     )
 
 
@@ -192,36 +180,36 @@ def on_owner(owner: Owner, claim: Claim, machine: str) -> dict[str, str | None]:
 
     ``machine``: of the claim's node.
     """
-    heard: dict[str, str | None] = {pod_key(owner.slot): claim.pod.uid}
+    heard: dict[str, str | None] = {slot_key(HOME_POD, owner.slot): claim.pod.uid}
     if not claim.makes(owner):
         return heard
-    return {home_key(owner.slot): claim.node, **heard, **sealed(owner, claim.node, machine)}
+    return {slot_key(HOME, owner.slot): claim.node, **heard, **sealed(owner, claim.node, machine)}
 
 
 def taken_back(owner: Owner, before: Home) -> dict[str, str | None]:
     """What writes a home that is remembered onto the owner."""
-    heard = {home_key(owner.slot): before.node, pod_key(owner.slot): _mark(before)}
+    heard = {slot_key(HOME, owner.slot): before.node, slot_key(HOME_POD, owner.slot): _mark(before)}
     return {**heard, **sealed(owner, before.node, before.machine)}
 
 
 def sealed(owner: Owner, home: str, machine: str) -> dict[str, str | None]:
     """What tells a home from a copy of it, and a node from another of its name."""
-    written: dict[str, str | None] = {owner_key(owner.slot): _seal(owner.found.uid, home)}
-    if machine or machine_key(owner.slot) in owner.found.annotations:
-        written[machine_key(owner.slot)] = machine or None
+    written: dict[str, str | None] = {slot_key(HOME_OWNER, owner.slot): _seal(owner.found.uid, home)}
+    if machine or slot_key(HOME_MACHINE, owner.slot) in owner.found.annotations:
+        written[slot_key(HOME_MACHINE, owner.slot)] = machine or None
     return written
 
 
 def given_up(found: AnnotatedObject, slot: str) -> dict[str, str | None]:
     """What is to be written since somebody gave a home up: the next one is new, on whatever machine it is then."""
-    key = _key(HOME_MACHINE, slot)
-    is_left = key in found.annotations and is_own(found, slot) and not found.annotations.get(_key(HOME, slot))
-    return {key: None, _key(HOME_OWNER, slot): f"{found.uid} {_GIVEN_UP}"} if is_left else {}
+    key = slot_key(HOME_MACHINE, slot)
+    is_left = key in found.annotations and is_own(found, slot) and not found.annotations.get(slot_key(HOME, slot))
+    return {key: None, slot_key(HOME_OWNER, slot): f"{found.uid} {_GIVEN_UP}"} if is_left else {}
 
 
 def without(found: AnnotatedObject, slot: str) -> dict[str, str | None]:
     """What removes all that is written of a home."""
-    keys = (_key(name, slot) for name in _OF_A_HOME)
+    keys = (slot_key(name, slot) for name in _OF_A_HOME)
     return {key: None for key in keys if key in found.annotations}
 
 
@@ -236,33 +224,33 @@ def no_word(there: Mapping[str, str]) -> dict[str, str]:
     return {HOME: ""} if there.get(HOME) else {}
 
 
-class HomeStore:
-    """Reads and writes the Home objects in which homes outlive their owners."""
+async def remember(handle: Handle, kind: Kind[Any], found: AnnotatedObject, slot: str, node: str, machine: str) -> None:
+    """Write the Home object in which a home outlives its owner.
 
-    def __init__(self, objects: Objects, writer: Writer, wall_clock: Callable[[], float]) -> None:
-        """``wall_clock``: seconds since 1970."""
-        self._objects = objects
-        self._writer = writer
-        self._wall_clock = wall_clock
+    Raises what the writer raises, and ``Unreadable``.
+    """
+    owner: dict[str, str | None] = {"apiVersion": kind.api_version, "kind": kind.kind}
+    owner |= {"name": found.name, "uid": found.uid}
+    spec: dict[str, Any] = {"node": node, "since": rfc3339(handle.timing.wall_clock())}
+    name = memory_name(kind.api_version, kind.kind, found.name, slot)
+    known = handle.objects.get(HOMES, found.namespace, name)
+    if known is not None:
+        whole = {"owner": owner | {"slot": slot or None}, "machine": machine or None}
+        await handle.writer.change(HOMES, known, spec | whole)
+    else:
+        given = {"owner": owner | ({"slot": slot} if slot else {})} | ({"machine": machine} if machine else {})
+        await handle.writer.create(HOMES, found.namespace, name, spec | given)
 
-    def of(self, kind: Kind[Any], found: AnnotatedObject, slot: str) -> Home | None:
-        return remembered(self._objects, kind, found, slot)
 
-    async def keep(self, kind: Kind[Any], found: AnnotatedObject, slot: str, node: str, machine: str) -> None:
-        """Remember a home, in place of whatever has its name. Raises what the writer raises, and ``Unreadable``."""
-        since = datetime.fromtimestamp(self._wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        owner: dict[str, str | None] = {"apiVersion": kind.api_version, "kind": kind.kind}
-        owner |= {"name": found.name, "uid": found.uid}
-        spec: dict[str, Any] = {"node": node, "since": since}
-        name = memory_name(kind.api_version, kind.kind, found.name, slot)
-        known = self._objects.get(HOMES, found.namespace, name)
-        if known is not None:
-            whole = {"owner": owner | {"slot": slot or None}, "machine": machine or None}
-            await self._writer.change(HOMES, known, spec | whole)
-        else:
-            given = {"owner": owner | ({"slot": slot} if slot else {})} | ({"machine": machine} if machine else {})
-            await self._writer.create(HOMES, found.namespace, name, spec | given)
+def seconds(time: str) -> float | None:
+    """Return a time in RFC 3339 as seconds since 1970; ``None`` if it is invalid or has no zone."""
+    try:
+        parsed = datetime.fromisoformat(time)
+        return parsed.timestamp() if parsed.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
 
-    async def forget(self, home: Home) -> None:
-        """Raises what the writer raises."""
-        await self._writer.delete(HOMES, home)
+
+def rfc3339(time: float) -> str:
+    """Return a time in seconds since 1970 in RFC 3339, to the second, limited to the years 1970 to 9999."""
+    return datetime.fromtimestamp(min(max(time, 0.0), _LATEST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
@@ -16,7 +15,7 @@ from app.homes.protocol import Policy, State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, NODES, PERSISTENT_VOLUMES, AnnotatedObject, Kind
 from app.kube.names import is_subdomain, shown
-from plugins.sticky_node.annotations import HOME, HOME_POD, By, Claim, home_in, home_key, readable
+from plugins.sticky_node.annotations import HOME, HOME_POD, By, Claim, home_in, readable, rfc3339, slot_key
 from plugins.sticky_node.home_state import HomeState
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policy import POLICY, Action, Decision
@@ -25,9 +24,6 @@ _LOG: Final = structlog.get_logger(__name__)
 _BINDING: Final = "Binding"
 _EDITING: Final = "Editing"
 _WATCHING: Final = "Watching"
-
-_LATEST: Final = 253402300799.0
-"""The last second that has a year of four digits."""
 
 _UNUSABLE: Final[Mapping[State, tuple[EventType, str]]] = {
     State.AWAY: ("Normal", "HomeAway"),
@@ -93,7 +89,7 @@ def state_changed(
         reason, note = "HomeReturned", f"the home {node} is usable again"
     elif state is State.GONE and is_given:
         _LOG.warning("home unknown", machine=machine, node=node)
-        note = f"the home {node} is no node of the cluster: correct or remove {home_key(owner.slot)}"
+        note = f"the home {node} is no node of the cluster: correct or remove {slot_key(HOME, owner.slot)}"
         type_, reason = "Warning", "HomeUnknown"
     else:
         _LOG.info("home not usable", machine=machine, node=node, state=state.words, mark=standing.mark)
@@ -134,7 +130,7 @@ def grace_over(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision
         why = f"the home {readable(decision.home)} did not take {pod}{f' ({reasons})' if reasons else ''}"
     else:
         why = _how_it_is(decision.home, decision.standing)
-    since = "" if decision.since is None else f" since {_clock_time(decision.since)}"
+    since = "" if decision.since is None else f" since {rfc3339(decision.since)}"
     note = f"{why}{since}: the grace is over, and {pod} may start elsewhere"
     _about(events, owner, Reference.to_pod(pod), "Normal", "GraceOver", _WATCHING, note)
     events.event(Reference.to_pod(pod), _node(decision.home), "Normal", "GraceOver", _WATCHING, note)
@@ -147,7 +143,8 @@ def elsewhere(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision)
     does = "waits" if decision.action is Action.WAIT else "may start where it can"
     note = (
         f"the home {node} cannot use a volume of {pod}, which {does} ({mark}): "
-        f"move the home to where the volume is, or release it, by {home_key(owner.slot)}; or restore the volume at home"
+        f"move the home to where the volume is, or release it, by {slot_key(HOME, owner.slot)}; "
+        "or restore the volume at home"
     )
     _about(events, owner, Reference.to_pod(pod), "Warning", "HomeElsewhere", _WATCHING, note)
     events.event(Reference.to_pod(pod), _node(decision.home), "Warning", "HomeElsewhere", _WATCHING, note)
@@ -161,12 +158,7 @@ def _how_it_is(home: str, standing: HomeState) -> str:
 
 
 def _until(decision: Decision) -> str:
-    return "" if decision.ends_at is None else f"; from {_clock_time(decision.ends_at)} on it may start elsewhere"
-
-
-def _clock_time(at: float) -> str:
-    """In RFC 3339, to the second."""
-    return datetime.fromtimestamp(min(max(at, 0.0), _LATEST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return "" if decision.ends_at is None else f"; from {rfc3339(decision.ends_at)} on it may start elsewhere"
 
 
 def edited(

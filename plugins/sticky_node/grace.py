@@ -18,7 +18,6 @@ is asked about next, or others are while the pod is nominated there. Where nothi
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from datetime import UTC, datetime
 from typing import Final
 
 from msgspec import Struct
@@ -29,7 +28,7 @@ from app.homes.protocol import LISTED_ONLY, State
 from app.kube.core_v1 import Pod
 from app.kube.memo import Newest
 from app.kube.names import is_subdomain
-from plugins.sticky_node.annotations import HOME_SINCE
+from plugins.sticky_node.annotations import HOME_SINCE, rfc3339, seconds, slot_key
 from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Owner, Owners, Slot
 
@@ -143,7 +142,7 @@ class Clocks:
         asked = self._asked.get(owner.key)
         if asked is not None and asked.home:
             self._asked[owner.key] = _Asked("", self._now())
-        void = owner.found.annotations.get(since_key(owner.slot), "")
+        void = owner.found.annotations.get(slot_key(HOME_SINCE, owner.slot), "")
         if void:
             self._note(owner, _Seen(home, None, void))
         else:
@@ -172,7 +171,7 @@ class Clocks:
         self._begun.pop(slot, None)
 
     def _written(self, owner: Owner, home: str) -> Since | None:
-        text = owner.found.annotations.get(since_key(owner.slot), "")
+        text = owner.found.annotations.get(slot_key(HOME_SINCE, owner.slot), "")
         if not text:
             return None
         seen = self._of(owner, home)
@@ -185,11 +184,6 @@ class Clocks:
     def _note(self, owner: Owner, seen: _Seen) -> None:
         if (forgotten := self._seen.put(owner.key, seen)) is not None:
             self.forget(forgotten[0])
-
-
-def since_key(slot: str) -> str:
-    """The annotation that says since when the home of the slot is not usable."""
-    return f"{HOME_SINCE}.{slot}" if slot else HOME_SINCE
 
 
 def read_since(text: str, home: str, now: float) -> Since | None:
@@ -206,23 +200,6 @@ def read_since(text: str, home: str, now: float) -> Since | None:
     if state is None or time is None or not 0 <= time <= now + _AHEAD_SECONDS or node not in ("", home):
         return None
     return Since(state, time)
-
-
-def seconds(time: str) -> float | None:
-    """Since 1970, of a time in RFC 3339; ``None`` for none, and for one that is none."""
-    try:
-        found = datetime.fromisoformat(time)
-        return found.timestamp() if found.tzinfo else None
-    except (ValueError, OverflowError):
-        return None
-
-
-def rfc3339(time: float) -> str:
-    """A time in seconds since 1970, to the second; empty for one that no calendar has."""
-    try:
-        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return ""
 
 
 LONGEST_TRY_SECONDS: Final = 1.0
@@ -251,8 +228,8 @@ class Tries:
 
     def begin(self, uid: str, home: str) -> bool:
         """Return whether the pod is to be refused: its first try of that home is not over."""
-        known = self._tries.get(uid)
-        if known is None or known.home != home:
+        known = self._of(uid, home)
+        if known is None:
             self._tries.put(uid, _Try(home, self._now() + LONGEST_TRY_SECONDS))
             return True
         if self._now() >= known.ends_at:
@@ -269,17 +246,21 @@ class Tries:
         self.end(uid, home)
         self._tries[uid].failed = True
 
-    def has_failed(self, uid: str, home: str) -> bool:
+    def _of(self, uid: str, home: str) -> _Try | None:
         known = self._tries.get(uid)
-        return known is not None and known.home == home and known.failed
+        return known if known is not None and known.home == home else None
+
+    def has_failed(self, uid: str, home: str) -> bool:
+        known = self._of(uid, home)
+        return known is not None and known.failed
 
     def is_over(self, uid: str, home: str) -> bool:
-        known = self._tries.get(uid)
-        return known is not None and known.home == home and (known.over or self._now() >= known.ends_at)
+        known = self._of(uid, home)
+        return known is not None and (known.over or self._now() >= known.ends_at)
 
     def ends_at(self, uid: str, home: str) -> float | None:
         """Until when the pod is refused, in seconds since 1970; ``None`` if it is not."""
-        known = self._tries.get(uid)
-        if known is None or known.home != home or known.over:
+        known = self._of(uid, home)
+        if known is None or known.over:
             return None
         return self._wall_clock() + known.ends_at - self._now()

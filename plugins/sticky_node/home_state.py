@@ -9,7 +9,7 @@ holds a consistent list and every event since.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -181,7 +181,7 @@ class HomeStates:
         if state.ready != TRUE or state.pressure:
             yield from _unwell(state)
         for taint in marked:
-            if _is(taint.value, self._taints[taint.key]):
+            if not self._taints[taint.key].isdisjoint((None, taint.value)):
                 yield _Found(_tainted(State.AWAY, taint), taint)
         yield from self._other_marks(node)
         if node.labels.get(SCHEDULABLE) == _FALSE and is_kubevirt(owner):
@@ -206,10 +206,6 @@ def _by_key(marks: Iterable[Mark]) -> Mapping[str, frozenset[str | None]]:
 
 def _others(what: str, marks: Iterable[tuple[str, str | None]]) -> tuple[_OtherMark, ...]:
     return tuple((key, value, _Found(HomeState(State.AWAY, f"{what} {key}"))) for key, value in marks if key)
-
-
-def _is(value: str, wanted: Collection[str | None]) -> bool:
-    return None in wanted or value in wanted
 
 
 def _marked(marks: Iterable[_OtherMark], there: Mapping[str, str]) -> Iterator[_Found]:

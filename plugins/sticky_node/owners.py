@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.framework.objects import Objects
 from app.kube.core_v1 import Pod
-from app.kube.homes_v1alpha1 import API_VERSION, KIND, Home, decode_home, memory_name
+from app.kube.homes_v1alpha1 import API_VERSION, KIND, Home, Keeper, decode_home, memory_name
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, VIRTUAL_MACHINE_INSTANCES, AnnotatedObject, Kind, owner_kind
 from app.kube.kubevirt_v1 import VirtualMachineInstance
 from app.kube.labels import NO_LABELS
@@ -282,11 +282,5 @@ def remembered(objects: Objects, kind: Kind[Any], found: AnnotatedObject, slot: 
     home = objects.get(HOMES, found.namespace, memory_name(kind.api_version, kind.kind, found.name, slot))
     if home is None or not is_subdomain(home.node):
         return None
-    keeper = home.keeper
-    is_its = (keeper.api_version, keeper.kind, keeper.name, keeper.slot) == (
-        kind.api_version,
-        kind.kind,
-        found.name,
-        slot,
-    )
-    return home if is_its else None
+    keeper = Keeper(kind.api_version, kind.kind, found.name, home.keeper.uid, slot)
+    return home if home.keeper == keeper else None

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
-from typing import Any, Final, Self, final
+from typing import Any, Final, final
 
 import structlog
 from msgspec.structs import replace
@@ -58,7 +58,6 @@ from plugins.sticky_node.policy import Action, Decider, Decision, Policies, Reas
 from plugins.sticky_node.reconciler import Reconciler
 from plugins.sticky_node.recorder import PendingHomes, Recorder
 from plugins.sticky_node.reports import (
-    Describer,
     Listing,
     NodeStateFigures,
     PodStateFigures,
@@ -71,10 +70,6 @@ from plugins.sticky_node.waiting_pods import WaitingPods
 
 _LOG: Final = structlog.get_logger(__name__)
 NAME: Final = "StickyNode"
-REASON_NOT_HOME: Final = Reason.NOT_HOME.value
-REASON_AWAY: Final = Reason.AWAY.value
-REASON_GONE: Final = Reason.GONE.value
-REASON_GRACE: Final = Reason.GRACE.value
 REASON_OWNER_UNKNOWN: Final = "node(s) can't be judged before the pod's owner is known"
 REFUSALS: Final = {it: unresolvable(it.value).by(NAME) for it in Reason}
 NOT_HOME: Final = REFUSALS[Reason.NOT_HOME]
@@ -84,20 +79,8 @@ _AT_ONCE_SECONDS: Final = 2.0
 """From a fault to the next begin: a Lease lasts longer, so that nobody else can have decided in between."""
 
 
-class _Decided:
-    """The decision for the pod in this evaluation."""
-
-    __slots__ = ("decision",)
-
-    def __init__(self, decision: Decision) -> None:
-        self.decision = decision
-
-    def clone(self) -> Self:
-        return self
-
-
-_DECIDED: Final[StateKey[_Decided]] = StateKey("PreFilterStickyNode")
-_TRIED: Final[StateKey[_Decided]] = StateKey("PreScoreStickyNode")
+_DECIDED: Final[StateKey[Decision]] = StateKey("PreFilterStickyNode")
+_TRIED: Final[StateKey[Decision]] = StateKey("PreScoreStickyNode")
 
 
 @final
@@ -118,10 +101,7 @@ class StickyNode(
         if args.policy is Policy.GRACE and args.grace_period < SHORTEST_GRACE:
             _LOG.warning("grace is over before a failure is", seconds=args.grace_period, least=SHORTEST_GRACE)
         self._failback = args.failback
-        self._why = handle.profile.why
-        self._is_asked = handle.is_asked
-        self._is_sample = handle.profile.is_sample
-        self._misses_node = handle.objects.misses_node
+        self._handle = handle
         self._owners = Owners(args.owners, handle.objects)
         self._active = ActivePods(handle.objects)
         self._pending = PendingHomes()
@@ -132,13 +112,9 @@ class StickyNode(
         self._policies = Policies(args, handle.objects)
         self._node_state_figures = NodeStateFigures(walk, self._standings, self._policies)
         self._clocks = clocks = Clocks(self._standings, self._owners, handle)
-        self._clock = handle.timing.clock
-        self._sleep = handle.timing.sleep
-        self._events = handle.event_recorder
-        self._repair_interval = handle.timing.repair_interval
         self._failed_at = -inf
         self._decider = Decider(args, self._policies, self._standings, clocks, handle.timing.wall_clock)
-        self._listing = Listing(walk, Describer(self._policies, self._standings, clocks, self._decider), handle)
+        self._listing = Listing(walk, self._policies, self._standings, clocks, self._decider, handle)
         self._keepers = tuple(
             Keeper(it.api_version, it.kind, self._owners.is_per_ordinal(it)) for it in self._owners.keepers()
         )
@@ -158,7 +134,7 @@ class StickyNode(
         if isinstance(found, Missing):
             return ((found.kind, found.namespace, found.name),)
         home = "" if found is None else recorded_home(found)
-        return ((NODES, "", home),) if home and self._misses_node(home) else ()
+        return ((NODES, "", home),) if home and self._handle.objects.misses_node(home) else ()
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         owner = self._owners.of(pod)
@@ -171,19 +147,19 @@ class StickyNode(
         if decision.action is Action.ALL:
             return SKIP, None
         self._answered(pod, self._said(pod, decision))
-        state.write(_DECIDED, _Decided(decision))
+        state.write(_DECIDED, decision)
         return SUCCESS, None
 
     def _answered(self, pod: Pod, verdict: Hashable) -> None:
-        if not self._is_asked():
+        if not self._handle.is_asked():
             self._waiting_pods.answered(pod, verdict)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        decision = state.read(_DECIDED).decision
+        decision = state.read(_DECIDED)
         return SUCCESS if self._admits(decision, pod, node) else REFUSALS[decision.reason]
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        decision = state.read(_DECIDED).decision
+        decision = state.read(_DECIDED)
         home, refusal = decision.home, REFUSALS[decision.reason]
         if decision.action is Action.TRY_HOME:
             return FilterResult(nodes.names, {})
@@ -212,13 +188,13 @@ class StickyNode(
 
         Left out of a request that is no sample, the home was refused by another filter.
         """
-        decision = state.read(_DECIDED).decision
+        decision = state.read(_DECIDED)
         home = decision.home
         if decision.action is not Action.TRY_HOME or self._tries.has_failed(pod.uid, home):
             return FilterResult(passed, {})
         if home in passed:
             return FilterResult((home,), lambda: dict.fromkeys((it for it in passed if it != home), NOT_HOME))
-        if home in nodes.names or not self._is_sample(len(nodes.names)) or self._is_tried(pod, home):
+        if home in nodes.names or not self._handle.profile.is_sample(len(nodes.names)) or self._is_tried(pod, home):
             return FilterResult(passed, {})
         return FilterResult((), lambda: dict.fromkeys(passed, NOT_HOME))
 
@@ -228,7 +204,7 @@ class StickyNode(
         One that is nominated is asked about others because an in-tree filter refused the home, or because room was made
         for it elsewhere.
         """
-        if self._is_asked() or self._tries.is_over(pod.uid, home):
+        if self._handle.is_asked() or self._tries.is_over(pod.uid, home):
             return True
         if pod.nominated_node_name:
             self._tries.end(pod.uid, home)
@@ -285,11 +261,11 @@ class StickyNode(
             or self._tries.has_failed(pod.uid, home)
         ):
             return SKIP
-        state.write(_TRIED, _Decided(decision))
+        state.write(_TRIED, decision)
         return SUCCESS
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        home = state.read(_TRIED).decision.home
+        home = state.read(_TRIED).home
         best = {home: MAX_NODE_SCORE} if home in nodes.name_set else {}
         return ScoreClasses(SparseClasses(nodes.names, 0, best), {0: 0, MAX_NODE_SCORE: MAX_NODE_SCORE})
 
@@ -365,12 +341,12 @@ class StickyNode(
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner) or not self._may_be_refused(pod, decision := self._decided(owner, pod)):
             return Explanation()
-        verdict = await self._why(pod, decision.home) if decision.home in feasible else None
+        verdict = await self._handle.profile.why(pod, decision.home) if decision.home in feasible else None
         return explain_refused(owner, decision, verdict, tried=bool(pod.unschedulable_since))
 
     def object_changed(self, kind: Kind[Any], old: Any, new: Any) -> None:
         if old is not None:
-            tell(kind, old, new, self._events)
+            tell(kind, old, new, self._handle.event_recorder)
 
     def figures(self) -> Iterator[Figure | None]:
         yield from self._pod_state_figures.figures()
@@ -381,12 +357,12 @@ class StickyNode(
 
         Where it is begun anew at once after a fault, nobody else has decided meanwhile, and what it has seen holds.
         """
-        if self._clock() > self._failed_at + _AT_ONCE_SECONDS:
+        if self._handle.timing.clock() > self._failed_at + _AT_ONCE_SECONDS:
             self._clocks.begin()
         try:
             await together(self._watch, self._reconciler.run, self._repair_each_interval)
         except Exception:
-            self._failed_at = self._clock()
+            self._failed_at = self._handle.timing.clock()
             raise
 
     async def _watch(self) -> None:
@@ -409,7 +385,7 @@ class StickyNode(
         """Repair at once and then each interval, until cancelled."""
         while True:
             await self._repair()
-            await self._sleep(self._repair_interval)
+            await self._handle.timing.sleep(self._handle.timing.repair_interval)
 
     async def _repair(self) -> None:
         """Copy homes that were made and never reached their owner: those on bound pods, and those in memory.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from msgspec import Struct
 
@@ -101,14 +101,6 @@ STATES: Final[Mapping[State, str]] = {
     State.USABLE: "its node takes pods",
 }
 """Description of each state, in the table's order."""
-
-
-def words_of(cell: Cell) -> str:
-    """Return a cell as text for `docs/homes.md` and other readers."""
-    said = cell.action.value
-    if cell.action is Action.WAIT:
-        said += f": `{cell.reason.value}`"
-    return said if cell.then is None else f"{said}; from the end of the grace on, {cell.then.value}"
 
 
 POLICY: Final = f"{ANNOTATION_DOMAIN}policy"
@@ -201,6 +193,9 @@ class Decision(Struct, frozen=True):
     since: float | None = None
     ends_at: float | None = None
     over: bool = False
+
+    def clone(self) -> Self:
+        return self
 
     @property
     def verdict(self) -> Hashable:

@@ -28,24 +28,25 @@ from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.names import is_subdomain
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import (
-    HomeStore,
+    HOME,
+    HOME_MACHINE,
+    HOME_POD,
     given_up,
     heard_in,
     home_in,
-    home_key,
     is_foreign,
     is_sealed,
-    machine_key,
-    pod_key,
     readable,
+    remember,
     sealed,
+    slot_key,
     slots_of,
     taken_back,
     without,
 )
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.background import Enough, ResumableIteration, Steps, WriteBudget
-from plugins.sticky_node.owners import HOMES, Owner, Owners
+from plugins.sticky_node.owners import HOMES, Owner, Owners, remembered
 from plugins.sticky_node.pods import ActivePods, is_slot
 from plugins.sticky_node.recorder import MigratedHomes, PendingHomes, Recorder
 
@@ -112,7 +113,7 @@ class HomeOwnership:
 
     async def _put_right(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, wrong: _Wrong) -> None:
         await self._handle.writer.annotate(kind, found, wrong.written)
-        for home in filter(None, (found.annotations.get(home_key(slot)) for slot in wrong.copied)):
+        for home in filter(None, (found.annotations.get(slot_key(HOME, slot)) for slot in wrong.copied)):
             machine = f"{kind.kind} {found.namespace}/{found.name}"
             _LOG.info("home not inherited", machine=machine, node=readable(home))
             events.not_inherited(self._handle.event_recorder, kind, found, home)
@@ -127,7 +128,7 @@ class HomeOwnership:
         if running is not None and running.moved_to == running.node_name != "":
             if (pod := self._active.of(running)) is None:
                 return None
-            written[pod_key(slot)] = pod.uid
+            written[slot_key(HOME_POD, slot)] = pod.uid
         return written
 
 
@@ -147,7 +148,6 @@ class RememberedHomes:
     def __init__(self, owners: Owners, attempts: WriteBudget, handle: Handle) -> None:
         self._attempts = attempts
         self._handle = handle
-        self._store = HomeStore(handle.objects, handle.writer, handle.timing.wall_clock)
         self._noted: dict[str, tuple[AnnotatedObject, tuple[Home, ...]]] = {}
         self._owners = owners
         self._full: set[str] = set()
@@ -168,7 +168,7 @@ class RememberedHomes:
                 slot = home.keeper.slot
                 if found is None or not self._owners.keeps(kind, found):
                     continue
-                if self._store.of(kind, found, slot) is not home or home_in(found, slot):
+                if remembered(self._handle.objects, kind, found, slot) is not home or home_in(found, slot):
                     continue
             except Unreadable:
                 complete = False
@@ -195,7 +195,7 @@ class RememberedHomes:
         return self._kinds.get((home.keeper.api_version, home.keeper.kind))
 
     async def _forget(self, home: Home) -> bool:
-        return await self._attempts.of_memory("/".join(home.key), partial(self._store.forget, home))
+        return await self._attempts.of_memory("/".join(home.key), partial(self._handle.writer.delete, HOMES, home))
 
     async def _settle(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: Home) -> bool:
         """An object is there and has no home: its own was given up, or it has its predecessor's."""
@@ -232,8 +232,8 @@ class RememberedHomes:
                 there = await self._there(steps) if there is None else there
                 if self._has_room(there[found.namespace], found.namespace, name):
                     key = f"{found.namespace}/{name}"
-                    machine = found.annotations.get(machine_key(slot), "")
-                    keep = partial(self._store.keep, kind, found, slot, home_in(found, slot), machine)
+                    machine = found.annotations.get(slot_key(HOME_MACHINE, slot), "")
+                    keep = partial(remember, self._handle, kind, found, slot, home_in(found, slot), machine)
                     complete &= await self._attempts.of_memory(key, keep)
         return complete
 
@@ -262,7 +262,7 @@ class RememberedHomes:
             return ()  # nothing has changed since nothing was to be done
         slots = tuple(self._to_remember(kind, found))
         if not slots:
-            known = (self._store.of(kind, found, slot) for slot in self._slots_of(kind, found))
+            known = (remembered(self._handle.objects, kind, found, slot) for slot in self._slots_of(kind, found))
             self._noted[found.uid] = (found, tuple(it for it in known if it is not None))
         return slots
 
@@ -275,8 +275,8 @@ class RememberedHomes:
         for slot in self._slots_of(kind, found):
             home = home_in(found, slot)
             if home and is_sealed(found, slot) and is_subdomain(home):
-                known = self._store.of(kind, found, slot)
-                told = (found.uid, home, found.annotations.get(machine_key(slot), ""))
+                known = remembered(self._handle.objects, kind, found, slot)
+                told = (found.uid, home, found.annotations.get(slot_key(HOME_MACHINE, slot), ""))
                 if known is None or told != (known.keeper.uid, known.node, known.machine):
                     yield slot
 

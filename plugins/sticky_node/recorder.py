@@ -131,10 +131,12 @@ class Recorder:
         steps = Steps(self._handle.timing.sleep)
         for pod in self._handle.objects.annotated_pods():
             await steps()
+            if not self._handle.profile.serves(pod.spec.scheduler_name):
+                continue
             with suppress(Unreadable):
-                if (found := self._word_of(pod)) is not None:
-                    without_claim.discard(found.owner.key)
-                    await self.record(found)
+                if (claim_on_pod := self._claim_on(pod)) is not None:
+                    without_claim.discard(claim_on_pod.owner.key)
+                    await self.record(claim_on_pod)
         for key in without_claim:
             self._causes.pop(key, None)
 
@@ -149,10 +151,6 @@ class Recorder:
                 if (claim := self._claim_on(pod)) is not None:
                     claims.append(claim)
         return next((it for it in claims if it.makes(owner) and self._decides(it)), None)
-
-    def _word_of(self, pod: Pod) -> Claim | None:
-        """Return the claim that a bound pod of this profile carries, unless it was tried from memory."""
-        return self._claim_on(pod) if self._handle.profile.serves(pod.spec.scheduler_name) else None
 
     def _claim_on(self, pod: Pod) -> Claim | None:
         """Return the claim that a bound pod carries if it says where the pod is, and was not tried from memory.

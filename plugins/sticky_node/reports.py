@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -17,10 +17,10 @@ from app.framework.objects import Objects, Unreadable
 from app.homes.protocol import Home, HomeOwner, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
-from plugins.sticky_node.annotations import Claim, home_key, readable, recorded_home
+from plugins.sticky_node.annotations import HOME, Claim, readable, recorded_home, rfc3339, slot_key
 from plugins.sticky_node.background import HomeWalk, Kept, in_steps
 from plugins.sticky_node.events import in_words
-from plugins.sticky_node.grace import Clocks, rfc3339
+from plugins.sticky_node.grace import Clocks
 from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Missing, Owner
 from plugins.sticky_node.policy import POLICY, STATES, Action, Decider, Decision, Policies
@@ -155,16 +155,23 @@ class Described(NamedTuple):
     holds: bool = True
 
 
-Describe = Callable[[Owner, str, Pod | None], Described]
-"""Takes an owner, its home (empty for none) and its pod. May raise ``Unreadable``."""
-
-
 class Listing:
-    """Lists all homes, anew each time. ``describe`` returns the state of one."""
+    """Lists all homes, recomputed on every call, with the decisions of filter. Starts no grace period."""
 
-    def __init__(self, walk: HomeWalk, describe: Describe, handle: Handle) -> None:
+    def __init__(
+        self,
+        walk: HomeWalk,
+        policies: Policies,
+        standings: HomeStates,
+        clocks: Clocks,
+        decider: Decider,
+        handle: Handle,
+    ) -> None:
         self._walk = walk
-        self._describe = describe
+        self._policies = policies
+        self._standings = standings
+        self._clocks = clocks
+        self._decider = decider
         self._serves = handle.profile.serves
 
     def homes(self) -> Iterator[Home | None]:
@@ -184,6 +191,22 @@ class Listing:
             return self._describe(kept.owner, kept.home, kept.pod)
         except Unreadable:
             return Described(State.UNKNOWN, None, "")
+
+    def _describe(self, owner: Owner, home: str, pod: Pod | None) -> Described:
+        """Return the state of an owner's home; ``home`` is empty for none. Raises ``Unreadable``."""
+        applied = self._policies.of(owner, pod)
+        if not home:
+            return Described(State.NONE, applied.policy, applied.source, holds=False)
+        found = self._standings.of_node(home, owner) if pod is None else self._standings.of(home, owner, pod)
+        since = None if found.state not in _DATED else self._clocks.known(owner, home)
+        return Described(
+            found.state,
+            applied.policy,
+            applied.source,
+            "" if since is None else rfc3339(since),
+            found.mark,
+            self._decider.holds(owner, home, applied, found.state),
+        )
 
     def _home(self, kept: Kept, told: Described) -> Home:
         found, pod = kept.owner.found, kept.pod
@@ -219,31 +242,6 @@ def _contradiction(kept: Kept, told: Described) -> str:
     if kept.machine is Whereabouts.ELSEWHERE and kept.pod is not None:
         return f"its pod runs on {kept.pod.node_name}"
     return ""
-
-
-class Describer:
-    """Implements ``Describe`` with the decisions of filter; starts no grace."""
-
-    def __init__(self, policies: Policies, standings: HomeStates, clocks: Clocks, decider: Decider) -> None:
-        self._policies = policies
-        self._standings = standings
-        self._clocks = clocks
-        self._decider = decider
-
-    def __call__(self, owner: Owner, home: str, pod: Pod | None) -> Described:
-        applied = self._policies.of(owner, pod)
-        if not home:
-            return Described(State.NONE, applied.policy, applied.source, holds=False)
-        found = self._standings.of_node(home, owner) if pod is None else self._standings.of(home, owner, pod)
-        since = None if found.state not in _DATED else self._clocks.known(owner, home)
-        return Described(
-            found.state,
-            applied.policy,
-            applied.source,
-            "" if since is None else rfc3339(since),
-            found.mark,
-            self._decider.holds(owner, home, applied, found.state),
-        )
 
 
 _COLUMNS: Final = ("kept by", "node", "policy", "state", "what happens", "grace", "recorded", "made by")
@@ -296,7 +294,7 @@ def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | Non
         return Explanation(tables)
     cures = (
         f"node {home} is the home, and does not take the pod: {said}: see to that",
-        f"move the home or release it: set or remove {home_key(owner.slot)} on {owner}",
+        f"move the home or release it: set or remove {slot_key(HOME, owner.slot)} on {owner}",
         f"let the pod go elsewhere while its home does not take it: set {POLICY}={Policy.SOFT.value} on {owner}",
     )
     ends = (f"wait until {rfc3339(decision.ends_at)}",) if decision.ends_at is not None else ()
@@ -327,7 +325,7 @@ def _made_by(claim: Claim | None, *, made: bool, cause: str) -> str:
 def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, ...]:
     """What would let the pod in where it waits for its home."""
     home, state = readable(decision.home), decision.standing.state
-    key = f"set or remove {home_key(owner.slot)} on {owner}"
+    key = f"set or remove {slot_key(HOME, owner.slot)} on {owner}"
     if decision.action is Action.WAIT:
         cures = {
             State.GONE: f"node {home} is not there: bring it back, or {key}",

@@ -21,9 +21,9 @@ from app.homes.protocol import Policy, State
 from app.kube.api_errors import ApiError
 from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
-from plugins.sticky_node.annotations import HOME, HOME_SINCE, recorded_home
+from plugins.sticky_node.annotations import HOME, HOME_SINCE, recorded_home, slot_key
 from plugins.sticky_node.background import Steps
-from plugins.sticky_node.grace import Clocks, read_since, since_key
+from plugins.sticky_node.grace import Clocks, read_since
 from plugins.sticky_node.home_state import HomeState, HomeStates
 from plugins.sticky_node.owners import Owner, Owners, Slot
 from plugins.sticky_node.pods import slots
@@ -222,7 +222,7 @@ class UnusableHomes:
         """What is news beside what was written on the owner before."""
         now = self._handle.timing.wall_clock()
         for slot, home in homes.items():
-            written = read_since(found.annotations.get(since_key(slot), ""), home.node, now)
+            written = read_since(found.annotations.get(slot_key(HOME_SINCE, slot), ""), home.node, now)
             before = State.USABLE if written is None else written.state
             told = self._told_unwritten.pop(home.owner.key, before)
             self._tell(home, told, is_given=slot in given)
@@ -255,12 +255,12 @@ class UnusableHomes:
         changes: dict[str, str | None] = {}
         for slot, home in homes.items():
             await steps()
-            written = found.annotations.get(since_key(slot))
+            written = found.annotations.get(slot_key(HOME_SINCE, slot))
             wanted = self._since(home, written)
             if wanted != written:
-                changes[since_key(slot)] = wanted
+                changes[slot_key(HOME_SINCE, slot)] = wanted
         there = slots(found.annotations, HOME_SINCE, per_ordinal=True)
-        return {**changes, **dict.fromkeys(since_key(slot) for slot in there if slot not in homes)}
+        return {**changes, **dict.fromkeys(slot_key(HOME_SINCE, slot) for slot in there if slot not in homes)}
 
     def _since(self, home: _Home, written: str | None) -> str | None:
         state = home.standing.state

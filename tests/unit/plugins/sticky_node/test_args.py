@@ -31,6 +31,10 @@ def test_without_arguments_virtual_machines_have_homes() -> None:
     assert (INSTANCE, MACHINE, HOMES, *KINDS) == SPEC.needs(StickyNodeArgs()).kinds
 
 
+def test_no_owners_is_a_choice() -> None:
+    assert () == SPEC.needs(StickyNodeArgs.model_validate({"owners": []})).kinds
+
+
 def test_the_type_words_of_a_kube_scheduler_configuration_are_taken() -> None:
     words = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "StickyNodeArgs"}
 

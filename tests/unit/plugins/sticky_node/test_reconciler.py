@@ -387,7 +387,7 @@ def remember(machines: Machines, found: JsonObject | None = None) -> None:
 
 class TestKept:
     async def test_a_home_is_remembered_with_its_owners_uid_and_since_when(self, machines: Machines) -> None:
-        machines.plugin._reconciler._remembered._store._wall_clock = lambda: 1_800_000_000.0
+        machines.wall_clock.now = 1_800_000_000.0
         await machines.bind(POD, "n1")
         for _ in range(2):
             await machines.repair()

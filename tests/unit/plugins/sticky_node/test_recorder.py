@@ -101,6 +101,14 @@ async def test_a_home_that_a_person_wrote_meanwhile_wins(machines: Machines, cra
     assert ["HomeOverridden"] == [it.reason for it in machines.events.told]
 
 
+async def test_a_person_who_wrote_before_pre_bind_takes_the_word_away(machines: Machines) -> None:
+    passes_over(machines)
+    machines.change(MACHINE, {**own_home("n1", "first"), HOME: "n3"})
+
+    assert {} == await bind(machines)
+    assert "n3" == machines.annotations()[HOME]
+
+
 async def test_a_pod_that_does_not_decide_replaces_nothing(machines: Machines) -> None:
     """Whoever may create pods can make one that says so."""
     machines.runs(node="n1")

@@ -22,11 +22,10 @@ from app.framework.node_info import Candidates
 from app.homes.protocol import Home, HomeOwner, Keeper, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, NODES
-from plugins.sticky_node.background import HomeWalk
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.plugin import StickyNode
 from plugins.sticky_node.policy import Action, Applied, Decision
-from plugins.sticky_node.reports import MOST_NODES, NO_NAME, NO_NODE, OTHERS, STATES_OF_PODS, Described, Listing
+from plugins.sticky_node.reports import MOST_NODES, NO_NAME, NO_NODE, OTHERS, STATES_OF_PODS, Described
 from tests.api.virtual import virtual_time
 from tests.builders import PodFields
 from tests.unit.plugins.sticky_node.machines import (
@@ -141,7 +140,7 @@ def test_since_when_it_is_away(unschedulable: bool, written: str, since: str) ->
 
 def test_to_ask_begins_no_clock() -> None:
     machines = databases("n9", member())
-    clocks = machines.plugin._listing._describe._clocks  # type: ignore[attr-defined]
+    clocks = machines.plugin._listing._clocks
 
     assert [("", "gone")] * 2 == [(it.since, it.state) for it in (only(machines), only(machines))]
     assert [] == clocks.take_begun()
@@ -356,7 +355,9 @@ def test_an_owner_that_cannot_be_read_any_more_hides_its_pod_alone() -> None:
         (State.VOLUME_ELSEWHERE, False, False, "its pod's volume is elsewhere: its cause"),
     ],
 )
-def test_what_follows_from_the_state_of_a_home(state: State, away: bool, orphaned: bool, contradiction: str) -> None:
+def test_what_follows_from_the_state_of_a_home(
+    state: State, away: bool, orphaned: bool, contradiction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machines = databases("n1", member(node="n1"))
     told = Described(state, Policy.SOFT, "owner", "2026-11-22T10:00:00Z", "its cause", holds=False)
     asked: list[tuple[str, str, str]] = []
@@ -365,8 +366,8 @@ def test_what_follows_from_the_state_of_a_home(state: State, away: bool, orphane
         asked.append((owner.found.name, home, pod.name if pod else ""))
         return told
 
-    listing = Listing(HomeWalk(machines.plugin._owners, machines.cluster), describe, machines.handle)
-    (found,) = [it for it in listing.homes() if it is not None]
+    monkeypatch.setattr(machines.plugin._listing, "_describe", describe)
+    found = only(machines)
 
     assert [("db", "n1", "db-0")] == asked
     assert told == (found.state, found.policy, found.policy_source, found.since, found.mark, found.holds)
