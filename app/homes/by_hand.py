@@ -54,14 +54,14 @@ class AnnotationTarget(Struct, frozen=True):
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-class _Metadata(Struct, rename="camel"):
+class _ObjectMetadata(Struct, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     annotations: dict[str, str] | None = None
 
 
 class _Object(Struct):
-    metadata: _Metadata
+    metadata: _ObjectMetadata
 
     def value(self, target: AnnotationTarget) -> str:
         return (self.metadata.annotations or {}).get(target.annotation, "")

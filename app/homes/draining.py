@@ -17,8 +17,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from app.homes.evictions import DrainOutcome, EvictedPods
 from app.homes.lists import HomeLists
-from app.homes.lodging import Lodger, Lodging
 from app.homes.placing import DrainPlacement, Rulebook
 from app.runtime.asking import question
 from app.runtime.guard import PluginError
@@ -44,8 +44,8 @@ class PlannedDrain(Struct, frozen=True):
     preset: str
     counted: Sequence[str]
     not_counted: Sequence[str]
-    homes: Sequence[Lodger]
-    others: Sequence[Lodger]
+    homes: Sequence[DrainOutcome]
+    others: Sequence[DrainOutcome]
     more: int = 0
     more_others: int = 0
     lost: int = 0
@@ -79,11 +79,11 @@ class DrainVerb:
 
     async def _planned(self, node: str) -> PlannedDrain:
         rules = Rulebook(self._context)
-        lodging = Lodging(self._context, self._homes, node)
+        evictions = EvictedPods(self._context, self._homes, node)
         ends_at = self._clock() + SECONDS
-        await in_slices(lodging.reading())
-        placing = DrainPlacement(self._context, node, rules, lodging.leaving, lambda: self._clock() > ends_at)
-        lodgers = await placing.all(lodging.goers)
+        await in_slices(evictions.reading())
+        placing = DrainPlacement(self._context, node, rules, evictions.leaving, lambda: self._clock() > ends_at)
+        outcomes = await placing.all(evictions.evicted)
         counted = rules.filters()
         return PlannedDrain(
             node,
@@ -92,9 +92,9 @@ class DrainVerb:
             preset=rules.preset,
             counted=counted,
             not_counted=[it for it in self._every_filter if it not in counted],
-            homes=[*(it for it in lodgers if it.home is not None), *lodging.staying],
-            others=[it for it in lodgers if it.home is None],
-            more=lodging.more,
-            more_others=lodging.more_others,
-            lost=lodging.lost,
+            homes=[*(it for it in outcomes if it.home is not None), *evictions.staying],
+            others=[it for it in outcomes if it.home is None],
+            more=evictions.more,
+            more_others=evictions.more_others,
+            lost=evictions.lost,
         )

@@ -36,11 +36,11 @@ _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
 _PLACE: Final = Decoder[Place](Place)
 
 
-class _Model(BaseModel):
+class _HomesPageModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-class ListedOwner(_Model):
+class ListedOwner(_HomesPageModel):
     """Object that keeps the home."""
 
     api_version: str
@@ -51,7 +51,7 @@ class ListedOwner(_Model):
     slot: str = Field(description="Ordinal of the pod, if each pod has a home; else empty.")
 
 
-class ListedHome(_Model):
+class ListedHome(_HomesPageModel):
     """Home and its state."""
 
     owner: ListedOwner
@@ -77,7 +77,7 @@ class ListedHome(_Model):
     orphaned: bool = Field(description="The node does not exist or is another machine, or the owner is gone.")
 
 
-class KeeperKind(_Model):
+class KeeperKind(_HomesPageModel):
     """Kind whose objects keep homes."""
 
     api_version: str
@@ -86,7 +86,7 @@ class KeeperKind(_Model):
     per_slot: bool = Field(description="Each of its pods has a home of its own, by its ordinal.")
 
 
-class HomesPage(_Model):
+class HomesPage(_HomesPageModel):
     """Homes sorted by namespace, kind, name and slot."""
 
     keepers: list[KeeperKind]

@@ -54,10 +54,10 @@ _GIVEN_UP: Final = "-"
 _LATEST: Final = 253402300799.0
 """Last second of the year 9999, in seconds since 1970: RFC 3339 has years of four digits."""
 
-_OF_A_HOME: Final = (HOME, HOME_POD, HOME_OWNER, HOME_MACHINE, HOME_SINCE)
+_HOME_ANNOTATIONS: Final = (HOME, HOME_POD, HOME_OWNER, HOME_MACHINE, HOME_SINCE)
 
 
-class By(StrEnum):
+class ClaimSource(StrEnum):
     """What a claim comes from."""
 
     BIND = "bind"
@@ -78,7 +78,7 @@ class Claim(Struct, frozen=True):
     after: str
     decides: bool
     replaces: str = ""
-    by: By = By.BIND
+    by: ClaimSource = ClaimSource.BIND
 
     def is_open(self, owner: Owner) -> bool:
         """Return whether it may still be heard; ``owner`` in its newest form."""
@@ -99,34 +99,34 @@ def recorded_home(owner: Owner) -> str:
 
     Empty if there is none, a person removed it, or what stands there was copied from another object.
     """
-    home = home_in(owner.found, owner.slot)
-    if home or owner.before is None or heard_in(owner.found, owner.slot):
+    home = home_in(owner.obj, owner.slot)
+    if home or owner.before is None or last_pod_in(owner.obj, owner.slot):
         return home
     return owner.before.node
 
 
-def home_in(found: AnnotatedObject, slot: str) -> str:
+def home_in(obj: AnnotatedObject, slot: str) -> str:
     """The same of an object that keeps homes."""
-    home = found.annotations.get(slot_key(HOME, slot), "")
-    return home if home and not is_foreign(found, slot) else ""
+    home = obj.annotations.get(slot_key(HOME, slot), "")
+    return home if home and not is_copied(obj, slot) else ""
 
 
 def recorded_machine(owner: Owner) -> str:
     """The systemUUID of the home's node when it became the home; empty if that is not known of this home."""
-    found, slot = owner.found, owner.slot
-    home = home_in(found, slot)
+    obj, slot = owner.obj, owner.slot
+    home = home_in(obj, slot)
     if owner.before is not None and not home and recorded_home(owner):
         return owner.before.machine
-    _, _, node = found.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
-    if is_foreign(found, slot) or node not in ("", home):
+    _, _, node = obj.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
+    if is_copied(obj, slot) or node not in ("", home):
         return ""  # copied, or a person has moved the home since
-    return found.annotations.get(slot_key(HOME_MACHINE, slot), "")
+    return obj.annotations.get(slot_key(HOME_MACHINE, slot), "")
 
 
 def home_pod(owner: Owner) -> str:
     """The UID of the pod whose word was heard last; of a home that is remembered, its owner's; else empty."""
-    heard = heard_in(owner.found, owner.slot)
-    if heard or owner.before is None or home_in(owner.found, owner.slot):
+    heard = last_pod_in(owner.obj, owner.slot)
+    if heard or owner.before is None or home_in(owner.obj, owner.slot):
         return heard
     return _mark(owner.before)
 
@@ -135,39 +135,39 @@ def _mark(before: Home) -> str:
     return before.keeper.uid or before.uid
 
 
-def heard_in(found: AnnotatedObject, slot: str) -> str:
+def last_pod_in(obj: AnnotatedObject, slot: str) -> str:
     """The same of what stands on an object that keeps homes."""
-    heard = found.annotations.get(slot_key(HOME_POD, slot), "")
-    return heard if heard and not is_foreign(found, slot) else ""
+    heard = obj.annotations.get(slot_key(HOME_POD, slot), "")
+    return heard if heard and not is_copied(obj, slot) else ""
 
 
-def is_foreign(found: AnnotatedObject, slot: str) -> bool:
+def is_copied(obj: AnnotatedObject, slot: str) -> bool:
     """Return whether what stands there of a home was copied from another object, and is as it was there."""
-    uid, _, node = found.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
-    home = found.annotations.get(slot_key(HOME, slot), "")
-    return uid not in ("", found.uid) and (not home or node in ("", home))
+    uid, _, node = obj.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
+    home = obj.annotations.get(slot_key(HOME, slot), "")
+    return uid not in ("", obj.uid) and (not home or node in ("", home))
 
 
-def is_own(found: AnnotatedObject, slot: str) -> bool:
+def is_own(obj: AnnotatedObject, slot: str) -> bool:
     """Return whether the owner's UID stands there, with a home or without: without, somebody has given one up."""
-    uid, _, _ = found.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
-    return uid == found.uid != ""
+    uid, _, _ = obj.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
+    return uid == obj.uid != ""
 
 
-def is_sealed(found: AnnotatedObject, slot: str) -> bool:
+def is_confirmed(obj: AnnotatedObject, slot: str) -> bool:
     """Return whether the owner's UID stands beside the home as it is: Homeport wrote it, or has seen it."""
-    return found.annotations.get(slot_key(HOME_OWNER, slot)) == _seal(
-        found.uid, found.annotations.get(slot_key(HOME, slot), "")
+    return obj.annotations.get(slot_key(HOME_OWNER, slot)) == _owner_value(
+        obj.uid, obj.annotations.get(slot_key(HOME, slot), "")
     )
 
 
-def _seal(uid: str, home: str) -> str:
+def _owner_value(uid: str, home: str) -> str:
     return f"{uid} {home}" if is_subdomain(home) else uid
 
 
-def slots_of(found: AnnotatedObject, *, per_ordinal: bool) -> list[str]:
+def slots_of(obj: AnnotatedObject, *, per_ordinal: bool) -> list[str]:
     """The slots of which anything is written on the object, within the bound of ``slots``."""
-    return slots(found.annotations, *_OF_A_HOME, per_ordinal=per_ordinal)
+    return slots(obj.annotations, *_HOME_ANNOTATIONS, per_ordinal=per_ordinal)
 
 
 def readable(home: str) -> str:
@@ -175,7 +175,7 @@ def readable(home: str) -> str:
     return home if is_subdomain(home) else shown(home)
 
 
-def on_owner(owner: Owner, claim: Claim, machine: str) -> dict[str, str | None]:
+def owner_annotations(owner: Owner, claim: Claim, machine: str) -> dict[str, str | None]:
     """What a claim that is heard writes on its owner. Where it makes no home it is closed, and nothing else.
 
     ``machine``: of the claim's node.
@@ -183,63 +183,63 @@ def on_owner(owner: Owner, claim: Claim, machine: str) -> dict[str, str | None]:
     heard: dict[str, str | None] = {slot_key(HOME_POD, owner.slot): claim.pod.uid}
     if not claim.makes(owner):
         return heard
-    return {slot_key(HOME, owner.slot): claim.node, **heard, **sealed(owner, claim.node, machine)}
+    return {slot_key(HOME, owner.slot): claim.node, **heard, **ownership_annotations(owner, claim.node, machine)}
 
 
-def taken_back(owner: Owner, before: Home) -> dict[str, str | None]:
+def restored_annotations(owner: Owner, before: Home) -> dict[str, str | None]:
     """What writes a home that is remembered onto the owner."""
     heard = {slot_key(HOME, owner.slot): before.node, slot_key(HOME_POD, owner.slot): _mark(before)}
-    return {**heard, **sealed(owner, before.node, before.machine)}
+    return {**heard, **ownership_annotations(owner, before.node, before.machine)}
 
 
-def sealed(owner: Owner, home: str, machine: str) -> dict[str, str | None]:
+def ownership_annotations(owner: Owner, home: str, machine: str) -> dict[str, str | None]:
     """What tells a home from a copy of it, and a node from another of its name."""
-    written: dict[str, str | None] = {slot_key(HOME_OWNER, owner.slot): _seal(owner.found.uid, home)}
-    if machine or slot_key(HOME_MACHINE, owner.slot) in owner.found.annotations:
+    written: dict[str, str | None] = {slot_key(HOME_OWNER, owner.slot): _owner_value(owner.obj.uid, home)}
+    if machine or slot_key(HOME_MACHINE, owner.slot) in owner.obj.annotations:
         written[slot_key(HOME_MACHINE, owner.slot)] = machine or None
     return written
 
 
-def given_up(found: AnnotatedObject, slot: str) -> dict[str, str | None]:
+def release_annotations(obj: AnnotatedObject, slot: str) -> dict[str, str | None]:
     """What is to be written since somebody gave a home up: the next one is new, on whatever machine it is then."""
     key = slot_key(HOME_MACHINE, slot)
-    is_left = key in found.annotations and is_own(found, slot) and not found.annotations.get(slot_key(HOME, slot))
-    return {key: None, slot_key(HOME_OWNER, slot): f"{found.uid} {_GIVEN_UP}"} if is_left else {}
+    is_left = key in obj.annotations and is_own(obj, slot) and not obj.annotations.get(slot_key(HOME, slot))
+    return {key: None, slot_key(HOME_OWNER, slot): f"{obj.uid} {_GIVEN_UP}"} if is_left else {}
 
 
-def without(found: AnnotatedObject, slot: str) -> dict[str, str | None]:
+def without(obj: AnnotatedObject, slot: str) -> dict[str, str | None]:
     """What removes all that is written of a home."""
-    keys = (slot_key(name, slot) for name in _OF_A_HOME)
-    return {key: None for key in keys if key in found.annotations}
+    keys = (slot_key(name, slot) for name in _HOME_ANNOTATIONS)
+    return {key: None for key in keys if key in obj.annotations}
 
 
-def on_pod(claim: Claim, there: Mapping[str, str]) -> dict[str, str]:
+def pod_annotations(claim: Claim, there: Mapping[str, str]) -> dict[str, str]:
     """What the Binding says of a claim, in place of whatever stands ``there``."""
     said = {HOME_AFTER: claim.after, HOME_REPLACES: claim.replaces}
     return {HOME: claim.node, **{key: value for key, value in said.items() if value or key in there}}
 
 
-def no_word(there: Mapping[str, str]) -> dict[str, str]:
+def no_claim_annotations(there: Mapping[str, str]) -> dict[str, str]:
     """What the Binding says for a pod that makes no home: a Binding cannot remove what somebody else wrote there."""
     return {HOME: ""} if there.get(HOME) else {}
 
 
-async def remember(handle: Handle, kind: Kind[Any], found: AnnotatedObject, slot: str, node: str, machine: str) -> None:
+async def remember(handle: Handle, kind: Kind[Any], obj: AnnotatedObject, slot: str, node: str, machine: str) -> None:
     """Write the Home object in which a home outlives its owner.
 
     Raises what the writer raises, and ``Unreadable``.
     """
     owner: dict[str, str | None] = {"apiVersion": kind.api_version, "kind": kind.kind}
-    owner |= {"name": found.name, "uid": found.uid}
+    owner |= {"name": obj.name, "uid": obj.uid}
     spec: dict[str, Any] = {"node": node, "since": rfc3339(handle.timing.wall_clock())}
-    name = memory_name(kind.api_version, kind.kind, found.name, slot)
-    known = handle.objects.get(HOMES, found.namespace, name)
+    name = memory_name(kind.api_version, kind.kind, obj.name, slot)
+    known = handle.objects.get(HOMES, obj.namespace, name)
     if known is not None:
         whole = {"owner": owner | {"slot": slot or None}, "machine": machine or None}
         await handle.writer.change(HOMES, known, spec | whole)
     else:
         given = {"owner": owner | ({"slot": slot} if slot else {})} | ({"machine": machine} if machine else {})
-        await handle.writer.create(HOMES, found.namespace, name, spec | given)
+        await handle.writer.create(HOMES, obj.namespace, name, spec | given)
 
 
 def seconds(time: str) -> float | None:

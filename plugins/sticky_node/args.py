@@ -51,11 +51,11 @@ LEADER_WORKER_SET: Final = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
 _NEVER_OWNERS: Final = frozenset({("v1", "Pod"), ("v1", "Node")})
 
 
-class _Model(BaseModel):
+class _ArgsModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class KindName(_Model):
+class KindName(_ArgsModel):
     """A kind by its ``apiVersion`` and ``kind``."""
 
     api_version: Annotated[str, Field(min_length=1)]
@@ -98,9 +98,9 @@ class OwnerRule(KindName):
             return self._of_a_claim()
         if self.selector is not None:
             raise ValueError(f"selector: says which {_words(CLAIM)} keep homes, and nothing of {_words(self.pair)}")
-        for it in self.chain:
-            if it in _NEVER_OWNERS:
-                raise ValueError(f"{_words(it)} neither keeps homes nor leads to what does")
+        for pair in self.chain:
+            if pair in _NEVER_OWNERS:
+                raise ValueError(f"{_words(pair)} neither keeps homes nor leads to what does")
         if len(set(self.chain)) < len(self.chain):
             raise ValueError(f"through: {_words(_repeated(self.chain))} is on the way twice")
         if self.pair == LEADER_WORKER_SET and self.chain[:-1] != (STATEFUL_SET,):
@@ -139,7 +139,7 @@ class OwnerRule(KindName):
         return is_set or self.api_version.startswith("kubevirt.io/")
 
 
-class NamespaceRule(_Model):
+class NamespaceRule(_ArgsModel):
     """A policy for the namespaces that ``namespaceSelector`` matches; of several, the first that matches counts."""
 
     namespace_selector: LabelSelector
@@ -151,7 +151,7 @@ class NamespaceRule(_Model):
         return _selector(self.namespace_selector)
 
 
-class Mark(_Model):
+class MaintenanceMarker(_ArgsModel):
     """What says that a node takes no pods for a while: one of a taint, an annotation or a label, by its key.
 
     ``value``: only this one; for a taint too. Left out: any.
@@ -170,11 +170,11 @@ class Mark(_Model):
 
 
 MAINTENANCE: Final = (
-    Mark(taint="medik8s.io/drain"),
-    Mark(taint="kubevirt.io/drain"),
-    Mark(annotation="weave.works/kured-reboot-in-progress"),
-    Mark(annotation="machineconfiguration.openshift.io/state", value="Working"),
-    Mark(annotation="harvesterhci.io/maintain-status"),
+    MaintenanceMarker(taint="medik8s.io/drain"),
+    MaintenanceMarker(taint="kubevirt.io/drain"),
+    MaintenanceMarker(annotation="weave.works/kured-reboot-in-progress"),
+    MaintenanceMarker(annotation="machineconfiguration.openshift.io/state", value="Working"),
+    MaintenanceMarker(annotation="harvesterhci.io/maintain-status"),
 )
 """Medik8s' node maintenance, KubeVirt's drain taint, kured (``--annotate-nodes``), OpenShift's machine config operator,
 Harvester.
@@ -203,7 +203,7 @@ class StickyNodeArgs(PluginArgs):
     failback: bool = False
     follow_migration: bool = True
     adopt: bool = True
-    maintenance: tuple[Mark, ...] = MAINTENANCE
+    maintenance: tuple[MaintenanceMarker, ...] = MAINTENANCE
 
     @property
     def claims(self) -> Selector | None:

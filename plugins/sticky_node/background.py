@@ -58,7 +58,7 @@ def in_steps(items: Iterable[Item | None]) -> Iterator[Item | None]:
 T = TypeVar("T", bound=AnnotatedObject)
 
 
-class Every(Protocol):
+class ObjectSource(Protocol):
     """Where the objects are from: the picture, or ``Owners``, with ``None`` in place of those that keep no homes."""
 
     def every(self, kind: Kind[T]) -> Iterator[T | None]: ...
@@ -67,7 +67,7 @@ class Every(Protocol):
 class ResumableIteration(Generic[T]):
     """All objects of some kinds; an iteration that stopped early is continued where it stopped by the next one."""
 
-    def __init__(self, objects: Every, kinds: Iterable[Kind[T]], settled: dict[str, Any]) -> None:
+    def __init__(self, objects: ObjectSource, kinds: Iterable[Kind[T]], settled: dict[str, Any]) -> None:
         """``settled``: by UID; what is not there any more leaves it once all were looked at."""
         self._objects = objects
         self._kinds = tuple(kinds)
@@ -79,27 +79,27 @@ class ResumableIteration(Generic[T]):
         first = self._at
         is_there = not first
         there: set[str] = set()
-        for kind, found in self._every():
-            is_there = is_there or (found is not None and found.uid == first)
-            if is_there and found is not None:
-                self._at = found.uid
-                there.add(found.uid)
-            yield kind, found if is_there else None
-        for kind, found in self._every() if first else ():
-            if found is not None:
-                if is_there and found.uid == first:
+        for kind, obj in self._every():
+            is_there = is_there or (obj is not None and obj.uid == first)
+            if is_there and obj is not None:
+                self._at = obj.uid
+                there.add(obj.uid)
+            yield kind, obj if is_there else None
+        for kind, obj in self._every() if first else ():
+            if obj is not None:
+                if is_there and obj.uid == first:
                     break
-                self._at = found.uid
-                there.add(found.uid)
-            yield kind, found
+                self._at = obj.uid
+                there.add(obj.uid)
+            yield kind, obj
         self._at = ""
         for uid in self._settled.keys() - there:
             del self._settled[uid]
 
     def _every(self) -> Iterator[tuple[Kind[T], T | None]]:
         for kind in self._kinds:
-            for found in self._objects.every(kind):
-                yield kind, found
+            for obj in self._objects.every(kind):
+                yield kind, obj
 
 
 _MOST_WRITES: Final = 25
@@ -121,18 +121,18 @@ _LONGEST_REST: Final = 960.0
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class Enough(Exception):  # no error: the rest has its turn in the next round
+class WriteBudgetExhausted(Exception):  # no error: the rest has its turn in the next round
     """A part of a round has written as much as it may."""
 
 
-class _Rest(Struct):
+class _Backoff(Struct):
     """``seconds``: how long it was · ``until``: by the clock."""
 
     seconds: float
     until: float
 
 
-class _Often(Struct):
+class _WriteCount(Struct):
     """Writes of one object ``since`` then, by the clock."""
 
     since: float
@@ -147,8 +147,8 @@ class WriteBudget:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._rests: dict[str, _Rest] = {}
-        self._often: dict[str, _Often] = {}
+        self._backoffs: dict[str, _Backoff] = {}
+        self._often: dict[str, _WriteCount] = {}
         self._causes: dict[bool, str] = {}
         self._remembers_from = 0.0
         self._refused = 0
@@ -159,7 +159,7 @@ class WriteBudget:
         """A round."""
         self.writes = 0
         now = self._clock()
-        self._rests = {key: it for key, it in self._rests.items() if it.until + _LONGEST_REST > now}
+        self._backoffs = {key: it for key, it in self._backoffs.items() if it.until + _LONGEST_REST > now}
         self._often = {key: it for key, it in self._often.items() if it.since + _WITHIN_SECONDS > now}
 
     def begin_part(self) -> None:
@@ -168,7 +168,7 @@ class WriteBudget:
 
     def end(self) -> None:
         """It has looked at everything: where nothing is refused any more, a cause is told anew when it comes back."""
-        if not self._rests:
+        if not self._backoffs:
             self._causes.clear()
 
     def may_remember(self) -> bool:
@@ -195,12 +195,12 @@ class WriteBudget:
 
     async def _try(self, key: str, work: Callable[[], Awaitable[bool | None]], *, of_memory: bool) -> bool:
         now = self._clock()
-        rest = self._rests.get(key)
-        often = self._often.setdefault(key, _Often(now))
+        rest = self._backoffs.get(key)
+        often = self._often.setdefault(key, _WriteCount(now))
         if (rest is not None and rest.until > now) or often.writes == _MOST_OF_ONE:
             return False
         if self._of_part == _MOST_WRITES:
-            raise Enough
+            raise WriteBudgetExhausted
         self._of_part += 1
         self.writes += 1
         often.writes += 1
@@ -215,7 +215,7 @@ class WriteBudget:
                 self._remembers_from = self._clock() + _SHORTEST_REST
             self._failed(key, cause, of_memory=of_memory)
             return False
-        self._rests.pop(key, None)
+        self._backoffs.pop(key, None)
         return is_done
 
     def _failed(self, key: str, failure: OSError, *, of_memory: bool) -> None:
@@ -223,17 +223,17 @@ class WriteBudget:
         if cause != self._causes.get(of_memory):
             self._causes[of_memory] = cause
             _LOG.warning("homes not remembered" if of_memory else "homes not kept up", cause=cause)
-        before = self._rests.get(key)
+        before = self._backoffs.get(key)
         is_refused = not isinstance(failure.__cause__, (ApiUnavailable, UnknownOutcome))
         shortest = _SHORTEST_REST if is_refused else _UNANSWERED_REST
         seconds = longer(0.0 if before is None else before.seconds, shortest, _LONGEST_REST)
-        self._rests[key] = _Rest(seconds, self._clock() + seconds)
+        self._backoffs[key] = _Backoff(seconds, self._clock() + seconds)
         self._refused += 1
         if self._refused == _MOST_REFUSED:
-            raise Enough
+            raise WriteBudgetExhausted
 
 
-class Kept(Struct, frozen=True, gc=False):
+class HomeEntry(Struct, frozen=True, gc=False):
     """An owner's home, empty where it has none and a pod. ``pod``: of several the one that got furthest.
 
     ``waits_since``: when the oldest pod was made that has no node, as the API server has it; empty without one.
@@ -254,7 +254,7 @@ class Kept(Struct, frozen=True, gc=False):
         return Whereabouts.AT_HOME if self.pod.node_name == self.home else Whereabouts.ELSEWHERE
 
 
-class HomeWalk:
+class HomeScan:
     """Goes from the pods that may have an owner to the owners: each time anew.
 
     What is remembered of owners that are gone is a walk of its own: these are homes of no machine.
@@ -264,26 +264,26 @@ class HomeWalk:
         self._owners = owners
         self._objects = objects
 
-    def __call__(self) -> Iterator[Kept | None]:
+    def __call__(self) -> Iterator[HomeEntry | None]:
         """Each home once, and ``None`` after each short step. Pods and owners may come and go meanwhile."""
-        seen: dict[Slot, Kept] = {}
+        seen: dict[Slot, HomeEntry] = {}
         for pod in in_steps(self._owners.pods()):
             if pod is None:
                 yield None
             elif not pod.terminating:
                 self._note(pod, seen)
-        for it in in_steps(self.owners()):
-            if it is None:
+        for keeper in in_steps(self.owners()):
+            if keeper is None:
                 yield None
                 continue
-            owner = it if recorded_home(it) else self._owners.keeper(it.kind, it.found, it.slot)
+            owner = keeper if recorded_home(keeper) else self._owners.keeper(keeper.kind, keeper.obj, keeper.slot)
             if home := recorded_home(owner):
-                found = seen.pop(owner.key, None)
-                yield Kept(owner, home) if found is None else replace(found, home=home)
-        for found in in_steps(seen.values()):
-            yield None if found is None else replace(found, home=recorded_home(found.owner))
+                entry = seen.pop(owner.key, None)
+                yield HomeEntry(owner, home) if entry is None else replace(entry, home=home)
+        for entry in in_steps(seen.values()):
+            yield None if entry is None else replace(entry, home=recorded_home(entry.owner))
 
-    def remembered(self) -> Iterator[Kept | None]:
+    def remembered(self) -> Iterator[HomeEntry | None]:
         """The homes of owners that are not there any more, and ``None`` after each short step."""
         for home in in_steps(self._objects.every(HOMES) if self._owners.remembers() else ()):
             if home is None:
@@ -292,9 +292,9 @@ class HomeWalk:
             with suppress(Unreadable):  # it is there
                 owner = self._owners.gone(home)
                 if owner is not None:
-                    yield Kept(owner, home.node)
+                    yield HomeEntry(owner, home.node)
 
-    def _note(self, pod: Pod, seen: dict[Slot, Kept]) -> None:
+    def _note(self, pod: Pod, seen: dict[Slot, HomeEntry]) -> None:
         owner = None
         with suppress(Unreadable):
             owner = self._owners.of(pod)
@@ -303,7 +303,7 @@ class HomeWalk:
         known = seen.get(owner.key)
         if known is None or known.pod is None or _rank(owner, pod) > _rank(owner, known.pod):
             since = "" if known is None else known.waits_since
-            known = seen[owner.key] = Kept(owner, "", pod, since)
+            known = seen[owner.key] = HomeEntry(owner, "", pod, since)
         if not pod.node_name:
             since = min(pod.created, known.waits_since) if known.waits_since else pod.created
             seen[owner.key] = replace(known, waits_since=since)
@@ -316,12 +316,12 @@ class HomeWalk:
         """
         for kind in self._owners.keepers():
             per_ordinal = self._owners.is_per_ordinal(kind)
-            for found in self._owners.every(kind):
-                if found is None:
+            for obj in self._owners.every(kind):
+                if obj is None:
                     yield None
                     continue
-                for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal) or ("",):
-                    yield Owner(kind, found, slot, found)
+                for slot in slots(obj.annotations, HOME, per_ordinal=per_ordinal) or ("",):
+                    yield Owner(kind, obj, slot, obj)
 
 
 def _rank(owner: Owner, pod: Pod) -> int:

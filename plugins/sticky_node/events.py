@@ -15,7 +15,7 @@ from app.homes.protocol import Policy, State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, NODES, PERSISTENT_VOLUMES, AnnotatedObject, Kind
 from app.kube.names import is_subdomain, shown
-from plugins.sticky_node.annotations import HOME, HOME_POD, By, Claim, home_in, readable, rfc3339, slot_key
+from plugins.sticky_node.annotations import HOME, HOME_POD, Claim, ClaimSource, home_in, readable, rfc3339, slot_key
 from plugins.sticky_node.home_state import HomeState
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policy import POLICY, Action, Decision
@@ -40,9 +40,9 @@ _REMEMBERING: Final = "Remembering"
 def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
     """Homeport has written a home; the reason says from what."""
     reason, action, why = "HomeMade", _BINDING, f"{claim.pod} was bound there first"
-    if claim.by is By.MIGRATION:
+    if claim.by is ClaimSource.MIGRATION:
         reason, action, why = "HomeFollowed", _FOLLOWING, f"{claim.pod} migrated there from {readable(claim.replaces)}"
-    elif claim.by is By.ADOPTION:
+    elif claim.by is ClaimSource.ADOPTION:
         reason, action, why = "HomeAdopted", _ADOPTING, f"{claim.pod} runs there"
     elif claim.replaces:
         reason, why = "HomeRemade", f"{claim.pod} was bound there, since {readable(claim.replaces)} could not be had"
@@ -50,10 +50,10 @@ def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
     _about(events, owner, Reference.to_pod(claim.pod), "Normal", reason, action, note)
 
 
-def not_inherited(events: EventRecorder, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: str) -> None:
+def not_inherited(events: EventRecorder, kind: Kind[AnnotatedObject], obj: AnnotatedObject, home: str) -> None:
     """What stood there of a home was copied from another object, and has been removed."""
     note = f"the home {readable(home)} was copied from another object and is not this one's: it is removed"
-    events.event(Reference.to(kind, found), _node(home), "Normal", "HomeNotInherited", _CLEANING, note)
+    events.event(Reference.to(kind, obj), _node(home), "Normal", "HomeNotInherited", _CLEANING, note)
 
 
 def remembered(events: EventRecorder, owner: Owner, home: str) -> None:
@@ -74,13 +74,13 @@ def not_recorded(events: EventRecorder, owner: Owner, claim: Claim, cause: str) 
 
 
 def state_changed(
-    events: EventRecorder, owner: Owner, home: str, standing: HomeState, *, before: State, is_given: bool
+    events: EventRecorder, owner: Owner, home: str, home_state: HomeState, *, before: State, is_given: bool
 ) -> None:
     """Report the state of a home, by its node alone, if it differs from ``before``: a log line and an Event.
 
     ``is_given``: the home is new, or was moved. A node that does not exist is a mistake of whoever wrote it then.
     """
-    machine, node, state = str(owner), readable(home), standing.state
+    machine, node, state = str(owner), readable(home), home_state.state
     if state in (before, State.NONE) or (state is State.USABLE and before is State.NONE):
         return
     type_: EventType = "Normal"
@@ -92,8 +92,8 @@ def state_changed(
         note = f"the home {node} is no node of the cluster: correct or remove {slot_key(HOME, owner.slot)}"
         type_, reason = "Warning", "HomeUnknown"
     else:
-        _LOG.info("home not usable", machine=machine, node=node, state=state.words, mark=standing.mark)
-        (type_, reason), note = _UNUSABLE[state], _how_it_is(home, standing)
+        _LOG.info("home not usable", machine=machine, node=node, state=state.words, mark=home_state.mark)
+        (type_, reason), note = _UNUSABLE[state], _state_text(home, home_state)
     _about(events, owner, _node(home), type_, reason, _WATCHING, note)
 
 
@@ -106,9 +106,9 @@ def unknown_policy(events: EventRecorder, owner: Owner, said: str) -> None:
 
 def waits(events: EventRecorder, pod: Pod, decision: Decision) -> None:
     """The pod waits for a home that takes none now. Also on the pod, where people look for it first."""
-    if decision.standing.state in _UNUSABLE:
-        type_, reason = _UNUSABLE[decision.standing.state]
-        note = f"the pod waits: {_how_it_is(decision.home, decision.standing)}{_until(decision)}"
+    if decision.home_state.state in _UNUSABLE:
+        type_, reason = _UNUSABLE[decision.home_state.state]
+        note = f"the pod waits: {_state_text(decision.home, decision.home_state)}{_until(decision)}"
         events.event(Reference.to_pod(pod), _node(decision.home), type_, reason, _WATCHING, note)
 
 
@@ -126,10 +126,10 @@ def grace_over(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision
     ``reasons``: why a home that takes pods did not take this one, as far as it is known.
     """
     _LOG.info("grace over", machine=str(owner), node=readable(decision.home), pod=str(pod))
-    if decision.standing.state is State.USABLE:
+    if decision.home_state.state is State.USABLE:
         why = f"the home {readable(decision.home)} did not take {pod}{f' ({reasons})' if reasons else ''}"
     else:
-        why = _how_it_is(decision.home, decision.standing)
+        why = _state_text(decision.home, decision.home_state)
     since = "" if decision.since is None else f" since {rfc3339(decision.since)}"
     note = f"{why}{since}: the grace is over, and {pod} may start elsewhere"
     _about(events, owner, Reference.to_pod(pod), "Normal", "GraceOver", _WATCHING, note)
@@ -138,7 +138,7 @@ def grace_over(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision
 
 def elsewhere(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision) -> None:
     """A volume of the pod's cannot be reached from the home. On the owner and on the pod."""
-    node, mark = readable(decision.home), decision.standing.mark
+    node, mark = readable(decision.home), decision.home_state.mark
     _LOG.warning("home elsewhere", machine=str(owner), node=node, pod=str(pod), mark=mark)
     does = "waits" if decision.action is Action.WAIT else "may start where it can"
     note = (
@@ -150,10 +150,10 @@ def elsewhere(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision)
     events.event(Reference.to_pod(pod), _node(decision.home), "Warning", "HomeElsewhere", _WATCHING, note)
 
 
-def _how_it_is(home: str, standing: HomeState) -> str:
+def _state_text(home: str, home_state: HomeState) -> str:
     """``the home n1 is away (cordoned)``."""
-    mark = f" ({standing.mark})" if standing.mark and standing.state is not State.GONE else ""
-    said = "another machine now" if standing.state is State.OTHER_MACHINE else standing.state.words
+    mark = f" ({home_state.mark})" if home_state.mark and home_state.state is not State.GONE else ""
+    said = "another machine now" if home_state.state is State.OTHER_MACHINE else home_state.state.words
     return f"the home {readable(home)} is {said}{mark}"
 
 
@@ -162,7 +162,7 @@ def _until(decision: Decision) -> str:
 
 
 def edited(
-    events: EventRecorder, kind: Kind[AnnotatedObject], found: AnnotatedObject, ordinal: str, was: str, now: str
+    events: EventRecorder, kind: Kind[AnnotatedObject], obj: AnnotatedObject, ordinal: str, was: str, now: str
 ) -> None:
     """Somebody else than Homeport gave, moved or removed a home. ``ordinal``: in words, empty where there is none."""
     old, new = readable(was), readable(now)
@@ -172,7 +172,7 @@ def edited(
         reason, note = "HomeMoved", f"the home{ordinal} was moved from {old} to {new}"
     else:
         reason, note = "HomeGivenUp", f"{old} is not the home{ordinal} any more: the next first bind makes one"
-    events.event(Reference.to(kind, found), _node(now or was), "Normal", reason, _EDITING, note)
+    events.event(Reference.to(kind, obj), _node(now or was), "Normal", reason, _EDITING, note)
 
 
 def _about(
@@ -184,7 +184,7 @@ def _about(
     action: str,
     note: str,
 ) -> None:
-    events.event(Reference.to(owner.kind, owner.found), related, type_, reason, action, note)
+    events.event(Reference.to(owner.kind, owner.obj), related, type_, reason, action, note)
 
 
 def _node(name: str) -> Reference | None:
@@ -195,23 +195,25 @@ def _node(name: str) -> Reference | None:
 _WITHOUT_ANNOTATIONS: Final = frozenset[Kind[Any]]((PERSISTENT_VOLUMES, NAMESPACES))
 """Kinds that are read for something else, and keep no homes."""
 
-MOST_TOLD: Final = 50
+MOST_REPORTED: Final = 50
 """Homes of one object that are told of when it changes: anybody who may edit it may write hundreds at once."""
 
 
-def tell(kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder) -> None:
+def report_edits(
+    kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
+) -> None:
     """One line, and one Event, for each home of the object that was given, moved or given up, ``MOST_TOLD`` at most."""
     if kind in _WITHOUT_ANNOTATIONS or old.annotations == new.annotations:
         return
     told = 0
     for key in sorted({*old.annotations, *new.annotations}):
         if key == HOME or key.startswith(f"{HOME}."):
-            told += _tell_of(key.removeprefix(HOME), kind, old, new, recorder)
-            if told == MOST_TOLD:
+            told += _report_edit(key.removeprefix(HOME), kind, old, new, recorder)
+            if told == MOST_REPORTED:
                 return
 
 
-def _tell_of(
+def _report_edit(
     suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
 ) -> bool:
     """Return whether there was anything to tell."""
@@ -238,7 +240,7 @@ _LONGEST_REASON: Final = 160
 """Characters."""
 
 
-def in_words(reasons: Sequence[str]) -> str:
+def reasons_text(reasons: Sequence[str]) -> str:
     """The first few, on one line. Names of resources among them are a tenant's."""
     said = [it if it.isprintable() and len(it) <= _LONGEST_REASON else shown(it) for it in reasons[:_MOST_REASONS]]
     more = len(reasons) - len(said)

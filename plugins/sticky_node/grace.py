@@ -38,21 +38,21 @@ MOST_SEEN: Final = 1 << 15
 _LONGEST: Final = 320
 """Characters of what we write: a state, a time, the longest name of a node."""
 
-_AHEAD_SECONDS: Final = 60.0
+_CLOCK_SKEW_SECONDS: Final = 60.0
 """Tolerated clock skew between replicas."""
 
 _STATES: Final[Mapping[str, State]] = {it.value.replace("_", "-"): it for it in State if it not in LISTED_ONLY}
-_WORDS: Final[Mapping[State, str]] = {state: word for word, state in _STATES.items()}
+_STATE_VALUES: Final[Mapping[State, str]] = {state: word for word, state in _STATES.items()}
 
 
-class Since(Struct, frozen=True):
+class RecordedSince(Struct, frozen=True):
     """What is written of a home: its state then, and since when it is not usable, in seconds since 1970."""
 
     state: State
     time: float
 
 
-class _Seen(Struct, frozen=True):
+class _ObservedHome(Struct, frozen=True):
     """What this process knows of a home. ``since``: ``None`` while it is usable.
 
     ``void``: what is written and no longer holds, for the home was usable since.
@@ -63,31 +63,31 @@ class _Seen(Struct, frozen=True):
     void: str = ""
 
 
-class _Asked(Struct, frozen=True):
+class _LastRequest(Struct, frozen=True):
     """When a pod asked last since when its home is not usable. ``home``: that one, empty once it was usable again."""
 
     home: str
     time: float
 
 
-class Clocks:
+class GraceClocks:
     """Reads since when a home is not usable from its owner, or from memory where nothing could be written."""
 
-    def __init__(self, standings: HomeStates, owners: Owners, handle: Handle) -> None:
-        self._standings = standings
+    def __init__(self, home_states: HomeStates, owners: Owners, handle: Handle) -> None:
+        self._home_states = home_states
         self._owners = owners
         self._now = handle.timing.wall_clock
         self._is_asked = handle.is_asked
-        self._seen = Newest[Slot, _Seen](MOST_SEEN)
+        self._seen = Newest[Slot, _ObservedHome](MOST_SEEN)
         self._begun: dict[Slot, Owner] = {}
-        self._asked = Newest[Slot, _Asked](MOST_SEEN)
+        self._requested = Newest[Slot, _LastRequest](MOST_SEEN)
         self._gated = Newest[str, float](MOST_SEEN)
 
     def begin(self) -> None:
         """This process decides from now on: what it has seen earlier may have ended and begun again meanwhile."""
         self._seen.clear()
         self._begun.clear()
-        self._asked.clear()
+        self._requested.clear()
         self._gated.clear()
 
     def since(self, owner: Owner, home: str) -> float | None:
@@ -95,11 +95,11 @@ class Clocks:
 
         To a question it says what is known, and begins nothing.
         """
-        if self._standings.of_node(home, owner).state is State.USABLE:
+        if self._home_states.of_node(home, owner).state is State.USABLE:
             return None
         if self._is_asked():
             return self.known(owner, home)
-        self._asked.put(owner.key, _Asked(home, self._now()))
+        self._requested.put(owner.key, _LastRequest(home, self._now()))
         return self.began(owner, home)
 
     def since_pod(self, owner: Owner, pod: Pod) -> float | None:
@@ -110,8 +110,8 @@ class Clocks:
         since = seconds(pod.unschedulable_since) if pod.unschedulable_since else None
         if since is None:
             return None
-        asked = self._asked.get(owner.key)
-        return max(since, self._gated.get(pod.uid, since), since if asked is None else asked.time)
+        requested = self._requested.get(owner.key)
+        return max(since, self._gated.get(pod.uid, since), since if requested is None else requested.time)
 
     def gated(self, pod: Pod) -> None:
         """The pod has scheduling gates: once they are gone, it waits from when they were seen last."""
@@ -134,30 +134,30 @@ class Clocks:
             time = self._now()
             self._begun[owner.key] = owner
         if seen is None or seen.since != time:
-            self._note(owner, _Seen(home, time) if seen is None else replace(seen, since=time))
+            self._note(owner, _ObservedHome(home, time) if seen is None else replace(seen, since=time))
         return time
 
     def ended(self, owner: Owner, home: str) -> None:
         """The home is usable: what is still written counts no more."""
-        asked = self._asked.get(owner.key)
-        if asked is not None and asked.home:
-            self._asked[owner.key] = _Asked("", self._now())
-        void = owner.found.annotations.get(slot_key(HOME_SINCE, owner.slot), "")
+        requested = self._requested.get(owner.key)
+        if requested is not None and requested.home:
+            self._requested[owner.key] = _LastRequest("", self._now())
+        void = owner.obj.annotations.get(slot_key(HOME_SINCE, owner.slot), "")
         if void:
-            self._note(owner, _Seen(home, None, void))
+            self._note(owner, _ObservedHome(home, None, void))
         else:
             self._seen.pop(owner.key, None)
         self._begun.pop(owner.key, None)
 
     def text(self, owner: Owner, home: str, state: State) -> str:
         """What is to stand on the owner of a home that is not usable."""
-        said = f"{_WORDS[state]} {rfc3339(self.began(owner, home))}"
+        said = f"{_STATE_VALUES[state]} {rfc3339(self.began(owner, home))}"
         return f"{said} {home}" if is_subdomain(home) else said
 
     def is_asked(self, owner: Owner, home: str) -> bool:
         """Return whether a pod has asked since when this home is not usable, and it was not usable since."""
-        asked = self._asked.get(owner.key)
-        return asked is not None and asked.home == home
+        requested = self._requested.get(owner.key)
+        return requested is not None and requested.home == home
 
     def take_begun(self) -> list[Owner]:
         """The owners of homes whose time was noted in memory since this was last called."""
@@ -166,27 +166,27 @@ class Clocks:
 
     def forget(self, slot: Slot) -> None:
         """The owner is gone."""
-        self._asked.pop(slot, None)
+        self._requested.pop(slot, None)
         self._seen.pop(slot, None)
         self._begun.pop(slot, None)
 
-    def _written(self, owner: Owner, home: str) -> Since | None:
-        text = owner.found.annotations.get(slot_key(HOME_SINCE, owner.slot), "")
+    def _written(self, owner: Owner, home: str) -> RecordedSince | None:
+        text = owner.obj.annotations.get(slot_key(HOME_SINCE, owner.slot), "")
         if not text:
             return None
         seen = self._of(owner, home)
         return None if seen is not None and seen.void == text else read_since(text, home, self._now())
 
-    def _of(self, owner: Owner, home: str) -> _Seen | None:
+    def _of(self, owner: Owner, home: str) -> _ObservedHome | None:
         seen = self._seen.get(owner.key)
         return seen if seen is not None and seen.home == home else None
 
-    def _note(self, owner: Owner, seen: _Seen) -> None:
+    def _note(self, owner: Owner, seen: _ObservedHome) -> None:
         if (forgotten := self._seen.put(owner.key, seen)) is not None:
             self.forget(forgotten[0])
 
 
-def read_since(text: str, home: str, now: float) -> Since | None:
+def read_since(text: str, home: str, now: float) -> RecordedSince | None:
     """What the annotation says of this home. Anybody may have written it: ``None`` for what we would not have.
 
     That is something overlong or unprintable, a state that there is not, a time without a zone, before 1970 or in the
@@ -197,19 +197,19 @@ def read_since(text: str, home: str, now: float) -> Since | None:
     word, _, rest = text.partition(" ")
     said, _, node = rest.partition(" ")
     state, time = _STATES.get(word), seconds(said)
-    if state is None or time is None or not 0 <= time <= now + _AHEAD_SECONDS or node not in ("", home):
+    if state is None or time is None or not 0 <= time <= now + _CLOCK_SKEW_SECONDS or node not in ("", home):
         return None
-    return Since(state, time)
+    return RecordedSince(state, time)
 
 
-LONGEST_TRY_SECONDS: Final = 1.0
+LONGEST_ATTEMPT_SECONDS: Final = 1.0
 """And at most one more until the pod is woken: a pod waits for its soft home no longer than 2 s."""
 
-_MOST_TRIES: Final = 4096
+_MOST_ATTEMPTS: Final = 4096
 """Pods that are remembered; the oldest are forgotten, and may then be tried once more."""
 
 
-class _Try(Struct):
+class _Attempt(Struct):
     """``ends_at``: on the clock that is never set."""
 
     home: str
@@ -218,19 +218,19 @@ class _Try(Struct):
     failed: bool = False
 
 
-class Tries:
+class HomeAttempts:
     """By the pod's UID. ``clock``: one that is never set, in seconds; ``wall_clock``: seconds since 1970."""
 
     def __init__(self, clock: Clock, wall_clock: Clock) -> None:
         self._now = clock
         self._wall_clock = wall_clock
-        self._tries = Newest[str, _Try](_MOST_TRIES)
+        self._attempts = Newest[str, _Attempt](_MOST_ATTEMPTS)
 
     def begin(self, uid: str, home: str) -> bool:
         """Return whether the pod is to be refused: its first try of that home is not over."""
         known = self._of(uid, home)
         if known is None:
-            self._tries.put(uid, _Try(home, self._now() + LONGEST_TRY_SECONDS))
+            self._attempts.put(uid, _Attempt(home, self._now() + LONGEST_ATTEMPT_SECONDS))
             return True
         if self._now() >= known.ends_at:
             known.over = True
@@ -239,15 +239,15 @@ class Tries:
     def end(self, uid: str, home: str) -> None:
         """The home did not take the pod: the rest may."""
         self.begin(uid, home)
-        self._tries[uid].over = True
+        self._attempts[uid].over = True
 
     def fail(self, uid: str, home: str) -> None:
         """The pod was to be bound there, and was not: it may go anywhere now."""
         self.end(uid, home)
-        self._tries[uid].failed = True
+        self._attempts[uid].failed = True
 
-    def _of(self, uid: str, home: str) -> _Try | None:
-        known = self._tries.get(uid)
+    def _of(self, uid: str, home: str) -> _Attempt | None:
+        known = self._attempts.get(uid)
         return known if known is not None and known.home == home else None
 
     def has_failed(self, uid: str, home: str) -> bool:

@@ -18,12 +18,12 @@ from app.kube.meta_v1 import OwnerReference, PartialObject
 from app.kube.names import is_subdomain
 from app.kube.persistent_volumes import PersistentVolumeClaim
 from plugins.sticky_node.args import OwnerRule
-from plugins.sticky_node.pods import LEADER_SET, LEADER_WORKER_SETS, Claims, is_led_by_pod, is_slot, slot_of
+from plugins.sticky_node.pods import LEADER_SET, LEADER_WORKER_SETS, HomeClaims, is_led_by_pod, is_slot, slot_of
 
 T = TypeVar("T", bound=AnnotatedObject)
 
 
-class Chain(Struct, frozen=True):
+class OwnerChain(Struct, frozen=True):
     """An ``OwnerRule`` as kinds: from the pod's controller to the object that keeps the home."""
 
     kinds: tuple[Kind[AnnotatedObject], ...]
@@ -31,7 +31,7 @@ class Chain(Struct, frozen=True):
     by_name: bool
 
     @classmethod
-    def of(cls, rule: OwnerRule) -> Chain:
+    def of(cls, rule: OwnerRule) -> OwnerChain:
         return cls(tuple(owner_kind(*it) for it in rule.chain), rule.per_ordinal, rule.by_name)
 
 
@@ -47,19 +47,19 @@ class Owner(Struct, frozen=True):
     """
 
     kind: Kind[AnnotatedObject]
-    found: AnnotatedObject
+    obj: AnnotatedObject
     slot: str
     controller: AnnotatedObject
     before: Home | None = None
 
     @property
     def key(self) -> Slot:
-        return (self.found.uid, self.slot)
+        return (self.obj.uid, self.slot)
 
     def __str__(self) -> str:
         """``VirtualMachine default/db``, ``StatefulSet default/db, ordinal 3``."""
         ordinal = f", ordinal {self.slot}" if self.slot else ""
-        return f"{self.kind.kind} {self.found.namespace}/{self.found.name}{ordinal}"
+        return f"{self.kind.kind} {self.obj.namespace}/{self.obj.name}{ordinal}"
 
 
 class Missing(Struct, frozen=True):
@@ -82,13 +82,13 @@ class Owners:
 
     def __init__(self, rules: Iterable[OwnerRule], objects: Objects) -> None:
         every = tuple(rules)
-        chains = [Chain.of(rule) for rule in every]
-        self._chains: Final[dict[tuple[str, str], list[Chain]]] = {}
+        chains = [OwnerChain.of(rule) for rule in every]
+        self._chains: Final[dict[tuple[str, str], list[OwnerChain]]] = {}
         for rule, chain in sorted(zip(every, chains, strict=True), key=lambda it: -len(it[1].kinds)):
             if not rule.is_claim:
                 self._chains.setdefault(rule.chain[0], []).append(chain)
         selector = next((it.claims for it in every if it.is_claim), None)
-        self._claims: Final = None if selector is None else Claims(selector, objects)
+        self._claims: Final = None if selector is None else HomeClaims(selector, objects)
         self._objects = objects
         self._keepers: Final = dict.fromkeys(it.kinds[-1] for it in chains)
         self._by_name: Final = frozenset(it.kinds[-1] for it in chains if it.by_name)
@@ -101,8 +101,8 @@ class Owners:
 
         Raises ``Unreadable``.
         """
-        found = self._by_controllers(pod)
-        return found if found is not None or self._claims is None else self._by_claims(pod, self._claims)
+        owner = self._by_controllers(pod)
+        return owner if owner is not None or self._claims is None else self._by_claims(pod, self._claims)
 
     def _by_controllers(self, pod: Pod) -> Owner | Missing | None:
         reference = pod.owner
@@ -122,15 +122,15 @@ class Owners:
                 return None if slot is None else self._owner(chain, slot, links)
         return None
 
-    def _by_claims(self, pod: Pod, claims: Claims) -> Owner | Missing | None:
-        found = claims.of(pod)
-        if isinstance(found, str):
-            return Missing(PERSISTENT_VOLUME_CLAIMS, pod.namespace, found)
-        return None if found is None else self.keeper(PERSISTENT_VOLUME_CLAIMS, found, "")
+    def _by_claims(self, pod: Pod, claims: HomeClaims) -> Owner | Missing | None:
+        claim = claims.of(pod)
+        if isinstance(claim, str):
+            return Missing(PERSISTENT_VOLUME_CLAIMS, pod.namespace, claim)
+        return None if claim is None else self.keeper(PERSISTENT_VOLUME_CLAIMS, claim, "")
 
-    def _owner(self, chain: Chain, slot: str, links: Sequence[AnnotatedObject]) -> Owner:
-        kind, found = chain.kinds[-1], links[-1]
-        return Owner(kind, found, slot, links[0], self._before(kind, found, slot))
+    def _owner(self, chain: OwnerChain, slot: str, links: Sequence[AnnotatedObject]) -> Owner:
+        kind, obj = chain.kinds[-1], links[-1]
+        return Owner(kind, obj, slot, links[0], self._before(kind, obj, slot))
 
     @property
     def follows_claims(self) -> bool:
@@ -155,9 +155,9 @@ class Owners:
         """One of these as it is now; ``None`` if it is gone."""
         if pod.owner is not None:
             for groups in self._controlled:
-                found = groups.get(pod.owner.uid, {}).get(pod.uid)
-                if found is not None:
-                    return found
+                newest = groups.get(pod.owner.uid, {}).get(pod.uid)
+                if newest is not None:
+                    return newest
         return None if self._claims is None else self._claims.newest(pod)
 
     def every(self, kind: Kind[T]) -> Iterator[T | None]:
@@ -167,11 +167,11 @@ class Owners:
         """
         return (it if self.keeps(kind, it) else None for it in self._objects.every(kind))
 
-    def keeps(self, kind: Kind[Any], found: AnnotatedObject) -> bool:
+    def keeps(self, kind: Kind[Any], obj: AnnotatedObject) -> bool:
         """Return whether that object of the kind keeps homes: of claims those do that were selected."""
-        if self._claims is None or not isinstance(found, PersistentVolumeClaim) or kind not in self._keepers:
+        if self._claims is None or not isinstance(obj, PersistentVolumeClaim) or kind not in self._keepers:
             return True
-        return self._claims.keeps(found)
+        return self._claims.keeps(obj)
 
     def may_be_shared(self, pod: Pod, other: Pod) -> bool:
         """Whether both have controllers of kinds that lead to a home, or a claim in common; none is looked up."""
@@ -182,14 +182,14 @@ class Owners:
 
     def newest(self, owner: Owner) -> Owner | None:
         """The owner as it is now; ``None`` if it is gone."""
-        found = self._objects.get(owner.kind, owner.found.namespace, owner.found.name)
-        if found is None or found.uid != owner.found.uid:
+        obj = self._objects.get(owner.kind, owner.obj.namespace, owner.obj.name)
+        if obj is None or obj.uid != owner.obj.uid:
             return None
-        return replace(owner, found=found, before=self._before(owner.kind, found, owner.slot))
+        return replace(owner, obj=obj, before=self._before(owner.kind, obj, owner.slot))
 
-    def keeper(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> Owner:
+    def keeper(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, slot: str) -> Owner:
         """An object that keeps homes, with no pod in hand."""
-        return Owner(kind, found, slot, found, self._before(kind, found, slot))
+        return Owner(kind, obj, slot, obj, self._before(kind, obj, slot))
 
     def gone(self, home: Home) -> Owner | None:
         """The owner of a home that is remembered, as far as that tells of it; ``None`` while it is there.
@@ -205,8 +205,8 @@ class Owners:
         if self._objects.get(kind, home.namespace, keeper.name) is not None:
             return None
         was = PartialObject(home.namespace, keeper.name, keeper.uid, "", NO_LABELS, {}, None)
-        found = remembered(self._objects, kind, was, keeper.slot)
-        return Owner(kind, was, keeper.slot, was, home) if found is home else None
+        effective = remembered(self._objects, kind, was, keeper.slot)
+        return Owner(kind, was, keeper.slot, was, home) if effective is home else None
 
     def is_per_ordinal(self, kind: Kind[AnnotatedObject]) -> bool:
         """Return whether an object of the kind keeps a home for each of its pods."""
@@ -220,26 +220,28 @@ class Owners:
         """Return whether instances of KubeVirt's machines are read."""
         return VIRTUAL_MACHINE_INSTANCES in self.controllers()
 
-    def running(self, found: AnnotatedObject) -> VirtualMachineInstance | None:
+    def running(self, obj: AnnotatedObject) -> VirtualMachineInstance | None:
         """Return the instance in which a machine runs, which has its name."""
         get = self._objects.get if self.has_machines() else None
-        instance = None if get is None else get(VIRTUAL_MACHINE_INSTANCES, found.namespace, found.name)
+        instance = None if get is None else get(VIRTUAL_MACHINE_INSTANCES, obj.namespace, obj.name)
         if instance is None:
             return None
         keeper = instance.owner.uid if instance.owner is not None else instance.uid
-        return instance if keeper == found.uid else None
+        return instance if keeper == obj.uid else None
 
     def remembers(self) -> bool:
         """Return whether those of any kind do."""
         return bool(self._by_name)
 
-    def _before(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> Home | None:
+    def _before(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, slot: str) -> Home | None:
         if kind not in self._by_name:
             return None
-        home = remembered(self._objects, kind, found, slot)
-        return home if home is not None and home.keeper.uid != found.uid else None
+        home = remembered(self._objects, kind, obj, slot)
+        return home if home is not None and home.keeper.uid != obj.uid else None
 
-    def _follow(self, chain: Chain, pod: Pod, reference: OwnerReference | None) -> Sequence[AnnotatedObject] | Missing:
+    def _follow(
+        self, chain: OwnerChain, pod: Pod, reference: OwnerReference | None
+    ) -> Sequence[AnnotatedObject] | Missing:
         """What the references lead to, one object of each kind of the chain; nothing if they do not go along it."""
         namespace = pod.namespace
         links: list[AnnotatedObject] = []
@@ -254,11 +256,11 @@ class Owners:
                 continue
             if reference is None or (reference.api_version, reference.kind) != (kind.api_version, kind.kind):
                 return ()
-            found = self._objects.get(kind, namespace, reference.name)
-            if found is None or not reference.uid or reference.uid != found.uid:
+            obj = self._objects.get(kind, namespace, reference.name)
+            if obj is None or not reference.uid or reference.uid != obj.uid:
                 return Missing(kind, namespace, reference.name)
-            links.append(found)
-            reference = found.owner
+            links.append(obj)
+            reference = obj.owner
         return links
 
 
@@ -266,21 +268,21 @@ def kinds_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
     """All kinds that the rules read."""
     every = tuple(rules)
     memory = (HOMES,) if any(it.by_name for it in every) else ()
-    return tuple(dict.fromkeys((*(kind for rule in every for kind in Chain.of(rule).kinds), *memory)))
+    return tuple(dict.fromkeys((*(kind for rule in every for kind in OwnerChain.of(rule).kinds), *memory)))
 
 
 def keepers_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
     """The kinds that keep homes, each once."""
-    return tuple(dict.fromkeys(Chain.of(rule).kinds[-1] for rule in rules))
+    return tuple(dict.fromkeys(OwnerChain.of(rule).kinds[-1] for rule in rules))
 
 
 HOMES: Final[Kind[Home]] = Kind(API_VERSION, KIND, decode_home)
 
 
-def remembered(objects: Objects, kind: Kind[Any], found: AnnotatedObject, slot: str) -> Home | None:
+def remembered(objects: Objects, kind: Kind[Any], obj: AnnotatedObject, slot: str) -> Home | None:
     """What is remembered under an object's name, whatever its UID; ``None`` for what no node can be called."""
-    home = objects.get(HOMES, found.namespace, memory_name(kind.api_version, kind.kind, found.name, slot))
+    home = objects.get(HOMES, obj.namespace, memory_name(kind.api_version, kind.kind, obj.name, slot))
     if home is None or not is_subdomain(home.node):
         return None
-    keeper = Keeper(kind.api_version, kind.kind, found.name, home.keeper.uid, slot)
+    keeper = Keeper(kind.api_version, kind.kind, obj.name, home.keeper.uid, slot)
     return home if home.keeper == keeper else None

@@ -46,11 +46,11 @@ from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.homes.protocol import Home, HomesPlugin, Keeper, Policy
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, Kind
-from plugins.sticky_node.annotations import Claim, home_pod, no_word, on_pod, recorded_home
+from plugins.sticky_node.annotations import Claim, home_pod, no_claim_annotations, pod_annotations, recorded_home
 from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
-from plugins.sticky_node.background import HomeWalk
-from plugins.sticky_node.events import tell
-from plugins.sticky_node.grace import Clocks, Tries
+from plugins.sticky_node.background import HomeScan
+from plugins.sticky_node.events import report_edits
+from plugins.sticky_node.grace import GraceClocks, HomeAttempts
 from plugins.sticky_node.home_state import KINDS, PARTS, HomeStates, node_annotations
 from plugins.sticky_node.owners import HOMES, Missing, Owner, Owners, keepers_of, kinds_of
 from plugins.sticky_node.pods import ActivePods, is_target
@@ -66,7 +66,7 @@ from plugins.sticky_node.reports import (
     explain_refused,
 )
 from plugins.sticky_node.unusable_homes import UnusableHomes
-from plugins.sticky_node.waiting_pods import WaitingPods
+from plugins.sticky_node.waiting_pods import PodWaker
 
 _LOG: Final = structlog.get_logger(__name__)
 NAME: Final = "StickyNode"
@@ -106,51 +106,49 @@ class StickyNode(
         self._active = ActivePods(handle.objects)
         self._pending = PendingHomes()
         self._recorder = Recorder(self._owners, self._active, self._pending, handle)
-        walk = HomeWalk(self._owners, handle.objects)
+        walk = HomeScan(self._owners, handle.objects)
         self._pod_state_figures = PodStateFigures(walk, handle.objects, self._pending)
-        self._standings = HomeStates(args, handle)
+        self._home_states = HomeStates(args, handle)
         self._policies = Policies(args, handle.objects)
-        self._node_state_figures = NodeStateFigures(walk, self._standings, self._policies)
-        self._clocks = clocks = Clocks(self._standings, self._owners, handle)
+        self._node_state_figures = NodeStateFigures(walk, self._home_states, self._policies)
+        self._clocks = clocks = GraceClocks(self._home_states, self._owners, handle)
         self._failed_at = -inf
-        self._decider = Decider(args, self._policies, self._standings, clocks, handle.timing.wall_clock)
-        self._listing = Listing(walk, self._policies, self._standings, clocks, self._decider, handle)
+        self._decider = Decider(args, self._policies, self._home_states, clocks, handle.timing.wall_clock)
+        self._listing = Listing(walk, self._policies, self._home_states, clocks, self._decider, handle)
         self._keepers = tuple(
             Keeper(it.api_version, it.kind, self._owners.is_per_ordinal(it)) for it in self._owners.keepers()
         )
-        self._tries = Tries(handle.timing.clock, handle.timing.wall_clock)
+        self._attempts = HomeAttempts(handle.timing.clock, handle.timing.wall_clock)
         self._reconciler = Reconciler(
             args, self._owners, self._active, self._pending, self._recorder, handle, is_off=self._policies.is_off
         )
         kinds = _kinds(args)
-        self._unusable_homes = UnusableHomes(self._owners, self._standings, self._policies, clocks, handle, kinds)
-        self._waiting_pods = WaitingPods(
-            self._owners, handle, self._verdict, self._ends_at, self._decided, kinds, clocks
-        )
+        self._unusable_homes = UnusableHomes(self._owners, self._home_states, self._policies, clocks, handle, kinds)
+        self._waiting_pods = PodWaker(self._owners, handle, self._verdict, self._ends_at, self._decision, kinds, clocks)
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
         """An owner that the watch has not brought yet, and the node of a home that seems to be gone: one read more."""
-        found = self._owners.of(pod)
-        if isinstance(found, Missing):
-            return ((found.kind, found.namespace, found.name),)
-        home = "" if found is None else recorded_home(found)
+        owner = self._owners.of(pod)
+        if isinstance(owner, Missing):
+            return ((owner.kind, owner.namespace, owner.name),)
+        home = "" if owner is None else recorded_home(owner)
         return ((NODES, "", home),) if home and self._handle.objects.misses_node(home) else ()
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
-            self._answered(pod, str(owner))
+            self._note_answer(pod, str(owner))
             return OWNER_UNKNOWN, None
         if owner is None:
             return SKIP, None
-        decision = self._decided(owner, pod)
+        decision = self._decision(owner, pod)
         if decision.action is Action.ALL:
             return SKIP, None
-        self._answered(pod, self._said(pod, decision))
+        self._note_answer(pod, self._basis(pod, decision))
         state.write(_DECIDED, decision)
         return SUCCESS, None
 
-    def _answered(self, pod: Pod, verdict: Hashable) -> None:
+    def _note_answer(self, pod: Pod, verdict: Hashable) -> None:
         if not self._handle.is_asked():
             self._waiting_pods.answered(pod, verdict)
 
@@ -177,7 +175,7 @@ class StickyNode(
             case Action.NOT_HOME:
                 return node.name != decision.home
             case Action.VOLUME:
-                return self._standings.reaches_volumes(pod, node.node)
+                return self._home_states.reaches_volumes(pod, node.node)
             case Action.WAIT:
                 return False
             case _:
@@ -190,7 +188,7 @@ class StickyNode(
         """
         decision = state.read(_DECIDED)
         home = decision.home
-        if decision.action is not Action.TRY_HOME or self._tries.has_failed(pod.uid, home):
+        if decision.action is not Action.TRY_HOME or self._attempts.has_failed(pod.uid, home):
             return FilterResult(passed, {})
         if home in passed:
             return FilterResult((home,), lambda: dict.fromkeys((it for it in passed if it != home), NOT_HOME))
@@ -204,12 +202,12 @@ class StickyNode(
         One that is nominated is asked about others because an in-tree filter refused the home, or because room was made
         for it elsewhere.
         """
-        if self._handle.is_asked() or self._tries.is_over(pod.uid, home):
+        if self._handle.is_asked() or self._attempts.is_over(pod.uid, home):
             return True
         if pod.nominated_node_name:
-            self._tries.end(pod.uid, home)
+            self._attempts.end(pod.uid, home)
             return True
-        return not self._tries.begin(pod.uid, home)
+        return not self._attempts.begin(pod.uid, home)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         """A home in the making holds even if the bind that makes it fails: this one makes it then."""
@@ -222,20 +220,20 @@ class StickyNode(
             return None
         if owner is None:
             return ""
-        decision = self._decided(owner, pod)
+        decision = self._decision(owner, pod)
         if decision.action is Action.VOLUME:
             return None
         if decision.action is not Action.TRY_HOME:
             return decision.verdict
-        return (self._said(pod, decision), bool(pod.nominated_node_name))
+        return (self._basis(pod, decision), bool(pod.nominated_node_name))
 
     def _verdict(self, pod: Pod) -> Hashable:
         """What moves if filter may answer otherwise for the pod. Raises ``Unreadable``."""
         owner = self._owners.of(pod)
-        return self._said(pod, self._decided(owner, pod)) if isinstance(owner, Owner) else str(owner)
+        return self._basis(pod, self._decision(owner, pod)) if isinstance(owner, Owner) else str(owner)
 
-    def _said(self, pod: Pod, decision: Decision) -> Hashable:
-        is_tried = decision.action is Action.TRY_HOME and self._tries.is_over(pod.uid, decision.home)
+    def _basis(self, pod: Pod, decision: Decision) -> Hashable:
+        is_tried = decision.action is Action.TRY_HOME and self._attempts.is_over(pod.uid, decision.home)
         return (decision.verdict, is_tried)
 
     def _ends_at(self, pod: Pod) -> float | None:
@@ -243,8 +241,8 @@ class StickyNode(
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):
             return None
-        decision = self._decided(owner, pod)
-        tried = self._tries.ends_at(pod.uid, decision.home)
+        decision = self._decision(owner, pod)
+        tried = self._attempts.ends_at(pod.uid, decision.home)
         ends = [it for it in (tried, None if decision.over else decision.ends_at) if it is not None]
         return min(ends, default=None)
 
@@ -253,12 +251,12 @@ class StickyNode(
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):
             return SKIP
-        decision = self._decided(owner, pod)
+        decision = self._decision(owner, pod)
         home = decision.home
         if (
             decision.action is not Action.TRY_HOME
             or home not in nodes.name_set
-            or self._tries.has_failed(pod.uid, home)
+            or self._attempts.has_failed(pod.uid, home)
         ):
             return SKIP
         state.write(_TRIED, decision)
@@ -269,7 +267,7 @@ class StickyNode(
         best = {home: MAX_NODE_SCORE} if home in nodes.name_set else {}
         return ScoreClasses(SparseClasses(nodes.names, 0, best), {0: 0, MAX_NODE_SCORE: MAX_NODE_SCORE})
 
-    def _decided(self, owner: Owner, pod: Pod) -> Decision:
+    def _decision(self, owner: Owner, pod: Pod) -> Decision:
         return self._decider.of(owner, pod, self._home(owner, pod))
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
@@ -299,7 +297,7 @@ class StickyNode(
         self._pending.drop(pod)
         owner = self._owners.of(pod)
         if isinstance(owner, Owner) and recorded_home(owner) == node_name:
-            self._tries.fail(pod.uid, node_name)
+            self._attempts.fail(pod.uid, node_name)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Write the claim onto the pod. A pod that joins a home in the making carries it too: that bind may fail.
@@ -307,18 +305,20 @@ class StickyNode(
         The target of a migration carries the machine's open claim: the pod that made it will be gone then.
         """
         claim = self._pending.of(pod)
-        if claim is not None and not self._stands(claim):
+        if claim is not None and not self._is_current(claim):
             self._pending.drop(pod)
             claim = None
         if is_target(pod) and isinstance(owner := self._owners.of(pod), Owner):
             claim = self._recorder.open_claim(owner)
-        state.annotations.update(no_word(pod.annotations) if claim is None else on_pod(claim, pod.annotations))
+        state.annotations.update(
+            no_claim_annotations(pod.annotations) if claim is None else pod_annotations(claim, pod.annotations)
+        )
         return SUCCESS
 
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         claim = self._pending.of(pod)
         if claim is not None:
-            self._pending.arrived(claim)
+            self._pending.pod_bound(claim)
             await self._recorder.record(claim)
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
@@ -329,9 +329,13 @@ class StickyNode(
             return explain_missing(owner)
         claim = None if recorded_home(owner) else self._pending.holds(owner, pod) or self._pending.of(pod)
         made = claim is not None and self._pending.is_made(claim.pod)
-        decision = self._decided(owner, pod)
-        found = explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
-        return replace(found, later=partial(self._refused, pod)) if self._may_be_refused(pod, decision) else found
+        decision = self._decision(owner, pod)
+        explanation = explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
+        return (
+            replace(explanation, later=partial(self._refused, pod))
+            if self._may_be_refused(pod, decision)
+            else explanation
+        )
 
     def _may_be_refused(self, pod: Pod, decision: Decision) -> bool:
         return not pod.node_name and is_held(decision)
@@ -339,14 +343,14 @@ class StickyNode(
     async def _refused(self, pod: Pod, feasible: Collection[str]) -> Explanation:
         """Return what keeps a pod that waits from a home that takes pods, and what would help."""
         owner = self._owners.of(pod)
-        if not isinstance(owner, Owner) or not self._may_be_refused(pod, decision := self._decided(owner, pod)):
+        if not isinstance(owner, Owner) or not self._may_be_refused(pod, decision := self._decision(owner, pod)):
             return Explanation()
         verdict = await self._handle.profile.why(pod, decision.home) if decision.home in feasible else None
         return explain_refused(owner, decision, verdict, tried=bool(pod.unschedulable_since))
 
     def object_changed(self, kind: Kind[Any], old: Any, new: Any) -> None:
         if old is not None:
-            tell(kind, old, new, self._handle.event_recorder)
+            report_edits(kind, old, new, self._handle.event_recorder)
 
     def figures(self) -> Iterator[Figure | None]:
         yield from self._pod_state_figures.figures()
@@ -400,7 +404,7 @@ class StickyNode(
         claim = self._pending.holds(owner, pod)
         return recorded_home(owner) if claim is None else claim.node
 
-    def _stands(self, claim: Claim) -> bool:
+    def _is_current(self, claim: Claim) -> bool:
         """Whether its owner, if it is still there, has got neither another home nor another pod's word since."""
         owner = self._owners.newest(claim.owner)
         return owner is None or claim.makes(owner)

@@ -55,8 +55,8 @@ def slots(annotations: Mapping[str, str], *of: str, per_ordinal: bool) -> list[s
     """The slots for which an annotation ``of`` these is there: only ``""``, where the kind tells no ordinals apart."""
     if not per_ordinal:
         return [""] if any(it in annotations for it in of) else []
-    found = {key[len(it) + 1 :] for key in annotations for it in of if key == it or key.startswith(f"{it}.")}
-    return sorted(found, key=lambda it: (len(it), it))[:MOST_SLOTS]
+    present = {key[len(it) + 1 :] for key in annotations for it in of if key == it or key.startswith(f"{it}.")}
+    return sorted(present, key=lambda it: (len(it), it))[:MOST_SLOTS]
 
 
 MOST_OTHERS: Final = 64
@@ -66,7 +66,7 @@ _OF_ONE_NODE: Final = frozenset({"ReadWriteOnce", READ_WRITE_ONCE_POD})
 _SERVED: Final = frozenset({("v1", "Pod"), ("v1", PERSISTENT_VOLUME_CLAIMS.kind)})
 
 
-class Claims:
+class HomeClaims:
     """``selector`` says by their labels which claims keep homes."""
 
     def __init__(self, selector: Selector, objects: Objects) -> None:
@@ -87,15 +87,15 @@ class Claims:
         names = _names(pod)
         if not names or _serves_another(pod):
             return None
-        kept: list[PersistentVolumeClaim] = []
+        selected: list[PersistentVolumeClaim] = []
         for name in sorted(names):
             claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, pod.namespace, name)
             if claim is None:
                 return name
             if self.keeps(claim):
-                kept.append(claim)
-        found = min(kept, key=lambda it: (_is_of_many(it), it.name), default=None)
-        return None if found is None or (_is_of_many(found) and self._is_shared(found, pod)) else found
+                selected.append(claim)
+        best = min(selected, key=lambda it: (_is_of_many(it), it.name), default=None)
+        return None if best is None or (_is_of_many(best) and self._is_shared(best, pod)) else best
 
     def keeps(self, claim: PersistentVolumeClaim) -> bool:
         """Return whether the claim is one of those that keep homes."""
@@ -103,8 +103,8 @@ class Claims:
 
     def newest(self, pod: Pod) -> Pod | None:
         """The pod as it is now, by a claim of its; ``None`` if it is gone."""
-        found = (self._pods.get(_claim_key(pod, it), {}).get(pod.uid) for it in _names(pod))
-        return next((it for it in found if it is not None), None)
+        known = (self._pods.get(_claim_key(pod, it), {}).get(pod.uid) for it in _names(pod))
+        return next((it for it in known if it is not None), None)
 
     def in_common(self, pod: Pod, other: Pod) -> bool:
         """Return whether both name the same claim; none is looked up."""
@@ -141,7 +141,7 @@ _MOST_KEPT: Final = 4096
 """Matchers; hardly two local volumes of different nodes share one."""
 
 
-class Bound(Struct, frozen=True):
+class RestrictedVolume(Struct, frozen=True):
     """A volume that cannot be used from everywhere: any of ``affinities`` has to match.
 
     There are two where a CSI driver may do the work of an in-tree one: which counts, each node says for itself.
@@ -155,36 +155,36 @@ class Bound(Struct, frozen=True):
         return f"PersistentVolumeClaim {self.claim} is bound to PersistentVolume {self.volume}"
 
 
-class Volumes:
+class BoundVolumes:
     """Looks up the claims of pods that have no node yet."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._matchers: dict[RequiredNodeAffinity, NodeMatcher] = {}
 
-    def unreached(self, pod: Pod, node: Node | str) -> Bound | None:
+    def unreached(self, pod: Pod, node: Node | str) -> RestrictedVolume | None:
         """The first volume of the pod that cannot be used from a node.
 
         Of a node that is gone, by its name, that can only be said where all terms name hosts, and not it.
         """
-        for found in self._bound(pod):
+        for volume in self._bound(pod):
             if isinstance(node, str):
-                reached = any(_may_mean(it, node) for it in found.affinities)
+                reached = any(_may_match(it, node) for it in volume.affinities)
             else:
-                reached = any(self._matcher(it).matches(node.name, node.labels) for it in found.affinities)
+                reached = any(self._matcher(it).matches(node.name, node.labels) for it in volume.affinities)
             if not reached:
-                return found
+                return volume
         return None
 
-    def _bound(self, pod: Pod) -> Iterator[Bound]:
+    def _bound(self, pod: Pod) -> Iterator[RestrictedVolume]:
         for it in pod.spec.pending_volumes:
             name = it.claim_name(pod.name)
             volume = self._volume(pod.namespace, name) if name else None
             if volume is not None and name and volume.affinity is not None:
                 also = () if volume.migrated is None else (volume.migrated_affinity,)
-                affinities = tuple(found for found in (volume.affinity, *also) if found is not None)
+                affinities = tuple(affinity for affinity in (volume.affinity, *also) if affinity is not None)
                 if len(affinities) == 1 + len(also):
-                    yield Bound(name, volume.name, affinities)
+                    yield RestrictedVolume(name, volume.name, affinities)
 
     def _volume(self, namespace: str, name: str) -> PersistentVolume | None:
         try:
@@ -196,20 +196,20 @@ class Volumes:
             return None
 
     def _matcher(self, affinity: RequiredNodeAffinity) -> NodeMatcher:
-        found = self._matchers.get(affinity)
-        if found is None:
+        matcher = self._matchers.get(affinity)
+        if matcher is None:
             if len(self._matchers) >= _MOST_KEPT:
                 self._matchers.clear()
-            found = self._matchers[affinity] = affinity.compiled()
-        return found
+            matcher = self._matchers[affinity] = affinity.compiled()
+        return matcher
 
 
-def _may_mean(affinity: RequiredNodeAffinity, name: str) -> bool:
+def _may_match(affinity: RequiredNodeAffinity, name: str) -> bool:
     """Return whether a node of that name may match, whatever its labels were."""
-    return any(_may_be(it, name) for it in affinity.terms or ()) or not affinity.terms
+    return any(_term_may_match(it, name) for it in affinity.terms or ()) or not affinity.terms
 
 
-def _may_be(term: NodeSelectorTerm, name: str) -> bool:
+def _term_may_match(term: NodeSelectorTerm, name: str) -> bool:
     """The label is mostly the node's name, and often that without its domain."""
     short = name.partition(".")[0]
     named = [it.values for it in term.expressions if it.key == HOSTNAME and it.operator == IN]

@@ -31,21 +31,21 @@ from plugins.sticky_node.annotations import (
     HOME,
     HOME_MACHINE,
     HOME_POD,
-    given_up,
-    heard_in,
     home_in,
-    is_foreign,
-    is_sealed,
+    is_confirmed,
+    is_copied,
+    last_pod_in,
+    ownership_annotations,
     readable,
+    release_annotations,
     remember,
-    sealed,
+    restored_annotations,
     slot_key,
     slots_of,
-    taken_back,
     without,
 )
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.background import Enough, ResumableIteration, Steps, WriteBudget
+from plugins.sticky_node.background import ResumableIteration, Steps, WriteBudget, WriteBudgetExhausted
 from plugins.sticky_node.owners import HOMES, Owner, Owners, remembered
 from plugins.sticky_node.pods import ActivePods, is_slot
 from plugins.sticky_node.recorder import MigratedHomes, PendingHomes, Recorder
@@ -53,7 +53,7 @@ from plugins.sticky_node.recorder import MigratedHomes, PendingHomes, Recorder
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class _Wrong(Struct):
+class _Correction(Struct):
     """What is not as it should be: the annotations that mend it · the slots with copies · whether that is all."""
 
     written: dict[str, str | None] = {}
@@ -72,59 +72,59 @@ class HomeOwnership:
         self._recorder = recorder
         self._attempts = attempts
         self._handle = handle
-        self._in_order: dict[str, AnnotatedObject] = {}
-        self._turns = ResumableIteration(owners, owners.keepers(), self._in_order)
+        self._correct_objects: dict[str, AnnotatedObject] = {}
+        self._iteration = ResumableIteration(owners, owners.keepers(), self._correct_objects)
 
     async def all(self) -> bool:
         """Look at every owner that is not as it was when nothing was to be done; whether nothing is left to do."""
         complete, steps = True, Steps(self._handle.timing.sleep)
-        for kind, found in self._turns:
+        for kind, obj in self._iteration:
             await steps()
-            if found is None or self._in_order.get(found.uid) is found:
+            if obj is None or self._correct_objects.get(obj.uid) is obj:
                 continue
             try:
-                wrong = self._wrong(kind, found) if found.annotations else _Wrong()
+                wrong = self._correction(kind, obj) if obj.annotations else _Correction()
             except Unreadable:
                 complete = False
                 continue
             if wrong.written:
-                complete &= await self._attempts.of_owner(found.uid, partial(self._put_right, kind, found, wrong))
+                complete &= await self._attempts.of_owner(obj.uid, partial(self._correct, kind, obj, wrong))
             elif wrong.is_all:
-                self._in_order[found.uid] = found
+                self._correct_objects[obj.uid] = obj
             complete &= wrong.is_all
         return complete
 
-    def _wrong(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Wrong:
+    def _correction(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> _Correction:
         """All that is to be put right on one object, in one write."""
         written: dict[str, str | None] = {}
         copied: list[str] = []
         is_all = True
-        for slot in slots_of(found, per_ordinal=self._owners.is_per_ordinal(kind)):
-            if is_foreign(found, slot):
+        for slot in slots_of(obj, per_ordinal=self._owners.is_per_ordinal(kind)):
+            if is_copied(obj, slot):
                 copied.append(slot)
-                written |= without(found, slot)
-            elif home_in(found, slot) and not is_sealed(found, slot):
-                of_slot = self._sealed(kind, found, slot)
+                written |= without(obj, slot)
+            elif home_in(obj, slot) and not is_confirmed(obj, slot):
+                of_slot = self._sealed(kind, obj, slot)
                 is_all &= of_slot is not None
                 written |= of_slot or {}
             else:
-                written |= given_up(found, slot)
-        return _Wrong(written, copied, is_all)
+                written |= release_annotations(obj, slot)
+        return _Correction(written, copied, is_all)
 
-    async def _put_right(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, wrong: _Wrong) -> None:
-        await self._handle.writer.annotate(kind, found, wrong.written)
-        for home in filter(None, (found.annotations.get(slot_key(HOME, slot)) for slot in wrong.copied)):
-            machine = f"{kind.kind} {found.namespace}/{found.name}"
+    async def _correct(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, wrong: _Correction) -> None:
+        await self._handle.writer.annotate(kind, obj, wrong.written)
+        for home in filter(None, (obj.annotations.get(slot_key(HOME, slot)) for slot in wrong.copied)):
+            machine = f"{kind.kind} {obj.namespace}/{obj.name}"
             _LOG.info("home not inherited", machine=machine, node=readable(home))
-            events.not_inherited(self._handle.event_recorder, kind, found, home)
+            events.not_inherited(self._handle.event_recorder, kind, obj, home)
 
-    def _sealed(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> dict[str, str | None] | None:
+    def _sealed(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, slot: str) -> dict[str, str | None] | None:
         """A person wrote it after whatever migration there was: its home does not follow that one any more.
 
         ``None`` while the pod in which the machine runs since then is not in the picture.
         """
-        home, running = home_in(found, slot), self._owners.running(found)
-        written = sealed(Owner(kind, found, slot, running or found), home, self._recorder.machine(home))
+        home, running = home_in(obj, slot), self._owners.running(obj)
+        written = ownership_annotations(Owner(kind, obj, slot, running or obj), home, self._recorder.machine(home))
         if running is not None and running.moved_to == running.node_name != "":
             if (pod := self._active.of(running)) is None:
                 return None
@@ -152,28 +152,28 @@ class RememberedHomes:
         self._owners = owners
         self._full: set[str] = set()
         self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
-        self._turns = ResumableIteration(owners, self._kinds.values(), self._noted)
-        self._turns_of_homes = ResumableIteration(handle.objects, (HOMES,), {})
+        self._iteration = ResumableIteration(owners, self._kinds.values(), self._noted)
+        self._iteration_of_homes = ResumableIteration(handle.objects, (HOMES,), {})
 
     async def all(self) -> bool:
         """Give back what is remembered, and forget what a person gave up."""
         complete, steps = True, Steps(self._handle.timing.sleep)
-        for _, home in self._turns_of_homes:
+        for _, home in self._iteration_of_homes:
             await steps()
             kind = None if home is None else self._kind_of(home)
             if home is None or kind is None:
                 continue
             try:
-                found = self._handle.objects.get(kind, home.namespace, home.keeper.name)
+                obj = self._handle.objects.get(kind, home.namespace, home.keeper.name)
                 slot = home.keeper.slot
-                if found is None or not self._owners.keeps(kind, found):
+                if obj is None or not self._owners.keeps(kind, obj):
                     continue
-                if remembered(self._handle.objects, kind, found, slot) is not home or home_in(found, slot):
+                if remembered(self._handle.objects, kind, obj, slot) is not home or home_in(obj, slot):
                     continue
             except Unreadable:
                 complete = False
                 continue
-            complete &= await self._settle(kind, found, home)
+            complete &= await self._settle(kind, obj, home)
         return complete
 
     async def forget(self) -> bool:
@@ -197,18 +197,18 @@ class RememberedHomes:
     async def _forget(self, home: Home) -> bool:
         return await self._attempts.of_memory("/".join(home.key), partial(self._handle.writer.delete, HOMES, home))
 
-    async def _settle(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: Home) -> bool:
+    async def _settle(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, home: Home) -> bool:
         """An object is there and has no home: its own was given up, or it has its predecessor's."""
         slot = home.keeper.slot
-        if home.keeper.uid == found.uid or heard_in(found, slot):
+        if home.keeper.uid == obj.uid or last_pod_in(obj, slot):
             return await self._forget(home)
-        if not is_slot(slot) or is_foreign(found, slot):
+        if not is_slot(slot) or is_copied(obj, slot):
             return True
-        owner = Owner(kind, found, slot, found, home)
+        owner = Owner(kind, obj, slot, obj, home)
         return await self._attempts.of_owner(" ".join(owner.key), partial(self._give_back, owner, home))
 
     async def _give_back(self, owner: Owner, home: Home) -> None:
-        await self._handle.writer.annotate(owner.kind, owner.found, taken_back(owner, home))
+        await self._handle.writer.annotate(owner.kind, owner.obj, restored_annotations(owner, home))
         _LOG.info("home remembered", machine=str(owner), node=home.node)
         events.remembered(self._handle.event_recorder, owner, home.node)
 
@@ -218,22 +218,22 @@ class RememberedHomes:
             return False
         complete, steps = True, Steps(self._handle.timing.sleep)
         there: dict[str, set[str]] | None = None
-        for kind, found in self._turns:
+        for kind, obj in self._iteration:
             await steps()
-            if found is None:
+            if obj is None:
                 continue
             try:
-                slots = self._unnoted(kind, found)
+                slots = self._unnoted(kind, obj)
             except Unreadable:
                 complete = False
                 continue
             for slot in slots:
-                name = memory_name(kind.api_version, kind.kind, found.name, slot)
+                name = memory_name(kind.api_version, kind.kind, obj.name, slot)
                 there = await self._there(steps) if there is None else there
-                if self._has_room(there[found.namespace], found.namespace, name):
-                    key = f"{found.namespace}/{name}"
-                    machine = found.annotations.get(slot_key(HOME_MACHINE, slot), "")
-                    keep = partial(remember, self._handle, kind, found, slot, home_in(found, slot), machine)
+                if self._has_room(there[obj.namespace], obj.namespace, name):
+                    key = f"{obj.namespace}/{name}"
+                    machine = obj.annotations.get(slot_key(HOME_MACHINE, slot), "")
+                    keep = partial(remember, self._handle, kind, obj, slot, home_in(obj, slot), machine)
                     complete &= await self._attempts.of_memory(key, keep)
         return complete
 
@@ -255,28 +255,28 @@ class RememberedHomes:
         there.add(name)
         return True
 
-    def _unnoted(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> tuple[str, ...]:
+    def _unnoted(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> tuple[str, ...]:
         """The slots whose homes are to be remembered. That there are none is noted. Raises ``Unreadable``."""
-        noted, homes = self._noted.get(found.uid, (None, ()))
-        if noted is found and all(self._handle.objects.get(HOMES, *home.key) is home for home in homes):
+        noted, homes = self._noted.get(obj.uid, (None, ()))
+        if noted is obj and all(self._handle.objects.get(HOMES, *home.key) is home for home in homes):
             return ()  # nothing has changed since nothing was to be done
-        slots = tuple(self._to_remember(kind, found))
+        slots = tuple(self._to_remember(kind, obj))
         if not slots:
-            known = (remembered(self._handle.objects, kind, found, slot) for slot in self._slots_of(kind, found))
-            self._noted[found.uid] = (found, tuple(it for it in known if it is not None))
+            known = (remembered(self._handle.objects, kind, obj, slot) for slot in self._slots_of(kind, obj))
+            self._noted[obj.uid] = (obj, tuple(it for it in known if it is not None))
         return slots
 
-    def _slots_of(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> list[str]:
+    def _slots_of(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> list[str]:
         """Those that pods of the object can have: no more than ``MOST_REMEMBERED``, the first ordinals."""
-        return list(filter(is_slot, slots_of(found, per_ordinal=self._owners.is_per_ordinal(kind))))[:MOST_REMEMBERED]
+        return list(filter(is_slot, slots_of(obj, per_ordinal=self._owners.is_per_ordinal(kind))))[:MOST_REMEMBERED]
 
-    def _to_remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Iterator[str]:
+    def _to_remember(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> Iterator[str]:
         """The slots with homes of the object's own that are to be remembered, and are not or otherwise."""
-        for slot in self._slots_of(kind, found):
-            home = home_in(found, slot)
-            if home and is_sealed(found, slot) and is_subdomain(home):
-                known = remembered(self._handle.objects, kind, found, slot)
-                told = (found.uid, home, found.annotations.get(slot_key(HOME_MACHINE, slot), ""))
+        for slot in self._slots_of(kind, obj):
+            home = home_in(obj, slot)
+            if home and is_confirmed(obj, slot) and is_subdomain(home):
+                known = remembered(self._handle.objects, kind, obj, slot)
+                told = (obj.uid, home, obj.annotations.get(slot_key(HOME_MACHINE, slot), ""))
                 if known is None or told != (known.keeper.uid, known.node, known.machine):
                     yield slot
 
@@ -316,7 +316,7 @@ class Reconciler:
         memory = (HOMES,) if remembers else ()
         self._kinds = tuple(dict.fromkeys((*owners.keepers(), *owners.controllers(), *memory)))
         self._seen: tuple[int, ...] = ()
-        self._is_at_it = False
+        self._is_running = False
         self._again = 0.0
 
     async def run(self) -> None:
@@ -332,19 +332,19 @@ class Reconciler:
 
     async def round(self) -> bool:
         """Look at all owners and machines once; whether nothing is left to do. One at a time: another is left out."""
-        if self._is_at_it:
+        if self._is_running:
             return False
-        self._is_at_it = is_done = is_whole = True
+        self._is_running = is_done = is_whole = True
         self._attempts.begin()
         try:
             for part in self._parts:
                 self._attempts.begin_part()
                 try:
                     is_done &= await part()
-                except Enough:
+                except WriteBudgetExhausted:
                     is_done = is_whole = False
         finally:
-            self._is_at_it = False
+            self._is_running = False
         if is_whole:
             self._attempts.end()
         return is_done

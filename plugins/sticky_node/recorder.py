@@ -24,13 +24,13 @@ from plugins.sticky_node.annotations import (
     HOME,
     HOME_AFTER,
     HOME_REPLACES,
-    By,
     Claim,
+    ClaimSource,
     home_in,
     home_pod,
+    is_confirmed,
     is_own,
-    is_sealed,
-    on_owner,
+    owner_annotations,
     readable,
     recorded_home,
 )
@@ -56,14 +56,14 @@ class PendingHomes:
         self._claims[claim.pod.uid] = claim
         self._of_owner.setdefault(claim.owner.key, {})[claim.pod.uid] = claim
 
-    def arrived(self, claim: Claim) -> None:
+    def pod_bound(self, claim: Claim) -> None:
         """The pod is there, and the home is not on its owner."""
         self.begin(claim)
         self._made.add(claim.pod.uid)
 
     def keep(self, claim: Claim) -> None:
         """Its owner cannot be written now. It takes the place of what earlier pods of the owner made."""
-        self.arrived(claim)
+        self.pod_bound(claim)
         for other in list(self._of_owner[claim.owner.key].values()):
             if other.pod.uid != claim.pod.uid and self.is_made(other.pod):
                 self.drop(other.pod)
@@ -171,12 +171,12 @@ class Recorder:
     async def record(self, claim: Claim) -> None:
         """Write the home to its owner, unless the claim is closed. Done with it, it is forgotten, and else kept."""
         try:
-            if not await self.hear(claim):
+            if not await self.write_claim(claim):
                 self._pending.keep(claim)
         except OSError as cause:
             self._failed(claim, self._owners.newest(claim.owner) or claim.owner, str(cause))
 
-    async def hear(self, claim: Claim) -> bool:
+    async def write_claim(self, claim: Claim) -> bool:
         """Write what the claim says, if it still says anything; ``False`` if its owner kept changing meanwhile.
 
         Raises ``OSError`` if it cannot be written.
@@ -191,8 +191,8 @@ class Recorder:
                 self._settled(claim, owner)
                 return True
             try:
-                written = on_owner(owner, claim, self.machine(claim.node))
-                await self._handle.writer.annotate(owner.kind, owner.found, written)
+                written = owner_annotations(owner, claim, self.machine(claim.node))
+                await self._handle.writer.annotate(owner.kind, owner.obj, written)
             except WriteConflict:
                 continue
             except ObjectGone:
@@ -205,8 +205,8 @@ class Recorder:
     def machine(self, node: str) -> str:
         """The machine that a node is; empty where it is not known."""
         with suppress(Unreadable):
-            found = self._handle.nodes.get(node)
-            return "" if found is None else found.node.state.machine
+            info = self._handle.nodes.get(node)
+            return "" if info is None else info.node.state.machine
         return ""
 
     def _decides(self, claim: Claim) -> bool:
@@ -227,9 +227,9 @@ class Recorder:
 
     def _made(self, claim: Claim, owner: Owner) -> None:
         machine, before, pod = str(owner), readable(claim.replaces), str(claim.pod)
-        if claim.by is By.MIGRATION:
+        if claim.by is ClaimSource.MIGRATION:
             _LOG.info("home followed", machine=machine, before=before, node=claim.node, pod=pod)
-        elif claim.by is By.ADOPTION:
+        elif claim.by is ClaimSource.ADOPTION:
             _LOG.info("home adopted", machine=machine, node=claim.node, pod=pod)
         elif claim.replaces:
             _LOG.info("home remade", machine=machine, before=before, node=claim.node, pod=pod)
@@ -279,12 +279,12 @@ class MigratedHomes:
         self._is_off = is_off
         self._handle = handle
         self._settled: dict[str, tuple[VirtualMachineInstance, Owner]] = {}
-        self._turns = ResumableIteration(handle.objects, (VIRTUAL_MACHINE_INSTANCES,), self._settled)
+        self._iteration = ResumableIteration(handle.objects, (VIRTUAL_MACHINE_INSTANCES,), self._settled)
 
     async def all(self) -> bool:
         """Claims of machines that run, each heard once. ``False``: something of a machine is not in the picture yet."""
         complete, steps = True, Steps(self._handle.timing.sleep)
-        for _, machine in self._turns:
+        for _, machine in self._iteration:
             await steps()
             if machine is None or not machine.node_name or self._is_settled(machine):
                 continue
@@ -299,7 +299,7 @@ class MigratedHomes:
                 continue
             if claim is not None:
                 key = " ".join(claim.owner.key)
-                complete &= await self._attempts.of_owner(key, partial(self._recorder.hear, claim))
+                complete &= await self._attempts.of_owner(key, partial(self._recorder.write_claim, claim))
         return complete
 
     def _is_settled(self, machine: VirtualMachineInstance) -> bool:
@@ -308,7 +308,7 @@ class MigratedHomes:
         if known is not machine or owner is None:
             return False
         with suppress(Unreadable):
-            return self._handle.objects.get(owner.kind, *owner.found.key) is owner.found
+            return self._handle.objects.get(owner.kind, *owner.obj.key) is owner.obj
         return False
 
     def _claim(self, machine: VirtualMachineInstance, pod: Pod) -> Claim | None:
@@ -317,10 +317,10 @@ class MigratedHomes:
             return None
         home, heard = recorded_home(owner), home_pod(owner)
         if self._args.follow_migration and heard != pod.uid and _has_left(machine, pod, owner):
-            return Claim(pod, machine.node_name, owner, heard, True, home, By.MIGRATION)
-        if not home and not heard and self._args.adopt and not is_own(owner.found, owner.slot):
-            return Claim(pod, machine.node_name, owner, heard, True, by=By.ADOPTION)
-        if home_in(owner.found, owner.slot):
+            return Claim(pod, machine.node_name, owner, heard, True, home, ClaimSource.MIGRATION)
+        if not home and not heard and self._args.adopt and not is_own(owner.obj, owner.slot):
+            return Claim(pod, machine.node_name, owner, heard, True, by=ClaimSource.ADOPTION)
+        if home_in(owner.obj, owner.slot):
             self._settled[machine.uid] = (machine, owner)
         return None
 
@@ -334,7 +334,7 @@ def _has_left(machine: VirtualMachineInstance, pod: Pod, owner: Owner) -> bool:
     if not source or not machine.node_name == machine.moved_to != source:
         return False
     home = recorded_home(owner)
-    return (home == source and is_sealed(owner.found, owner.slot)) or _was_to_be(home, source, pod, owner)
+    return (home == source and is_confirmed(owner.obj, owner.slot)) or _was_to_be(home, source, pod, owner)
 
 
 def _was_to_be(home: str, source: str, pod: Pod, owner: Owner) -> bool:

@@ -18,9 +18,9 @@ from app.homes.protocol import Home, HomeOwner, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
 from plugins.sticky_node.annotations import HOME, Claim, readable, recorded_home, rfc3339, slot_key
-from plugins.sticky_node.background import HomeWalk, Kept, in_steps
-from plugins.sticky_node.events import in_words
-from plugins.sticky_node.grace import Clocks
+from plugins.sticky_node.background import HomeEntry, HomeScan, in_steps
+from plugins.sticky_node.events import reasons_text
+from plugins.sticky_node.grace import GraceClocks
 from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Missing, Owner
 from plugins.sticky_node.policy import POLICY, STATES, Action, Decider, Decision, Policies
@@ -42,8 +42,8 @@ _LONGEST: Final = "Age of the oldest pod that waits for its home; 0 if none does
 class PodStateFigures:
     """Metrics of homes by the state of their pods, counted anew each time."""
 
-    def __init__(self, walk: HomeWalk, objects: Objects, making: PendingHomes) -> None:
-        self._walk = walk
+    def __init__(self, walk: HomeScan, objects: Objects, making: PendingHomes) -> None:
+        self._scan = walk
         self._objects = objects
         self._pending = making
 
@@ -51,7 +51,7 @@ class PodStateFigures:
         """``homes`` by state, and ``homes_longest_wait_seconds``; ``now`` in UTC."""
         counts = dict.fromkeys(STATES_OF_PODS, 0)
         oldest = ""
-        for kept in self._walk():
+        for kept in self._scan():
             if kept is None:
                 yield None
             elif kept.home:
@@ -96,16 +96,16 @@ _BY_NODE: Final = (
 class NodeStateFigures:
     """Metrics of homes by the state of their nodes, counted anew each time. Policies of pods are not considered."""
 
-    def __init__(self, walk: HomeWalk, standings: HomeStates, policies: Policies) -> None:
-        self._walk = walk
-        self._standings = standings
+    def __init__(self, walk: HomeScan, home_states: HomeStates, policies: Policies) -> None:
+        self._scan = walk
+        self._home_states = home_states
         self._policies = policies
 
     def figures(self) -> Iterator[Figure | None]:
         """``homes_by_standing`` and ``homes_unusable``."""
         counts: Counter[tuple[str, str]] = Counter()
         nodes: Counter[str] = Counter()
-        for owner in in_steps(self._walk.owners()):
+        for owner in in_steps(self._scan.owners()):
             if owner is None:
                 yield None
                 continue
@@ -114,14 +114,14 @@ class NodeStateFigures:
                 continue
             with suppress(Unreadable):
                 policy = self._policies.of(owner).policy
-                state = self._standings.of_node(home, owner).state
+                state = self._home_states.of_node(home, owner).state
                 counts[state.value, policy.value] += 1
                 if state is not State.USABLE:
                     nodes[NO_NODE if state is State.GONE else home] += 1
-        for standing in STANDINGS:
+        for home_state in STANDINGS:
             for policy in Policy:
-                labels = {"standing": standing, "policy": policy.value}
-                yield Figure("homes_by_standing", _BY_STANDING, counts[standing, policy.value], labels)
+                labels = {"standing": home_state, "policy": policy.value}
+                yield Figure("homes_by_standing", _BY_STANDING, counts[home_state, policy.value], labels)
         for node, count in _bounded(nodes).items():
             yield Figure("homes_unusable", _BY_NODE, count, {"node": node})
 
@@ -141,7 +141,7 @@ _DATED: Final = _AWAY | _ORPHANED
 """States of which it is written down when they began."""
 
 
-class Described(NamedTuple):
+class HomeDescription(NamedTuple):
     """How it is about a home. ``source``: who said the policy · ``since``: RFC 3339, empty if nobody knows.
 
     ``mark``: what says so of its node, for a person · ``holds``: whether its pod waits while the node takes none.
@@ -160,59 +160,59 @@ class Listing:
 
     def __init__(
         self,
-        walk: HomeWalk,
+        walk: HomeScan,
         policies: Policies,
-        standings: HomeStates,
-        clocks: Clocks,
+        home_states: HomeStates,
+        clocks: GraceClocks,
         decider: Decider,
         handle: Handle,
     ) -> None:
-        self._walk = walk
+        self._scan = walk
         self._policies = policies
-        self._standings = standings
+        self._home_states = home_states
         self._clocks = clocks
         self._decider = decider
         self._serves = handle.profile.serves
 
     def homes(self) -> Iterator[Home | None]:
         """``None`` after each short step."""
-        for kept in self._walk():
+        for kept in self._scan():
             yield None if kept is None else self._home(kept, self._described(kept))
-        for kept in self._walk.remembered():
+        for kept in self._scan.remembered():
             yield None if kept is None else self._home_of_nobody(kept)
 
     def home_of(self, owner: Owner, pod: Pod) -> Home:
         """That of the owner, with this one of its pods. Raises ``Unreadable``."""
-        kept = Kept(owner, recorded_home(owner), pod)
+        kept = HomeEntry(owner, recorded_home(owner), pod)
         return self._home(kept, self._describe(owner, kept.home, pod))
 
-    def _described(self, kept: Kept) -> Described:
+    def _described(self, kept: HomeEntry) -> HomeDescription:
         try:
             return self._describe(kept.owner, kept.home, kept.pod)
         except Unreadable:
-            return Described(State.UNKNOWN, None, "")
+            return HomeDescription(State.UNKNOWN, None, "")
 
-    def _describe(self, owner: Owner, home: str, pod: Pod | None) -> Described:
+    def _describe(self, owner: Owner, home: str, pod: Pod | None) -> HomeDescription:
         """Return the state of an owner's home; ``home`` is empty for none. Raises ``Unreadable``."""
         applied = self._policies.of(owner, pod)
         if not home:
-            return Described(State.NONE, applied.policy, applied.source, holds=False)
-        found = self._standings.of_node(home, owner) if pod is None else self._standings.of(home, owner, pod)
-        since = None if found.state not in _DATED else self._clocks.known(owner, home)
-        return Described(
-            found.state,
+            return HomeDescription(State.NONE, applied.policy, applied.source, holds=False)
+        home_state = self._home_states.of_node(home, owner) if pod is None else self._home_states.of(home, owner, pod)
+        since = None if home_state.state not in _DATED else self._clocks.known(owner, home)
+        return HomeDescription(
+            home_state.state,
             applied.policy,
             applied.source,
             "" if since is None else rfc3339(since),
-            found.mark,
-            self._decider.holds(owner, home, applied, found.state),
+            home_state.mark,
+            self._decider.holds(owner, home, applied, home_state.state),
         )
 
-    def _home(self, kept: Kept, told: Described) -> Home:
-        found, pod = kept.owner.found, kept.pod
+    def _home(self, kept: HomeEntry, told: HomeDescription) -> Home:
+        obj, pod = kept.owner.obj, kept.pod
         kind = kept.owner.kind
         return Home(
-            HomeOwner(kind.api_version, kind.kind, found.namespace, found.name, found.uid, kept.owner.slot),
+            HomeOwner(kind.api_version, kind.kind, obj.namespace, obj.name, obj.uid, kept.owner.slot),
             readable(kept.home) if kept.home else "",
             told.state,
             kept.machine,
@@ -229,12 +229,12 @@ class Listing:
             holds=told.holds,
         )
 
-    def _home_of_nobody(self, kept: Kept) -> Home:
-        found = self._home(kept, self._described(kept))
-        return replace(found, state=State.OWNER_GONE, since="", is_orphaned=True)
+    def _home_of_nobody(self, kept: HomeEntry) -> Home:
+        home = self._home(kept, self._described(kept))
+        return replace(home, state=State.OWNER_GONE, since="", is_orphaned=True)
 
 
-def _contradiction(kept: Kept, told: Described) -> str:
+def _contradiction(kept: HomeEntry, told: HomeDescription) -> str:
     if not is_subdomain(kept.home):
         return NO_NAME
     if told.state is State.VOLUME_ELSEWHERE:
@@ -286,7 +286,7 @@ def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | Non
     if verdict is None:
         said = "other plugins refuse the pod there"
     else:
-        said = in_words(verdict.reasons)
+        said = reasons_text(verdict.reasons)
         if not said and not tried:
             return Explanation()
         tables = (Table("asked of the home", _ASKED, ((home, said or _NOTHING, ", ".join(verdict.unasked)),)),)
@@ -302,9 +302,9 @@ def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | Non
 
 
 def _state(decision: Decision) -> str:
-    standing = decision.standing
-    said = STATES[standing.state] if standing.state is not State.NONE else standing.state.value
-    return f"{said}: {standing.mark}" if standing.mark not in ("", said) else said
+    home_state = decision.home_state
+    said = STATES[home_state.state] if home_state.state is not State.NONE else home_state.state.value
+    return f"{said}: {home_state.mark}" if home_state.mark not in ("", said) else said
 
 
 def _grace(decision: Decision) -> str:
@@ -324,15 +324,15 @@ def _made_by(claim: Claim | None, *, made: bool, cause: str) -> str:
 
 def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, ...]:
     """What would let the pod in where it waits for its home."""
-    home, state = readable(decision.home), decision.standing.state
+    home, state = readable(decision.home), decision.home_state.state
     key = f"set or remove {slot_key(HOME, owner.slot)} on {owner}"
     if decision.action is Action.WAIT:
         cures = {
             State.GONE: f"node {home} is not there: bring it back, or {key}",
             State.OTHER_MACHINE: f"node {home} is another machine: bring the old one back, or {key}",
-            State.VOLUME_ELSEWHERE: f"{decision.standing.mark}: move the home there, or {key}",
+            State.VOLUME_ELSEWHERE: f"{decision.home_state.mark}: move the home there, or {key}",
         }
-        cure = cures.get(state, f"node {home} takes no pods: {decision.standing.mark}: let it take them, or {key}")
+        cure = cures.get(state, f"node {home} takes no pods: {decision.home_state.mark}: let it take them, or {key}")
         ends = (f"wait until {rfc3339(decision.ends_at)}",) if decision.ends_at is not None else ()
         return (cure, *ends)
     if decision.action is Action.HOME and decision.home not in nodes.name_set:

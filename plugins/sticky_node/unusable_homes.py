@@ -23,7 +23,7 @@ from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import HOME, HOME_SINCE, recorded_home, slot_key
 from plugins.sticky_node.background import Steps
-from plugins.sticky_node.grace import Clocks, read_since
+from plugins.sticky_node.grace import GraceClocks, read_since
 from plugins.sticky_node.home_state import HomeState, HomeStates
 from plugins.sticky_node.owners import Owner, Owners, Slot
 from plugins.sticky_node.pods import slots
@@ -55,22 +55,22 @@ _ANY: Final = HomeState(State.NONE)
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class _Home(Struct, frozen=True):
+class _OwnedHome(Struct, frozen=True):
     """One home as it is. ``standing``: by its node alone; ``NONE`` where the policy is ``off``."""
 
     owner: Owner
     node: str
-    standing: HomeState
+    home_state: HomeState
 
 
-_Homes: TypeAlias = Mapping[str, _Home]
+_Homes: TypeAlias = Mapping[str, _OwnedHome]
 """Of one owner, by slot."""
 
 
-class _Known(Struct, frozen=True):
+class _CheckedOwner(Struct, frozen=True):
     """An owner as it was looked at last, with its homes as they were then."""
 
-    found: AnnotatedObject
+    obj: AnnotatedObject
     homes: _Homes
 
 
@@ -78,12 +78,12 @@ class _Unwritten(Struct):
     """``given``: slots whose homes are new or moved since the last write. ``pause``: seconds of the last back-off."""
 
     kind: Kind[AnnotatedObject]
-    found: AnnotatedObject
+    obj: AnnotatedObject
     given: set[str]
     pause: float = 0.0
 
 
-class _Rest(Struct, frozen=True):
+class _WritePause(Struct, frozen=True):
     """What was written on an owner last, and for how many seconds, until when, it is left alone since."""
 
     changes: Mapping[str, str | None]
@@ -97,16 +97,16 @@ class UnusableHomes:
     def __init__(
         self,
         owners: Owners,
-        standings: HomeStates,
+        home_states: HomeStates,
         policies: Policies,
-        clocks: Clocks,
+        clocks: GraceClocks,
         handle: Handle,
         kinds: Collection[Kind[Any]],
     ) -> None:
         self._owners = owners
         self._keepers: Final = tuple(owners.keepers())
         self._shared: Final = tuple(it for it in kinds if it == NAMESPACES)
-        self._standings = standings
+        self._home_states = home_states
         self._policies = policies
         self._clocks = clocks
         self._handle = handle
@@ -114,19 +114,19 @@ class UnusableHomes:
 
     def begin(self) -> None:
         """This process decides from now on: what others have seen meanwhile, it has not."""
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CheckedOwner] = {}
         self._stamp: tuple[object, object] = (None, None)
         self._looked_at = -LOOK_SECONDS
         self._unwritten: dict[str, _Unwritten] = {}
         self._resting: list[tuple[float, int, str]] = []
         self._due: list[tuple[float, int, str]] = []
         self._numbers = count()
-        self._rests: dict[str, _Rest] = {}
-        self._told_unwritten: dict[Slot, State] = {}
+        self._pauses: dict[str, _WritePause] = {}
+        self._reported_unwritten: dict[Slot, State] = {}
         self._barred_until = 0.0
         self._pause = 0.0
         self._forbidden: set[str] = set()
-        self._is_failure_said = False
+        self._is_failure_logged = False
 
     async def run(self) -> None:
         """Look for changes and write them, until cancelled."""
@@ -137,10 +137,10 @@ class UnusableHomes:
             await self._handle.timing.sleep(TICK_SECONDS)
 
     async def look(self, steps: Steps) -> None:
-        begun = {it.found.uid: it for it in self._clocks.take_begun()}
+        begun = {it.obj.uid: it for it in self._clocks.take_begun()}
         for owner in begun.values():
             with suppress(Unreadable):
-                await self._look_again(owner.kind, owner.found, steps)
+                await self._look_again(owner.kind, owner.obj, steps)
             await steps()
         now, stamp = self._handle.timing.clock(), self._stamp_now()
         if stamp == self._stamp or now - self._looked_at < LOOK_SECONDS:
@@ -149,20 +149,20 @@ class UnusableHomes:
         self._stamp, self._looked_at = stamp, now
         there: set[str] = set()
         for kind in self._keepers:
-            for found in self._owners.every(kind):
-                if found is None:
+            for obj in self._owners.every(kind):
+                if obj is None:
                     await steps()
                     continue
-                there.add(found.uid)
-                known = self._known.get(found.uid)
-                if all_of_them or known is None or known.found is not found:
+                there.add(obj.uid)
+                known = self._known.get(obj.uid)
+                if all_of_them or known is None or known.obj is not obj:
                     with suppress(Unreadable):  # looked at again once anything moves
-                        await self._look_at(kind, found, known, steps, is_first=is_first)
+                        await self._look_at(kind, obj, known, steps, is_first=is_first)
                 await steps()
         for uid in self._known.keys() - there:
-            self._rests.pop(uid, None)
+            self._pauses.pop(uid, None)
             for home in self._known.pop(uid).homes.values():
-                self._told_unwritten.pop(home.owner.key, None)
+                self._reported_unwritten.pop(home.owner.key, None)
                 self._clocks.forget(home.owner.key)
 
     def _stamp_now(self) -> tuple[object, object]:
@@ -172,98 +172,104 @@ class UnusableHomes:
         return of_all, tuple(version(it) for it in self._keepers)
 
     async def _look_at(
-        self, kind: Kind[AnnotatedObject], found: AnnotatedObject, known: _Known | None, steps: Steps, *, is_first: bool
+        self,
+        kind: Kind[AnnotatedObject],
+        obj: AnnotatedObject,
+        known: _CheckedOwner | None,
+        steps: Steps,
+        *,
+        is_first: bool,
     ) -> None:
-        homes = await self._homes(kind, found, steps)
+        homes = await self._homes(kind, obj, steps)
         for slot, was in known.homes.items() if known is not None else ():
             if slot not in homes:
-                self._clocks.ended(Owner(kind, found, slot, found), was.node)
-        if await self._changes(found, homes, steps):
+                self._clocks.ended(Owner(kind, obj, slot, obj), was.node)
+        if await self._changes(obj, homes, steps):
             before = homes if is_first else {} if known is None else known.homes
             given = {slot for slot, it in homes.items() if slot not in before or before[slot].node != it.node}
-            self._enqueue(kind, found).given.update(given)
+            self._enqueue(kind, obj).given.update(given)
         else:
-            self._tell_right(homes)
-        self._tell_policy(Owner(kind, found, "", found), known)
-        self._known[found.uid] = _Known(found, homes)
+            self._report_settled(homes)
+        self._report_policy(Owner(kind, obj, "", obj), known)
+        self._known[obj.uid] = _CheckedOwner(obj, homes)
 
-    async def _look_again(self, kind: Kind[AnnotatedObject], asked: AnnotatedObject, steps: Steps) -> None:
-        """At one owner, since a pod of its has asked or it is about to be written, if it was looked at before."""
-        found, known = self._handle.objects.get(kind, asked.namespace, asked.name), self._known.get(asked.uid)
-        if found is not None and known is not None and found.uid == asked.uid:
-            await self._look_at(kind, found, known, steps, is_first=False)
+    async def _look_again(self, kind: Kind[AnnotatedObject], earlier: AnnotatedObject, steps: Steps) -> None:
+        """At one owner, since a pod of its has earlier or it is about to be written, if it was looked at before."""
+        obj, known = self._handle.objects.get(kind, earlier.namespace, earlier.name), self._known.get(earlier.uid)
+        if obj is not None and known is not None and obj.uid == earlier.uid:
+            await self._look_at(kind, obj, known, steps, is_first=False)
 
-    def _enqueue(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Unwritten:
-        uid = found.uid
+    def _enqueue(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> _Unwritten:
+        uid = obj.uid
         if uid not in self._unwritten:
-            rest = self._rests.get(uid)
-            self._wait(uid, _Unwritten(kind, found, set()), 0.0 if rest is None else rest.until)
+            rest = self._pauses.get(uid)
+            self._wait(uid, _Unwritten(kind, obj, set()), 0.0 if rest is None else rest.until)
         return self._unwritten[uid]
 
-    async def _homes(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, steps: Steps) -> _Homes:
-        homes: dict[str, _Home] = {}
-        for slot in slots(found.annotations, HOME, per_ordinal=self._owners.is_per_ordinal(kind)):
+    async def _homes(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, steps: Steps) -> _Homes:
+        homes: dict[str, _OwnedHome] = {}
+        for slot in slots(obj.annotations, HOME, per_ordinal=self._owners.is_per_ordinal(kind)):
             await steps()
-            owner = Owner(kind, found, slot, found)
+            owner = Owner(kind, obj, slot, obj)
             node = recorded_home(owner)
             if node:
-                homes[slot] = _Home(owner, node, self._standing(owner, node))
+                homes[slot] = _OwnedHome(owner, node, self._home_state(owner, node))
         return homes
 
-    def _standing(self, owner: Owner, node: str) -> HomeState:
+    def _home_state(self, owner: Owner, node: str) -> HomeState:
         """Where the owner itself does not say ``off``, the template of a pod may say more, which then has asked."""
         applied = self._policies.of(owner)
         is_off = applied.policy is Policy.OFF
         if is_off and (applied.source == _OF_OWNER or not self._clocks.is_asked(owner, node)):
             return _ANY
-        return self._standings.of_node(node, owner)
+        return self._home_states.of_node(node, owner)
 
-    def _tell_written(self, found: AnnotatedObject, homes: _Homes, given: Collection[str]) -> None:
+    def _report_written(self, obj: AnnotatedObject, homes: _Homes, given: Collection[str]) -> None:
         """What is news beside what was written on the owner before."""
         now = self._handle.timing.wall_clock()
         for slot, home in homes.items():
-            written = read_since(found.annotations.get(slot_key(HOME_SINCE, slot), ""), home.node, now)
+            written = read_since(obj.annotations.get(slot_key(HOME_SINCE, slot), ""), home.node, now)
             before = State.USABLE if written is None else written.state
-            told = self._told_unwritten.pop(home.owner.key, before)
-            self._tell(home, told, is_given=slot in given)
+            told = self._reported_unwritten.pop(home.owner.key, before)
+            self._report(home, told, is_given=slot in given)
 
-    def _tell_unwritten(self, homes: _Homes, given: Collection[str]) -> None:
+    def _report_unwritten(self, homes: _Homes, given: Collection[str]) -> None:
         for slot, home in homes.items():
-            told = self._told_unwritten.get(home.owner.key, State.USABLE)
-            self._tell(home, told, is_given=slot in given)
-            self._told_unwritten[home.owner.key] = home.standing.state
+            told = self._reported_unwritten.get(home.owner.key, State.USABLE)
+            self._report(home, told, is_given=slot in given)
+            self._reported_unwritten[home.owner.key] = home.home_state.state
 
-    def _tell_right(self, homes: _Homes) -> None:
+    def _report_settled(self, homes: _Homes) -> None:
         """There is nothing to be written: of what could not be, people may still have been told."""
         for home in homes.values():
-            told = self._told_unwritten.pop(home.owner.key, None)
-            if told is not None and home.standing.state is State.USABLE:
-                self._tell(home, told, is_given=False)
+            told = self._reported_unwritten.pop(home.owner.key, None)
+            if told is not None and home.home_state.state is State.USABLE:
+                self._report(home, told, is_given=False)
 
-    def _tell(self, home: _Home, before: State, *, is_given: bool) -> None:
+    def _report(self, home: _OwnedHome, before: State, *, is_given: bool) -> None:
         events.state_changed(
-            self._handle.event_recorder, home.owner, home.node, home.standing, before=before, is_given=is_given
+            self._handle.event_recorder, home.owner, home.node, home.home_state, before=before, is_given=is_given
         )
 
-    def _tell_policy(self, owner: Owner, known: _Known | None) -> None:
+    def _report_policy(self, owner: Owner, known: _CheckedOwner | None) -> None:
         policy = unknown_policy(owner)
-        if policy and (known is None or policy != unknown_policy(Owner(owner.kind, known.found, "", known.found))):
+        if policy and (known is None or policy != unknown_policy(Owner(owner.kind, known.obj, "", known.obj))):
             events.unknown_policy(self._handle.event_recorder, owner, policy)
 
-    async def _changes(self, found: AnnotatedObject, homes: _Homes, steps: Steps) -> dict[str, str | None]:
+    async def _changes(self, obj: AnnotatedObject, homes: _Homes, steps: Steps) -> dict[str, str | None]:
         """What is to be written on the owner. What another profile may need stays."""
         changes: dict[str, str | None] = {}
         for slot, home in homes.items():
             await steps()
-            written = found.annotations.get(slot_key(HOME_SINCE, slot))
+            written = obj.annotations.get(slot_key(HOME_SINCE, slot))
             wanted = self._since(home, written)
             if wanted != written:
                 changes[slot_key(HOME_SINCE, slot)] = wanted
-        there = slots(found.annotations, HOME_SINCE, per_ordinal=True)
+        there = slots(obj.annotations, HOME_SINCE, per_ordinal=True)
         return {**changes, **dict.fromkeys(slot_key(HOME_SINCE, slot) for slot in there if slot not in homes)}
 
-    def _since(self, home: _Home, written: str | None) -> str | None:
-        state = home.standing.state
+    def _since(self, home: _OwnedHome, written: str | None) -> str | None:
+        state = home.home_state.state
         if state is State.NONE and self._policies.of(home.owner).source != _OF_OWNER:
             return written
         if state in (State.NONE, State.USABLE):
@@ -283,68 +289,68 @@ class UnusableHomes:
             if now >= begun + seconds or now < self._barred_until:
                 return
             _, _, uid = heappop(self._due)
-            it = self._unwritten[uid]
+            entry = self._unwritten[uid]
             try:
-                await self._write(uid, it, steps)
+                await self._write(uid, entry, steps)
             except Unreadable:  # nothing is known against which to write
-                it.pause = longer(it.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
-                self._later(uid, it, it.pause)
+                entry.pause = longer(entry.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
+                self._later(uid, entry, entry.pause)
             await self._handle.timing.sleep(PACE_SECONDS)
 
-    async def _write(self, uid: str, it: _Unwritten, steps: Steps) -> None:
-        await self._look_again(it.kind, it.found, steps)
+    async def _write(self, uid: str, entry: _Unwritten, steps: Steps) -> None:
+        await self._look_again(entry.kind, entry.obj, steps)
         del self._unwritten[uid]
         for _ in range(_ATTEMPTS):
-            found = self._handle.objects.get(it.kind, it.found.namespace, it.found.name)
-            if found is None or found.uid != uid:
+            obj = self._handle.objects.get(entry.kind, entry.obj.namespace, entry.obj.name)
+            if obj is None or obj.uid != uid:
                 return None
-            homes = await self._homes(it.kind, found, steps)
-            changes = await self._changes(found, homes, steps)
+            homes = await self._homes(entry.kind, obj, steps)
+            changes = await self._changes(obj, homes, steps)
             if not changes:
                 return None
             try:
-                await self._handle.writer.annotate(it.kind, found, changes)
+                await self._handle.writer.annotate(entry.kind, obj, changes)
             except WriteConflict:
                 continue
             except ObjectGone:
                 return None
             except OSError as cause:
-                self._tell_unwritten(homes, it.given)
-                return self._failed(uid, it, cause)
+                self._report_unwritten(homes, entry.given)
+                return self._failed(uid, entry, cause)
             self._pause = 0.0
             self._forbidden.clear()
-            self._is_failure_said = False
-            self._rest(uid, changes)
-            return self._tell_written(found, homes, it.given)
-        return self._later(uid, it, _PAUSE_SECONDS)
+            self._is_failure_logged = False
+            self._pause_writes(uid, changes)
+            return self._report_written(obj, homes, entry.given)
+        return self._later(uid, entry, _PAUSE_SECONDS)
 
-    def _rest(self, uid: str, changes: Mapping[str, str | None]) -> None:
-        before = self._rests.get(uid)
+    def _pause_writes(self, uid: str, changes: Mapping[str, str | None]) -> None:
+        before = self._pauses.get(uid)
         seconds = REST_SECONDS
         now = self._handle.timing.clock()
         if before is not None and before.changes == changes and now - before.until < before.seconds:
             seconds = longer(before.seconds, REST_SECONDS, LONGEST_REST)
-        self._rests[uid] = _Rest(changes, seconds, now + seconds)
+        self._pauses[uid] = _WritePause(changes, seconds, now + seconds)
 
-    def _failed(self, uid: str, it: _Unwritten, cause: OSError) -> None:
+    def _failed(self, uid: str, entry: _Unwritten, cause: OSError) -> None:
         """Said once until something can be written. What holds is in memory."""
-        if not self._is_failure_said:
-            self._is_failure_said = True
-            machine = str(Owner(it.kind, it.found, "", it.found))
+        if not self._is_failure_logged:
+            self._is_failure_logged = True
+            machine = str(Owner(entry.kind, entry.obj, "", entry.obj))
             _LOG.warning("state of homes not recorded", machine=machine, verb="patch", cause=str(cause))
         refusal = cause.__cause__
         if isinstance(refusal, ApiError) and refusal.status == _FORBIDDEN:
-            self._forbidden.add(it.found.namespace)
+            self._forbidden.add(entry.obj.namespace)
         if len(self._forbidden) >= _REFUSING:
             self._pause = longer(self._pause, _PAUSE_SECONDS, AGAIN_SECONDS)
             self._barred_until = self._handle.timing.clock() + self._pause
-        it.pause = longer(it.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
-        self._later(uid, it, it.pause)
+        entry.pause = longer(entry.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
+        self._later(uid, entry, entry.pause)
 
-    def _later(self, uid: str, it: _Unwritten, seconds: float) -> None:
-        self._wait(uid, it, self._handle.timing.clock() + seconds)
+    def _later(self, uid: str, entry: _Unwritten, seconds: float) -> None:
+        self._wait(uid, entry, self._handle.timing.clock() + seconds)
 
-    def _wait(self, uid: str, it: _Unwritten, until: float) -> None:
+    def _wait(self, uid: str, entry: _Unwritten, until: float) -> None:
         """Of each that waits there is one entry, of those that rest or of those that are due."""
-        self._unwritten[uid] = it
+        self._unwritten[uid] = entry
         heappush(self._resting, (until, next(self._numbers), uid))

@@ -23,8 +23,8 @@ from app.kube.kinds import Kind
 from app.kube.memo import Newest
 from plugins.sticky_node import events
 from plugins.sticky_node.background import Steps
-from plugins.sticky_node.events import in_words
-from plugins.sticky_node.grace import Clocks
+from plugins.sticky_node.events import reasons_text
+from plugins.sticky_node.grace import GraceClocks
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.policy import Action, Decision, is_held
 
@@ -44,7 +44,7 @@ PACE_SECONDS: Final = 0.1
 """Delay between two questions."""
 
 
-class _Refused(Struct):
+class _RefusedPod(Struct):
     """``not_before``: clock time of the next question. ``told``: home and reasons of the last Event."""
 
     pod: Pod
@@ -53,7 +53,7 @@ class _Refused(Struct):
     told: tuple[str, str] = ("", "")
 
 
-class RefusedPods:
+class HomeRefusalReporter:
     """``newest``: a pod as it is now, ``None`` once it waits no more · ``decided``: what the table says for it."""
 
     def __init__(
@@ -65,13 +65,13 @@ class RefusedPods:
     ) -> None:
         self._owners = owners
         self._newest = newest
-        self._decided = decided
+        self._decision = decided
         self._handle = handle
         self.begin()
 
     def begin(self) -> None:
         """This process decides from now on."""
-        self._pods: dict[str, _Refused] = {}
+        self._pods: dict[str, _RefusedPod] = {}
         self._of_namespace: Counter[str] = Counter()
 
     def knows(self, pod: Pod) -> bool:
@@ -81,9 +81,9 @@ class RefusedPods:
     def note(self, pod: Pod) -> None:
         """The scheduler has found no node for a pod that is held."""
         if len(self._pods) < MOST and self._of_namespace[pod.namespace] < MOST_OF_NAMESPACE:
-            self._put(_Refused(pod, self._handle.timing.clock() + FIRST_ASK_SECONDS))
+            self._put(_RefusedPod(pod, self._handle.timing.clock() + FIRST_ASK_SECONDS))
 
-    def _put(self, refused: _Refused) -> None:
+    def _put(self, refused: _RefusedPod) -> None:
         self._pods[refused.pod.uid] = refused
         self._of_namespace[refused.pod.namespace] += 1
 
@@ -108,20 +108,20 @@ class RefusedPods:
             if due is None:
                 await self._handle.timing.sleep(TICK_SECONDS)
             else:
-                await self._ask(due)
+                await self._query(due)
                 await self._handle.timing.sleep(PACE_SECONDS)
 
-    async def _ask(self, uid: str) -> None:
+    async def _query(self, uid: str) -> None:
         refused = self._pods[uid]
-        found = self._held(refused.pod)
-        verdict = NOT_KNOWN if found is None else await self._handle.profile.why(refused.pod, found[2].home)
+        before = self._held(refused.pod)
+        verdict = NOT_KNOWN if before is None else await self._handle.profile.why(refused.pod, before[2].home)
         now = self._held(refused.pod)
         self.forget(uid)
-        if found is None or now is None:
+        if before is None or now is None:
             return
         pod, owner, decision = now
-        if decision.home == found[2].home and verdict.reasons:
-            told, refused.told = refused.told, (decision.home, in_words(verdict.reasons))
+        if decision.home == before[2].home and verdict.reasons:
+            told, refused.told = refused.told, (decision.home, reasons_text(verdict.reasons))
             if told != refused.told:
                 events.refused(self._handle.event_recorder, owner, pod, decision, refused.told[1])
         refused.pod = pod
@@ -134,7 +134,7 @@ class RefusedPods:
         newest = self._newest(pod)
         with suppress(Unreadable):
             if newest is not None and isinstance(owner := self._owners.of(newest), Owner):
-                decision = self._decided(owner, newest)
+                decision = self._decision(owner, newest)
                 return (newest, owner, decision) if is_held(decision) else None
         return None
 
@@ -157,7 +157,7 @@ MOST_KNOWN: Final = 1 << 14
 """Maximum number of pods that are compared; the oldest are dropped first, and the next search finds them again."""
 
 
-class _Wait(Struct):
+class _WaitingPod(Struct):
     """A pod that filter was asked about. ``verdict``: basis of filter's first answer, or of the last wake-up.
 
     ``answered``: basis of the last answer since the comparison. ``new_until``: clock time. ``told``: the last report.
@@ -171,7 +171,7 @@ class _Wait(Struct):
     told: Hashable = None
 
 
-class WaitingPods:
+class PodWaker:
     """Keeps what filter went by for each pod that waits, and compares. ``refused``: those that their home refuses."""
 
     def __init__(
@@ -182,22 +182,22 @@ class WaitingPods:
         ends_at: Callable[[Pod], float | None],
         decided: Callable[[Owner, Pod], Decision],
         kinds: Collection[Kind[Any]],
-        clocks: Clocks,
+        clocks: GraceClocks,
     ) -> None:
-        self.refused = RefusedPods(owners, handle, self.waiting, decided)
+        self.refused = HomeRefusalReporter(owners, handle, self.waiting, decided)
         self._owners = owners
         self._clocks = clocks
         self._verdict = verdict
         self._ends_at = ends_at
-        self._decided = decided
+        self._decision = decided
         self._kinds: Final = tuple(kinds)
         self._handle = handle
         self._forget_all()
 
     def _forget_all(self) -> None:
         self.refused.begin()
-        self._waits = Newest[str, _Wait](MOST_KNOWN)
-        self._new: dict[str, _Wait] = {}
+        self._waits = Newest[str, _WaitingPod](MOST_KNOWN)
+        self._new: dict[str, _WaitingPod] = {}
         self._backlog: deque[Pod] = deque()
         self._stamp: object = None
         self._deadline = inf
@@ -214,7 +214,7 @@ class WaitingPods:
             wait.new_until = max(wait.new_until, now + AGAIN_SECONDS)
             self._new[pod.uid] = wait
             return
-        wait = self._new[pod.uid] = _Wait(pod, verdict, verdict, now + NEW_SECONDS)
+        wait = self._new[pod.uid] = _WaitingPod(pod, verdict, verdict, now + NEW_SECONDS)
         if (forgotten := self._waits.put(pod.uid, wait)) is not None:
             self._new.pop(forgotten[0], None)
 
@@ -233,10 +233,10 @@ class WaitingPods:
         async for pod in self._waiting(set(), steps):
             with suppress(Unreadable):
                 if isinstance(owner := self._owners.of(pod), Owner):
-                    decision = self._decided(owner, pod)
+                    decision = self._decision(owner, pod)
                     is_held = decision.action in (Action.WAIT, Action.HOME)
                     (self._backlog.append if is_held else self._backlog.appendleft)(pod)
-                    self._meet(pod, decision)
+                    self._add_if_held(pod, decision)
 
     async def look(self, steps: Steps) -> None:
         """Wake those whose verdict has changed since."""
@@ -283,23 +283,23 @@ class WaitingPods:
             if pod.uid not in self._waits:
                 with suppress(Unreadable):
                     if isinstance(owner := self._owners.of(pod), Owner):
-                        self._meet(pod, self._decided(owner, pod))
+                        self._add_if_held(pod, self._decision(owner, pod))
         self._clocks.ungated(pending)
         if self._owners.follows_claims:  # who shares a claim moves no version
             self._stamp = None
 
-    def _meet(self, pod: Pod, decision: Decision) -> None:
+    def _add_if_held(self, pod: Pod, decision: Decision) -> None:
         """A pod that nothing holds is left alone: it can only be held later."""
         if decision.action is not Action.ALL:
             self.answered(pod, self._verdict(pod))
 
-    async def _look_at(self, waits: Collection[_Wait], steps: Steps) -> None:
+    async def _look_at(self, waits: Collection[_WaitingPod], steps: Steps) -> None:
         for wait in waits:
             with suppress(Unreadable):
                 self._look_at_one(wait)
             await steps()
 
-    def _look_at_one(self, wait: _Wait) -> None:
+    def _look_at_one(self, wait: _WaitingPod) -> None:
         pod = self.waiting(wait.pod)
         if pod is None:
             self._waits.pop(wait.pod.uid, None)
@@ -319,28 +319,28 @@ class WaitingPods:
         if is_news and owner is None:  # its claim keeps no homes any more, or is shared now
             self._handle.activate((pod,))
         elif isinstance(owner, Owner):
-            decision = self._decided(owner, pod)
+            decision = self._decision(owner, pod)
             if is_news and decision.action is not Action.WAIT:
                 self._handle.activate((pod,))
             if is_untold:
-                self._tell(wait, owner, decision)
+                self._report(wait, owner, decision)
             if is_refused and is_held(decision):
                 self.refused.note(pod)
 
     def waiting(self, pod: Pod) -> Pod | None:
         """The pod as it is now; ``None`` if it waits no more."""
-        found = self._owners.newest_pod(pod)
-        return found if found is not None and _waits(found) else None
+        newest = self._owners.newest_pod(pod)
+        return newest if newest is not None and _waits(newest) else None
 
-    def _tell(self, wait: _Wait, owner: Owner, decision: Decision) -> None:
-        news = (decision.home, decision.standing.state, decision.over)
+    def _report(self, wait: _WaitingPod, owner: Owner, decision: Decision) -> None:
+        news = (decision.home, decision.home_state.state, decision.over)
         told, wait.told = wait.told, news
         if news == told:
             return
         recorder, pod = self._handle.event_recorder, wait.pod
         if decision.over:
             events.grace_over(recorder, owner, pod, decision, self.refused.said(pod, decision.home))
-        elif decision.standing.state is State.VOLUME_ELSEWHERE:
+        elif decision.home_state.state is State.VOLUME_ELSEWHERE:
             events.elsewhere(recorder, owner, pod, decision)
         elif decision.action is Action.WAIT:
             events.waits(recorder, pod, decision)

@@ -62,7 +62,7 @@ ELSEWHERE: Final = {
     "tests/unit/app/server/test_protocol.py": ["app/server/deadlines.py"],
     "tests/unit/app/test_main.py": ["app/__main__.py", "app/commands/arguments.py", "app/wiring.py"],
     "tests/unit/app/homes/test_lists.py": ["app/homes/protocol.py"],
-    "tests/unit/app/homes/test_draining.py": [f"app/homes/{name}.py" for name in ("lodging", "placing")],
+    "tests/unit/app/homes/test_draining.py": [f"app/homes/{name}.py" for name in ("evictions", "placing")],
     "tests/unit/app/analysis/test_evaluate.py": ["app/commands/evaluate.py", "app/analysis/verdict.py"],
     "tests/unit/app/verbs/test_filter.py": ["app/verbs/filter_answer.py", "app/verbs/outcome.py"],
     "tests/unit/app/verbs/test_slices.py": ["app/cache/pins.py"],

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from app.framework.objects import WriteConflict
 from app.kube.kinds import AnnotatedObject
-from plugins.sticky_node.annotations import home_in, is_foreign, recorded_machine, sealed
+from plugins.sticky_node.annotations import home_in, is_copied, ownership_annotations, recorded_machine
 from plugins.sticky_node.owners import HOMES, Owner
 from tests.fakes import Told
 from tests.unit.plugins.sticky_node.machines import (
@@ -146,7 +146,7 @@ async def test_a_home_that_no_node_can_be_called_is_not_written_again(machines: 
 
     assert {HOME: "\x1b[2J", HOME_OWNER: OWN} == machines.annotations()
     machines.change(MACHINE, {HOME: "\x1b[2J", HOME_OWNER: "another"})
-    assert is_foreign(found(machines), "")
+    assert is_copied(found(machines), "")
 
 
 async def test_a_persons_edit_during_the_clean_up_is_not_removed(machines: Machines) -> None:
@@ -180,8 +180,8 @@ def test_the_machine_is_known_of_the_home_that_it_was_written_with(machines: Mac
     machines.change(MACHINE, written)
     owner = Owner(MACHINE, found(machines), "3", found(machines))
     assert "m1" == recorded_machine(owner)
-    assert {of_owner: f"{OWN} n2", of_machine: "m2"} == sealed(owner, "n2", "m2")
-    assert {of_owner: f"{OWN} n2", of_machine: None} == sealed(owner, "n2", "")
+    assert {of_owner: f"{OWN} n2", of_machine: "m2"} == ownership_annotations(owner, "n2", "m2")
+    assert {of_owner: f"{OWN} n2", of_machine: None} == ownership_annotations(owner, "n2", "")
 
     machines.change(MACHINE, {**written, home: "n2"})
     assert "" == recorded_machine(Owner(MACHINE, found(machines), "3", found(machines)))

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from plugins.sticky_node import SPEC
-from plugins.sticky_node.events import MOST_TOLD
+from plugins.sticky_node.events import MOST_REPORTED
 from tests.builders import JsonObject, claim_object, encoded, volume_object
 from tests.fakes import Told
 from tests.unit.plugins.sticky_node.machines import (
@@ -251,7 +251,7 @@ def test_of_one_object_some_tens_are_told() -> None:
         machines.plugin.object_changed(MACHINE, known, machines.cluster.get(MACHINE, "default", "db"))
 
     assert {"home moved"} == {it["event"] for it in told}
-    assert MOST_TOLD == len(told) == len(machines.events.told)
+    assert MOST_REPORTED == len(told) == len(machines.events.told)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from app.homes.protocol import State
 from app.kube.core_v1 import Node, Pod
 from plugins.sticky_node import grace as module
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.grace import LONGEST_TRY_SECONDS, Clocks, Tries, read_since
+from plugins.sticky_node.grace import LONGEST_ATTEMPT_SECONDS, GraceClocks, HomeAttempts, read_since
 from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Owner
 from tests.fakes import ManualClock
@@ -37,7 +37,7 @@ class World(Machines):
         self.is_asked = False
         timing = replace(self.handle.timing, wall_clock=self.clock)
         handle = replace(self.handle, timing=timing, is_asked=lambda: self.is_asked)
-        self.clocks = Clocks(HomeStates(StickyNodeArgs(), handle), self.plugin._owners, handle)
+        self.clocks = GraceClocks(HomeStates(StickyNodeArgs(), handle), self.plugin._owners, handle)
 
     def cordon(self) -> None:
         self.put(make_node("n1", unschedulable=True))
@@ -252,17 +252,17 @@ def wall_clock() -> ManualClock:
 
 
 @pytest.fixture
-def tries(clock: ManualClock, wall_clock: ManualClock) -> Tries:
-    return Tries(clock, wall_clock)
+def tries(clock: ManualClock, wall_clock: ManualClock) -> HomeAttempts:
+    return HomeAttempts(clock, wall_clock)
 
 
 @pytest.mark.parametrize("jump", [-3600.0, 0.0, 3600.0])
 def test_a_clock_that_is_set_makes_no_try_longer_or_shorter(
-    tries: Tries, clock: ManualClock, wall_clock: ManualClock, jump: float
+    tries: HomeAttempts, clock: ManualClock, wall_clock: ManualClock, jump: float
 ) -> None:
     assert tries.begin("pod", "n1")
     wall_clock.now += jump
-    clock.now += LONGEST_TRY_SECONDS - 0.25
+    clock.now += LONGEST_ATTEMPT_SECONDS - 0.25
 
     assert (True, False) == (tries.begin("pod", "n1"), tries.is_over("pod", "n1"))
     assert NOON + jump + 0.25 == tries.ends_at("pod", "n1")
@@ -271,7 +271,7 @@ def test_a_clock_that_is_set_makes_no_try_longer_or_shorter(
     assert tries.ends_at("pod", "n1") is None
 
 
-def test_of_another_home_there_is_another_try(tries: Tries) -> None:
+def test_of_another_home_there_is_another_try(tries: HomeAttempts) -> None:
     tries.end("pod", "n1")
 
     assert not tries.begin("pod", "n1")
@@ -281,8 +281,8 @@ def test_of_another_home_there_is_another_try(tries: Tries) -> None:
 
 
 def test_the_oldest_are_forgotten(clock: ManualClock, wall_clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_TRIES", 3)
-    tries = Tries(clock, wall_clock)
+    monkeypatch.setattr(module, "_MOST_ATTEMPTS", 3)
+    tries = HomeAttempts(clock, wall_clock)
     for number in range(4):
         tries.end(f"pod-{number}", "n1")
 

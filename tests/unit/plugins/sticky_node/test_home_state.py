@@ -40,7 +40,7 @@ class World:
     def __init__(self, args: JsonObject | None = None, **annotations: str) -> None:
         self.machines = Machines(args)
         self.machines.machine(home="n1", home_owner="uid-VirtualMachine-db n1", **annotations)
-        self.standings = HomeStates(StickyNodeArgs.model_validate(args or {}), self.machines.handle)
+        self.home_states = HomeStates(StickyNodeArgs.model_validate(args or {}), self.machines.handle)
         self._owners = Owners(StickyNodeArgs().owners, self.machines.cluster)
 
     def node(self, **fields: Any) -> None:
@@ -56,14 +56,14 @@ class World:
         return found
 
     @property
-    def standing(self) -> HomeState:
+    def home_state(self) -> HomeState:
         """By the node alone; of a pod that tolerates nothing it is the same."""
-        found = self.standings.of_node("n1", self.owner)
+        found = self.home_states.of_node("n1", self.owner)
         assert found == self.of(launcher())
         return found
 
     def of(self, pod: Pod) -> HomeState:
-        return self.standings.of("n1", self.owner, pod)
+        return self.home_states.of("n1", self.owner, pod)
 
 
 def ready(condition: JsonObject = READY, *more: str) -> JsonObject:
@@ -75,11 +75,11 @@ class TestTheNode:
         world = World()
         world.node(status=ready(), taints=[taint("example.com/dedicated")], labels={SCHEDULABLE: "true"})
 
-        assert USABLE == world.standing
+        assert USABLE == world.home_state
 
     def test_one_that_nobody_has_said_anything_of_is_usable(self) -> None:
         """As in a saved cluster. A node that comes is tainted until it is ready."""
-        assert USABLE == World().standing
+        assert USABLE == World().home_state
 
     @pytest.mark.parametrize("key", AWAY_TAINTS)
     @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
@@ -87,21 +87,21 @@ class TestTheNode:
         world = World()
         world.node(taints=[taint("first"), taint(key, effect, "whatever")])
 
-        assert HomeState(State.AWAY, f"taint {key}") == world.standing
+        assert HomeState(State.AWAY, f"taint {key}") == world.home_state
 
     @pytest.mark.parametrize("key", LEAVING_TAINTS)
     def test_a_taint_that_says_leaving(self, key: str) -> None:
         world = World()
         world.node(taints=[taint("first"), taint(key, value="1767225600")])
 
-        assert HomeState(State.LEAVING, f"taint {key}") == world.standing
+        assert HomeState(State.LEAVING, f"taint {key}") == world.home_state
 
     @pytest.mark.parametrize("key", [*AWAY_TAINTS, *LEAVING_TAINTS, "medik8s.io/drain"])
     def test_a_taint_that_keeps_nobody_out_says_nothing(self, key: str) -> None:
         world = World()
         world.node(taints=[taint(key, "PreferNoSchedule")])
 
-        assert USABLE == world.standing
+        assert USABLE == world.home_state
 
     @pytest.mark.parametrize(
         ("fields", "mark"),
@@ -120,26 +120,26 @@ class TestTheNode:
         world = World()
         world.node(**fields)
 
-        assert HomeState(State.AWAY, mark) == world.standing
+        assert HomeState(State.AWAY, mark) == world.home_state
 
     def test_one_that_is_being_deleted_is_leaving(self) -> None:
         world = World()
         world.node(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
 
-        assert HomeState(State.LEAVING, "being deleted") == world.standing
+        assert HomeState(State.LEAVING, "being deleted") == world.home_state
 
     def test_one_that_is_not_there_is_gone(self) -> None:
         world = World()
         world.gone()
 
-        assert HomeState(State.GONE, "there is no such node") == world.standing
+        assert HomeState(State.GONE, "there is no such node") == world.home_state
 
     def test_one_that_cannot_be_read_is_there_and_takes_no_pods(self) -> None:
         """Nothing is bound to it, whatever is known of a form of before."""
         world = World()
         for _ in range(2):
             world.machines.cluster.leave_out(NODES, ("", "n1"), "metadata.labels: too long")
-            assert HomeState(State.AWAY, "the node cannot be read") == world.standing
+            assert HomeState(State.AWAY, "the node cannot be read") == world.home_state
             world.gone()
 
 
@@ -154,13 +154,13 @@ class TestOrder:
             status=ready(NOT_READY),
         )
 
-        assert HomeState(State.LEAVING, "taint karpenter.sh/disrupted") == world.standing
+        assert HomeState(State.LEAVING, "taint karpenter.sh/disrupted") == world.home_state
 
     def test_another_machine_before_leaving(self) -> None:
         world = World({"identity": "machine"}, home_machine="a")
         world.node(taints=[taint("karpenter.sh/disrupted")], status={"nodeInfo": {"systemUUID": "b"}})
 
-        assert State.OTHER_MACHINE is world.standing.state
+        assert State.OTHER_MACHINE is world.home_state.state
 
 
 class TestMaintenance:
@@ -176,20 +176,20 @@ class TestMaintenance:
         world = World()
         world.node(metadata={"annotations": {annotation: value}})
 
-        assert HomeState(State.AWAY, f"annotation {annotation}") == world.standing
+        assert HomeState(State.AWAY, f"annotation {annotation}") == world.home_state
 
     @pytest.mark.parametrize("key", ["medik8s.io/drain", "kubevirt.io/drain"])
     def test_taints_that_are_known(self, key: str) -> None:
         world = World()
         world.node(taints=[taint(key)])
 
-        assert HomeState(State.AWAY, f"taint {key}") == world.standing
+        assert HomeState(State.AWAY, f"taint {key}") == world.home_state
 
     def test_a_mark_with_another_value_says_nothing(self) -> None:
         world = World()
         world.node(metadata={"annotations": {"machineconfiguration.openshift.io/state": "Done"}})
 
-        assert USABLE == world.standing
+        assert USABLE == world.home_state
 
     @pytest.mark.parametrize(
         ("fields", "mark"),
@@ -219,7 +219,7 @@ class TestMaintenance:
         world = World({"maintenance": marks})
         world.node(**fields)
 
-        assert (HomeState(State.AWAY, mark) if mark else USABLE) == world.standing
+        assert (HomeState(State.AWAY, mark) if mark else USABLE) == world.home_state
 
     def test_annotations_that_are_marks_are_kept_of_nodes(self) -> None:
         assert {it.annotation for it in MAINTENANCE if it.annotation} == node_annotations(StickyNodeArgs())
@@ -246,8 +246,8 @@ class TestKubeVirt:
         found = Owners(args.owners, machines.cluster).of(pod)
         assert isinstance(found, Owner)
 
-        standings = HomeStates(args, machines.handle)
-        assert expected is standings.of_node("n1", found).state is standings.of("n1", found, pod).state
+        home_states = HomeStates(args, machines.handle)
+        assert expected is home_states.of_node("n1", found).state is home_states.of("n1", found, pod).state
 
     def test_the_target_of_a_migration_is_told_by_its_label(self) -> None:
         """Wherever the home is, and whatever it is about its volumes."""
@@ -281,13 +281,13 @@ class TestIdentity:
         world = World({"identity": "machine"}, home_machine=recorded)
         world.node(status={"nodeInfo": {"systemUUID": now}})
 
-        assert expected is world.standing.state
+        assert expected is world.home_state.state
 
     def test_by_name_any_machine_is_the_home(self) -> None:
         world = World(home_machine="4c4c-1")
         world.node(status={"nodeInfo": {"systemUUID": "4c4c-2"}})
 
-        assert USABLE == world.standing
+        assert USABLE == world.home_state
 
 
 class TestTolerations:
@@ -344,7 +344,7 @@ class TestTolerations:
         world.node(**fields)
 
         assert expected is world.of(launcher(tolerations=[tolerated])).state
-        assert USABLE != world.standings.of_node("n1", world.owner)
+        assert USABLE != world.home_states.of_node("n1", world.owner)
 
 
 class TestNodesThatChange:
@@ -363,27 +363,27 @@ class TestNodesThatChange:
     )
     def test_it_is_judged_anew(self, fields: JsonObject) -> None:
         world = World()
-        assert USABLE == world.standings.of_node("n1", world.owner)
+        assert USABLE == world.home_states.of_node("n1", world.owner)
         world.node(**fields)
-        assert USABLE != world.standings.of_node("n1", world.owner)
+        assert USABLE != world.home_states.of_node("n1", world.owner)
         world.node()
-        assert USABLE == world.standings.of_node("n1", world.owner)
+        assert USABLE == world.home_states.of_node("n1", world.owner)
 
     def test_a_node_that_is_away_for_machines_alone(self) -> None:
         world = World()
         world.node(labels={SCHEDULABLE: "false"})
-        other = Owner(SET, world.owner.found, "", world.owner.found)
+        other = Owner(SET, world.owner.obj, "", world.owner.obj)
 
-        assert USABLE == world.standings.of_node("n1", other)
-        assert USABLE != world.standings.of_node("n1", world.owner)
+        assert USABLE == world.home_states.of_node("n1", other)
+        assert USABLE != world.home_states.of_node("n1", world.owner)
 
     def test_no_more_are_kept_than_a_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(home_state, "_MOST_UNMARKED", 2)
+        monkeypatch.setattr(home_state, "_MOST_USABLE", 2)
         world = World()
         for name in ("n1", "n2", "n3"):
-            assert USABLE == world.standings.of_node(name, world.owner)
+            assert USABLE == world.home_states.of_node(name, world.owner)
 
-        assert ["n3"] == [*world.standings._unmarked]
+        assert ["n3"] == [*world.home_states._usable]
 
 
 class TestVolumes:
@@ -400,7 +400,7 @@ class TestVolumes:
 
         assert HomeState(expected.state, expected.mark.replace("SAID", said)) == world.of(pod)
         assert [zone in ("z1", ""), zone in ("z2", "")] == [
-            world.standings.reaches_volumes(pod, make_node(zone=it)) for it in ("z1", "z2")
+            world.home_states.reaches_volumes(pod, make_node(zone=it)) for it in ("z1", "z2")
         ]
 
     def test_it_counts_before_what_is_wrong_with_the_node(self) -> None:

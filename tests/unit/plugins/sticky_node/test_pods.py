@@ -27,7 +27,7 @@ from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.background import Steps
 from plugins.sticky_node.owners import HOMES, Missing, Owners
 from plugins.sticky_node.plugin import REASON_OWNER_UNKNOWN, StickyNode
-from plugins.sticky_node.pods import HOSTNAME, MOST_OTHERS, MOST_SLOTS, Volumes, slots
+from plugins.sticky_node.pods import HOSTNAME, MOST_OTHERS, MOST_SLOTS, BoundVolumes, slots
 from tests.api.virtual import virtual_time
 from tests.builders import (
     JsonObject,
@@ -102,7 +102,7 @@ def user(machines: Machines, name: str = "one", *claims: str, ephemeral: tuple[s
 
 def kept_by(machines: Machines, pod: Pod) -> str:
     found = machines.plugin._owners.of(pod)
-    return "" if found is None else f"missing {found}" if isinstance(found, Missing) else found.found.name
+    return "" if found is None else f"missing {found}" if isinstance(found, Missing) else found.obj.name
 
 
 class TestWhich:
@@ -494,7 +494,7 @@ class World:
 
     def __init__(self, *found: JsonObject) -> None:
         self.cluster = Cluster()
-        self.volumes = Volumes(self.cluster)
+        self.volumes = BoundVolumes(self.cluster)
         self.add(*found)
 
     def add(self, *found: JsonObject) -> None:

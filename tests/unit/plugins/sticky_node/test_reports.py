@@ -24,8 +24,8 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, NODES
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.plugin import StickyNode
-from plugins.sticky_node.policy import Action, Applied, Decision
-from plugins.sticky_node.reports import MOST_NODES, NO_NAME, NO_NODE, OTHERS, STATES_OF_PODS, Described
+from plugins.sticky_node.policy import Action, AppliedPolicy, Decision
+from plugins.sticky_node.reports import MOST_NODES, NO_NAME, NO_NODE, OTHERS, STATES_OF_PODS, HomeDescription
 from tests.api.virtual import virtual_time
 from tests.builders import PodFields
 from tests.unit.plugins.sticky_node.machines import (
@@ -244,8 +244,8 @@ ALWAYS = ("usable", "away", "leaving", "gone", "other_machine", "volume_elsewher
 )
 def test_a_home_holds_its_pod_where_the_table_lets_it_wait(policy: str, states: tuple[str, ...]) -> None:
     machines = databases("n1")
-    applied = Applied(Policy(policy), 300.0, "default")
-    (kept,) = [it for it in machines.plugin._listing._walk() if it is not None]
+    applied = AppliedPolicy(Policy(policy), 300.0, "default")
+    (kept,) = [it for it in machines.plugin._listing._scan() if it is not None]
     holds = machines.plugin._decider.holds
 
     assert states == tuple(it for it in ALWAYS if holds(kept.owner, "n1", applied, State(it)))
@@ -307,7 +307,7 @@ def decided(machines: Machines, pod: Pod) -> Decision:
     """What filter goes by."""
     owner = machines.plugin._owners.of(pod)
     assert isinstance(owner, Owner)
-    return machines.plugin._decided(owner, pod)
+    return machines.plugin._decision(owner, pod)
 
 
 def test_each_pod_has_the_home_of_its_owner() -> None:
@@ -359,11 +359,11 @@ def test_what_follows_from_the_state_of_a_home(
     state: State, away: bool, orphaned: bool, contradiction: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines = databases("n1", member(node="n1"))
-    told = Described(state, Policy.SOFT, "owner", "2026-11-22T10:00:00Z", "its cause", holds=False)
+    told = HomeDescription(state, Policy.SOFT, "owner", "2026-11-22T10:00:00Z", "its cause", holds=False)
     asked: list[tuple[str, str, str]] = []
 
-    def describe(owner: Owner, home: str, pod: Pod | None) -> Described:
-        asked.append((owner.found.name, home, pod.name if pod else ""))
+    def describe(owner: Owner, home: str, pod: Pod | None) -> HomeDescription:
+        asked.append((owner.obj.name, home, pod.name if pod else ""))
         return told
 
     monkeypatch.setattr(machines.plugin._listing, "_describe", describe)

@@ -21,7 +21,7 @@ from plugins.sticky_node.background import Steps
 from plugins.sticky_node.home_state import HomeState
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.plugin import StickyNode
-from plugins.sticky_node.policy import Applied
+from plugins.sticky_node.policy import AppliedPolicy
 from plugins.sticky_node.unusable_homes import AGAIN_SECONDS, REST_SECONDS
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject, encoded, taint
@@ -391,8 +391,8 @@ class TestNotWritten:
             machines.machine(name, home="n1")
         of, asked = machines.plugin._policies.of, list[float]()
 
-        def unreadable(owner: Owner, pod: Pod | None = None) -> Applied:
-            if owner.found.name == "one":
+        def unreadable(owner: Owner, pod: Pod | None = None) -> AppliedPolicy:
+            if owner.obj.name == "one":
                 asked.append(now())
                 raise Unreadable("VirtualMachine", "default/one", "odd")
             return of(owner, pod)
@@ -470,13 +470,13 @@ class TestManySlots:
         machines = Watched(BY_ORDINAL)
         machines.change(DATABASE, {f"{HOME}.{number}": "nowhere" for number in range(200)})
         looked: list[str] = []
-        of_node = machines.plugin._standings.of_node
+        of_node = machines.plugin._home_states.of_node
 
         def counted(home: str, owner: Owner) -> HomeState:
             looked.append(owner.slot)
             return of_node(home, owner)
 
-        monkeypatch.setattr(machines.plugin._standings, "of_node", counted)
+        monkeypatch.setattr(machines.plugin._home_states, "of_node", counted)
         async with machines.leading():
             await passes()
 
@@ -521,8 +521,8 @@ class TestQuiet:
         looked: list[str] = []
         of = machines.plugin._policies.of
 
-        def counted(owner: Owner, pod: Pod | None = None) -> Applied:
-            looked.append(owner.found.name)
+        def counted(owner: Owner, pod: Pod | None = None) -> AppliedPolicy:
+            looked.append(owner.obj.name)
             return of(owner, pod)
 
         async with machines.leading():

@@ -21,7 +21,7 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, AnnotatedObject, Kind
 from app.kube.names import shown
 from plugins.sticky_node import waiting_pods
-from plugins.sticky_node.events import in_words
+from plugins.sticky_node.events import reasons_text
 from plugins.sticky_node.waiting_pods import ASK_AGAIN_SECONDS, AT_ONCE, FIRST_ASK_SECONDS
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject, claim_object, encoded, make_pod, mounting, volume_object
@@ -229,7 +229,7 @@ class TestLeftAlone:
         machines.machine(home="n1")
         async with machines.leading():
             assert ["n2", "n3"] == machines.asks_about(launcher(), "n2", "n3")
-            assert (not machines.plugin._waiting_pods._waits, not machines.plugin._tries._tries) == (True, True)
+            assert (not machines.plugin._waiting_pods._waits, not machines.plugin._attempts._attempts) == (True, True)
 
     @virtual_time
     async def test_once_it_is_bound_or_ends(self) -> None:
@@ -596,9 +596,9 @@ async def test_pods_of_one_namespace_silence_no_other(monkeypatch: pytest.Monkey
 def test_reasons_are_few_and_short() -> None:
     many = tuple(f"Insufficient {number}" for number in range(6))
 
-    assert "Insufficient 0, Insufficient 1, Insufficient 2, Insufficient 3, and 2 more" == in_words(many)
-    assert in_words(("x" * 10_000,)) == shown("x" * 10_000)
-    assert "'\\x1b[2J'" == in_words(("\x1b[2J",))
+    assert "Insufficient 0, Insufficient 1, Insufficient 2, Insufficient 3, and 2 more" == reasons_text(many)
+    assert reasons_text(("x" * 10_000,)) == shown("x" * 10_000)
+    assert "'\\x1b[2J'" == reasons_text(("\x1b[2J",))
 
 
 class Slow(Watched):

@@ -28,7 +28,7 @@ _STAYING: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods a drain does not evict; those of a Node are its static pods."""
 
 
-class Way(Enum):
+class Restart(Enum):
     """Restart condition of a pod once the node accepts no pods."""
 
     FREE = "at once, anywhere"
@@ -38,7 +38,7 @@ class Way(Enum):
     HELD = "at its home, which takes no pods then"
 
 
-class Lodger(Struct, frozen=True):
+class DrainOutcome(Struct, frozen=True):
     """Outcome for a home on the node, or for a pod that runs there. ``home`` is ``None`` for a pod without one.
 
     ``nodes``: the first nodes that fit the pod together with all pods placed before, ``count`` in total; ``None`` if
@@ -70,11 +70,11 @@ class SearchResult(Struct, frozen=True):
     why: str = ""
 
 
-class Goer(Struct, frozen=True):
+class EvictedPod(Struct, frozen=True):
     """Pod that leaves the node, as in the snapshot. ``fault``: why its restart condition is unknown; mostly empty."""
 
     pod: Pod
-    way: Way
+    condition: Restart
     home: Home | None = None
     fault: str = ""
 
@@ -83,23 +83,23 @@ class Goer(Struct, frozen=True):
         """Sort key in the order of the scheduling queue."""
         return (-self.pod.spec.priority, self.pod.created, *self.pod.key)
 
-    def lodger(self, then: str, result: SearchResult | None = None, **more: Any) -> Lodger:
+    def outcome(self, then: str, result: SearchResult | None = None, **more: Any) -> DrainOutcome:
         """Build the pod's outcome."""
-        waits_for = self.home.node if self.home is not None and self.way is not Way.FREE else ""
+        waits_for = self.home.node if self.home is not None and self.condition is not Restart.FREE else ""
         given: dict[str, Any] = {"waits_for": waits_for, **more}
         if result is not None:
             given |= {"nodes": tuple(result.passed[:MOST_NAMES]), "count": len(result.passed), "why": result.why}
-        return Lodger(self.pod.namespace, self.pod.name, self.home, then, **given)
+        return DrainOutcome(self.pod.namespace, self.pod.name, self.home, then, **given)
 
 
-def way_of(home: Home, node: str) -> Way:
+def restart_condition(home: Home, node: str) -> Restart:
     """Return the restart condition of a pod with that home, once ``node`` accepts no pods."""
     if not home.node or not home.holds:
-        return Way.FREE
+        return Restart.FREE
     has_grace = home.policy is Policy.GRACE
     if _is_elsewhere(home, node):
-        return Way.HOME if has_grace else Way.HELD_HOME
-    return Way.GRACE if has_grace else Way.HELD
+        return Restart.HOME if has_grace else Restart.HELD_HOME
+    return Restart.GRACE if has_grace else Restart.HELD
 
 
 def _is_elsewhere(home: Home, node: str) -> bool:
@@ -115,7 +115,7 @@ def tried_first(home: Home | None, node: str) -> str:
     return home.node
 
 
-class Lodging:
+class EvictedPods:
     """Pods of the node: pods to judge, and all pods that would leave it."""
 
     def __init__(self, context: VerbContext, homes: HomeLists, node: str) -> None:
@@ -125,9 +125,9 @@ class Lodging:
         self._node = node
         self._seen: dict[Place, Home] = {}
         self._beyond: dict[Place, ObjectKey] = {}
-        self.goers: list[Goer] = []
+        self.evicted: list[EvictedPod] = []
         self.leaving: list[Pod] = []
-        self.staying: list[Lodger] = []
+        self.staying: list[DrainOutcome] = []
         self.more_others = 0
         self.lost = 0
 
@@ -164,10 +164,10 @@ class Lodging:
         namespace = home.owner.namespace
         pod = self._cluster.pod(namespace, home.pod) if home.pod else None
         if pod is not None and pod.node_name in ("", self._node):
-            self.goers.append(Goer(pod, way_of(home, self._node), home))
+            self.evicted.append(EvictedPod(pod, restart_condition(home, self._node), home))
             self.leaving.append(pod)
         else:
-            self.staying.append(Lodger(namespace, home.pod, home, _stays(home, pod, self._node)))
+            self.staying.append(DrainOutcome(namespace, home.pod, home, _stays(home, pod, self._node)))
 
     def _take_others(self) -> Iterator[None]:
         """Collect the other evicted pods in short steps: pods without a home, and further pods of shared homes."""
@@ -186,14 +186,14 @@ class Lodging:
                 continue
             if others < MOST_PODS:
                 yield
-                goer = self._other(pod)
-                if goer.home is not None and goer.home.owner.place in self._beyond:
+                evicted_pod = self._other(pod)
+                if evicted_pod.home is not None and evicted_pod.home.owner.place in self._beyond:
                     continue
-                self.goers.append(goer)
+                self.evicted.append(evicted_pod)
             others += 1
         self.more_others = max(0, others - MOST_PODS)
 
-    def _other(self, pod: Pod) -> Goer:
+    def _other(self, pod: Pod) -> EvictedPod:
         """Return another pod with its home.
 
         The list has one pod per home, so the pod's profile is asked for the others.
@@ -202,8 +202,8 @@ class Lodging:
         try:
             home = None if framework is None else self._homes.home_of(framework, pod)
         except PluginError as fault:
-            return Goer(pod, Way.FREE, fault=fault.status.message)
-        return Goer(pod, Way.FREE if home is None else way_of(home, self._node), home)
+            return EvictedPod(pod, Restart.FREE, fault=fault.status.message)
+        return EvictedPod(pod, Restart.FREE if home is None else restart_condition(home, self._node), home)
 
 
 def _stays(home: Home, pod: Pod | None, node: str) -> str:
@@ -212,11 +212,11 @@ def _stays(home: Home, pod: Pod | None, node: str) -> str:
         return "its owner is gone"
     if pod is not None:
         return f"stays on {pod.node_name}"
-    match way_of(home, node):
-        case Way.HOME | Way.HELD_HOME:
+    match restart_condition(home, node):
+        case Restart.HOME | Restart.HELD_HOME:
             return f"goes home to {home.node}"
-        case Way.GRACE:
+        case Restart.GRACE:
             return f"waits for {home.node}; elsewhere after its grace"
-        case Way.HELD:
+        case Restart.HELD:
             return f"waits for {home.node}"
     return "starts elsewhere"
