@@ -27,15 +27,15 @@ from app.verbs.outcome import VerbFailure
 from app.verbs.slices import in_slices
 
 SECONDS: Final = 8.0
-"""Time limit for judging pods; a page has ten seconds."""
+"""Time limit for evaluating pods. The request has ten seconds."""
 
 
 class PlannedDrain(Struct, frozen=True):
-    """Plan of a drain. ``profile``: whose filters apply, empty for each pod's own · ``counted``, ``not_counted``:
-    filter plugins.
+    """Plan of a drain. ``profile``: profile whose filters apply; empty if each pod's own profile does.
 
-    ``homes`` and ``others`` are in the order of judgment · ``more``, ``more_others``: number of each that is not listed
-    · ``lost``: number of pods that no controller would recreate.
+    ``counted``, ``not_counted``: filter plugins that were applied or not · ``homes``, ``others``: in the order of
+    placement · ``more``, ``more_others``: number of each that is not listed · ``lost``: number of pods that no
+    controller would recreate.
     """
 
     node: str
@@ -52,7 +52,7 @@ class PlannedDrain(Struct, frozen=True):
 
 
 class DrainVerb:
-    """Plans drains, of one node at a time: pages take turns."""
+    """Plans the drain of one node at a time."""
 
     def __init__(
         self,

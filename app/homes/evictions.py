@@ -1,4 +1,4 @@
-"""Pods that would leave a drained node, and when each can start again."""
+"""Pods that would leave a drained node, and the condition under which each can start again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STAYING: Final = frozenset({"DaemonSet", "Node"})
 
 
 class Restart(Enum):
-    """Restart condition of a pod once the node accepts no pods."""
+    """Condition under which a pod can start again once the node accepts no pods."""
 
     FREE = "at once, anywhere"
     HOME = "at once, at its home, which is another node; after its grace anywhere"
@@ -116,7 +116,7 @@ def tried_first(home: Home | None, node: str) -> str:
 
 
 class EvictedPods:
-    """Pods of the node: pods to judge, and all pods that would leave it."""
+    """Pods of the node: those to evaluate, and all that would leave it."""
 
     def __init__(self, context: VerbContext, homes: HomeLists, node: str) -> None:
         self._context = context
@@ -196,7 +196,7 @@ class EvictedPods:
     def _other(self, pod: Pod) -> EvictedPod:
         """Return another pod with its home.
 
-        The list has one pod per home, so the pod's profile is asked for the others.
+        The list has one pod per home, so the home of any other pod is read from the pod's profile.
         """
         framework = self._context.framework_for(pod)
         try:

@@ -1,6 +1,6 @@
-"""Events about homes, and the log lines and Events for homes that somebody other than Homeport changed.
+"""Events about homes, and log lines and Events for homes that were edited by someone other than Homeport.
 
-``Recorder`` reports homes that Homeport writes.
+The ``Recorder`` calls this module for homes that Homeport writes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _REMEMBERING: Final = "Remembering"
 
 
 def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
-    """Homeport has written a home; the reason says from what."""
+    """Report a home that Homeport wrote. The Event's reason depends on the source of the claim."""
     reason, action, why = "HomeMade", _BINDING, f"{claim.pod} was bound there first"
     if claim.by is ClaimSource.MIGRATION:
         reason, action, why = "HomeFollowed", _FOLLOWING, f"{claim.pod} migrated there from {readable(claim.replaces)}"
@@ -51,24 +51,25 @@ def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
 
 
 def not_inherited(events: EventRecorder, kind: Kind[AnnotatedObject], obj: AnnotatedObject, home: str) -> None:
-    """What stood there of a home was copied from another object, and has been removed."""
+    """Report that home annotations copied from another object were removed."""
     note = f"the home {readable(home)} was copied from another object and is not this one's: it is removed"
     events.event(Reference.to(kind, obj), _node(home), "Normal", "HomeNotInherited", _CLEANING, note)
 
 
 def remembered(events: EventRecorder, owner: Owner, home: str) -> None:
-    """An earlier object of the owner's name lived there."""
+    """Report that the owner got back the home of a predecessor of the same name."""
     note = f"{home} is the home from now on: an earlier {owner.kind.kind} of this name lived there"
     _about(events, owner, _node(home), "Normal", "HomeRemembered", _REMEMBERING, note)
 
 
 def overridden(events: EventRecorder, owner: Owner, claim: Claim, home: str) -> None:
-    """A person wrote another home while the pod was being bound."""
+    """Report that a user wrote another home while the pod was being bound."""
     note = f"{claim.pod} runs on {claim.node}; the home stays {readable(home)}, which was written meanwhile"
     _about(events, owner, Reference.to_pod(claim.pod), "Warning", "HomeOverridden", _BINDING, note)
 
 
 def not_recorded(events: EventRecorder, owner: Owner, claim: Claim, cause: str) -> None:
+    """Report that a home could not be written to its owner."""
     note = f"the home {claim.node} of {claim.pod} cannot be written here, and is kept in memory: {cause}"
     _about(events, owner, Reference.to_pod(claim.pod), "Warning", "HomeNotRecorded", _BINDING, note)
 
@@ -76,9 +77,9 @@ def not_recorded(events: EventRecorder, owner: Owner, claim: Claim, cause: str) 
 def state_changed(
     events: EventRecorder, owner: Owner, home: str, home_state: HomeState, *, before: State, is_given: bool
 ) -> None:
-    """Report the state of a home, by its node alone, if it differs from ``before``: a log line and an Event.
+    """Report the state of a home, from its node alone, if it differs from ``before``: a log line and an Event.
 
-    ``is_given``: the home is new, or was moved. A node that does not exist is a mistake of whoever wrote it then.
+    ``is_given``: the home is new, or was moved. If its node does not exist, the home was written by mistake.
     """
     machine, node, state = str(owner), readable(home), home_state.state
     if state in (before, State.NONE) or (state is State.USABLE and before is State.NONE):
@@ -98,6 +99,7 @@ def state_changed(
 
 
 def unknown_policy(events: EventRecorder, owner: Owner, said: str) -> None:
+    """Report a policy annotation that does not name a policy."""
     _LOG.warning("policy unknown", machine=str(owner), policy=readable(said))
     there = ", ".join(it.value for it in Policy)
     note = f"{POLICY} says {readable(said)}, which is no policy and is passed over: there are {there}"
@@ -105,7 +107,7 @@ def unknown_policy(events: EventRecorder, owner: Owner, said: str) -> None:
 
 
 def waits(events: EventRecorder, pod: Pod, decision: Decision) -> None:
-    """The pod waits for a home that takes none now. Also on the pod, where people look for it first."""
+    """Report on the pod that it waits for a home that accepts no pods now."""
     if decision.home_state.state in _UNUSABLE:
         type_, reason = _UNUSABLE[decision.home_state.state]
         note = f"the pod waits: {_state_text(decision.home, decision.home_state)}{_until(decision)}"
@@ -113,7 +115,7 @@ def waits(events: EventRecorder, pod: Pod, decision: Decision) -> None:
 
 
 def refused(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision, reasons: str) -> None:
-    """The home takes pods, and in-tree filters keep this one from it. On the owner and on the pod."""
+    """Report, on the owner and on the pod, that in-tree filters reject the pod on a usable home."""
     _LOG.info("home refuses", machine=str(owner), node=readable(decision.home), pod=str(pod), reasons=reasons)
     note = f"waits for {readable(decision.home)}: {reasons}{_until(decision)}"
     _about(events, owner, Reference.to_pod(pod), "Normal", "HomeRefuses", _WATCHING, f"{pod} {note}")
@@ -121,9 +123,9 @@ def refused(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision, r
 
 
 def grace_over(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision, reasons: str = "") -> None:
-    """Nothing but time has passed: the pod may go elsewhere. On the owner and on the pod.
+    """Report, on the owner and on the pod, that the grace period has ended and the pod may start elsewhere.
 
-    ``reasons``: why a home that takes pods did not take this one, as far as it is known.
+    ``reasons``: why a usable home rejected the pod; empty if unknown.
     """
     _LOG.info("grace over", machine=str(owner), node=readable(decision.home), pod=str(pod))
     if decision.home_state.state is State.USABLE:
@@ -137,7 +139,7 @@ def grace_over(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision
 
 
 def elsewhere(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision) -> None:
-    """A volume of the pod's cannot be reached from the home. On the owner and on the pod."""
+    """Report, on the owner and on the pod, that a volume of the pod cannot be reached from the home."""
     node, mark = readable(decision.home), decision.home_state.mark
     _LOG.warning("home elsewhere", machine=str(owner), node=node, pod=str(pod), mark=mark)
     does = "waits" if decision.action is Action.WAIT else "may start where it can"
@@ -151,7 +153,7 @@ def elsewhere(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision)
 
 
 def _state_text(home: str, home_state: HomeState) -> str:
-    """``the home n1 is away (cordoned)``."""
+    """Return the home and its state as text, such as ``the home n1 is away (cordoned)``."""
     mark = f" ({home_state.mark})" if home_state.mark and home_state.state is not State.GONE else ""
     said = "another machine now" if home_state.state is State.OTHER_MACHINE else home_state.state.words
     return f"the home {readable(home)} is {said}{mark}"
@@ -164,7 +166,10 @@ def _until(decision: Decision) -> str:
 def edited(
     events: EventRecorder, kind: Kind[AnnotatedObject], obj: AnnotatedObject, ordinal: str, was: str, now: str
 ) -> None:
-    """Somebody else than Homeport gave, moved or removed a home. ``ordinal``: in words, empty where there is none."""
+    """Emit the Event for a home that was set, moved or removed by someone other than Homeport.
+
+    ``ordinal``: the ordinal as text; empty for an owner with one home.
+    """
     old, new = readable(was), readable(now)
     if not was:
         reason, note = "HomeGiven", f"{new} is the home{ordinal} from now on"
@@ -188,21 +193,24 @@ def _about(
 
 
 def _node(name: str) -> Reference | None:
-    """``None`` for what no node can be called."""
+    """Return a reference to the node; ``None`` if the name is not a valid node name."""
     return Reference(NODES.api_version, NODES.kind, "", name) if is_subdomain(name) else None
 
 
 _WITHOUT_ANNOTATIONS: Final = frozenset[Kind[Any]]((PERSISTENT_VOLUMES, NAMESPACES))
-"""Kinds that are read for something else, and keep no homes."""
+"""Kinds that are watched for other purposes and never keep homes."""
 
 MOST_REPORTED: Final = 50
-"""Homes of one object that are told of when it changes: anybody who may edit it may write hundreds at once."""
+"""Maximum number of homes of one object reported per change, because an editor can write hundreds at once."""
 
 
 def report_edits(
     kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
 ) -> None:
-    """One line, and one Event, for each home of the object that was given, moved or given up, ``MOST_TOLD`` at most."""
+    """Log a line and emit an Event for each home of the object that was set, moved or removed.
+
+    At most ``MOST_REPORTED`` homes are reported.
+    """
     if kind in _WITHOUT_ANNOTATIONS or old.annotations == new.annotations:
         return
     told = 0
@@ -216,7 +224,7 @@ def report_edits(
 def _report_edit(
     suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
 ) -> bool:
-    """Return whether there was anything to tell."""
+    """Report one slot; return whether there was an edit to report."""
     slot = suffix[1:]
     was, now = home_in(old, slot), home_in(new, slot)
     is_ours = old.annotations.get(f"{HOME_POD}{suffix}") != new.annotations.get(f"{HOME_POD}{suffix}")
@@ -237,11 +245,14 @@ def _report_edit(
 _MOST_REASONS: Final = 4
 
 _LONGEST_REASON: Final = 160
-"""Characters."""
+"""Maximum length of a reason, in characters."""
 
 
 def reasons_text(reasons: Sequence[str]) -> str:
-    """The first few, on one line. Names of resources among them are a tenant's."""
+    """Return the first few reasons on one line.
+
+    Unprintable and overlong reasons are quoted, because they contain resource names chosen by tenants.
+    """
     said = [it if it.isprintable() and len(it) <= _LONGEST_REASON else shown(it) for it in reasons[:_MOST_REASONS]]
     more = len(reasons) - len(said)
     return ", ".join((*said, f"and {more} more") if more else said)

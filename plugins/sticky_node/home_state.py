@@ -78,14 +78,14 @@ class HomeState(Struct, frozen=True, gc=False):
 
 
 class _UnusableReason(Struct, frozen=True, gc=False):
-    """Reason why a node is unusable. ``taint``: the taint that a pod can tolerate; ``None`` if no pod can."""
+    """Reason why a node is unusable. ``taint``: the taint that a pod can tolerate; ``None`` if no toleration helps."""
 
     home_state: HomeState
     taint: Taint | None = None
 
 
 _Marker: TypeAlias = tuple[str, str | None, _UnusableReason]
-"""(key, required value or ``None`` for any, resulting reason)."""
+"""Configured annotation or label: (key, required value or ``None`` for any, resulting reason)."""
 
 _USABLE: Final = HomeState(State.USABLE)
 _GONE: Final = HomeState(State.GONE, "there is no such node")
@@ -118,7 +118,7 @@ class HomeStates:
     def of(self, home: str, owner: Owner, pod: Pod) -> HomeState:
         """Return the home's state for one pod of the owner. Tolerated taints are ignored, as in kube-scheduler.
 
-        A pod cannot tolerate a node that is being removed, nor one whose Ready condition is Unknown.
+        No toleration makes a node usable that is being removed, or whose Ready condition is Unknown. Never raises.
         """
         if is_target(pod):
             return _TARGET
@@ -188,7 +188,7 @@ class HomeStates:
             yield _NO_MACHINES
 
     def _marker_reasons(self, node: Node) -> Iterator[_UnusableReason]:
-        """Yield the configured marks on the node, annotations before labels."""
+        """Yield the reasons from configured markers on the node, annotations before labels."""
         if node.annotations:
             yield from _matching(self._annotations, node.annotations)
         if self._labels:
@@ -196,7 +196,7 @@ class HomeStates:
 
 
 def _by_key(marks: Iterable[MaintenanceMarker]) -> Mapping[str, frozenset[str | None]]:
-    """Return the relevant taint keys, each with its relevant values; ``None`` matches any value."""
+    """Return the taint keys that matter, each with its values; ``None`` matches any value."""
     values: dict[str, frozenset[str | None]] = {}
     for marker in marks:
         if marker.taint:

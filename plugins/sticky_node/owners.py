@@ -1,4 +1,4 @@
-"""From a pod to the object that keeps its home: by controller owner references, else by the claims that it uses."""
+"""Mapping from a pod to the object that keeps its home: by controller references, otherwise by the pod's claims."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=AnnotatedObject)
 
 
 class OwnerChain(Struct, frozen=True):
-    """An ``OwnerRule`` as kinds: from the pod's controller to the object that keeps the home."""
+    """Kinds of an ``OwnerRule``, from the pod's controller to the object that keeps the home."""
 
     kinds: tuple[Kind[AnnotatedObject], ...]
     per_ordinal: bool
@@ -36,14 +36,14 @@ class OwnerChain(Struct, frozen=True):
 
 
 Slot = tuple[str, str]
-"""(UID of the owner, slot): what a home belongs to."""
+"""Key of a home: UID of the owner, and slot."""
 
 
 class Owner(Struct, frozen=True):
-    """The object that keeps a pod's home. ``slot`` tells the pods of one owner apart; empty for an only one.
+    """Object that keeps a pod's home. ``slot``: distinguishes the homes of one owner; empty if it has only one.
 
-    ``controller`` is what the pod itself refers to: the first link of the chain, or the keeper itself. ``before``: what
-    is remembered of an earlier object of its name.
+    ``controller``: the object that the pod's controller reference names, or the owner itself. ``before``: Home
+    remembered from a predecessor of the same name.
     """
 
     kind: Kind[AnnotatedObject]
@@ -63,7 +63,7 @@ class Owner(Struct, frozen=True):
 
 
 class Missing(Struct, frozen=True):
-    """The chain cannot be followed: this object is not in the picture."""
+    """Object of the owner chain that is not in the snapshot, so the owner is unknown."""
 
     kind: Kind[AnnotatedObject]
     namespace: str
@@ -74,10 +74,11 @@ class Missing(Struct, frozen=True):
 
 
 class Owners:
-    """Follows the chains of the plugin's arguments: controller references, in the pod's namespace, by name and UID.
+    """Finds owners along the chains of the plugin's arguments: controller references within the pod's namespace,
+    checked by name and UID.
 
-    Of several that begin alike the longest counts that the references go along: what is nearer is owned itself then.
-    A pod that none of them leads anywhere may have its home from a claim.
+    If several chains start with the same kinds, the longest chain that the references match applies. A pod without such
+    an owner can have its home from a claim.
     """
 
     def __init__(self, rules: Iterable[OwnerRule], objects: Objects) -> None:
@@ -97,9 +98,8 @@ class Owners:
         self._controlled: Final = tuple(objects.by_controller(it) for it in self.controllers())
 
     def of(self, pod: Pod) -> Owner | Missing | None:
-        """The keeper of the pod's home; ``None`` if no rule applies to the pod, or the chain ends early.
-
-        Raises ``Unreadable``.
+        """Return the owner that keeps the pod's home; ``None`` if no rule applies, or the chain ends early. Raises
+        ``Unreadable``.
         """
         owner = self._by_controllers(pod)
         return owner if owner is not None or self._claims is None else self._by_claims(pod, self._claims)
@@ -134,25 +134,25 @@ class Owners:
 
     @property
     def follows_claims(self) -> bool:
-        """Return whether claims keep homes: what owner a pod has then rests on other pods, too."""
+        """Return whether claims keep homes. A pod's owner then also depends on the other pods of the claim."""
         return self._claims is not None
 
     def controllers(self) -> Collection[Kind[AnnotatedObject]]:
-        """The kinds of controllers whose pods may have a home, each once."""
+        """Return the kinds of controllers whose pods may have a home, each once."""
         return [it[0].kinds[0] for it in self._chains.values()]
 
     def keepers(self) -> Collection[Kind[AnnotatedObject]]:
-        """The kinds that keep homes, each once."""
+        """Return the kinds that keep homes, each once."""
         return self._keepers
 
     def pods(self) -> Iterator[Pod]:
-        """All pods that may have a home, some of them twice. They may come and go while it is read."""
+        """Yield all pods that may have a home, some of them twice. Pods can change during the iteration."""
         for groups in (*self._controlled, *(() if self._claims is None else (self._claims.pods,))):
             for group in tuple(groups):
                 yield from tuple(groups.get(group, {}).values())
 
     def newest_pod(self, pod: Pod) -> Pod | None:
-        """One of these as it is now; ``None`` if it is gone."""
+        """Return the newest version of a pod that may have a home; ``None`` if it was deleted."""
         if pod.owner is not None:
             for groups in self._controlled:
                 newest = groups.get(pod.owner.uid, {}).get(pod.uid)
@@ -161,40 +161,44 @@ class Owners:
         return None if self._claims is None else self._claims.newest(pod)
 
     def every(self, kind: Kind[T]) -> Iterator[T | None]:
-        """The objects of the kind that keep homes, which may come and go while it is read.
+        """Yield the objects of the kind that keep homes. Objects can change during the iteration.
 
-        ``None`` in place of each that keeps none: anybody may have made many, and who reads takes turns over these too.
+        ``None`` replaces each object that keeps no homes, so that the caller can yield to other tasks between them,
+        too.
         """
         return (it if self.keeps(kind, it) else None for it in self._objects.every(kind))
 
     def keeps(self, kind: Kind[Any], obj: AnnotatedObject) -> bool:
-        """Return whether that object of the kind keeps homes: of claims those do that were selected."""
+        """Return whether the object keeps homes: every object of the kind does, except claims that are not selected."""
         if self._claims is None or not isinstance(obj, PersistentVolumeClaim) or kind not in self._keepers:
             return True
         return self._claims.keeps(obj)
 
     def may_be_shared(self, pod: Pod, other: Pod) -> bool:
-        """Whether both have controllers of kinds that lead to a home, or a claim in common; none is looked up."""
+        """Return whether two pods could have the same owner, without looking up any object.
+
+        They could if both have controllers that can lead to a home, or if they use a common claim.
+        """
         pairs = ((it.owner.api_version, it.owner.kind) if it.owner else None for it in (pod, other))
         return all(it in self._chains for it in pairs) or (
             self._claims is not None and self._claims.in_common(pod, other)
         )
 
     def newest(self, owner: Owner) -> Owner | None:
-        """The owner as it is now; ``None`` if it is gone."""
+        """Return the owner in its newest version; ``None`` if it was deleted."""
         obj = self._objects.get(owner.kind, owner.obj.namespace, owner.obj.name)
         if obj is None or obj.uid != owner.obj.uid:
             return None
         return replace(owner, obj=obj, before=self._before(owner.kind, obj, owner.slot))
 
     def keeper(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, slot: str) -> Owner:
-        """An object that keeps homes, with no pod in hand."""
+        """Return an owner for an object and a slot, independent of any pod."""
         return Owner(kind, obj, slot, obj, self._before(kind, obj, slot))
 
     def gone(self, home: Home) -> Owner | None:
-        """The owner of a home that is remembered, as far as that tells of it; ``None`` while it is there.
+        """Return the deleted owner of a remembered home, as described by the Home; ``None`` while the owner exists.
 
-        Also ``None`` for a Home that no owner would ever find: anybody may have written it. Raises ``Unreadable``.
+        Also ``None`` for a Home that no owner would ever use, because users can write any Home. Raises ``Unreadable``.
         """
         keeper = home.keeper
         kind = self._remembered.get((keeper.api_version, keeper.kind))
@@ -209,19 +213,19 @@ class Owners:
         return Owner(kind, was, keeper.slot, was, home) if effective is home else None
 
     def is_per_ordinal(self, kind: Kind[AnnotatedObject]) -> bool:
-        """Return whether an object of the kind keeps a home for each of its pods."""
+        """Return whether an object of the kind keeps a separate home for each of its pods."""
         return kind in self._per_ordinal
 
     def is_remembered(self, kind: Kind[AnnotatedObject]) -> bool:
-        """Return whether homes that the kind keeps outlive their owners."""
+        """Return whether homes of this kind outlive their owners."""
         return kind in self._by_name
 
     def has_machines(self) -> bool:
-        """Return whether instances of KubeVirt's machines are read."""
+        """Return whether KubeVirt's VirtualMachineInstances are watched."""
         return VIRTUAL_MACHINE_INSTANCES in self.controllers()
 
     def running(self, obj: AnnotatedObject) -> VirtualMachineInstance | None:
-        """Return the instance in which a machine runs, which has its name."""
+        """Return the running instance of a VirtualMachine, which has the same name; ``None`` if there is none."""
         get = self._objects.get if self.has_machines() else None
         instance = None if get is None else get(VIRTUAL_MACHINE_INSTANCES, obj.namespace, obj.name)
         if instance is None:
@@ -230,7 +234,7 @@ class Owners:
         return instance if keeper == obj.uid else None
 
     def remembers(self) -> bool:
-        """Return whether those of any kind do."""
+        """Return whether homes of any kind outlive their owners."""
         return bool(self._by_name)
 
     def _before(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, slot: str) -> Home | None:
@@ -242,7 +246,7 @@ class Owners:
     def _follow(
         self, chain: OwnerChain, pod: Pod, reference: OwnerReference | None
     ) -> Sequence[AnnotatedObject] | Missing:
-        """What the references lead to, one object of each kind of the chain; nothing if they do not go along it."""
+        """Return one object for each kind of the chain; empty if the references do not match the chain."""
         namespace = pod.namespace
         links: list[AnnotatedObject] = []
         for kind in chain.kinds:
@@ -265,14 +269,14 @@ class Owners:
 
 
 def kinds_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
-    """All kinds that the rules read."""
+    """Return all kinds that the rules read."""
     every = tuple(rules)
     memory = (HOMES,) if any(it.by_name for it in every) else ()
     return tuple(dict.fromkeys((*(kind for rule in every for kind in OwnerChain.of(rule).kinds), *memory)))
 
 
 def keepers_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
-    """The kinds that keep homes, each once."""
+    """Return the kinds that keep homes, each once."""
     return tuple(dict.fromkeys(OwnerChain.of(rule).kinds[-1] for rule in rules))
 
 
@@ -280,7 +284,9 @@ HOMES: Final[Kind[Home]] = Kind(API_VERSION, KIND, decode_home)
 
 
 def remembered(objects: Objects, kind: Kind[Any], obj: AnnotatedObject, slot: str) -> Home | None:
-    """What is remembered under an object's name, whatever its UID; ``None`` for what no node can be called."""
+    """Return the Home remembered under an object's name, whatever the UID; ``None`` if there is none, or its node name
+    is invalid.
+    """
     home = objects.get(HOMES, obj.namespace, memory_name(kind.api_version, kind.kind, obj.name, slot))
     if home is None or not is_subdomain(home.node):
         return None

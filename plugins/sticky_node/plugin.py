@@ -1,15 +1,15 @@
-"""Keeps a pod whose owner has a home off every other node; the first bind of the owner makes the home.
+"""Keeps a pod whose owner has a home off every other node; the owner's first bind makes the home.
 
-Beside the decisions, the process that decides has these loops:
+Besides taking decisions, the leader runs these loops:
 
-    homes      write on the owner since when its home is not usable, and tell people what changes
-    pods       wake pods that wait where filter may answer otherwise by now: kube-scheduler wakes nobody because time
-               has passed, or because a home was moved
-    refused    tell people why a home that takes pods does not take the pod that waits for it
+    homes      write to the owner since when its home is unusable, and report changes
+    pods       wake waiting pods once filter may answer differently: kube-scheduler wakes no pod
+               because time has passed or a home was moved
+    refusals   report why a usable home rejects the pod that waits for it
+    reconcile  correct the recorded homes whenever an owner or a machine changes
+    repair     write homes that a bind or a crash left unwritten, every ``repairInterval``
 
-    repair     write homes to owners where a bind or a crash left them unwritten, each ``repairInterval``
-
-A loop looks at nothing while nothing has changed. Otherwise it works in short steps, at most once a second.
+The loops examine objects only after changes, in short steps, at most once a second.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ NOT_HOME: Final = REFUSALS[Reason.NOT_HOME]
 OWNER_UNKNOWN: Final = unresolvable(REASON_OWNER_UNKNOWN).by(NAME)
 
 _AT_ONCE_SECONDS: Final = 2.0
-"""From a fault to the next begin: a Lease lasts longer, so that nobody else can have decided in between."""
+"""Longest restart delay after a fault within one term. A Lease lasts longer, so no other process was leader in between.
+"""
 
 
 _DECIDED: Final[StateKey[Decision]] = StateKey("PreFilterStickyNode")
@@ -95,26 +96,28 @@ class StickyNode(
     BackgroundPlugin,
     HomesPlugin,
 ):
-    """A home is on its owner, or in the making: readable from Reserve on, undone if the bind fails."""
+    """Plugin that keeps homes. A home is recorded on its owner, or pending: readable from Reserve on, dropped if the
+    bind fails.
+    """
 
     def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
         if args.policy is Policy.GRACE and args.grace_period < SHORTEST_GRACE:
-            _LOG.warning("grace is over before a failure is", seconds=args.grace_period, least=SHORTEST_GRACE)
+            _LOG.warning("grace period too short", seconds=args.grace_period, least=SHORTEST_GRACE)
         self._failback = args.failback
         self._handle = handle
         self._owners = Owners(args.owners, handle.objects)
         self._active = ActivePods(handle.objects)
         self._pending = PendingHomes()
         self._recorder = Recorder(self._owners, self._active, self._pending, handle)
-        walk = HomeScan(self._owners, handle.objects)
-        self._pod_state_figures = PodStateFigures(walk, handle.objects, self._pending)
+        scan = HomeScan(self._owners, handle.objects)
+        self._pod_state_figures = PodStateFigures(scan, handle.objects, self._pending)
         self._home_states = HomeStates(args, handle)
         self._policies = Policies(args, handle.objects)
-        self._node_state_figures = NodeStateFigures(walk, self._home_states, self._policies)
+        self._node_state_figures = NodeStateFigures(scan, self._home_states, self._policies)
         self._clocks = clocks = GraceClocks(self._home_states, self._owners, handle)
         self._failed_at = -inf
         self._decider = Decider(args, self._policies, self._home_states, clocks, handle.timing.wall_clock)
-        self._listing = Listing(walk, self._policies, self._home_states, clocks, self._decider, handle)
+        self._listing = Listing(scan, self._policies, self._home_states, clocks, self._decider, handle)
         self._keepers = tuple(
             Keeper(it.api_version, it.kind, self._owners.is_per_ordinal(it)) for it in self._owners.keepers()
         )
@@ -127,7 +130,7 @@ class StickyNode(
         self._waiting_pods = PodWaker(self._owners, handle, self._verdict, self._ends_at, self._decision, kinds, clocks)
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
-        """An owner that the watch has not brought yet, and the node of a home that seems to be gone: one read more."""
+        """Return objects to read before a decision: an undelivered owner, and a missing home node."""
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
             return ((owner.kind, owner.namespace, owner.name),)
@@ -182,9 +185,9 @@ class StickyNode(
                 return True
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        """Home alone, if it is among those that passed. If a sample leaves it out, the pod is refused once for it.
+        """Allow only a soft home, if it passed all filters. If a sample omits the home, reject the pod once.
 
-        Left out of a request that is no sample, the home was refused by another filter.
+        If a request that is not a sample omits the home, another filter rejected it, and all nodes stay allowed.
         """
         decision = state.read(_DECIDED)
         home = decision.home
@@ -197,10 +200,10 @@ class StickyNode(
         return FilterResult((), lambda: dict.fromkeys(passed, NOT_HOME))
 
     def _is_tried(self, pod: Pod, home: str) -> bool:
-        """Whether the pod need not be refused for a home that was not asked about. Else it is from now on, for once.
+        """Return whether the pod had its attempt for a home missing from the request. Otherwise begin the attempt.
 
-        One that is nominated is asked about others because an in-tree filter refused the home, or because room was made
-        for it elsewhere.
+        A nominated pod is offered other nodes if an in-tree filter rejected the home, or if preemption freed another
+        node.
         """
         if self._handle.is_asked() or self._attempts.is_over(pod.uid, home):
             return True
@@ -210,11 +213,14 @@ class StickyNode(
         return not self._attempts.begin(pod.uid, home)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """A home in the making holds even if the bind that makes it fails: this one makes it then."""
+        """Apply the filter, because a pending home is certain: if its bind fails, this pod makes the same home."""
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> Hashable | None:
-        """``None`` while the owner is missing, which is to be looked for each time, and where volumes decide."""
+        """Return the signature; ``None`` if verdicts must not be shared between pods.
+
+        That is the case while the owner is missing, which requires a new lookup each time, and if volumes decide.
+        """
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
             return None
@@ -228,7 +234,7 @@ class StickyNode(
         return (self._basis(pod, decision), bool(pod.nominated_node_name))
 
     def _verdict(self, pod: Pod) -> Hashable:
-        """What moves if filter may answer otherwise for the pod. Raises ``Unreadable``."""
+        """Return a value that changes whenever filter could answer differently for the pod. Raises ``Unreadable``."""
         owner = self._owners.of(pod)
         return self._basis(pod, self._decision(owner, pod)) if isinstance(owner, Owner) else str(owner)
 
@@ -237,7 +243,7 @@ class StickyNode(
         return (decision.verdict, is_tried)
 
     def _ends_at(self, pod: Pod) -> float | None:
-        """When time alone changes that, in seconds since 1970. Raises ``Unreadable``."""
+        """Return when time alone changes filter's answer, in seconds since 1970. Raises ``Unreadable``."""
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):
             return None
@@ -247,7 +253,7 @@ class StickyNode(
         return min(ends, default=None)
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
-        """The second means, for callers that did not filter: a soft home is the best of all nodes."""
+        """Prepare the score for callers that did not filter: a soft home gets the best score of all nodes."""
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):
             return SKIP
@@ -271,9 +277,9 @@ class StickyNode(
         return self._decider.of(owner, pod, self._home(owner, pod))
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        """A machine's first bind makes the home of its other pods.
+        """Return whether both pods have the same owner: the first bind makes the home of the other.
 
-        The owner of the other is looked up last, if at all: that of another tenant may be unreadable.
+        The other pod's owner is looked up last, because the owner of another tenant may be unreadable.
         """
         if pod.namespace != other.namespace or not self._owners.may_be_shared(pod, other):
             return False
@@ -300,9 +306,10 @@ class StickyNode(
             self._attempts.fail(pod.uid, node_name)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Write the claim onto the pod. A pod that joins a home in the making carries it too: that bind may fail.
+        """Write the claim onto the pod. A pod that joins a pending home carries the claim too, since that home's bind
+        can fail.
 
-        The target of a migration carries the machine's open claim: the pod that made it will be gone then.
+        The target of a migration carries the machine's open claim, because the pod that made the claim will be deleted.
         """
         claim = self._pending.of(pod)
         if claim is not None and not self._is_current(claim):
@@ -341,7 +348,7 @@ class StickyNode(
         return not pod.node_name and is_held(decision)
 
     async def _refused(self, pod: Pod, feasible: Collection[str]) -> Explanation:
-        """Return what keeps a pod that waits from a home that takes pods, and what would help."""
+        """Explain why a usable home rejects the waiting pod, and what would help."""
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner) or not self._may_be_refused(pod, decision := self._decision(owner, pod)):
             return Explanation()
@@ -357,9 +364,10 @@ class StickyNode(
         yield from self._node_state_figures.figures()
 
     async def run(self) -> None:
-        """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes.
+        """Run all background loops until cancelled.
 
-        Where it is begun anew at once after a fault, nobody else has decided meanwhile, and what it has seen holds.
+        After a restart right after a fault, the grace periods in memory stay valid: no other process was leader
+        meanwhile.
         """
         if self._handle.timing.clock() > self._failed_at + _AT_ONCE_SECONDS:
             self._clocks.begin()
@@ -370,7 +378,7 @@ class StickyNode(
             raise
 
     async def _watch(self) -> None:
-        """Tell people of homes and wake pods, until cancelled. A write that waits for its answer delays no pod."""
+        """Report homes and wake pods until cancelled. A write that waits for its answer delays no pod."""
         self._unusable_homes.begin()
         await self._waiting_pods.begin()
         await together(self._waiting_pods.run, self._unusable_homes.run, self._waiting_pods.refused.run)
@@ -386,26 +394,23 @@ class StickyNode(
         return self._keepers
 
     async def _repair_each_interval(self) -> None:
-        """Repair at once and then each interval, until cancelled."""
+        """Repair at once and then every interval, until cancelled."""
         while True:
             await self._repair()
             await self._handle.timing.sleep(self._handle.timing.repair_interval)
 
     async def _repair(self) -> None:
-        """Copy homes that were made and never reached their owner: those on bound pods, and those in memory.
-
-        Then put right what no bind does.
-        """
+        """Write homes that were made but not recorded; then run one reconcile round."""
         await self._recorder.record_open()
         await self._reconciler.round()
 
     def _home(self, owner: Owner, pod: Pod) -> str:
-        """One in the making, or the recorded home."""
+        """Return the pending home that the pod has to follow, or the recorded home."""
         claim = self._pending.holds(owner, pod)
         return recorded_home(owner) if claim is None else claim.node
 
     def _is_current(self, claim: Claim) -> bool:
-        """Whether its owner, if it is still there, has got neither another home nor another pod's word since."""
+        """Return whether the claim still makes a home: no other home and no other pod was recorded since."""
         owner = self._owners.newest(claim.owner)
         return owner is None or claim.makes(owner)
 

@@ -1,10 +1,10 @@
-"""The table of homes, the policy that applies to a pod's home, and the decision for one pod.
+"""Table of homes, the policy that applies to a pod's home, and the decision for one pod.
 
 Filter, Events, ``explain`` and `docs/homes.md` all use this table, and every cell has a test.
 
-The nearest policy takes precedence, in this order: the owner's annotation ``homeport.dev/policy``, the pod's own (which
-its template brings), the first namespace rule that matches, the owner rule, the default. An annotation that names no
-policy is ignored.
+The most specific policy takes precedence, in this order: the owner's annotation ``homeport.dev/policy``, the pod's own
+(set by its template), the first matching namespace rule, the owner rule, the default. An annotation that does not name
+a policy is ignored.
 """
 
 from __future__ import annotations
@@ -181,8 +181,10 @@ def _rule(number: int, args: StickyNodeArgs) -> _Rule:
 
 
 class Decision(Struct, frozen=True):
-    """Decision for one pod. ``since`` and ``ends_at``: start and end of the grace period, in seconds since 1970;
-    ``None`` without a running one. ``over``: the grace period has ended.
+    """Decision for one pod. ``over``: the grace period has ended.
+
+    ``since`` and ``ends_at``: start and end of the grace period, in seconds since 1970; ``None`` if it has not started,
+    or if there is none.
     """
 
     home: str
@@ -199,7 +201,7 @@ class Decision(Struct, frozen=True):
 
     @property
     def verdict(self) -> Hashable:
-        """The values that determine filter's result."""
+        """Values that determine filter's result."""
         return (self.home, self.action, self.reason)
 
     def makes_home(self, node: str, *, failback: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Answers about homes for people: metrics, the list of all homes, and ``explain``."""
+"""Reports about homes for operators: metrics, the list of all homes, and ``explain``."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ NODE_GONE: Final = "node_gone"
 UNRECORDED: Final = "unrecorded"
 
 STATES_OF_PODS: Final = (Whereabouts.AT_HOME, AWAY, Whereabouts.WAITING, Whereabouts.IDLE, NODE_GONE, UNRECORDED)
-"""Each recorded home is in one of the first five: its pod runs there · runs elsewhere · waits · there is none · the
-node is not in the cluster. ``unrecorded``: made, and not written on the owner yet.
+"""Values of the label ``state``. Each recorded home is in one of the first five.
+
+Its pod runs at home · runs elsewhere · waits · does not exist · its node does not exist. ``unrecorded``: the home is
+not on its owner yet.
 """
 
 _HOMES: Final = "Homes by state: at_home, away, waiting, idle, node_gone or unrecorded."
@@ -40,15 +42,15 @@ _LONGEST: Final = "Age of the oldest pod that waits for its home; 0 if none does
 
 
 class PodStateFigures:
-    """Metrics of homes by the state of their pods, counted anew each time."""
+    """Metrics of homes by the state of their pods, recomputed on every call."""
 
-    def __init__(self, walk: HomeScan, objects: Objects, making: PendingHomes) -> None:
-        self._scan = walk
+    def __init__(self, scan: HomeScan, objects: Objects, pending: PendingHomes) -> None:
+        self._scan = scan
         self._objects = objects
-        self._pending = making
+        self._pending = pending
 
     def figures(self, now: datetime | None = None) -> Iterator[Figure | None]:
-        """``homes`` by state, and ``homes_longest_wait_seconds``; ``now`` in UTC."""
+        """Yield ``homes`` by state, and ``homes_longest_wait_seconds``. ``now``: in UTC."""
         counts = dict.fromkeys(STATES_OF_PODS, 0)
         oldest = ""
         for kept in self._scan():
@@ -70,10 +72,10 @@ class PodStateFigures:
 
 
 def _age(created: str, now: datetime) -> float:
-    """Seconds since a time of Kubernetes'; 0 for none, and for one that is none."""
+    """Return the seconds since a time in RFC 3339; 0 if it is empty or invalid."""
     try:
         return max(0.0, (now - datetime.fromisoformat(created)).total_seconds())
-    except (ValueError, TypeError):  # no time, or one without a zone
+    except (ValueError, TypeError):  # not a time, or without a zone
         return 0.0
 
 
@@ -82,7 +84,7 @@ MOST_NODES: Final = 10
 OTHERS: Final = "(others)"
 
 NO_NODE: Final = "(gone)"
-"""Label of homes on nodes that do not exist: anybody may have written any name there."""
+"""Label for homes on nodes that do not exist: users can write any name there, so names are not used as labels."""
 
 _BY_STANDING: Final = (
     "Homes by what their node is like now: usable, away, leaving, gone or other_machine; and by their owner's policy."
@@ -94,15 +96,15 @@ _BY_NODE: Final = (
 
 
 class NodeStateFigures:
-    """Metrics of homes by the state of their nodes, counted anew each time. Policies of pods are not considered."""
+    """Metrics of homes by the state of their nodes, recomputed on every call. Policies of pods are not considered."""
 
-    def __init__(self, walk: HomeScan, home_states: HomeStates, policies: Policies) -> None:
-        self._scan = walk
+    def __init__(self, scan: HomeScan, home_states: HomeStates, policies: Policies) -> None:
+        self._scan = scan
         self._home_states = home_states
         self._policies = policies
 
     def figures(self) -> Iterator[Figure | None]:
-        """``homes_by_standing`` and ``homes_unusable``."""
+        """Yield ``homes_by_standing`` and ``homes_unusable``."""
         counts: Counter[tuple[str, str]] = Counter()
         nodes: Counter[str] = Counter()
         for owner in in_steps(self._scan.owners()):
@@ -127,7 +129,10 @@ class NodeStateFigures:
 
 
 def _bounded(nodes: Mapping[str, int]) -> dict[str, int]:
-    """The nodes with most, by name where they have as many; the sum of the rest. Always with those of no node."""
+    """Return the nodes with the most homes, ties sorted by name.
+
+    Always includes the sum of the other nodes, and the homes without an existing node.
+    """
     named = sorted((it for it in nodes if it != NO_NODE), key=lambda it: (-nodes[it], it))
     rest = sum(nodes[it] for it in named[MOST_NODES:])
     return {**{it: nodes[it] for it in named[:MOST_NODES]}, OTHERS: rest, NO_NODE: nodes.get(NO_NODE, 0)}
@@ -138,13 +143,13 @@ _AWAY: Final = frozenset({State.AWAY, State.LEAVING})
 _ORPHANED: Final = frozenset({State.GONE, State.OTHER_MACHINE})
 
 _DATED: Final = _AWAY | _ORPHANED
-"""States of which it is written down when they began."""
+"""States whose start is recorded."""
 
 
 class HomeDescription(NamedTuple):
-    """How it is about a home. ``source``: who said the policy · ``since``: RFC 3339, empty if nobody knows.
+    """State of a home for display. ``source``: origin of the policy · ``since``: in RFC 3339, empty if unknown.
 
-    ``mark``: what says so of its node, for a person · ``holds``: whether its pod waits while the node takes none.
+    ``mark``: cause of the node's state · ``holds``: true if the pod waits while the node accepts none.
     """
 
     state: State
@@ -160,14 +165,14 @@ class Listing:
 
     def __init__(
         self,
-        walk: HomeScan,
+        scan: HomeScan,
         policies: Policies,
         home_states: HomeStates,
         clocks: GraceClocks,
         decider: Decider,
         handle: Handle,
     ) -> None:
-        self._scan = walk
+        self._scan = scan
         self._policies = policies
         self._home_states = home_states
         self._clocks = clocks
@@ -175,14 +180,14 @@ class Listing:
         self._serves = handle.profile.serves
 
     def homes(self) -> Iterator[Home | None]:
-        """``None`` after each short step."""
+        """Yield all homes, and ``None`` after each short step."""
         for kept in self._scan():
             yield None if kept is None else self._home(kept, self._described(kept))
         for kept in self._scan.remembered():
             yield None if kept is None else self._home_of_nobody(kept)
 
     def home_of(self, owner: Owner, pod: Pod) -> Home:
-        """That of the owner, with this one of its pods. Raises ``Unreadable``."""
+        """Return the home of an owner, described for this pod. Raises ``Unreadable``."""
         kept = HomeEntry(owner, recorded_home(owner), pod)
         return self._home(kept, self._describe(owner, kept.home, pod))
 
@@ -258,9 +263,9 @@ def explain_missing(owner: Missing) -> Explanation:
 def explain_home(
     owner: Owner, decision: Decision, nodes: Candidates, *, claim: Claim | None, made: bool, cause: str
 ) -> Explanation:
-    """``decision``: what filter goes by · ``claim``: where the home comes from that is not recorded.
+    """Explain filter's decision. ``claim``: source of a home that is not recorded; ``None`` if it is.
 
-    ``made``: the pod of the claim is there · ``cause``: why its home could not be written.
+    ``made``: true if the claim's pod is bound · ``cause``: why its home could not be written.
     """
     home, applied = decision.home, decision.applied
     row = (
@@ -277,10 +282,10 @@ def explain_home(
 
 
 def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | None, *, tried: bool) -> Explanation:
-    """Of a pod that may go to its home alone, which takes pods. ``verdict``: what in-tree filters say of the home.
+    """Explain why a usable home rejects its pod. ``verdict``: result of the in-tree filters for the home.
 
-    ``None``: other filters of the profile refuse it, which is told of each node. ``tried``: the scheduler has found no
-    node for the pod, so that somebody does; that it is not known who, is told then.
+    ``verdict`` is ``None`` if other filters of the profile reject the pod there, which are listed per node. ``tried``:
+    the scheduler found no node, so an unknown rejection is mentioned, too.
     """
     home, tables = readable(decision.home), tuple[Table, ...]()
     if verdict is None:
@@ -323,7 +328,7 @@ def _made_by(claim: Claim | None, *, made: bool, cause: str) -> str:
 
 
 def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, ...]:
-    """What would let the pod in where it waits for its home."""
+    """Return what would let a pod in that waits for its home."""
     home, state = readable(decision.home), decision.home_state.state
     key = f"set or remove {slot_key(HOME, owner.slot)} on {owner}"
     if decision.action is Action.WAIT:

@@ -1,6 +1,6 @@
-"""What becomes of homes: since when one is not usable is written on its owner, and every change is told.
+"""Records on each owner since when its home is unusable, and reports every change of state.
 
-Who writes tells. Several profiles may have the plugin, each looks at the same owners, and one of them comes first.
+Several profiles can have the plugin and see the same owners. The first one to write a change also reports it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import structlog
 from msgspec import Struct
@@ -22,27 +22,27 @@ from app.kube.api_errors import ApiError
 from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import HOME, HOME_SINCE, recorded_home, slot_key
-from plugins.sticky_node.background import Steps
-from plugins.sticky_node.grace import GraceClocks, read_since
+from plugins.sticky_node.background import LOOK_SECONDS, TICK_SECONDS, Steps
+from plugins.sticky_node.grace import GraceClocks
 from plugins.sticky_node.home_state import HomeState, HomeStates
-from plugins.sticky_node.owners import Owner, Owners, Slot
+from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.pods import slots
 from plugins.sticky_node.policy import Policies, unknown_policy
+from plugins.sticky_node.state_reports import HomesBySlot, OwnedHome, StateReporter
 
-TICK_SECONDS: Final = 0.25
-LOOK_SECONDS: Final = 1.0
 PACE_SECONDS: Final = 0.02
-"""Delay between two checks for changes, shortest one between two comparisons, and delay after each write."""
+"""Delay after each write, which limits writes to 50 per second."""
 
 REST_SECONDS: Final = 5.0
+"""Minimum time between two writes to an owner."""
 LONGEST_REST: Final = 960.0
-"""Shortest and longest time between two writes to an owner. It doubles for equal writes: profiles can disagree."""
+"""Maximum time between two writes to an owner. The time doubles for equal writes, because profiles can disagree."""
 
 AGAIN_SECONDS: Final = 60.0
-"""Longest back-off of an owner that could not be written, and of all owners while a right seems to be missing."""
+"""Maximum back-off of an owner that cannot be written, and of all owners while a permission seems to be missing."""
 
 _REFUSING: Final = 3
-"""Number of namespaces with forbidden writes, and no successful write since, from which a right seems to be missing."""
+"""Number of namespaces with forbidden writes, and no success since, that indicates a missing permission."""
 
 _FORBIDDEN: Final = 403
 _PAUSE_SECONDS: Final = 1.0
@@ -55,27 +55,15 @@ _ANY: Final = HomeState(State.NONE)
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class _OwnedHome(Struct, frozen=True):
-    """One home as it is. ``standing``: by its node alone; ``NONE`` where the policy is ``off``."""
-
-    owner: Owner
-    node: str
-    home_state: HomeState
-
-
-_Homes: TypeAlias = Mapping[str, _OwnedHome]
-"""Of one owner, by slot."""
-
-
 class _CheckedOwner(Struct, frozen=True):
-    """An owner as it was looked at last, with its homes as they were then."""
+    """Owner as last checked, with its homes at that time."""
 
     obj: AnnotatedObject
-    homes: _Homes
+    homes: HomesBySlot
 
 
 class _Unwritten(Struct):
-    """``given``: slots whose homes are new or moved since the last write. ``pause``: seconds of the last back-off."""
+    """Owner to write. ``given``: slots with new or moved homes. ``pause``: last back-off in seconds."""
 
     kind: Kind[AnnotatedObject]
     obj: AnnotatedObject
@@ -84,7 +72,7 @@ class _Unwritten(Struct):
 
 
 class _WritePause(Struct, frozen=True):
-    """What was written on an owner last, and for how many seconds, until when, it is left alone since."""
+    """Last write to an owner, and the pause after it, which ends at ``until`` on the monotonic clock."""
 
     changes: Mapping[str, str | None]
     seconds: float
@@ -92,7 +80,7 @@ class _WritePause(Struct, frozen=True):
 
 
 class UnusableHomes:
-    """Checks the owners that changed, and all owners once a node has changed."""
+    """Checks owners that changed, and all owners once a node has changed."""
 
     def __init__(
         self,
@@ -113,7 +101,7 @@ class UnusableHomes:
         self.begin()
 
     def begin(self) -> None:
-        """This process decides from now on: what others have seen meanwhile, it has not."""
+        """Clear the memory when this process becomes the leader: it can be outdated."""
         self._known: dict[str, _CheckedOwner] = {}
         self._stamp: tuple[object, object] = (None, None)
         self._looked_at = -LOOK_SECONDS
@@ -122,7 +110,7 @@ class UnusableHomes:
         self._due: list[tuple[float, int, str]] = []
         self._numbers = count()
         self._pauses: dict[str, _WritePause] = {}
-        self._reported_unwritten: dict[Slot, State] = {}
+        self._reporter = StateReporter(self._handle)
         self._barred_until = 0.0
         self._pause = 0.0
         self._forbidden: set[str] = set()
@@ -137,6 +125,7 @@ class UnusableHomes:
             await self._handle.timing.sleep(TICK_SECONDS)
 
     async def look(self, steps: Steps) -> None:
+        """Check for changes, and queue the owners that have to be written."""
         begun = {it.obj.uid: it for it in self._clocks.take_begun()}
         for owner in begun.values():
             with suppress(Unreadable):
@@ -156,17 +145,17 @@ class UnusableHomes:
                 there.add(obj.uid)
                 known = self._known.get(obj.uid)
                 if all_of_them or known is None or known.obj is not obj:
-                    with suppress(Unreadable):  # looked at again once anything moves
+                    with suppress(Unreadable):  # checked again after the next change
                         await self._look_at(kind, obj, known, steps, is_first=is_first)
                 await steps()
         for uid in self._known.keys() - there:
             self._pauses.pop(uid, None)
             for home in self._known.pop(uid).homes.values():
-                self._reported_unwritten.pop(home.owner.key, None)
+                self._reporter.forget(home.owner.key)
                 self._clocks.forget(home.owner.key)
 
     def _stamp_now(self) -> tuple[object, object]:
-        """What the states of all homes rest on, and what owners are there."""
+        """Return versions of everything that all home states depend on, and of the owners."""
         version = self._handle.objects.version
         of_all = (self._handle.nodes.generation, *(version(it) for it in self._shared))
         return of_all, tuple(version(it) for it in self._keepers)
@@ -189,12 +178,12 @@ class UnusableHomes:
             given = {slot for slot, it in homes.items() if slot not in before or before[slot].node != it.node}
             self._enqueue(kind, obj).given.update(given)
         else:
-            self._report_settled(homes)
+            self._reporter.settled(homes)
         self._report_policy(Owner(kind, obj, "", obj), known)
         self._known[obj.uid] = _CheckedOwner(obj, homes)
 
     async def _look_again(self, kind: Kind[AnnotatedObject], earlier: AnnotatedObject, steps: Steps) -> None:
-        """At one owner, since a pod of its has earlier or it is about to be written, if it was looked at before."""
+        """Check one owner in its newest version, if it was checked before: for a pod's request, or before a write."""
         obj, known = self._handle.objects.get(kind, earlier.namespace, earlier.name), self._known.get(earlier.uid)
         if obj is not None and known is not None and obj.uid == earlier.uid:
             await self._look_at(kind, obj, known, steps, is_first=False)
@@ -202,62 +191,40 @@ class UnusableHomes:
     def _enqueue(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> _Unwritten:
         uid = obj.uid
         if uid not in self._unwritten:
-            rest = self._pauses.get(uid)
-            self._wait(uid, _Unwritten(kind, obj, set()), 0.0 if rest is None else rest.until)
+            pause = self._pauses.get(uid)
+            delay = 0.0 if pause is None else pause.until - self._handle.timing.clock()
+            self._wait(uid, _Unwritten(kind, obj, set()), delay)
         return self._unwritten[uid]
 
-    async def _homes(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, steps: Steps) -> _Homes:
-        homes: dict[str, _OwnedHome] = {}
+    async def _homes(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, steps: Steps) -> HomesBySlot:
+        homes: dict[str, OwnedHome] = {}
         for slot in slots(obj.annotations, HOME, per_ordinal=self._owners.is_per_ordinal(kind)):
             await steps()
             owner = Owner(kind, obj, slot, obj)
             node = recorded_home(owner)
             if node:
-                homes[slot] = _OwnedHome(owner, node, self._home_state(owner, node))
+                homes[slot] = OwnedHome(owner, node, self._home_state(owner, node))
         return homes
 
     def _home_state(self, owner: Owner, node: str) -> HomeState:
-        """Where the owner itself does not say ``off``, the template of a pod may say more, which then has asked."""
+        """Return the state of a home, from its node alone; ``NONE`` if the policy is ``off``.
+
+        A pod template can override ``off`` unless the owner itself sets it. Its pod has then requested the grace
+        period.
+        """
         applied = self._policies.of(owner)
         is_off = applied.policy is Policy.OFF
-        if is_off and (applied.source == _OF_OWNER or not self._clocks.is_asked(owner, node)):
+        if is_off and (applied.source == _OF_OWNER or not self._clocks.is_requested(owner, node)):
             return _ANY
         return self._home_states.of_node(node, owner)
-
-    def _report_written(self, obj: AnnotatedObject, homes: _Homes, given: Collection[str]) -> None:
-        """What is news beside what was written on the owner before."""
-        now = self._handle.timing.wall_clock()
-        for slot, home in homes.items():
-            written = read_since(obj.annotations.get(slot_key(HOME_SINCE, slot), ""), home.node, now)
-            before = State.USABLE if written is None else written.state
-            told = self._reported_unwritten.pop(home.owner.key, before)
-            self._report(home, told, is_given=slot in given)
-
-    def _report_unwritten(self, homes: _Homes, given: Collection[str]) -> None:
-        for slot, home in homes.items():
-            told = self._reported_unwritten.get(home.owner.key, State.USABLE)
-            self._report(home, told, is_given=slot in given)
-            self._reported_unwritten[home.owner.key] = home.home_state.state
-
-    def _report_settled(self, homes: _Homes) -> None:
-        """There is nothing to be written: of what could not be, people may still have been told."""
-        for home in homes.values():
-            told = self._reported_unwritten.pop(home.owner.key, None)
-            if told is not None and home.home_state.state is State.USABLE:
-                self._report(home, told, is_given=False)
-
-    def _report(self, home: _OwnedHome, before: State, *, is_given: bool) -> None:
-        events.state_changed(
-            self._handle.event_recorder, home.owner, home.node, home.home_state, before=before, is_given=is_given
-        )
 
     def _report_policy(self, owner: Owner, known: _CheckedOwner | None) -> None:
         policy = unknown_policy(owner)
         if policy and (known is None or policy != unknown_policy(Owner(owner.kind, known.obj, "", known.obj))):
             events.unknown_policy(self._handle.event_recorder, owner, policy)
 
-    async def _changes(self, obj: AnnotatedObject, homes: _Homes, steps: Steps) -> dict[str, str | None]:
-        """What is to be written on the owner. What another profile may need stays."""
+    async def _changes(self, obj: AnnotatedObject, homes: HomesBySlot, steps: Steps) -> dict[str, str | None]:
+        """Return the annotations to write on the owner. Annotations that another profile may need are kept."""
         changes: dict[str, str | None] = {}
         for slot, home in homes.items():
             await steps()
@@ -268,7 +235,7 @@ class UnusableHomes:
         there = slots(obj.annotations, HOME_SINCE, per_ordinal=True)
         return {**changes, **dict.fromkeys(slot_key(HOME_SINCE, slot) for slot in there if slot not in homes)}
 
-    def _since(self, home: _OwnedHome, written: str | None) -> str | None:
+    def _since(self, home: OwnedHome, written: str | None) -> str | None:
         state = home.home_state.state
         if state is State.NONE and self._policies.of(home.owner).source != _OF_OWNER:
             return written
@@ -278,7 +245,7 @@ class UnusableHomes:
         return self._clocks.text(home.owner, home.node, state)
 
     async def write(self, seconds: float, steps: Steps) -> None:
-        """Write what waits, for so long at most: first what could be written so far, and then in the order it came."""
+        """Write queued owners for at most ``seconds``: owners without failures first, then in queue order."""
         begun = self._handle.timing.clock()
         while self._resting and self._resting[0][0] <= begun:
             _, number, uid = heappop(self._resting)
@@ -292,9 +259,9 @@ class UnusableHomes:
             entry = self._unwritten[uid]
             try:
                 await self._write(uid, entry, steps)
-            except Unreadable:  # nothing is known against which to write
+            except Unreadable:  # its current version is unknown
                 entry.pause = longer(entry.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
-                self._later(uid, entry, entry.pause)
+                self._wait(uid, entry, entry.pause)
             await self._handle.timing.sleep(PACE_SECONDS)
 
     async def _write(self, uid: str, entry: _Unwritten, steps: Steps) -> None:
@@ -315,14 +282,14 @@ class UnusableHomes:
             except ObjectGone:
                 return None
             except OSError as cause:
-                self._report_unwritten(homes, entry.given)
+                self._reporter.unwritten(homes, entry.given)
                 return self._failed(uid, entry, cause)
             self._pause = 0.0
             self._forbidden.clear()
             self._is_failure_logged = False
             self._pause_writes(uid, changes)
-            return self._report_written(obj, homes, entry.given)
-        return self._later(uid, entry, _PAUSE_SECONDS)
+            return self._reporter.written(obj, homes, entry.given)
+        return self._wait(uid, entry, _PAUSE_SECONDS)
 
     def _pause_writes(self, uid: str, changes: Mapping[str, str | None]) -> None:
         before = self._pauses.get(uid)
@@ -333,7 +300,7 @@ class UnusableHomes:
         self._pauses[uid] = _WritePause(changes, seconds, now + seconds)
 
     def _failed(self, uid: str, entry: _Unwritten, cause: OSError) -> None:
-        """Said once until something can be written. What holds is in memory."""
+        """Handle a failed write. Failures are logged once until a write succeeds. The times stay in memory."""
         if not self._is_failure_logged:
             self._is_failure_logged = True
             machine = str(Owner(entry.kind, entry.obj, "", entry.obj))
@@ -345,12 +312,9 @@ class UnusableHomes:
             self._pause = longer(self._pause, _PAUSE_SECONDS, AGAIN_SECONDS)
             self._barred_until = self._handle.timing.clock() + self._pause
         entry.pause = longer(entry.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
-        self._later(uid, entry, entry.pause)
+        self._wait(uid, entry, entry.pause)
 
-    def _later(self, uid: str, entry: _Unwritten, seconds: float) -> None:
-        self._wait(uid, entry, self._handle.timing.clock() + seconds)
-
-    def _wait(self, uid: str, entry: _Unwritten, until: float) -> None:
-        """Of each that waits there is one entry, of those that rest or of those that are due."""
+    def _wait(self, uid: str, entry: _Unwritten, seconds: float) -> None:
+        """Queue an owner after a delay. Each owner is in only one of the two queues, once."""
         self._unwritten[uid] = entry
-        heappush(self._resting, (until, next(self._numbers), uid))
+        heappush(self._resting, (self._handle.timing.clock() + seconds, next(self._numbers), uid))

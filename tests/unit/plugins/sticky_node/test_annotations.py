@@ -199,7 +199,7 @@ async def test_what_cannot_be_written_is_said_once_and_tried_again(machines: Mac
         assert own_home("n1", name="mail") == machines.annotations(name="mail")
         machines.clock.now += 60
         assert not await upkeep.round()
-    assert [{"event": "homes not kept up", "log_level": "warning", "cause": "forbidden"}] == said
+    assert [{"event": "homes not reconciled", "log_level": "warning", "cause": "forbidden"}] == said
 
     machines.writer.unwritable = set()
     assert not await upkeep.round(), "it was tried just now"
