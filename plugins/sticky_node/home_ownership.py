@@ -49,12 +49,12 @@ class HomeOwnership:
     """Writes the owner's UID beside each home, and removes homes that were copied from another object."""
 
     def __init__(
-        self, owners: Owners, active: ActivePods, recorder: Recorder, attempts: WriteBudget, handle: Handle
+        self, owners: Owners, active: ActivePods, recorder: Recorder, budget: WriteBudget, handle: Handle
     ) -> None:
         self._owners = owners
         self._active = active
         self._recorder = recorder
-        self._attempts = attempts
+        self._budget = budget
         self._handle = handle
         self._correct_objects: dict[str, AnnotatedObject] = {}
         self._iteration = ResumableIteration(owners, owners.keepers(), self._correct_objects)
@@ -72,7 +72,7 @@ class HomeOwnership:
                 complete = False
                 continue
             if wrong.written:
-                complete &= await self._attempts.of_owner(obj.uid, partial(self._correct, kind, obj, wrong))
+                complete &= await self._budget.of_owner(obj.uid, partial(self._correct, kind, obj, wrong))
             elif wrong.is_all:
                 self._correct_objects[obj.uid] = obj
             complete &= wrong.is_all

@@ -40,7 +40,7 @@ class MigratedHomes:
         active: ActivePods,
         pending: PendingHomes,
         recorder: Recorder,
-        attempts: WriteBudget,
+        budget: WriteBudget,
         handle: Handle,
         is_off: Callable[[Owner, Pod], bool],
     ) -> None:
@@ -49,7 +49,7 @@ class MigratedHomes:
         self._active = active
         self._pending = pending
         self._recorder = recorder
-        self._attempts = attempts
+        self._budget = budget
         self._is_off = is_off
         self._handle = handle
         self._settled: dict[str, tuple[VirtualMachineInstance, Owner]] = {}
@@ -75,7 +75,7 @@ class MigratedHomes:
                 continue
             if claim is not None:
                 key = " ".join(claim.owner.key)
-                complete &= await self._attempts.of_owner(key, partial(self._recorder.write_claim, claim))
+                complete &= await self._budget.of_owner(key, partial(self._recorder.write_claim, claim))
         return complete
 
     def _is_settled(self, machine: VirtualMachineInstance) -> bool:

@@ -70,6 +70,10 @@ from plugins.sticky_node.waiting_pods import PodWaker
 
 _LOG: Final = structlog.get_logger(__name__)
 NAME: Final = "StickyNode"
+REASON_NOT_HOME: Final = Reason.NOT_HOME.value
+REASON_AWAY: Final = Reason.AWAY.value
+REASON_GONE: Final = Reason.GONE.value
+REASON_GRACE: Final = Reason.GRACE.value
 REASON_OWNER_UNKNOWN: Final = "node(s) can't be judged before the pod's owner is known"
 REFUSALS: Final = {it: unresolvable(it.value).by(NAME) for it in Reason}
 NOT_HOME: Final = REFUSALS[Reason.NOT_HOME]

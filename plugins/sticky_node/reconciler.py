@@ -61,8 +61,8 @@ MOST_REMEMBERED: Final = 512
 class RememberedHomes:
     """Keeps Home objects equal to the owners' homes, and restores homes to recreated owners."""
 
-    def __init__(self, owners: Owners, attempts: WriteBudget, handle: Handle) -> None:
-        self._attempts = attempts
+    def __init__(self, owners: Owners, budget: WriteBudget, handle: Handle) -> None:
+        self._budget = budget
         self._handle = handle
         self._noted: dict[str, tuple[AnnotatedObject, tuple[Home, ...]]] = {}
         self._owners = owners
@@ -116,7 +116,7 @@ class RememberedHomes:
         return self._kinds.get((home.keeper.api_version, home.keeper.kind))
 
     async def _forget(self, home: Home) -> bool:
-        return await self._attempts.of_memory("/".join(home.key), partial(self._handle.writer.delete, HOMES, home))
+        return await self._budget.of_memory("/".join(home.key), partial(self._handle.writer.delete, HOMES, home))
 
     async def _settle(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, home: Home) -> bool:
         """Handle an existing object without a home: delete its own Home, or restore its predecessor's."""
@@ -126,7 +126,7 @@ class RememberedHomes:
         if not is_slot(slot) or is_copied(obj, slot):
             return True
         owner = Owner(kind, obj, slot, obj, home)
-        return await self._attempts.of_owner(" ".join(owner.key), partial(self._give_back, owner, home))
+        return await self._budget.of_owner(" ".join(owner.key), partial(self._give_back, owner, home))
 
     async def _give_back(self, owner: Owner, home: Home) -> None:
         await self._handle.writer.annotate(owner.kind, owner.obj, restored_annotations(owner, home))
@@ -135,7 +135,7 @@ class RememberedHomes:
 
     async def note(self) -> bool:
         """Write every changed home to its Home object; return whether nothing is left to do."""
-        if not self._attempts.may_remember():
+        if not self._budget.may_remember():
             return False
         complete, steps = True, Steps(self._handle.timing.sleep)
         there: dict[str, set[str]] | None = None
@@ -155,7 +155,7 @@ class RememberedHomes:
                     key = f"{obj.namespace}/{name}"
                     machine = obj.annotations.get(slot_key(HOME_MACHINE, slot), "")
                     keep = partial(remember, self._handle, kind, obj, slot, home_in(obj, slot), machine)
-                    complete &= await self._attempts.of_memory(key, keep)
+                    complete &= await self._budget.of_memory(key, keep)
         return complete
 
     async def _there(self, steps: Steps) -> dict[str, set[str]]:
@@ -230,10 +230,10 @@ class Reconciler:
         is_off: Callable[[Owner, Pod], bool],
     ) -> None:
         self._handle = handle
-        self._attempts = WriteBudget(handle.timing.clock)
-        self._ownership = HomeOwnership(owners, active, recorder, self._attempts, handle)
-        self._remembered = RememberedHomes(owners, self._attempts, handle)
-        self._migrated = MigratedHomes(args, owners, active, pending, recorder, self._attempts, handle, is_off)
+        self._budget = WriteBudget(handle.timing.clock)
+        self._ownership = HomeOwnership(owners, active, recorder, self._budget, handle)
+        self._remembered = RememberedHomes(owners, self._budget, handle)
+        self._migrated = MigratedHomes(args, owners, active, pending, recorder, self._budget, handle, is_off)
         remembers = owners.remembers()
         parts = (
             (self._ownership.all, True),
@@ -258,7 +258,7 @@ class Reconciler:
             if versions != self._seen or self._handle.timing.clock() >= self._again:
                 self._seen = versions
                 is_done = await self.round()
-                wait = _PERIOD_SECONDS if self._attempts.writes else _LATER_SECONDS
+                wait = _PERIOD_SECONDS if self._budget.writes else _LATER_SECONDS
                 self._again = inf if is_done else self._handle.timing.clock() + wait
             await self._handle.timing.sleep(_PERIOD_SECONDS)
 
@@ -269,10 +269,10 @@ class Reconciler:
         if self._is_running:
             return False
         self._is_running = is_done = is_whole = True
-        self._attempts.begin()
+        self._budget.begin()
         try:
             for part in self._parts:
-                self._attempts.begin_part()
+                self._budget.begin_part()
                 try:
                     is_done &= await part()
                 except WriteBudgetExhausted:
@@ -280,5 +280,5 @@ class Reconciler:
         finally:
             self._is_running = False
         if is_whole:
-            self._attempts.end()
+            self._budget.end()
         return is_done
