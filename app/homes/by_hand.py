@@ -54,14 +54,14 @@ class AnnotationTarget(Struct, frozen=True):
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-class _Metadata(Struct, rename="camel"):
+class _ObjectMetadata(Struct, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     annotations: dict[str, str] | None = None
 
 
 class _Object(Struct):
-    metadata: _Metadata
+    metadata: _ObjectMetadata
 
     def value(self, target: AnnotationTarget) -> str:
         return (self.metadata.annotations or {}).get(target.annotation, "")
@@ -110,7 +110,13 @@ async def released(client: KubeClient, target: AnnotationTarget) -> Released:
 async def changed(client: KubeClient, target: AnnotationTarget, value: str | None, *, check_node: bool = False) -> str:
     """Change the annotation with an existing client. Raises ``ByHandError``."""
     with _user_errors(client, target):
-        return await _changed(client, target, value, check_node=check_node)
+        resource, obj = await _lookup(client, target)
+        before = obj.value(target)
+        if before == (value or ""):
+            return before
+        if check_node and value is not None:
+            await _require_node(client, value)
+        return await _write(client, resource, target, obj, value)
 
 
 @contextmanager
@@ -146,7 +152,7 @@ async def _released(client: KubeClient, target: AnnotationTarget) -> Released:
             return Released("")
         if await _is_deleted(client, memory, home):
             with suppress(_Missing):  # the object can have been recreated with the home
-                await _changed(client, target, None, check_node=False)
+                await changed(client, target, None)
             return Released(home.node, remembered=gone is not None)
     raise ByHandError(f"{target}: its remembered home keeps changing; nothing was changed, try again")
 
@@ -183,17 +189,6 @@ async def _remembered(
         raise ByHandError(f"Home {target.namespace}/{name} cannot be read: {error}") from None
     keeper = RecordedKeeper(target.api_version, target.kind, target.name, home.keeper.uid, target.slot)
     return home if home.keeper == keeper else None
-
-
-async def _changed(client: KubeClient, target: AnnotationTarget, value: str | None, *, check_node: bool) -> str:
-    """Change the annotation. Raises ``ByHandError`` and ``KubeError``."""
-    resource, obj = await _lookup(client, target)
-    before = obj.value(target)
-    if before == (value or ""):
-        return before
-    if check_node and value is not None:
-        await _require_node(client, value)
-    return await _write(client, resource, target, obj, value)
 
 
 async def _lookup(client: KubeClient, target: AnnotationTarget) -> tuple[Resource, _Object]:

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from app.homes.draining import SECONDS, DrainVerb, PlannedDrain
+from app.homes.evictions import MOST_HOMES, MOST_NAMES, MOST_PODS, DrainOutcome
 from app.homes.homes_page import ListedHome, listed
-from app.homes.lodging import MOST_HOMES, MOST_NAMES, MOST_PODS, Lodger
 from app.kube.names import LONGEST
 from app.server.bodies import documented, parsed
 
@@ -22,7 +22,7 @@ _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
 _EXAMPLE: Final = {"node": "node-b2"}
 
 
-class _Model(BaseModel):
+class _DrainPageModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
@@ -36,7 +36,7 @@ class DrainRequest(BaseModel):
     )
 
 
-class PodOutcome(_Model):
+class PodOutcome(_DrainPageModel):
     """Outcome for a pod."""
 
     could_run_on: list[str] | None = Field(
@@ -64,7 +64,7 @@ class DrainedPod(PodOutcome):
     pod: str
 
 
-class DrainPlan(_Model):
+class DrainPlan(_DrainPageModel):
     """Plan of a drain, in the order in which pods were placed; pods that were not judged come last."""
 
     node: str
@@ -118,15 +118,15 @@ def _answer(plan: PlannedDrain) -> dict[str, Any]:
     }
 
 
-def _outcome(lodger: Lodger) -> dict[str, Any]:
+def _outcome(outcome: DrainOutcome) -> dict[str, Any]:
     """Build a ``PodOutcome``."""
     return {
-        "couldRunOn": lodger.nodes,
-        "couldRunOnCount": lodger.count,
-        "goesTo": lodger.goes_to,
-        "waitsFor": lodger.waits_for,
-        "fitsAlone": lodger.fits_alone,
-        "othersRefuse": lodger.why,
-        "then": lodger.then,
-        "judged": lodger.is_judged,
+        "couldRunOn": outcome.nodes,
+        "couldRunOnCount": outcome.count,
+        "goesTo": outcome.goes_to,
+        "waitsFor": outcome.waits_for,
+        "fitsAlone": outcome.fits_alone,
+        "othersRefuse": outcome.why,
+        "then": outcome.then,
+        "judged": outcome.is_judged,
     }

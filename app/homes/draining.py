@@ -17,8 +17,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from app.homes.evictions import DrainOutcome, EvictedPods
 from app.homes.lists import HomeLists
-from app.homes.lodging import Lodger, Lodging
 from app.homes.placing import DrainPlacement, Rulebook
 from app.runtime.guard import PluginError
 from app.runtime.read_only import read_only
@@ -27,15 +27,15 @@ from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import run_stepwise
 
 SECONDS: Final = 8.0
-"""Time limit for judging pods; a page has ten seconds."""
+"""Time limit for evaluating pods. The request has ten seconds."""
 
 
 class PlannedDrain(Struct, frozen=True):
-    """Plan of a drain. ``profile``: whose filters apply, empty for each pod's own · ``counted``, ``not_counted``:
-    filter plugins.
+    """Plan of a drain. ``profile``: profile whose filters apply; empty if each pod's own profile does.
 
-    ``homes`` and ``others`` are in the order of judgment · ``more``, ``more_others``: number of each that is not listed
-    · ``lost``: number of pods that no controller would recreate.
+    ``counted``, ``not_counted``: filter plugins that were applied or not · ``homes``, ``others``: in the order of
+    placement · ``more``, ``more_others``: number of each that is not listed · ``lost``: number of pods that no
+    controller would recreate.
     """
 
     node: str
@@ -44,15 +44,15 @@ class PlannedDrain(Struct, frozen=True):
     preset: str
     counted: Sequence[str]
     not_counted: Sequence[str]
-    homes: Sequence[Lodger]
-    others: Sequence[Lodger]
+    homes: Sequence[DrainOutcome]
+    others: Sequence[DrainOutcome]
     more: int = 0
     more_others: int = 0
     lost: int = 0
 
 
 class DrainVerb:
-    """Plans drains, of one node at a time: pages take turns."""
+    """Plans the drain of one node at a time."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class DrainVerb:
 
     async def _planned(self, node: str) -> PlannedDrain:
         rules = Rulebook(self._context)
-        lodging = Lodging(self._context, self._homes, node)
+        evictions = EvictedPods(self._context, self._homes, node)
         ends_at = self._clock() + SECONDS
-        await run_stepwise(lodging.reading())
-        placing = DrainPlacement(self._context, node, rules, lodging.leaving, lambda: self._clock() > ends_at)
-        lodgers = await placing.all(lodging.goers)
+        await run_stepwise(evictions.reading())
+        placing = DrainPlacement(self._context, node, rules, evictions.leaving, lambda: self._clock() > ends_at)
+        outcomes = await placing.all(evictions.evicted)
         counted = rules.filters()
         return PlannedDrain(
             node,
@@ -92,9 +92,9 @@ class DrainVerb:
             preset=rules.preset,
             counted=counted,
             not_counted=[it for it in self._every_filter if it not in counted],
-            homes=[*(it for it in lodgers if it.home is not None), *lodging.staying],
-            others=[it for it in lodgers if it.home is None],
-            more=lodging.more,
-            more_others=lodging.more_others,
-            lost=lodging.lost,
+            homes=[*(it for it in outcomes if it.home is not None), *evictions.staying],
+            others=[it for it in outcomes if it.home is None],
+            more=evictions.more,
+            more_others=evictions.more_others,
+            lost=evictions.lost,
         )

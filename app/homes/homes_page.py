@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from app.homes.lists import HomeLists
-from app.homes.protocol import Home, Keeper, State, Whereabouts
+from app.homes.protocol import Home, Keeper, Place, State, Whereabouts
 from app.kube.decoding import Decoder
 from app.kube.names import LONGEST
 from app.runtime.guard import PluginError
@@ -33,17 +33,14 @@ _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     503: {"description": "The snapshot is incomplete or too old."},
 }
 
-Place = tuple[str, str, str, int, str, str]
-"""Sort key of homes: namespace, kind, name, length of the slot, slot, apiVersion; ordinals sort as numbers."""
-
 _PLACE: Final = Decoder[Place](Place)
 
 
-class _Model(BaseModel):
+class _HomesPageModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-class ListedOwner(_Model):
+class ListedOwner(_HomesPageModel):
     """Object that keeps the home."""
 
     api_version: str
@@ -54,7 +51,7 @@ class ListedOwner(_Model):
     slot: str = Field(description="Ordinal of the pod, if each pod has a home; else empty.")
 
 
-class ListedHome(_Model):
+class ListedHome(_HomesPageModel):
     """Home and its state."""
 
     owner: ListedOwner
@@ -80,7 +77,7 @@ class ListedHome(_Model):
     orphaned: bool = Field(description="The node does not exist or is another machine, or the owner is gone.")
 
 
-class KeeperKind(_Model):
+class KeeperKind(_HomesPageModel):
     """Kind whose objects keep homes."""
 
     api_version: str
@@ -89,7 +86,7 @@ class KeeperKind(_Model):
     per_slot: bool = Field(description="Each of its pods has a home of its own, by its ordinal.")
 
 
-class HomesPage(_Model):
+class HomesPage(_HomesPageModel):
     """Homes sorted by namespace, kind, name and slot."""
 
     keepers: list[KeeperKind]
@@ -180,7 +177,7 @@ def _paged(
         if home is None:
             yield
             continue
-        place = _place_of(home)
+        place = home.owner.place
         known = homes.get(place)
         if known is None or (home.is_judged and not known.is_judged):
             homes[place] = home
@@ -197,11 +194,6 @@ def _paged(
     page.places = sorted(nearest)[: query.limit]
     page.homes = {place: homes[place] for place in page.places}
     page.remaining = count - len(page.places)
-
-
-def _place_of(home: Home) -> Place:
-    owner = home.owner
-    return (owner.namespace, owner.kind, owner.name, len(owner.slot), owner.slot, owner.api_version)
 
 
 def _place(token: str) -> Place | None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.framework.status import Status
-from app.homes.lodging import Goer, Lodger, SearchResult, Way, tried_first
+from app.homes.evictions import DrainOutcome, EvictedPod, Restart, SearchResult, tried_first
 from app.homes.protocol import HomesPlugin
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
@@ -137,93 +137,99 @@ class DrainPlacement:
         self._is_over = is_over
         self._placed: dict[ObjectKey, Pod] = {}
 
-    async def all(self, goers: Iterable[Goer]) -> list[Lodger]:
+    async def all(self, evicted: Iterable[EvictedPod]) -> list[DrainOutcome]:
         """Return the outcome for each pod in the order of placement; pods that are not judged come last."""
-        lodgers: list[Lodger] = []
-        waiting: dict[Way, list[Goer]] = {Way.GRACE: [], Way.HELD: []}
-        for goer in sorted(goers, key=lambda it: it.place):
-            lodger = await self._guarded(goer, self._at_once) if goer.way not in waiting else None
-            if lodger is not None:
-                lodgers.append(lodger)
+        outcomes: list[DrainOutcome] = []
+        waiting: dict[Restart, list[EvictedPod]] = {Restart.GRACE: [], Restart.HELD: []}
+        for evicted_pod in sorted(evicted, key=lambda it: it.place):
+            outcome = await self._guarded(evicted_pod, self._at_once) if evicted_pod.condition not in waiting else None
+            if outcome is not None:
+                outcomes.append(outcome)
             else:
-                waiting[Way.GRACE if goer.way in (Way.GRACE, Way.HOME) else Way.HELD].append(goer)
-        lodgers += [await self._guarded(goer, self._after_grace) for goer in waiting[Way.GRACE]]
-        lodgers += [await self._guarded(goer, self._held) for goer in waiting[Way.HELD]]
-        return sorted(lodgers, key=lambda it: not it.is_judged)
+                waiting[
+                    Restart.GRACE if evicted_pod.condition in (Restart.GRACE, Restart.HOME) else Restart.HELD
+                ].append(evicted_pod)
+        outcomes += [await self._guarded(evicted_pod, self._after_grace) for evicted_pod in waiting[Restart.GRACE]]
+        outcomes += [await self._guarded(evicted_pod, self._held) for evicted_pod in waiting[Restart.HELD]]
+        return sorted(outcomes, key=lambda it: not it.is_judged)
 
-    async def _guarded(self, goer: Goer, ask: Callable[[Goer], Awaitable[_T]]) -> _T | Lodger:
+    async def _guarded(self, evicted_pod: EvictedPod, ask: Callable[[EvictedPod], Awaitable[_T]]) -> _T | DrainOutcome:
         """Judge one pod. A fault about this pod, such as an unreadable object, does not affect the others."""
         try:
-            return await ask(goer)
+            return await ask(evicted_pod)
         except PluginError as fault:
-            return goer.lodger(NOT_JUDGED.format(fault.status.message), is_judged=False)
+            return evicted_pod.outcome(NOT_JUDGED.format(fault.status.message), is_judged=False)
 
-    async def _at_once(self, goer: Goer) -> Lodger | None:
+    async def _at_once(self, evicted_pod: EvictedPod) -> DrainOutcome | None:
         """Place a pod that can start now; ``None`` if its home is another node that rejects it, so that it must
         wait.
         """
-        rules, reason = self._rules_of(goer)
+        rules, reason = self._rules_of(evicted_pod)
         if rules is None:
-            return goer.lodger(reason, is_judged=False)
-        if home := tried_first(goer.home, self._node):
-            result = await self._search(rules, goer, (home,))
+            return evicted_pod.outcome(reason, is_judged=False)
+        if home := tried_first(evicted_pod.home, self._node):
+            result = await self._search(rules, evicted_pod, (home,))
             if result.best:
-                return self._place(goer, result, f"goes home to {home}", waits_for="")
-            if goer.way is not Way.FREE:
+                return self._place(evicted_pod, result, f"goes home to {home}", waits_for="")
+            if evicted_pod.condition is not Restart.FREE:
                 return None
-        result = await self._search(rules, goer)
+        result = await self._search(rules, evicted_pod)
         if result.best:
-            return self._place(goer, result, f"starts on {result.best}", waits_for="")
-        return await self._without_room(rules, goer, result, "waits")
+            return self._place(evicted_pod, result, f"starts on {result.best}", waits_for="")
+        return await self._without_room(rules, evicted_pod, result, "waits")
 
-    async def _after_grace(self, goer: Goer) -> Lodger:
-        rules, reason = self._rules_of(goer)
-        if rules is None or goer.home is None:
-            return goer.lodger(reason, is_judged=False)
-        result = await self._search(rules, goer)
+    async def _after_grace(self, evicted_pod: EvictedPod) -> DrainOutcome:
+        rules, reason = self._rules_of(evicted_pod)
+        if rules is None or evicted_pod.home is None:
+            return evicted_pod.outcome(reason, is_judged=False)
+        result = await self._search(rules, evicted_pod)
         if result.best:
-            then = f"waits for {goer.home.node}; after its grace starts on {result.best}"
-            return self._place(goer, result, then, waits_for=goer.home.node)
-        return await self._without_room(rules, goer, result, f"waits for {goer.home.node}, and after its grace")
+            then = f"waits for {evicted_pod.home.node}; after its grace starts on {result.best}"
+            return self._place(evicted_pod, result, then, waits_for=evicted_pod.home.node)
+        return await self._without_room(
+            rules, evicted_pod, result, f"waits for {evicted_pod.home.node}, and after its grace"
+        )
 
-    async def _held(self, goer: Goer) -> Lodger:
+    async def _held(self, evicted_pod: EvictedPod) -> DrainOutcome:
         """Judge a pod that waits for its home forever.
 
         It is not placed: its nodes show where it could run after a release.
         """
-        rules, reason = self._rules_of(goer)
-        if rules is None or goer.home is None:
-            return goer.lodger(reason, is_judged=False)
-        home = goer.home.node
-        result = await self._search(rules, goer)
-        if goer.way is Way.HELD:
-            return goer.lodger(f"waits for {home}", result)
-        refused = await self._search(rules, goer, (home,))
-        return goer.lodger(f"waits for {home}, which does not take it: {refused.why}", result)
+        rules, reason = self._rules_of(evicted_pod)
+        if rules is None or evicted_pod.home is None:
+            return evicted_pod.outcome(reason, is_judged=False)
+        home = evicted_pod.home.node
+        result = await self._search(rules, evicted_pod)
+        if evicted_pod.condition is Restart.HELD:
+            return evicted_pod.outcome(f"waits for {home}", result)
+        refused = await self._search(rules, evicted_pod, (home,))
+        return evicted_pod.outcome(f"waits for {home}, which does not take it: {refused.why}", result)
 
-    async def _without_room(self, rules: Rules, goer: Goer, result: SearchResult, waits: str) -> Lodger:
-        alone = await self._search(rules, goer, alone=True) if self._placed else result
+    async def _without_room(
+        self, rules: Rules, evicted_pod: EvictedPod, result: SearchResult, waits: str
+    ) -> DrainOutcome:
+        alone = await self._search(rules, evicted_pod, alone=True) if self._placed else result
         why = "the others take its room" if alone.passed else "no other node takes it"
-        return goer.lodger(f"{waits}: {why}", result, fits_alone=bool(alone.passed))
+        return evicted_pod.outcome(f"{waits}: {why}", result, fits_alone=bool(alone.passed))
 
-    def _rules_of(self, goer: Goer) -> tuple[Rules | None, str]:
+    def _rules_of(self, evicted_pod: EvictedPod) -> tuple[Rules | None, str]:
         """Return the rules for a pod, or ``None`` and the reason why it is not judged."""
-        if goer.fault:
-            return None, NOT_JUDGED.format(goer.fault)
+        if evicted_pod.fault:
+            return None, NOT_JUDGED.format(evicted_pod.fault)
         if self._is_over():
             return None, OUT_OF_TIME
-        rules = self._rules.of(goer.pod)
+        rules = self._rules.of(evicted_pod.pod)
         return rules, NO_PROFILE if rules is None else ""
 
-    def _place(self, goer: Goer, result: SearchResult, then: str, *, waits_for: str) -> Lodger:
-        self._placed[goer.pod.key] = replace(goer.pod, node_name=result.best).nominated("")
-        return goer.lodger(then, result, goes_to=result.best, fits_alone=True, waits_for=waits_for)
+    def _place(self, evicted_pod: EvictedPod, result: SearchResult, then: str, *, waits_for: str) -> DrainOutcome:
+        self._placed[evicted_pod.pod.key] = replace(evicted_pod.pod, node_name=result.best).nominated("")
+        return evicted_pod.outcome(then, result, goes_to=result.best, fits_alone=True, waits_for=waits_for)
 
     async def _search(
-        self, rules: Rules, goer: Goer, names: Sequence[str] | None = None, *, alone: bool = False
+        self, rules: Rules, evicted_pod: EvictedPod, names: Sequence[str] | None = None, *, alone: bool = False
     ) -> SearchResult:
         """Search nodes for a pod together with all pods placed before; ``alone``: without them."""
-        pod = replace(goer.pod, node_name="").nominated("")
+        pod = replace(evicted_pod.pod, node_name="").nominated("")
         refused = {self._node, *unreadable_nodes(self._cluster)}
         candidates = [it for it in (names or tuple(self._cluster.nodes)) if it not in refused]
         progress = _Search()
@@ -245,7 +251,7 @@ class DrainPlacement:
 
     def _judge(self, rules: Rules, pod: Pod, names: Sequence[str], progress: _Search, alone: bool) -> None:
         """Judge one batch of nodes. Raises ``PluginError`` or ``Unprepared`` before any result is stored."""
-        with self._laid(alone=alone):
+        with self._overlaid(alone=alone):
             nodes = self._known(names)
             if rules.search.filters.has_last_filters:
                 pre_filter, rejections = _judged_but_last(rules.search.filters, pod, nodes)
@@ -262,7 +268,7 @@ class DrainPlacement:
 
     def _judge_last(self, rules: Rules, pod: Pod, names: Sequence[str], progress: _Search, alone: bool) -> None:
         """Apply the last filters, which depend on all passing nodes. Raises ``PluginError`` or ``Unprepared``."""
-        with self._laid(alone=alone):
+        with self._overlaid(alone=alone):
             state, nodes = CycleState(), self._known(names)
             passed = nodes.among(list(filter(self._cluster.has_node, progress.passed)))
             if not rules.search.filters.pre_filter(state, pod).status.is_success:
@@ -276,7 +282,7 @@ class DrainPlacement:
 
     def _best(self, rules: Rules, pod: Pod, names: Sequence[str]) -> str:
         """Return the best node. Raises ``PluginError`` or ``Unprepared``."""
-        with self._laid(alone=False):
+        with self._overlaid(alone=False):
             nodes = self._known(names)
             if not len(nodes):
                 return ""  # all deleted meanwhile
@@ -286,7 +292,7 @@ class DrainPlacement:
     def _known(self, names: Sequence[str]) -> Candidates:
         return Candidates(list(filter(self._cluster.has_node, names)), self._cluster.nodes.__getitem__)
 
-    def _laid(self, *, alone: bool) -> AbstractContextManager[None]:
+    def _overlaid(self, *, alone: bool) -> AbstractContextManager[None]:
         """Overlay the snapshot with the pods as placed."""
         placed = {} if alone else self._placed
         gone = [it for it in self._leaving if it.key not in placed]

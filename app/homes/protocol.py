@@ -87,6 +87,10 @@ class Keeper(Struct, frozen=True):
     per_slot: bool = False
 
 
+Place = tuple[str, str, str, int, str, str]
+"""Sort key of homes: namespace, kind, name, length of the slot, slot, apiVersion; ordinals sort as numbers."""
+
+
 class HomeOwner(Struct, frozen=True, gc=False):
     """Object that keeps a home. ``slot``: ordinal of the pod, if each pod has a home; else empty."""
 
@@ -96,6 +100,11 @@ class HomeOwner(Struct, frozen=True, gc=False):
     name: str
     uid: str
     slot: str = ""
+
+    @property
+    def place(self) -> Place:
+        """Sort key."""
+        return (self.namespace, self.kind, self.name, len(self.slot), self.slot, self.api_version)
 
 
 class Home(Struct, frozen=True, gc=False):

@@ -1,4 +1,4 @@
-"""``StickyNodeArgs``: whose pods have a home, and how strict it is."""
+"""``StickyNodeArgs``: the owners whose pods have homes, and how strict homes are."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from app.kube.durations import Seconds as Duration
 from app.kube.selectors import InvalidSelector, LabelSelectorObject, Selector
 
 SHORTEST_GRACE: Final = 350.0
-"""Seconds from the last heartbeat of a node that fails to the first moment at which its pods can be evicted: 50 s until
-it counts as unreachable, 300 s of toleration (Kubernetes 1.32 and later). A shorter grace is over when it begins.
+"""Shortest useful grace period, in seconds: a shorter one ends before it can begin.
+
+It is the time from a failing node's last heartbeat until its pods can be evicted: 50 s until the node counts as
+unreachable, and 300 s of toleration (Kubernetes 1.32 and later).
 """
 
 Seconds = Annotated[Duration, Field(ge=0.0, allow_inf_nan=False)]
 
 
 def _unswitched(value: Any) -> Any:
-    """YAML reads a bare ``off`` as a truth value."""
+    """Convert ``False`` into the policy ``off``, because YAML reads a bare ``off`` as false."""
     return Policy.OFF if value is False else value
 
 
@@ -51,11 +53,11 @@ LEADER_WORKER_SET: Final = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
 _NEVER_OWNERS: Final = frozenset({("v1", "Pod"), ("v1", "Node")})
 
 
-class _Model(BaseModel):
+class _ArgsModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class KindName(_Model):
+class KindName(_ArgsModel):
     """A kind by its ``apiVersion`` and ``kind``."""
 
     api_version: Annotated[str, Field(min_length=1)]
@@ -75,15 +77,15 @@ def _repeated(chain: tuple[tuple[str, str], ...]) -> tuple[str, str]:
 
 
 class OwnerRule(KindName):
-    """An owner that keeps the home of its pods.
+    """Kind of object that keeps the homes of its pods.
 
-    ``through`` are the controllers between pod and owner, nearest the pod first. ``perOrdinal``: each of the owner's
-    pods has a home of its own, told apart by its index or the number its name ends in. ``policy``: instead of the
-    plugin's. ``remember``: whose home it is, the name's or the UID's; left out, the name's for KubeVirt's kinds and the
-    ordinals of a StatefulSet.
+    ``through``: controllers between the pod and the owner, nearest to the pod first. ``perOrdinal``: each pod has its
+    own home, identified by its index or by the number at the end of its name. ``policy``: overrides the plugin's
+    policy. ``remember``: ``name`` if an owner recreated under the same name keeps the home, ``uid`` if not; the default
+    is ``name`` for KubeVirt's kinds and for the ordinals of a StatefulSet.
 
-    A PersistentVolumeClaim keeps the home of the pods that use it: no controllers lead there, and ``selector`` says by
-    their labels which claims do. Of other kinds there is none.
+    A PersistentVolumeClaim keeps the home of the pods that use it. Its rule has a ``selector``, which selects claims by
+    their labels, and no controllers. Rules for other kinds have no ``selector``.
     """
 
     through: tuple[KindName, ...] = ()
@@ -98,9 +100,9 @@ class OwnerRule(KindName):
             return self._of_a_claim()
         if self.selector is not None:
             raise ValueError(f"selector: says which {_words(CLAIM)} keep homes, and nothing of {_words(self.pair)}")
-        for it in self.chain:
-            if it in _NEVER_OWNERS:
-                raise ValueError(f"{_words(it)} neither keeps homes nor leads to what does")
+        for pair in self.chain:
+            if pair in _NEVER_OWNERS:
+                raise ValueError(f"{_words(pair)} neither keeps homes nor leads to what does")
         if len(set(self.chain)) < len(self.chain):
             raise ValueError(f"through: {_words(_repeated(self.chain))} is on the way twice")
         if self.pair == LEADER_WORKER_SET and self.chain[:-1] != (STATEFUL_SET,):
@@ -117,30 +119,30 @@ class OwnerRule(KindName):
 
     @property
     def is_claim(self) -> bool:
-        """Return whether pods have their home from a volume of theirs, not from their controllers."""
+        """Return whether the owner is a PersistentVolumeClaim used by the pods, not a controller of the pods."""
         return self.pair == CLAIM
 
     @property
     def claims(self) -> Selector | None:
-        """Which claims keep homes; ``None`` where other objects do."""
+        """Selector of the claims that keep homes; ``None`` for a rule for other kinds."""
         return None if self.selector is None else _selector(self.selector)
 
     @property
     def chain(self) -> tuple[tuple[str, str], ...]:
-        """Every kind on the way, from the pod's controller to the object that keeps the home."""
+        """Every kind from the pod's controller to the object that keeps the home."""
         return tuple(it.pair for it in (*self.through, self))
 
     @property
     def by_name(self) -> bool:
-        """Return whether an owner made anew under the name has the home of the one before."""
+        """Return whether an owner recreated under the same name inherits the home."""
         if self.remember is not None:
             return self.remember == "name"
         is_set = self.pair == STATEFUL_SET and self.per_ordinal
         return is_set or self.api_version.startswith("kubevirt.io/")
 
 
-class NamespaceRule(_Model):
-    """A policy for the namespaces that ``namespaceSelector`` matches; of several, the first that matches counts."""
+class NamespaceRule(_ArgsModel):
+    """Policy for the namespaces that match ``namespaceSelector``. The first matching rule applies."""
 
     namespace_selector: LabelSelector
     policy: PolicyName
@@ -151,10 +153,10 @@ class NamespaceRule(_Model):
         return _selector(self.namespace_selector)
 
 
-class Mark(_Model):
-    """What says that a node takes no pods for a while: one of a taint, an annotation or a label, by its key.
+class MaintenanceMarker(_ArgsModel):
+    """Marker of a node in maintenance: exactly one of a taint, an annotation or a label, by its key.
 
-    ``value``: only this one; for a taint too. Left out: any.
+    ``value``: required value; any value matches if it is omitted.
     """
 
     taint: str = ""
@@ -170,14 +172,14 @@ class Mark(_Model):
 
 
 MAINTENANCE: Final = (
-    Mark(taint="medik8s.io/drain"),
-    Mark(taint="kubevirt.io/drain"),
-    Mark(annotation="weave.works/kured-reboot-in-progress"),
-    Mark(annotation="machineconfiguration.openshift.io/state", value="Working"),
-    Mark(annotation="harvesterhci.io/maintain-status"),
+    MaintenanceMarker(taint="medik8s.io/drain"),
+    MaintenanceMarker(taint="kubevirt.io/drain"),
+    MaintenanceMarker(annotation="weave.works/kured-reboot-in-progress"),
+    MaintenanceMarker(annotation="machineconfiguration.openshift.io/state", value="Working"),
+    MaintenanceMarker(annotation="harvesterhci.io/maintain-status"),
 )
-"""Medik8s' node maintenance, KubeVirt's drain taint, kured (``--annotate-nodes``), OpenShift's machine config operator,
-Harvester.
+"""Markers of Medik8s' node maintenance, KubeVirt's drain taint, kured (``--annotate-nodes``), OpenShift's machine
+config operator, and Harvester.
 """
 
 KUBEVIRT: Final = OwnerRule(
@@ -188,7 +190,7 @@ KUBEVIRT: Final = OwnerRule(
 
 
 class StickyNodeArgs(PluginArgs):
-    """``owners`` replaces the default, which is KubeVirt's VirtualMachine."""
+    """Arguments of the plugin. ``owners`` replaces the default, which is KubeVirt's VirtualMachine."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, populate_by_name=True, alias_generator=to_camel, use_enum_values=False
@@ -203,11 +205,11 @@ class StickyNodeArgs(PluginArgs):
     failback: bool = False
     follow_migration: bool = True
     adopt: bool = True
-    maintenance: tuple[Mark, ...] = MAINTENANCE
+    maintenance: tuple[MaintenanceMarker, ...] = MAINTENANCE
 
     @property
     def claims(self) -> Selector | None:
-        """Which PersistentVolumeClaims keep homes; ``None`` where no rule speaks of them."""
+        """Selector of the PersistentVolumeClaims that keep homes; ``None`` without a rule for them."""
         return next((it.claims for it in self.owners if it.is_claim), None)
 
     @model_validator(mode="after")
@@ -221,7 +223,10 @@ class StickyNodeArgs(PluginArgs):
 
     @model_validator(mode="after")
     def _each_keeper_alike(self) -> Self:
-        """A home is looked after where it is written, whatever pods it is of: by what its kind says."""
+        """Require that all rules for one kind agree on policy, ordinals and inheritance.
+
+        The background tasks know only the owner's kind, not the rule that led to it.
+        """
         first: dict[tuple[str, str], OwnerRule] = {}
         for rule in self.owners:
             other = first.setdefault(rule.pair, rule)

@@ -1,4 +1,4 @@
-"""Parts of background tasks: short steps, resumable iteration, a budget of writes, a walk over homes."""
+"""Building blocks of background tasks: yielding, resumable iteration, a write budget, and a scan of all homes."""
 
 from __future__ import annotations
 
@@ -24,17 +24,23 @@ from plugins.sticky_node.owners import HOMES, Owner, Owners, Slot
 from plugins.sticky_node.pods import slots
 
 _STEP: Final = 32
-"""Items between two pauses of a generator, which has no clock."""
+"""Number of items between two pauses of a generator. Generators count items because they do not measure time."""
 
 STEP_SECONDS: Final = 0.001
-"""Processor time after which a task lets others run, once it is done with the item at hand."""
+"""Processor time in seconds after which a task yields, once the current item is finished."""
 
+
+TICK_SECONDS: Final = 0.25
+"""Delay between two checks of a background task for something to do."""
+
+LOOK_SECONDS: Final = 1.0
+"""Minimum time between two comparisons of all owners, or of all waiting pods."""
 
 Item = TypeVar("Item")
 
 
 class Steps:
-    """Lets other tasks run: await it after each item. It sleeps only once ``STEP_SECONDS`` of work are done."""
+    """Lets other tasks run: await an instance after each item. It yields only after ``STEP_SECONDS`` of work."""
 
     def __init__(self, sleep: Sleep) -> None:
         self._sleep = sleep
@@ -58,82 +64,85 @@ def in_steps(items: Iterable[Item | None]) -> Iterator[Item | None]:
 T = TypeVar("T", bound=AnnotatedObject)
 
 
-class Every(Protocol):
-    """Where the objects are from: the picture, or ``Owners``, with ``None`` in place of those that keep no homes."""
+class ObjectSource(Protocol):
+    """Source of objects: the snapshot or ``Owners``, which yields ``None`` for objects that keep no homes."""
 
     def every(self, kind: Kind[T]) -> Iterator[T | None]: ...
 
 
 class ResumableIteration(Generic[T]):
-    """All objects of some kinds; an iteration that stopped early is continued where it stopped by the next one."""
+    """Iteration over all objects of some kinds. After an early stop, the next iteration resumes at that object."""
 
-    def __init__(self, objects: Every, kinds: Iterable[Kind[T]], settled: dict[str, Any]) -> None:
-        """``settled``: by UID; what is not there any more leaves it once all were looked at."""
+    def __init__(self, objects: ObjectSource, kinds: Iterable[Kind[T]], settled: dict[str, Any]) -> None:
+        """``settled``: results by UID; entries of deleted objects are removed after a complete iteration."""
         self._objects = objects
         self._kinds = tuple(kinds)
         self._settled = settled
         self._at = ""
 
     def __iter__(self) -> Iterator[tuple[Kind[T], T | None]]:
-        """Each once, as it is by then; ``None`` in place of each that is passed over, which takes time as well."""
+        """Yield each object once, in its current version.
+
+        ``None`` replaces objects that are skipped, because skipping many of them takes time, too.
+        """
         first = self._at
         is_there = not first
         there: set[str] = set()
-        for kind, found in self._every():
-            is_there = is_there or (found is not None and found.uid == first)
-            if is_there and found is not None:
-                self._at = found.uid
-                there.add(found.uid)
-            yield kind, found if is_there else None
-        for kind, found in self._every() if first else ():
-            if found is not None:
-                if is_there and found.uid == first:
+        for kind, obj in self._every():
+            is_there = is_there or (obj is not None and obj.uid == first)
+            if is_there and obj is not None:
+                self._at = obj.uid
+                there.add(obj.uid)
+            yield kind, obj if is_there else None
+        for kind, obj in self._every() if first else ():
+            if obj is not None:
+                if is_there and obj.uid == first:
                     break
-                self._at = found.uid
-                there.add(found.uid)
-            yield kind, found
+                self._at = obj.uid
+                there.add(obj.uid)
+            yield kind, obj
         self._at = ""
         for uid in self._settled.keys() - there:
             del self._settled[uid]
 
     def _every(self) -> Iterator[tuple[Kind[T], T | None]]:
         for kind in self._kinds:
-            for found in self._objects.every(kind):
-                yield kind, found
+            for obj in self._objects.every(kind):
+                yield kind, obj
 
 
 _MOST_WRITES: Final = 25
-"""Maximum number of writes in one part of a round: thousands of adopted homes must not delay all other writes."""
+"""Maximum number of writes in one phase of a round, so that thousands of adopted homes do not delay other writes."""
 
 _MOST_REFUSED: Final = 5
-"""Maximum number of refused writes in one part of a round: where nothing can be written, few are tried at a time."""
+"""Maximum number of refused writes in one phase of a round: if writing is impossible, few writes are attempted."""
 
 _MOST_OF_ONE: Final = 5
-"""Writes of one object within ``_WITHIN_SECONDS``: somebody who takes them back each time gets no more."""
+"""Maximum number of writes to one object within ``_WITHIN_SECONDS``, in case another client reverts each of them."""
 
 _WITHIN_SECONDS: Final = 60.0
 _SHORTEST_REST: Final = 60.0
 
 _UNANSWERED_REST: Final = 2.0
-"""The first, where nobody answered: until it is tried again a home may not be written."""
+"""First back-off in seconds if the API server did not answer. Short, because a home may be waiting to be written."""
 
 _LONGEST_REST: Final = 960.0
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class Enough(Exception):  # no error: the rest has its turn in the next round
-    """A part of a round has written as much as it may."""
+class WriteBudgetExhausted(Exception):  # not an error
+    """The current phase of a round has used up its writes; the next round continues."""
 
 
-class _Rest(Struct):
-    """``seconds``: how long it was · ``until``: by the clock."""
+class _Backoff(Struct):
+    """Back-off of an object. ``seconds``: its length · ``until``: its end on the monotonic clock."""
 
     seconds: float
     until: float
 
 
-class _Often(Struct):
-    """Writes of one object ``since`` then, by the clock."""
+class _WriteCount(Struct):
+    """Number of writes to one object since ``since``, on the monotonic clock."""
 
     since: float
     writes: int = 0
@@ -142,13 +151,14 @@ class _Often(Struct):
 class WriteBudget:
     """Limits writes per round and per object, and backs off from objects whose writes fail.
 
-    Each write returns whether nothing is left to do for its object. Raises ``Enough`` once the round's part is used up.
+    Each method that writes returns whether nothing is left to do for its object, and raises ``WriteBudgetExhausted``
+    once the current phase has used up its writes.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._rests: dict[str, _Rest] = {}
-        self._often: dict[str, _Often] = {}
+        self._backoffs: dict[str, _Backoff] = {}
+        self._often: dict[str, _WriteCount] = {}
         self._causes: dict[bool, str] = {}
         self._remembers_from = 0.0
         self._refused = 0
@@ -156,38 +166,39 @@ class WriteBudget:
         self.writes = 0
 
     def begin(self) -> None:
-        """A round."""
+        """Begin a round."""
         self.writes = 0
         now = self._clock()
-        self._rests = {key: it for key, it in self._rests.items() if it.until + _LONGEST_REST > now}
+        self._backoffs = {key: it for key, it in self._backoffs.items() if it.until + _LONGEST_REST > now}
         self._often = {key: it for key, it in self._often.items() if it.since + _WITHIN_SECONDS > now}
 
     def begin_part(self) -> None:
-        """One of its parts."""
+        """Begin a phase of the round."""
         self._of_part = self._refused = 0
 
     def end(self) -> None:
-        """It has looked at everything: where nothing is refused any more, a cause is told anew when it comes back."""
-        if not self._rests:
+        """End a complete round. Without any back-off left, the next failure is logged again."""
+        if not self._backoffs:
             self._causes.clear()
 
     def may_remember(self) -> bool:
-        """Return whether it is worth looking: not for a while after the kind was found to be missing."""
+        """Return false for a while after the API server did not serve the Home kind."""
         return self._clock() >= self._remembers_from
 
     async def of_owner(self, key: str, work: Callable[[], Awaitable[bool | None]]) -> bool:
-        """One write on an object: refused, it is left alone for a minute, and longer each time it is refused again;
-        where nobody answers, for two seconds at first.
+        """Perform one write to an owner. After a refusal, the object is skipped for a minute, doubling with each
+        further refusal.
 
-        Each cause is told once. ``key``: its UID, and what of it is written if that is not all · ``work`` may answer
-        ``False``: something is left.
+        If the API server does not answer, the first back-off is two seconds. Each cause is logged once. ``key``: the
+        object's UID, followed by the slot if the write concerns only one home. ``work`` can return ``False``: something
+        is left to do.
         """
         return await self._try(key, work, of_memory=False)
 
     async def of_memory(self, key: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """One write of a Home: who may not write that records homes all the same. ``key``: namespace and name.
+        """Perform one write of a Home object. Its failures do not affect writes to owners. ``key``: namespace and name.
 
-        Where the kind is not served none is tried for a minute.
+        If the API server does not serve the kind, no Home is written for a minute.
         """
         if not self.may_remember():
             return False
@@ -195,12 +206,12 @@ class WriteBudget:
 
     async def _try(self, key: str, work: Callable[[], Awaitable[bool | None]], *, of_memory: bool) -> bool:
         now = self._clock()
-        rest = self._rests.get(key)
-        often = self._often.setdefault(key, _Often(now))
+        rest = self._backoffs.get(key)
+        often = self._often.setdefault(key, _WriteCount(now))
         if (rest is not None and rest.until > now) or often.writes == _MOST_OF_ONE:
             return False
         if self._of_part == _MOST_WRITES:
-            raise Enough
+            raise WriteBudgetExhausted
         self._of_part += 1
         self.writes += 1
         often.writes += 1
@@ -215,28 +226,29 @@ class WriteBudget:
                 self._remembers_from = self._clock() + _SHORTEST_REST
             self._failed(key, cause, of_memory=of_memory)
             return False
-        self._rests.pop(key, None)
+        self._backoffs.pop(key, None)
         return is_done
 
     def _failed(self, key: str, failure: OSError, *, of_memory: bool) -> None:
         cause = str(failure)
         if cause != self._causes.get(of_memory):
             self._causes[of_memory] = cause
-            _LOG.warning("homes not remembered" if of_memory else "homes not kept up", cause=cause)
-        before = self._rests.get(key)
+            _LOG.warning("homes not remembered" if of_memory else "homes not reconciled", cause=cause)
+        before = self._backoffs.get(key)
         is_refused = not isinstance(failure.__cause__, (ApiUnavailable, UnknownOutcome))
         shortest = _SHORTEST_REST if is_refused else _UNANSWERED_REST
         seconds = next_delay(0.0 if before is None else before.seconds, shortest, _LONGEST_REST)
-        self._rests[key] = _Rest(seconds, self._clock() + seconds)
+        self._backoffs[key] = _Backoff(seconds, self._clock() + seconds)
         self._refused += 1
         if self._refused == _MOST_REFUSED:
-            raise Enough
+            raise WriteBudgetExhausted
 
 
-class Kept(Struct, frozen=True, gc=False):
-    """An owner's home, empty where it has none and a pod. ``pod``: of several the one that got furthest.
+class HomeEntry(Struct, frozen=True, gc=False):
+    """Home of an owner, and its pod. ``home`` is empty if the owner has only a pod. ``pod``: of several, the most
+    advanced one.
 
-    ``waits_since``: when the oldest pod was made that has no node, as the API server has it; empty without one.
+    ``waits_since``: creation time of the oldest pod without a node, in RFC 3339; empty if there is none.
     """
 
     owner: Owner
@@ -246,7 +258,7 @@ class Kept(Struct, frozen=True, gc=False):
 
     @property
     def machine(self) -> Whereabouts:
-        """Return where the pod is."""
+        """Location of the pod."""
         if self.pod is None:
             return Whereabouts.IDLE
         if not self.pod.node_name:
@@ -254,47 +266,47 @@ class Kept(Struct, frozen=True, gc=False):
         return Whereabouts.AT_HOME if self.pod.node_name == self.home else Whereabouts.ELSEWHERE
 
 
-class HomeWalk:
-    """Goes from the pods that may have an owner to the owners: each time anew.
+class HomeScan:
+    """Scans all homes, recomputed on every call, starting from the pods that may have an owner.
 
-    What is remembered of owners that are gone is a walk of its own: these are homes of no machine.
+    ``remembered`` is a separate scan of the homes whose owners no longer exist.
     """
 
     def __init__(self, owners: Owners, objects: Objects) -> None:
         self._owners = owners
         self._objects = objects
 
-    def __call__(self) -> Iterator[Kept | None]:
-        """Each home once, and ``None`` after each short step. Pods and owners may come and go meanwhile."""
-        seen: dict[Slot, Kept] = {}
+    def __call__(self) -> Iterator[HomeEntry | None]:
+        """Yield each home once, and ``None`` after each short step. Pods and owners can change meanwhile."""
+        seen: dict[Slot, HomeEntry] = {}
         for pod in in_steps(self._owners.pods()):
             if pod is None:
                 yield None
             elif not pod.terminating:
                 self._note(pod, seen)
-        for it in in_steps(self.owners()):
-            if it is None:
+        for keeper in in_steps(self.owners()):
+            if keeper is None:
                 yield None
                 continue
-            owner = it if recorded_home(it) else self._owners.keeper(it.kind, it.found, it.slot)
+            owner = keeper if recorded_home(keeper) else self._owners.keeper(keeper.kind, keeper.obj, keeper.slot)
             if home := recorded_home(owner):
-                found = seen.pop(owner.key, None)
-                yield Kept(owner, home) if found is None else replace(found, home=home)
-        for found in in_steps(seen.values()):
-            yield None if found is None else replace(found, home=recorded_home(found.owner))
+                entry = seen.pop(owner.key, None)
+                yield HomeEntry(owner, home) if entry is None else replace(entry, home=home)
+        for entry in in_steps(seen.values()):
+            yield None if entry is None else replace(entry, home=recorded_home(entry.owner))
 
-    def remembered(self) -> Iterator[Kept | None]:
-        """The homes of owners that are not there any more, and ``None`` after each short step."""
+    def remembered(self) -> Iterator[HomeEntry | None]:
+        """Yield the homes whose owners no longer exist, and ``None`` after each short step."""
         for home in in_steps(self._objects.every(HOMES) if self._owners.remembers() else ()):
             if home is None:
                 yield None
                 continue
-            with suppress(Unreadable):  # it is there
+            with suppress(Unreadable):  # an unreadable owner exists
                 owner = self._owners.gone(home)
                 if owner is not None:
-                    yield Kept(owner, home.node)
+                    yield HomeEntry(owner, home.node)
 
-    def _note(self, pod: Pod, seen: dict[Slot, Kept]) -> None:
+    def _note(self, pod: Pod, seen: dict[Slot, HomeEntry]) -> None:
         owner = None
         with suppress(Unreadable):
             owner = self._owners.of(pod)
@@ -303,7 +315,7 @@ class HomeWalk:
         known = seen.get(owner.key)
         if known is None or known.pod is None or _rank(owner, pod) > _rank(owner, known.pod):
             since = "" if known is None else known.waits_since
-            known = seen[owner.key] = Kept(owner, "", pod, since)
+            known = seen[owner.key] = HomeEntry(owner, "", pod, since)
         if not pod.node_name:
             since = min(pod.created, known.waits_since) if known.waits_since else pod.created
             seen[owner.key] = replace(known, waits_since=since)
@@ -311,21 +323,23 @@ class HomeWalk:
     def owners(self) -> Iterator[Owner | None]:
         """Yield every owner once for each of its homes, or once without a slot if no home is written on it.
 
-        What is remembered of an earlier object of its name is not looked up. ``None`` replaces each object that keeps
-        no homes.
+        Homes remembered from predecessors are not looked up. ``None`` replaces each object that keeps no homes.
         """
         for kind in self._owners.keepers():
             per_ordinal = self._owners.is_per_ordinal(kind)
-            for found in self._owners.every(kind):
-                if found is None:
+            for obj in self._owners.every(kind):
+                if obj is None:
                     yield None
                     continue
-                for slot in slots(found.annotations, HOME, per_ordinal=per_ordinal) or ("",):
-                    yield Owner(kind, found, slot, found)
+                for slot in slots(obj.annotations, HOME, per_ordinal=per_ordinal) or ("",):
+                    yield Owner(kind, obj, slot, obj)
 
 
 def _rank(owner: Owner, pod: Pod) -> int:
-    """How far a pod got. Where KubeVirt says which node its machine is on, the pod there is the machine."""
+    """Return how advanced a pod is, from 0 to 3.
+
+    If KubeVirt has published the node of the machine, the pod on that node is the most advanced one.
+    """
     if not pod.node_name:
         return 0
     machine = owner.controller

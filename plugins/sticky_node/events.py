@@ -1,12 +1,11 @@
-"""Events about homes, and the log lines and Events for homes that somebody other than Homeport changed.
+"""Events about homes, and log lines and Events for homes that were edited by someone other than Homeport.
 
-``Recorder`` reports homes that Homeport writes.
+The ``Recorder`` calls this module for homes that Homeport writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
@@ -16,7 +15,7 @@ from app.homes.protocol import Policy, State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, NODES, PERSISTENT_VOLUMES, AnnotatedObject, Kind
 from app.kube.names import is_subdomain, shown
-from plugins.sticky_node.annotations import HOME, HOME_POD, By, Claim, home_in, home_key, readable
+from plugins.sticky_node.annotations import HOME, HOME_POD, Claim, ClaimSource, home_in, readable, rfc3339, slot_key
 from plugins.sticky_node.home_state import HomeState
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.policy import POLICY, Action, Decision
@@ -25,9 +24,6 @@ _LOG: Final = structlog.get_logger(__name__)
 _BINDING: Final = "Binding"
 _EDITING: Final = "Editing"
 _WATCHING: Final = "Watching"
-
-_LATEST: Final = 253402300799.0
-"""The last second that has a year of four digits."""
 
 _UNUSABLE: Final[Mapping[State, tuple[EventType, str]]] = {
     State.AWAY: ("Normal", "HomeAway"),
@@ -42,11 +38,11 @@ _REMEMBERING: Final = "Remembering"
 
 
 def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
-    """Homeport has written a home; the reason says from what."""
+    """Report a home that Homeport wrote. The Event's reason depends on the source of the claim."""
     reason, action, why = "HomeMade", _BINDING, f"{claim.pod} was bound there first"
-    if claim.by is By.MIGRATION:
+    if claim.by is ClaimSource.MIGRATION:
         reason, action, why = "HomeFollowed", _FOLLOWING, f"{claim.pod} migrated there from {readable(claim.replaces)}"
-    elif claim.by is By.ADOPTION:
+    elif claim.by is ClaimSource.ADOPTION:
         reason, action, why = "HomeAdopted", _ADOPTING, f"{claim.pod} runs there"
     elif claim.replaces:
         reason, why = "HomeRemade", f"{claim.pod} was bound there, since {readable(claim.replaces)} could not be had"
@@ -54,37 +50,38 @@ def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
     _about(events, owner, Reference.to_pod(claim.pod), "Normal", reason, action, note)
 
 
-def not_inherited(events: EventRecorder, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: str) -> None:
-    """What stood there of a home was copied from another object, and has been removed."""
+def not_inherited(events: EventRecorder, kind: Kind[AnnotatedObject], obj: AnnotatedObject, home: str) -> None:
+    """Report that home annotations copied from another object were removed."""
     note = f"the home {readable(home)} was copied from another object and is not this one's: it is removed"
-    events.event(Reference.to(kind, found), _node(home), "Normal", "HomeNotInherited", _CLEANING, note)
+    events.event(Reference.to(kind, obj), _node(home), "Normal", "HomeNotInherited", _CLEANING, note)
 
 
 def remembered(events: EventRecorder, owner: Owner, home: str) -> None:
-    """An earlier object of the owner's name lived there."""
+    """Report that the owner got back the home of a predecessor of the same name."""
     note = f"{home} is the home from now on: an earlier {owner.kind.kind} of this name lived there"
     _about(events, owner, _node(home), "Normal", "HomeRemembered", _REMEMBERING, note)
 
 
 def overridden(events: EventRecorder, owner: Owner, claim: Claim, home: str) -> None:
-    """A person wrote another home while the pod was being bound."""
+    """Report that a user wrote another home while the pod was being bound."""
     note = f"{claim.pod} runs on {claim.node}; the home stays {readable(home)}, which was written meanwhile"
     _about(events, owner, Reference.to_pod(claim.pod), "Warning", "HomeOverridden", _BINDING, note)
 
 
 def not_recorded(events: EventRecorder, owner: Owner, claim: Claim, cause: str) -> None:
+    """Report that a home could not be written to its owner."""
     note = f"the home {claim.node} of {claim.pod} cannot be written here, and is kept in memory: {cause}"
     _about(events, owner, Reference.to_pod(claim.pod), "Warning", "HomeNotRecorded", _BINDING, note)
 
 
 def state_changed(
-    events: EventRecorder, owner: Owner, home: str, standing: HomeState, *, before: State, is_given: bool
+    events: EventRecorder, owner: Owner, home: str, home_state: HomeState, *, before: State, is_given: bool
 ) -> None:
-    """Report the state of a home, by its node alone, if it differs from ``before``: a log line and an Event.
+    """Report the state of a home, from its node alone, if it differs from ``before``: a log line and an Event.
 
-    ``is_given``: the home is new, or was moved. A node that does not exist is a mistake of whoever wrote it then.
+    ``is_given``: the home is new, or was moved. If its node does not exist, the home was written by mistake.
     """
-    machine, node, state = str(owner), readable(home), standing.state
+    machine, node, state = str(owner), readable(home), home_state.state
     if state in (before, State.NONE) or (state is State.USABLE and before is State.NONE):
         return
     type_: EventType = "Normal"
@@ -93,15 +90,16 @@ def state_changed(
         reason, note = "HomeReturned", f"the home {node} is usable again"
     elif state is State.GONE and is_given:
         _LOG.warning("home unknown", machine=machine, node=node)
-        note = f"the home {node} is no node of the cluster: correct or remove {home_key(owner.slot)}"
+        note = f"the home {node} is no node of the cluster: correct or remove {slot_key(HOME, owner.slot)}"
         type_, reason = "Warning", "HomeUnknown"
     else:
-        _LOG.info("home not usable", machine=machine, node=node, state=state.words, mark=standing.mark)
-        (type_, reason), note = _UNUSABLE[state], _how_it_is(home, standing)
+        _LOG.info("home not usable", machine=machine, node=node, state=state.words, mark=home_state.mark)
+        (type_, reason), note = _UNUSABLE[state], _state_text(home, home_state)
     _about(events, owner, _node(home), type_, reason, _WATCHING, note)
 
 
 def unknown_policy(events: EventRecorder, owner: Owner, said: str) -> None:
+    """Report a policy annotation that does not name a policy."""
     _LOG.warning("policy unknown", machine=str(owner), policy=readable(said))
     there = ", ".join(it.value for it in Policy)
     note = f"{POLICY} says {readable(said)}, which is no policy and is passed over: there are {there}"
@@ -109,15 +107,15 @@ def unknown_policy(events: EventRecorder, owner: Owner, said: str) -> None:
 
 
 def waits(events: EventRecorder, pod: Pod, decision: Decision) -> None:
-    """The pod waits for a home that takes none now. Also on the pod, where people look for it first."""
-    if decision.standing.state in _UNUSABLE:
-        type_, reason = _UNUSABLE[decision.standing.state]
-        note = f"the pod waits: {_how_it_is(decision.home, decision.standing)}{_until(decision)}"
+    """Report on the pod that it waits for a home that accepts no pods now."""
+    if decision.home_state.state in _UNUSABLE:
+        type_, reason = _UNUSABLE[decision.home_state.state]
+        note = f"the pod waits: {_state_text(decision.home, decision.home_state)}{_until(decision)}"
         events.event(Reference.to_pod(pod), _node(decision.home), type_, reason, _WATCHING, note)
 
 
 def refused(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision, reasons: str) -> None:
-    """The home takes pods, and in-tree filters keep this one from it. On the owner and on the pod."""
+    """Report, on the owner and on the pod, that in-tree filters reject the pod on a usable home."""
     _LOG.info("home refuses", machine=str(owner), node=readable(decision.home), pod=str(pod), reasons=reasons)
     note = f"waits for {readable(decision.home)}: {reasons}{_until(decision)}"
     _about(events, owner, Reference.to_pod(pod), "Normal", "HomeRefuses", _WATCHING, f"{pod} {note}")
@@ -125,54 +123,53 @@ def refused(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision, r
 
 
 def grace_over(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision, reasons: str = "") -> None:
-    """Nothing but time has passed: the pod may go elsewhere. On the owner and on the pod.
+    """Report, on the owner and on the pod, that the grace period has ended and the pod may start elsewhere.
 
-    ``reasons``: why a home that takes pods did not take this one, as far as it is known.
+    ``reasons``: why a usable home rejected the pod; empty if unknown.
     """
     _LOG.info("grace over", machine=str(owner), node=readable(decision.home), pod=str(pod))
-    if decision.standing.state is State.USABLE:
+    if decision.home_state.state is State.USABLE:
         why = f"the home {readable(decision.home)} did not take {pod}{f' ({reasons})' if reasons else ''}"
     else:
-        why = _how_it_is(decision.home, decision.standing)
-    since = "" if decision.since is None else f" since {_clock_time(decision.since)}"
+        why = _state_text(decision.home, decision.home_state)
+    since = "" if decision.since is None else f" since {rfc3339(decision.since)}"
     note = f"{why}{since}: the grace is over, and {pod} may start elsewhere"
     _about(events, owner, Reference.to_pod(pod), "Normal", "GraceOver", _WATCHING, note)
     events.event(Reference.to_pod(pod), _node(decision.home), "Normal", "GraceOver", _WATCHING, note)
 
 
 def elsewhere(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision) -> None:
-    """A volume of the pod's cannot be reached from the home. On the owner and on the pod."""
-    node, mark = readable(decision.home), decision.standing.mark
+    """Report, on the owner and on the pod, that a volume of the pod cannot be reached from the home."""
+    node, mark = readable(decision.home), decision.home_state.mark
     _LOG.warning("home elsewhere", machine=str(owner), node=node, pod=str(pod), mark=mark)
     does = "waits" if decision.action is Action.WAIT else "may start where it can"
     note = (
         f"the home {node} cannot use a volume of {pod}, which {does} ({mark}): "
-        f"move the home to where the volume is, or release it, by {home_key(owner.slot)}; or restore the volume at home"
+        f"move the home to where the volume is, or release it, by {slot_key(HOME, owner.slot)}; "
+        "or restore the volume at home"
     )
     _about(events, owner, Reference.to_pod(pod), "Warning", "HomeElsewhere", _WATCHING, note)
     events.event(Reference.to_pod(pod), _node(decision.home), "Warning", "HomeElsewhere", _WATCHING, note)
 
 
-def _how_it_is(home: str, standing: HomeState) -> str:
-    """``the home n1 is away (cordoned)``."""
-    mark = f" ({standing.mark})" if standing.mark and standing.state is not State.GONE else ""
-    said = "another machine now" if standing.state is State.OTHER_MACHINE else standing.state.words
+def _state_text(home: str, home_state: HomeState) -> str:
+    """Return the home and its state as text, such as ``the home n1 is away (cordoned)``."""
+    mark = f" ({home_state.mark})" if home_state.mark and home_state.state is not State.GONE else ""
+    said = "another machine now" if home_state.state is State.OTHER_MACHINE else home_state.state.words
     return f"the home {readable(home)} is {said}{mark}"
 
 
 def _until(decision: Decision) -> str:
-    return "" if decision.ends_at is None else f"; from {_clock_time(decision.ends_at)} on it may start elsewhere"
-
-
-def _clock_time(at: float) -> str:
-    """In RFC 3339, to the second."""
-    return datetime.fromtimestamp(min(max(at, 0.0), _LATEST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return "" if decision.ends_at is None else f"; from {rfc3339(decision.ends_at)} on it may start elsewhere"
 
 
 def edited(
-    events: EventRecorder, kind: Kind[AnnotatedObject], found: AnnotatedObject, ordinal: str, was: str, now: str
+    events: EventRecorder, kind: Kind[AnnotatedObject], obj: AnnotatedObject, ordinal: str, was: str, now: str
 ) -> None:
-    """Somebody else than Homeport gave, moved or removed a home. ``ordinal``: in words, empty where there is none."""
+    """Emit the Event for a home that was set, moved or removed by someone other than Homeport.
+
+    ``ordinal``: the ordinal as text; empty for an owner with one home.
+    """
     old, new = readable(was), readable(now)
     if not was:
         reason, note = "HomeGiven", f"{new} is the home{ordinal} from now on"
@@ -180,7 +177,7 @@ def edited(
         reason, note = "HomeMoved", f"the home{ordinal} was moved from {old} to {new}"
     else:
         reason, note = "HomeGivenUp", f"{old} is not the home{ordinal} any more: the next first bind makes one"
-    events.event(Reference.to(kind, found), _node(now or was), "Normal", reason, _EDITING, note)
+    events.event(Reference.to(kind, obj), _node(now or was), "Normal", reason, _EDITING, note)
 
 
 def _about(
@@ -192,37 +189,42 @@ def _about(
     action: str,
     note: str,
 ) -> None:
-    events.event(Reference.to(owner.kind, owner.found), related, type_, reason, action, note)
+    events.event(Reference.to(owner.kind, owner.obj), related, type_, reason, action, note)
 
 
 def _node(name: str) -> Reference | None:
-    """``None`` for what no node can be called."""
+    """Return a reference to the node; ``None`` if the name is not a valid node name."""
     return Reference(NODES.api_version, NODES.kind, "", name) if is_subdomain(name) else None
 
 
 _WITHOUT_ANNOTATIONS: Final = frozenset[Kind[Any]]((PERSISTENT_VOLUMES, NAMESPACES))
-"""Kinds that are read for something else, and keep no homes."""
+"""Kinds that are watched for other purposes and never keep homes."""
 
-MOST_TOLD: Final = 50
-"""Homes of one object that are told of when it changes: anybody who may edit it may write hundreds at once."""
+MOST_REPORTED: Final = 50
+"""Maximum number of homes of one object reported per change, because an editor can write hundreds at once."""
 
 
-def tell(kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder) -> None:
-    """One line, and one Event, for each home of the object that was given, moved or given up, ``MOST_TOLD`` at most."""
+def report_edits(
+    kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
+) -> None:
+    """Log a line and emit an Event for each home of the object that was set, moved or removed.
+
+    At most ``MOST_REPORTED`` homes are reported.
+    """
     if kind in _WITHOUT_ANNOTATIONS or old.annotations == new.annotations:
         return
     told = 0
     for key in sorted({*old.annotations, *new.annotations}):
         if key == HOME or key.startswith(f"{HOME}."):
-            told += _tell_of(key.removeprefix(HOME), kind, old, new, recorder)
-            if told == MOST_TOLD:
+            told += _report_edit(key.removeprefix(HOME), kind, old, new, recorder)
+            if told == MOST_REPORTED:
                 return
 
 
-def _tell_of(
+def _report_edit(
     suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
 ) -> bool:
-    """Return whether there was anything to tell."""
+    """Report one slot; return whether there was an edit to report."""
     slot = suffix[1:]
     was, now = home_in(old, slot), home_in(new, slot)
     is_ours = old.annotations.get(f"{HOME_POD}{suffix}") != new.annotations.get(f"{HOME_POD}{suffix}")
@@ -243,11 +245,14 @@ def _tell_of(
 _MOST_REASONS: Final = 4
 
 _LONGEST_REASON: Final = 160
-"""Characters."""
+"""Maximum length of a reason, in characters."""
 
 
-def in_words(reasons: Sequence[str]) -> str:
-    """The first few, on one line. Names of resources among them are a tenant's."""
+def reasons_text(reasons: Sequence[str]) -> str:
+    """Return the first few reasons on one line.
+
+    Unprintable and overlong reasons are quoted, because they contain resource names chosen by tenants.
+    """
     said = [it if it.isprintable() and len(it) <= _LONGEST_REASON else shown(it) for it in reasons[:_MOST_REASONS]]
     more = len(reasons) - len(said)
     return ", ".join((*said, f"and {more} more") if more else said)

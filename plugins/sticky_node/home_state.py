@@ -9,7 +9,7 @@ holds a consistent list and every event since.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -24,9 +24,9 @@ from app.kube.kubevirt_v1 import VirtualMachineInstance
 from app.kube.node_state import FALSE, TRUE, NodeState
 from app.kube.taints import NO_SCHEDULE, UNSCHEDULABLE, LatestTolerance, Taint
 from plugins.sticky_node.annotations import recorded_machine
-from plugins.sticky_node.args import Mark, StickyNodeArgs
+from plugins.sticky_node.args import MaintenanceMarker, StickyNodeArgs
 from plugins.sticky_node.owners import Owner
-from plugins.sticky_node.pods import MIGRATION_JOB, Volumes, is_target
+from plugins.sticky_node.pods import MIGRATION_JOB, BoundVolumes, is_target
 
 KINDS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
 
@@ -55,13 +55,13 @@ LEAVING_TAINTS: Final = (
     "cloud.google.com/impending-node-termination",
 )
 
-_MOST_UNMARKED: Final = 1 << 14
+_MOST_USABLE: Final = 1 << 14
 """Maximum number of nodes cached as usable for any pod."""
 
 _KUBEVIRT: Final = "kubevirt.io"
 _NOT_READY: Final = Taint("node.kubernetes.io/not-ready", NO_SCHEDULE)
 
-_OF_PRESSURE: Final[Mapping[str, Taint]] = {
+_PRESSURE_TAINTS: Final[Mapping[str, Taint]] = {
     "MemoryPressure": Taint("node.kubernetes.io/memory-pressure", NO_SCHEDULE),
     "DiskPressure": Taint("node.kubernetes.io/disk-pressure", NO_SCHEDULE),
     "PIDPressure": Taint("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
@@ -77,25 +77,25 @@ class HomeState(Struct, frozen=True, gc=False):
     mark: str = ""
 
 
-class _Found(Struct, frozen=True, gc=False):
-    """Reason why a node is unusable. ``taint``: the taint that a pod can tolerate; ``None`` if no pod can."""
+class _UnusableReason(Struct, frozen=True, gc=False):
+    """Reason why a node is unusable. ``taint``: the taint that a pod can tolerate; ``None`` if no toleration helps."""
 
-    standing: HomeState
+    home_state: HomeState
     taint: Taint | None = None
 
 
-_OtherMark: TypeAlias = tuple[str, str | None, _Found]
-"""(key, required value or ``None`` for any, resulting reason)."""
+_Marker: TypeAlias = tuple[str, str | None, _UnusableReason]
+"""Configured annotation or label: (key, required value or ``None`` for any, resulting reason)."""
 
 _USABLE: Final = HomeState(State.USABLE)
 _GONE: Final = HomeState(State.GONE, "there is no such node")
 _UNREADABLE: Final = HomeState(State.AWAY, "the node cannot be read")
 _OTHER_MACHINE: Final = HomeState(State.OTHER_MACHINE, "another machine has its name")
 _TARGET: Final = HomeState(State.TARGET, f"label {MIGRATION_JOB}")
-_TERMINATING: Final = _Found(HomeState(State.LEAVING, "being deleted"))
-_CORDONED: Final = _Found(HomeState(State.AWAY, "cordoned"), UNSCHEDULABLE)
+_TERMINATING: Final = _UnusableReason(HomeState(State.LEAVING, "being deleted"))
+_CORDONED: Final = _UnusableReason(HomeState(State.AWAY, "cordoned"), UNSCHEDULABLE)
 _FALSE: Final = "false"
-_NO_MACHINES: Final = _Found(HomeState(State.AWAY, f"label {SCHEDULABLE}={_FALSE}"))
+_NO_MACHINES: Final = _UnusableReason(HomeState(State.AWAY, f"label {SCHEDULABLE}={_FALSE}"))
 
 
 class HomeStates:
@@ -103,9 +103,9 @@ class HomeStates:
 
     def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
         self._nodes = handle.nodes
-        self._volumes = Volumes(handle.objects)
+        self._volumes = BoundVolumes(handle.objects)
         self._tolerance = LatestTolerance()
-        self._unmarked: dict[str, Node] = {}
+        self._usable: dict[str, Node] = {}
         self._compares_machines = args.identity == "machine"
         self._taints = _by_key(args.maintenance)
         self._annotations = _others("annotation", ((it.annotation, it.value) for it in args.maintenance))
@@ -118,7 +118,7 @@ class HomeStates:
     def of(self, home: str, owner: Owner, pod: Pod) -> HomeState:
         """Return the home's state for one pod of the owner. Tolerated taints are ignored, as in kube-scheduler.
 
-        A pod cannot tolerate a node that is being removed, nor one whose Ready condition is Unknown.
+        No toleration makes a node usable that is being removed, or whose Ready condition is Unknown. Never raises.
         """
         if is_target(pod):
             return _TARGET
@@ -139,20 +139,20 @@ class HomeStates:
         node = info.node
         if self._compares_machines and is_other_machine(node, owner):
             return _OTHER_MACHINE
-        if self._unmarked.get(home) is node:
+        if self._usable.get(home) is node:
             return _USABLE
-        found = None
-        for found in self._marks(node, owner):
-            if pod is None or not self._tolerates(pod, found.taint):
-                return found.standing
-        if found is None and node.labels.get(SCHEDULABLE) != _FALSE:
-            self._keep_unmarked(home, node)
+        reason = None
+        for reason in self._reasons(node, owner):
+            if pod is None or not self._tolerates(pod, reason.taint):
+                return reason.home_state
+        if reason is None and node.labels.get(SCHEDULABLE) != _FALSE:
+            self._remember_usable(home, node)
         return _USABLE
 
-    def _keep_unmarked(self, home: str, node: Node) -> None:
-        if len(self._unmarked) >= _MOST_UNMARKED:
-            self._unmarked.clear()
-        self._unmarked[home] = node
+    def _remember_usable(self, home: str, node: Node) -> None:
+        if len(self._usable) >= _MOST_USABLE:
+            self._usable.clear()
+        self._usable[home] = node
 
     def _tolerates(self, pod: Pod, taint: Taint | None) -> bool:
         return taint is not None and self._tolerance.of(pod.spec.tolerations).tolerates(taint)
@@ -164,10 +164,10 @@ class HomeStates:
             info = self._nodes.get(home)
         except Unreadable:
             return None
-        found = self._volumes.unreached(pod, home if info is None else info.node)
-        return None if found is None else HomeState(State.VOLUME_ELSEWHERE, str(found))
+        volume = self._volumes.unreached(pod, home if info is None else info.node)
+        return None if volume is None else HomeState(State.VOLUME_ELSEWHERE, str(volume))
 
-    def _marks(self, node: Node, owner: Owner) -> Iterator[_Found]:
+    def _reasons(self, node: Node, owner: Owner) -> Iterator[_UnusableReason]:
         """Yield the reasons why the node is unusable, most severe first."""
         state = node.state
         if state.terminating:
@@ -175,55 +175,53 @@ class HomeStates:
         marked = [it for it in node.taints if it.key in self._taints and it.keeps_out] if node.taints else ()
         for taint in marked:
             if taint.key in LEAVING_TAINTS:
-                yield _Found(_tainted(State.LEAVING, taint))
+                yield _UnusableReason(_tainted(State.LEAVING, taint))
         if node.unschedulable:
             yield _CORDONED
         if state.ready != TRUE or state.pressure:
             yield from _unwell(state)
         for taint in marked:
-            if _is(taint.value, self._taints[taint.key]):
-                yield _Found(_tainted(State.AWAY, taint), taint)
-        yield from self._other_marks(node)
+            if not self._taints[taint.key].isdisjoint((None, taint.value)):
+                yield _UnusableReason(_tainted(State.AWAY, taint), taint)
+        yield from self._marker_reasons(node)
         if node.labels.get(SCHEDULABLE) == _FALSE and is_kubevirt(owner):
             yield _NO_MACHINES
 
-    def _other_marks(self, node: Node) -> Iterator[_Found]:
-        """Yield the configured marks on the node, annotations before labels."""
+    def _marker_reasons(self, node: Node) -> Iterator[_UnusableReason]:
+        """Yield the reasons from configured markers on the node, annotations before labels."""
         if node.annotations:
-            yield from _marked(self._annotations, node.annotations)
+            yield from _matching(self._annotations, node.annotations)
         if self._labels:
-            yield from _marked(self._labels, node.labels)
+            yield from _matching(self._labels, node.labels)
 
 
-def _by_key(marks: Iterable[Mark]) -> Mapping[str, frozenset[str | None]]:
-    """Return the relevant taint keys, each with its relevant values; ``None`` matches any value."""
-    found: dict[str, frozenset[str | None]] = {}
-    for it in marks:
-        if it.taint:
-            found[it.taint] = found.get(it.taint, frozenset()) | {it.value}
-    return found | dict.fromkeys((*AWAY_TAINTS, *LEAVING_TAINTS), frozenset((None,)))
+def _by_key(marks: Iterable[MaintenanceMarker]) -> Mapping[str, frozenset[str | None]]:
+    """Return the taint keys that matter, each with its values; ``None`` matches any value."""
+    values: dict[str, frozenset[str | None]] = {}
+    for marker in marks:
+        if marker.taint:
+            values[marker.taint] = values.get(marker.taint, frozenset()) | {marker.value}
+    return values | dict.fromkeys((*AWAY_TAINTS, *LEAVING_TAINTS), frozenset((None,)))
 
 
-def _others(what: str, marks: Iterable[tuple[str, str | None]]) -> tuple[_OtherMark, ...]:
-    return tuple((key, value, _Found(HomeState(State.AWAY, f"{what} {key}"))) for key, value in marks if key)
+def _others(what: str, marks: Iterable[tuple[str, str | None]]) -> tuple[_Marker, ...]:
+    return tuple((key, value, _UnusableReason(HomeState(State.AWAY, f"{what} {key}"))) for key, value in marks if key)
 
 
-def _is(value: str, wanted: Collection[str | None]) -> bool:
-    return None in wanted or value in wanted
-
-
-def _marked(marks: Iterable[_OtherMark], there: Mapping[str, str]) -> Iterator[_Found]:
-    for key, value, found in marks:
+def _matching(marks: Iterable[_Marker], there: Mapping[str, str]) -> Iterator[_UnusableReason]:
+    for key, value, reason in marks:
         if key in there and value in (None, there[key]):
-            yield found
+            yield reason
 
 
-def _unwell(state: NodeState) -> Iterator[_Found]:
+def _unwell(state: NodeState) -> Iterator[_UnusableReason]:
     """Yield the reasons from the node's conditions. A missing Ready condition is not a reason."""
     if state.ready not in (TRUE, ""):
-        yield _Found(HomeState(State.AWAY, f"Ready is {state.ready}"), _NOT_READY if state.ready == FALSE else None)
+        yield _UnusableReason(
+            HomeState(State.AWAY, f"Ready is {state.ready}"), _NOT_READY if state.ready == FALSE else None
+        )
     for condition in state.pressure:
-        yield _Found(HomeState(State.AWAY, condition), _OF_PRESSURE[condition])
+        yield _UnusableReason(HomeState(State.AWAY, condition), _PRESSURE_TAINTS[condition])
 
 
 def _tainted(state: State, taint: Taint) -> HomeState:

@@ -1,4 +1,4 @@
-"""From a pod to the object that keeps its home: by controller owner references, else by the claims that it uses."""
+"""Mapping from a pod to the object that keeps its home: by controller references, otherwise by the pod's claims."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.framework.objects import Objects
 from app.kube.core_v1 import Pod
-from app.kube.homes_v1alpha1 import API_VERSION, KIND, HomeRecord, decode_home, memory_name
+from app.kube.homes_v1alpha1 import API_VERSION, KIND, HomeRecord, RecordedKeeper, decode_home, memory_name
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, VIRTUAL_MACHINE_INSTANCES, AnnotatedObject, Kind, owner_kind
 from app.kube.kubevirt_v1 import VirtualMachineInstance
 from app.kube.labels import NO_LABELS
@@ -18,52 +18,52 @@ from app.kube.meta_v1 import OwnerReference, PartialObject
 from app.kube.names import is_subdomain
 from app.kube.persistent_volumes import PersistentVolumeClaim
 from plugins.sticky_node.args import OwnerRule
-from plugins.sticky_node.pods import LEADER_SET, LEADER_WORKER_SETS, Claims, is_led_by_pod, is_slot, slot_of
+from plugins.sticky_node.pods import LEADER_SET, LEADER_WORKER_SETS, HomeClaims, is_led_by_pod, is_slot, slot_of
 
 T = TypeVar("T", bound=AnnotatedObject)
 
 
-class Chain(Struct, frozen=True):
-    """An ``OwnerRule`` as kinds: from the pod's controller to the object that keeps the home."""
+class OwnerChain(Struct, frozen=True):
+    """Kinds of an ``OwnerRule``, from the pod's controller to the object that keeps the home."""
 
     kinds: tuple[Kind[AnnotatedObject], ...]
     per_ordinal: bool
     by_name: bool
 
     @classmethod
-    def of(cls, rule: OwnerRule) -> Chain:
+    def of(cls, rule: OwnerRule) -> OwnerChain:
         return cls(tuple(owner_kind(*it) for it in rule.chain), rule.per_ordinal, rule.by_name)
 
 
 Slot = tuple[str, str]
-"""(UID of the owner, slot): what a home belongs to."""
+"""Key of a home: UID of the owner, and slot."""
 
 
 class Owner(Struct, frozen=True):
-    """The object that keeps a pod's home. ``slot`` tells the pods of one owner apart; empty for an only one.
+    """Object that keeps a pod's home. ``slot``: distinguishes the homes of one owner; empty if it has only one.
 
-    ``controller`` is what the pod itself refers to: the first link of the chain, or the keeper itself. ``before``: what
-    is remembered of an earlier object of its name.
+    ``controller``: the object that the pod's controller reference names, or the owner itself. ``before``: Home
+    remembered from a predecessor of the same name.
     """
 
     kind: Kind[AnnotatedObject]
-    found: AnnotatedObject
+    obj: AnnotatedObject
     slot: str
     controller: AnnotatedObject
     before: HomeRecord | None = None
 
     @property
     def key(self) -> Slot:
-        return (self.found.uid, self.slot)
+        return (self.obj.uid, self.slot)
 
     def __str__(self) -> str:
         """``VirtualMachine default/db``, ``StatefulSet default/db, ordinal 3``."""
         ordinal = f", ordinal {self.slot}" if self.slot else ""
-        return f"{self.kind.kind} {self.found.namespace}/{self.found.name}{ordinal}"
+        return f"{self.kind.kind} {self.obj.namespace}/{self.obj.name}{ordinal}"
 
 
 class Missing(Struct, frozen=True):
-    """The chain cannot be followed: this object is not in the picture."""
+    """Object of the owner chain that is not in the snapshot, so the owner is unknown."""
 
     kind: Kind[AnnotatedObject]
     namespace: str
@@ -74,21 +74,22 @@ class Missing(Struct, frozen=True):
 
 
 class Owners:
-    """Follows the chains of the plugin's arguments: controller references, in the pod's namespace, by name and UID.
+    """Finds owners along the chains of the plugin's arguments: controller references within the pod's namespace,
+    checked by name and UID.
 
-    Of several that begin alike the longest counts that the references go along: what is nearer is owned itself then.
-    A pod that none of them leads anywhere may have its home from a claim.
+    If several chains start with the same kinds, the longest chain that the references match applies. A pod without such
+    an owner can have its home from a claim.
     """
 
     def __init__(self, rules: Iterable[OwnerRule], objects: Objects) -> None:
         every = tuple(rules)
-        chains = [Chain.of(rule) for rule in every]
-        self._chains: Final[dict[tuple[str, str], list[Chain]]] = {}
+        chains = [OwnerChain.of(rule) for rule in every]
+        self._chains: Final[dict[tuple[str, str], list[OwnerChain]]] = {}
         for rule, chain in sorted(zip(every, chains, strict=True), key=lambda it: -len(it[1].kinds)):
             if not rule.is_claim:
                 self._chains.setdefault(rule.chain[0], []).append(chain)
         selector = next((it.claims for it in every if it.is_claim), None)
-        self._claims: Final = None if selector is None else Claims(selector, objects)
+        self._claims: Final = None if selector is None else HomeClaims(selector, objects)
         self._objects = objects
         self._keepers: Final = dict.fromkeys(it.kinds[-1] for it in chains)
         self._by_name: Final = frozenset(it.kinds[-1] for it in chains if it.by_name)
@@ -97,12 +98,11 @@ class Owners:
         self._controlled: Final = tuple(objects.by_controller(it) for it in self.controllers())
 
     def of(self, pod: Pod) -> Owner | Missing | None:
-        """The keeper of the pod's home; ``None`` if no rule applies to the pod, or the chain ends early.
-
-        Raises ``Unreadable``.
+        """Return the owner that keeps the pod's home; ``None`` if no rule applies, or the chain ends early. Raises
+        ``Unreadable``.
         """
-        found = self._by_controllers(pod)
-        return found if found is not None or self._claims is None else self._by_claims(pod, self._claims)
+        owner = self._by_controllers(pod)
+        return owner if owner is not None or self._claims is None else self._by_claims(pod, self._claims)
 
     def _by_controllers(self, pod: Pod) -> Owner | Missing | None:
         reference = pod.owner
@@ -122,79 +122,83 @@ class Owners:
                 return None if slot is None else self._owner(chain, slot, links)
         return None
 
-    def _by_claims(self, pod: Pod, claims: Claims) -> Owner | Missing | None:
-        found = claims.of(pod)
-        if isinstance(found, str):
-            return Missing(PERSISTENT_VOLUME_CLAIMS, pod.namespace, found)
-        return None if found is None else self.keeper(PERSISTENT_VOLUME_CLAIMS, found, "")
+    def _by_claims(self, pod: Pod, claims: HomeClaims) -> Owner | Missing | None:
+        claim = claims.of(pod)
+        if isinstance(claim, str):
+            return Missing(PERSISTENT_VOLUME_CLAIMS, pod.namespace, claim)
+        return None if claim is None else self.keeper(PERSISTENT_VOLUME_CLAIMS, claim, "")
 
-    def _owner(self, chain: Chain, slot: str, links: Sequence[AnnotatedObject]) -> Owner:
-        kind, found = chain.kinds[-1], links[-1]
-        return Owner(kind, found, slot, links[0], self._before(kind, found, slot))
+    def _owner(self, chain: OwnerChain, slot: str, links: Sequence[AnnotatedObject]) -> Owner:
+        kind, obj = chain.kinds[-1], links[-1]
+        return Owner(kind, obj, slot, links[0], self._before(kind, obj, slot))
 
     @property
     def follows_claims(self) -> bool:
-        """Return whether claims keep homes: what owner a pod has then rests on other pods, too."""
+        """Return whether claims keep homes. A pod's owner then also depends on the other pods of the claim."""
         return self._claims is not None
 
     def controllers(self) -> Collection[Kind[AnnotatedObject]]:
-        """The kinds of controllers whose pods may have a home, each once."""
+        """Return the kinds of controllers whose pods may have a home, each once."""
         return [it[0].kinds[0] for it in self._chains.values()]
 
     def keepers(self) -> Collection[Kind[AnnotatedObject]]:
-        """The kinds that keep homes, each once."""
+        """Return the kinds that keep homes, each once."""
         return self._keepers
 
     def pods(self) -> Iterator[Pod]:
-        """All pods that may have a home, some of them twice. They may come and go while it is read."""
+        """Yield all pods that may have a home, some of them twice. Pods can change during the iteration."""
         for groups in (*self._controlled, *(() if self._claims is None else (self._claims.pods,))):
             for group in tuple(groups):
                 yield from tuple(groups.get(group, {}).values())
 
     def newest_pod(self, pod: Pod) -> Pod | None:
-        """One of these as it is now; ``None`` if it is gone."""
+        """Return the newest version of a pod that may have a home; ``None`` if it was deleted."""
         if pod.owner is not None:
             for groups in self._controlled:
-                found = groups.get(pod.owner.uid, {}).get(pod.uid)
-                if found is not None:
-                    return found
+                newest = groups.get(pod.owner.uid, {}).get(pod.uid)
+                if newest is not None:
+                    return newest
         return None if self._claims is None else self._claims.newest(pod)
 
     def every(self, kind: Kind[T]) -> Iterator[T | None]:
-        """The objects of the kind that keep homes, which may come and go while it is read.
+        """Yield the objects of the kind that keep homes. Objects can change during the iteration.
 
-        ``None`` in place of each that keeps none: anybody may have made many, and who reads takes turns over these too.
+        ``None`` replaces each object that keeps no homes, so that the caller can yield to other tasks between them,
+        too.
         """
         return (it if self.keeps(kind, it) else None for it in self._objects.every(kind))
 
-    def keeps(self, kind: Kind[Any], found: AnnotatedObject) -> bool:
-        """Return whether that object of the kind keeps homes: of claims those do that were selected."""
-        if self._claims is None or not isinstance(found, PersistentVolumeClaim) or kind not in self._keepers:
+    def keeps(self, kind: Kind[Any], obj: AnnotatedObject) -> bool:
+        """Return whether the object keeps homes: every object of the kind does, except claims that are not selected."""
+        if self._claims is None or not isinstance(obj, PersistentVolumeClaim) or kind not in self._keepers:
             return True
-        return self._claims.keeps(found)
+        return self._claims.keeps(obj)
 
     def may_be_shared(self, pod: Pod, other: Pod) -> bool:
-        """Whether both have controllers of kinds that lead to a home, or a claim in common; none is looked up."""
+        """Return whether two pods could have the same owner, without looking up any object.
+
+        They could if both have controllers that can lead to a home, or if they use a common claim.
+        """
         pairs = ((it.owner.api_version, it.owner.kind) if it.owner else None for it in (pod, other))
         return all(it in self._chains for it in pairs) or (
             self._claims is not None and self._claims.in_common(pod, other)
         )
 
     def newest(self, owner: Owner) -> Owner | None:
-        """The owner as it is now; ``None`` if it is gone."""
-        found = self._objects.get(owner.kind, owner.found.namespace, owner.found.name)
-        if found is None or found.uid != owner.found.uid:
+        """Return the owner in its newest version; ``None`` if it was deleted."""
+        obj = self._objects.get(owner.kind, owner.obj.namespace, owner.obj.name)
+        if obj is None or obj.uid != owner.obj.uid:
             return None
-        return replace(owner, found=found, before=self._before(owner.kind, found, owner.slot))
+        return replace(owner, obj=obj, before=self._before(owner.kind, obj, owner.slot))
 
-    def keeper(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> Owner:
-        """An object that keeps homes, with no pod in hand."""
-        return Owner(kind, found, slot, found, self._before(kind, found, slot))
+    def keeper(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, slot: str) -> Owner:
+        """Return an owner for an object and a slot, independent of any pod."""
+        return Owner(kind, obj, slot, obj, self._before(kind, obj, slot))
 
     def gone(self, home: HomeRecord) -> Owner | None:
-        """The owner of a home that is remembered, as far as that tells of it; ``None`` while it is there.
+        """Return the deleted owner of a remembered home, as described by the Home; ``None`` while the owner exists.
 
-        Also ``None`` for a Home that no owner would ever find: anybody may have written it. Raises ``Unreadable``.
+        Also ``None`` for a Home that no owner would ever use, because users can write any Home. Raises ``Unreadable``.
         """
         keeper = home.keeper
         kind = self._remembered.get((keeper.api_version, keeper.kind))
@@ -205,42 +209,44 @@ class Owners:
         if self._objects.get(kind, home.namespace, keeper.name) is not None:
             return None
         was = PartialObject(home.namespace, keeper.name, keeper.uid, "", NO_LABELS, {}, None)
-        found = remembered(self._objects, kind, was, keeper.slot)
-        return Owner(kind, was, keeper.slot, was, home) if found is home else None
+        effective = remembered(self._objects, kind, was, keeper.slot)
+        return Owner(kind, was, keeper.slot, was, home) if effective is home else None
 
     def is_per_ordinal(self, kind: Kind[AnnotatedObject]) -> bool:
-        """Return whether an object of the kind keeps a home for each of its pods."""
+        """Return whether an object of the kind keeps a separate home for each of its pods."""
         return kind in self._per_ordinal
 
     def is_remembered(self, kind: Kind[AnnotatedObject]) -> bool:
-        """Return whether homes that the kind keeps outlive their owners."""
+        """Return whether homes of this kind outlive their owners."""
         return kind in self._by_name
 
     def has_machines(self) -> bool:
-        """Return whether instances of KubeVirt's machines are read."""
+        """Return whether KubeVirt's VirtualMachineInstances are watched."""
         return VIRTUAL_MACHINE_INSTANCES in self.controllers()
 
-    def running(self, found: AnnotatedObject) -> VirtualMachineInstance | None:
-        """Return the instance in which a machine runs, which has its name."""
+    def running(self, obj: AnnotatedObject) -> VirtualMachineInstance | None:
+        """Return the running instance of a VirtualMachine, which has the same name; ``None`` if there is none."""
         get = self._objects.get if self.has_machines() else None
-        instance = None if get is None else get(VIRTUAL_MACHINE_INSTANCES, found.namespace, found.name)
+        instance = None if get is None else get(VIRTUAL_MACHINE_INSTANCES, obj.namespace, obj.name)
         if instance is None:
             return None
         keeper = instance.owner.uid if instance.owner is not None else instance.uid
-        return instance if keeper == found.uid else None
+        return instance if keeper == obj.uid else None
 
     def remembers(self) -> bool:
-        """Return whether those of any kind do."""
+        """Return whether homes of any kind outlive their owners."""
         return bool(self._by_name)
 
-    def _before(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> HomeRecord | None:
+    def _before(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, slot: str) -> HomeRecord | None:
         if kind not in self._by_name:
             return None
-        home = remembered(self._objects, kind, found, slot)
-        return home if home is not None and home.keeper.uid != found.uid else None
+        home = remembered(self._objects, kind, obj, slot)
+        return home if home is not None and home.keeper.uid != obj.uid else None
 
-    def _follow(self, chain: Chain, pod: Pod, reference: OwnerReference | None) -> Sequence[AnnotatedObject] | Missing:
-        """What the references lead to, one object of each kind of the chain; nothing if they do not go along it."""
+    def _follow(
+        self, chain: OwnerChain, pod: Pod, reference: OwnerReference | None
+    ) -> Sequence[AnnotatedObject] | Missing:
+        """Return one object for each kind of the chain; empty if the references do not match the chain."""
         namespace = pod.namespace
         links: list[AnnotatedObject] = []
         for kind in chain.kinds:
@@ -254,39 +260,35 @@ class Owners:
                 continue
             if reference is None or (reference.api_version, reference.kind) != (kind.api_version, kind.kind):
                 return ()
-            found = self._objects.get(kind, namespace, reference.name)
-            if found is None or not reference.uid or reference.uid != found.uid:
+            obj = self._objects.get(kind, namespace, reference.name)
+            if obj is None or not reference.uid or reference.uid != obj.uid:
                 return Missing(kind, namespace, reference.name)
-            links.append(found)
-            reference = found.owner
+            links.append(obj)
+            reference = obj.owner
         return links
 
 
 def kinds_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
-    """All kinds that the rules read."""
+    """Return all kinds that the rules read."""
     every = tuple(rules)
     memory = (HOMES,) if any(it.by_name for it in every) else ()
-    return tuple(dict.fromkeys((*(kind for rule in every for kind in Chain.of(rule).kinds), *memory)))
+    return tuple(dict.fromkeys((*(kind for rule in every for kind in OwnerChain.of(rule).kinds), *memory)))
 
 
 def keepers_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
-    """The kinds that keep homes, each once."""
-    return tuple(dict.fromkeys(Chain.of(rule).kinds[-1] for rule in rules))
+    """Return the kinds that keep homes, each once."""
+    return tuple(dict.fromkeys(OwnerChain.of(rule).kinds[-1] for rule in rules))
 
 
 HOMES: Final[Kind[HomeRecord]] = Kind(API_VERSION, KIND, decode_home)
 
 
-def remembered(objects: Objects, kind: Kind[Any], found: AnnotatedObject, slot: str) -> HomeRecord | None:
-    """What is remembered under an object's name, whatever its UID; ``None`` for what no node can be called."""
-    home = objects.get(HOMES, found.namespace, memory_name(kind.api_version, kind.kind, found.name, slot))
+def remembered(objects: Objects, kind: Kind[Any], obj: AnnotatedObject, slot: str) -> HomeRecord | None:
+    """Return the Home remembered under an object's name, whatever the UID; ``None`` if there is none, or its node name
+    is invalid.
+    """
+    home = objects.get(HOMES, obj.namespace, memory_name(kind.api_version, kind.kind, obj.name, slot))
     if home is None or not is_subdomain(home.node):
         return None
-    keeper = home.keeper
-    is_its = (keeper.api_version, keeper.kind, keeper.name, keeper.slot) == (
-        kind.api_version,
-        kind.kind,
-        found.name,
-        slot,
-    )
-    return home if is_its else None
+    keeper = RecordedKeeper(kind.api_version, kind.kind, obj.name, home.keeper.uid, slot)
+    return home if home.keeper == keeper else None

@@ -1,15 +1,15 @@
-"""Keeps a pod whose owner has a home off every other node; the first bind of the owner makes the home.
+"""Keeps a pod whose owner has a home off every other node; the owner's first bind makes the home.
 
-Beside the decisions, the process that decides has these loops:
+Besides taking decisions, the leader runs these loops:
 
-    homes      write on the owner since when its home is not usable, and tell people what changes
-    pods       wake pods that wait where filter may answer otherwise by now: kube-scheduler wakes nobody because time
-               has passed, or because a home was moved
-    refused    tell people why a home that takes pods does not take the pod that waits for it
+    homes      write to the owner since when its home is unusable, and report changes
+    pods       wake waiting pods once filter may answer differently: kube-scheduler wakes no pod
+               because time has passed or a home was moved
+    refusals   report why a usable home rejects the pod that waits for it
+    reconcile  correct the recorded homes whenever an owner or a machine changes
+    repair     write homes that a bind or a crash left unwritten, every ``repairInterval``
 
-    repair     write homes to owners where a bind or a crash left them unwritten, each ``repairInterval``
-
-A loop looks at nothing while nothing has changed. Otherwise it works in short steps, at most once a second.
+The loops examine objects only after changes, in short steps, at most once a second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
-from typing import Any, Final, Self, final
+from typing import Any, Final, final
 
 import structlog
 from msgspec.structs import replace
@@ -46,11 +46,11 @@ from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.homes.protocol import Home, HomesPlugin, Keeper, Policy
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, Kind
-from plugins.sticky_node.annotations import Claim, home_pod, no_word, on_pod, recorded_home
+from plugins.sticky_node.annotations import Claim, home_pod, no_claim_annotations, pod_annotations, recorded_home
 from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
-from plugins.sticky_node.background import HomeWalk
-from plugins.sticky_node.events import tell
-from plugins.sticky_node.grace import Clocks, Tries
+from plugins.sticky_node.background import HomeScan
+from plugins.sticky_node.events import report_edits
+from plugins.sticky_node.grace import GraceClocks, HomeAttempts
 from plugins.sticky_node.home_state import KINDS, PARTS, HomeStates, node_annotations
 from plugins.sticky_node.owners import HOMES, Missing, Owner, Owners, keepers_of, kinds_of
 from plugins.sticky_node.pods import ActivePods, is_target
@@ -58,7 +58,6 @@ from plugins.sticky_node.policy import Action, Decider, Decision, Policies, Reas
 from plugins.sticky_node.reconciler import Reconciler
 from plugins.sticky_node.recorder import PendingHomes, Recorder
 from plugins.sticky_node.reports import (
-    Describer,
     Listing,
     NodeStateFigures,
     PodStateFigures,
@@ -67,7 +66,7 @@ from plugins.sticky_node.reports import (
     explain_refused,
 )
 from plugins.sticky_node.unusable_homes import UnusableHomes
-from plugins.sticky_node.waiting_pods import WaitingPods
+from plugins.sticky_node.waiting_pods import PodWaker
 
 _LOG: Final = structlog.get_logger(__name__)
 NAME: Final = "StickyNode"
@@ -81,23 +80,12 @@ NOT_HOME: Final = REFUSALS[Reason.NOT_HOME]
 OWNER_UNKNOWN: Final = unresolvable(REASON_OWNER_UNKNOWN).by(NAME)
 
 _AT_ONCE_SECONDS: Final = 2.0
-"""From a fault to the next begin: a Lease lasts longer, so that nobody else can have decided in between."""
+"""Longest restart delay after a fault within one term. A Lease lasts longer, so no other process was leader in between.
+"""
 
 
-class _Decided:
-    """The decision for the pod in this evaluation."""
-
-    __slots__ = ("decision",)
-
-    def __init__(self, decision: Decision) -> None:
-        self.decision = decision
-
-    def clone(self) -> Self:
-        return self
-
-
-_DECIDED: Final[StateKey[_Decided]] = StateKey("PreFilterStickyNode")
-_TRIED: Final[StateKey[_Decided]] = StateKey("PreScoreStickyNode")
+_DECIDED: Final[StateKey[Decision]] = StateKey("PreFilterStickyNode")
+_TRIED: Final[StateKey[Decision]] = StateKey("PreScoreStickyNode")
 
 
 @final
@@ -112,78 +100,71 @@ class StickyNode(
     BackgroundPlugin,
     HomesPlugin,
 ):
-    """A home is on its owner, or in the making: readable from Reserve on, undone if the bind fails."""
+    """Plugin that keeps homes. A home is recorded on its owner, or pending: readable from Reserve on, dropped if the
+    bind fails.
+    """
 
     def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
         if args.policy is Policy.GRACE and args.grace_period < SHORTEST_GRACE:
-            _LOG.warning("grace is over before a failure is", seconds=args.grace_period, least=SHORTEST_GRACE)
+            _LOG.warning("grace period too short", seconds=args.grace_period, least=SHORTEST_GRACE)
         self._failback = args.failback
-        self._why = handle.profile.why
-        self._is_asked = handle.is_asked
-        self._is_sample = handle.profile.is_sample
-        self._misses_node = handle.objects.misses_node
+        self._handle = handle
         self._owners = Owners(args.owners, handle.objects)
         self._active = ActivePods(handle.objects)
         self._pending = PendingHomes()
         self._recorder = Recorder(self._owners, self._active, self._pending, handle)
-        walk = HomeWalk(self._owners, handle.objects)
-        self._pod_state_figures = PodStateFigures(walk, handle.objects, self._pending)
-        self._standings = HomeStates(args, handle)
+        scan = HomeScan(self._owners, handle.objects)
+        self._pod_state_figures = PodStateFigures(scan, handle.objects, self._pending)
+        self._home_states = HomeStates(args, handle)
         self._policies = Policies(args, handle.objects)
-        self._node_state_figures = NodeStateFigures(walk, self._standings, self._policies)
-        self._clocks = clocks = Clocks(self._standings, self._owners, handle)
-        self._clock = handle.timing.clock
-        self._sleep = handle.timing.sleep
-        self._events = handle.event_recorder
-        self._repair_interval = handle.timing.repair_interval
+        self._node_state_figures = NodeStateFigures(scan, self._home_states, self._policies)
+        self._clocks = clocks = GraceClocks(self._home_states, self._owners, handle)
         self._failed_at = -inf
-        self._decider = Decider(args, self._policies, self._standings, clocks, handle.timing.wall_clock)
-        self._listing = Listing(walk, Describer(self._policies, self._standings, clocks, self._decider), handle)
+        self._decider = Decider(args, self._policies, self._home_states, clocks, handle.timing.wall_clock)
+        self._listing = Listing(scan, self._policies, self._home_states, clocks, self._decider, handle)
         self._keepers = tuple(
             Keeper(it.api_version, it.kind, self._owners.is_per_ordinal(it)) for it in self._owners.keepers()
         )
-        self._tries = Tries(handle.timing.clock, handle.timing.wall_clock)
+        self._attempts = HomeAttempts(handle.timing.clock, handle.timing.wall_clock)
         self._reconciler = Reconciler(
             args, self._owners, self._active, self._pending, self._recorder, handle, is_off=self._policies.is_off
         )
         kinds = _kinds(args)
-        self._unusable_homes = UnusableHomes(self._owners, self._standings, self._policies, clocks, handle, kinds)
-        self._waiting_pods = WaitingPods(
-            self._owners, handle, self._verdict, self._ends_at, self._decided, kinds, clocks
-        )
+        self._unusable_homes = UnusableHomes(self._owners, self._home_states, self._policies, clocks, handle, kinds)
+        self._waiting_pods = PodWaker(self._owners, handle, self._verdict, self._ends_at, self._decision, kinds, clocks)
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
-        """An owner that the watch has not brought yet, and the node of a home that seems to be gone: one read more."""
-        found = self._owners.of(pod)
-        if isinstance(found, Missing):
-            return ((found.kind, found.namespace, found.name),)
-        home = "" if found is None else recorded_home(found)
-        return ((NODES, "", home),) if home and self._misses_node(home) else ()
+        """Return objects to read before a decision: an undelivered owner, and a missing home node."""
+        owner = self._owners.of(pod)
+        if isinstance(owner, Missing):
+            return ((owner.kind, owner.namespace, owner.name),)
+        home = "" if owner is None else recorded_home(owner)
+        return ((NODES, "", home),) if home and self._handle.objects.misses_node(home) else ()
 
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
-            self._answered(pod, str(owner))
+            self._note_answer(pod, str(owner))
             return OWNER_UNKNOWN, None
         if owner is None:
             return SKIP, None
-        decision = self._decided(owner, pod)
+        decision = self._decision(owner, pod)
         if decision.action is Action.ALL:
             return SKIP, None
-        self._answered(pod, self._said(pod, decision))
-        state.write(_DECIDED, _Decided(decision))
+        self._note_answer(pod, self._basis(pod, decision))
+        state.write(_DECIDED, decision)
         return SUCCESS, None
 
-    def _answered(self, pod: Pod, verdict: Hashable) -> None:
-        if not self._is_asked():
+    def _note_answer(self, pod: Pod, verdict: Hashable) -> None:
+        if not self._handle.is_asked():
             self._waiting_pods.answered(pod, verdict)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        decision = state.read(_DECIDED).decision
+        decision = state.read(_DECIDED)
         return SUCCESS if self._admits(decision, pod, node) else REFUSALS[decision.reason]
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        decision = state.read(_DECIDED).decision
+        decision = state.read(_DECIDED)
         home, refusal = decision.home, REFUSALS[decision.reason]
         if decision.action is Action.TRY_HOME:
             return FilterResult(nodes.names, {})
@@ -201,105 +182,108 @@ class StickyNode(
             case Action.NOT_HOME:
                 return node.name != decision.home
             case Action.VOLUME:
-                return self._standings.reaches_volumes(pod, node.node)
+                return self._home_states.reaches_volumes(pod, node.node)
             case Action.WAIT:
                 return False
             case _:
                 return True
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        """Home alone, if it is among those that passed. If a sample leaves it out, the pod is refused once for it.
+        """Allow only a soft home, if it passed all filters. If a sample omits the home, reject the pod once.
 
-        Left out of a request that is no sample, the home was refused by another filter.
+        If a request that is not a sample omits the home, another filter rejected it, and all nodes stay allowed.
         """
-        decision = state.read(_DECIDED).decision
+        decision = state.read(_DECIDED)
         home = decision.home
-        if decision.action is not Action.TRY_HOME or self._tries.has_failed(pod.uid, home):
+        if decision.action is not Action.TRY_HOME or self._attempts.has_failed(pod.uid, home):
             return FilterResult(passed, {})
         if home in passed:
             return FilterResult((home,), lambda: dict.fromkeys((it for it in passed if it != home), NOT_HOME))
-        if home in nodes.names or not self._is_sample(len(nodes.names)) or self._is_tried(pod, home):
+        if home in nodes.names or not self._handle.profile.is_sample(len(nodes.names)) or self._is_tried(pod, home):
             return FilterResult(passed, {})
         return FilterResult((), lambda: dict.fromkeys(passed, NOT_HOME))
 
     def _is_tried(self, pod: Pod, home: str) -> bool:
-        """Whether the pod need not be refused for a home that was not asked about. Else it is from now on, for once.
+        """Return whether the pod had its attempt for a home missing from the request. Otherwise begin the attempt.
 
-        One that is nominated is asked about others because an in-tree filter refused the home, or because room was made
-        for it elsewhere.
+        A nominated pod is offered other nodes if an in-tree filter rejected the home, or if preemption freed another
+        node.
         """
-        if self._is_asked() or self._tries.is_over(pod.uid, home):
+        if self._handle.is_asked() or self._attempts.is_over(pod.uid, home):
             return True
         if pod.nominated_node_name:
-            self._tries.end(pod.uid, home)
+            self._attempts.end(pod.uid, home)
             return True
-        return not self._tries.begin(pod.uid, home)
+        return not self._attempts.begin(pod.uid, home)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """A home in the making holds even if the bind that makes it fails: this one makes it then."""
+        """Apply the filter, because a pending home is certain: if its bind fails, this pod makes the same home."""
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> Hashable | None:
-        """``None`` while the owner is missing, which is to be looked for each time, and where volumes decide."""
+        """Return the signature; ``None`` if verdicts must not be shared between pods.
+
+        That is the case while the owner is missing, which requires a new lookup each time, and if volumes decide.
+        """
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
             return None
         if owner is None:
             return ""
-        decision = self._decided(owner, pod)
+        decision = self._decision(owner, pod)
         if decision.action is Action.VOLUME:
             return None
         if decision.action is not Action.TRY_HOME:
             return decision.verdict
-        return (self._said(pod, decision), bool(pod.nominated_node_name))
+        return (self._basis(pod, decision), bool(pod.nominated_node_name))
 
     def _verdict(self, pod: Pod) -> Hashable:
-        """What moves if filter may answer otherwise for the pod. Raises ``Unreadable``."""
+        """Return a value that changes whenever filter could answer differently for the pod. Raises ``Unreadable``."""
         owner = self._owners.of(pod)
-        return self._said(pod, self._decided(owner, pod)) if isinstance(owner, Owner) else str(owner)
+        return self._basis(pod, self._decision(owner, pod)) if isinstance(owner, Owner) else str(owner)
 
-    def _said(self, pod: Pod, decision: Decision) -> Hashable:
-        is_tried = decision.action is Action.TRY_HOME and self._tries.is_over(pod.uid, decision.home)
+    def _basis(self, pod: Pod, decision: Decision) -> Hashable:
+        is_tried = decision.action is Action.TRY_HOME and self._attempts.is_over(pod.uid, decision.home)
         return (decision.verdict, is_tried)
 
     def _ends_at(self, pod: Pod) -> float | None:
-        """When time alone changes that, in seconds since 1970. Raises ``Unreadable``."""
+        """Return when time alone changes filter's answer, in seconds since 1970. Raises ``Unreadable``."""
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):
             return None
-        decision = self._decided(owner, pod)
-        tried = self._tries.ends_at(pod.uid, decision.home)
+        decision = self._decision(owner, pod)
+        tried = self._attempts.ends_at(pod.uid, decision.home)
         ends = [it for it in (tried, None if decision.over else decision.ends_at) if it is not None]
         return min(ends, default=None)
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
-        """The second means, for callers that did not filter: a soft home is the best of all nodes."""
+        """Prepare the score for callers that did not filter: a soft home gets the best score of all nodes."""
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):
             return SKIP
-        decision = self._decided(owner, pod)
+        decision = self._decision(owner, pod)
         home = decision.home
         if (
             decision.action is not Action.TRY_HOME
             or home not in nodes.name_set
-            or self._tries.has_failed(pod.uid, home)
+            or self._attempts.has_failed(pod.uid, home)
         ):
             return SKIP
-        state.write(_TRIED, _Decided(decision))
+        state.write(_TRIED, decision)
         return SUCCESS
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        home = state.read(_TRIED).decision.home
+        home = state.read(_TRIED).home
         best = {home: MAX_NODE_SCORE} if home in nodes.name_set else {}
         return ScoreClasses(SparseClasses(nodes.names, 0, best), {0: 0, MAX_NODE_SCORE: MAX_NODE_SCORE})
 
-    def _decided(self, owner: Owner, pod: Pod) -> Decision:
+    def _decision(self, owner: Owner, pod: Pod) -> Decision:
         return self._decider.of(owner, pod, self._home(owner, pod))
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        """A machine's first bind makes the home of its other pods.
+        """Return whether both pods have the same owner: the first bind makes the home of the other.
 
-        The owner of the other is looked up last, if at all: that of another tenant may be unreadable.
+        The other pod's owner is looked up last, because the owner of another tenant may be unreadable.
         """
         if pod.namespace != other.namespace or not self._owners.may_be_shared(pod, other):
             return False
@@ -323,26 +307,29 @@ class StickyNode(
         self._pending.drop(pod)
         owner = self._owners.of(pod)
         if isinstance(owner, Owner) and recorded_home(owner) == node_name:
-            self._tries.fail(pod.uid, node_name)
+            self._attempts.fail(pod.uid, node_name)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Write the claim onto the pod. A pod that joins a home in the making carries it too: that bind may fail.
+        """Write the claim onto the pod. A pod that joins a pending home carries the claim too, since that home's bind
+        can fail.
 
-        The target of a migration carries the machine's open claim: the pod that made it will be gone then.
+        The target of a migration carries the machine's open claim, because the pod that made the claim will be deleted.
         """
         claim = self._pending.of(pod)
-        if claim is not None and not self._stands(claim):
+        if claim is not None and not self._is_current(claim):
             self._pending.drop(pod)
             claim = None
         if is_target(pod) and isinstance(owner := self._owners.of(pod), Owner):
             claim = self._recorder.open_claim(owner)
-        state.annotations.update(no_word(pod.annotations) if claim is None else on_pod(claim, pod.annotations))
+        state.annotations.update(
+            no_claim_annotations(pod.annotations) if claim is None else pod_annotations(claim, pod.annotations)
+        )
         return SUCCESS
 
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         claim = self._pending.of(pod)
         if claim is not None:
-            self._pending.arrived(claim)
+            self._pending.pod_bound(claim)
             await self._recorder.record(claim)
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
@@ -353,44 +340,49 @@ class StickyNode(
             return explain_missing(owner)
         claim = None if recorded_home(owner) else self._pending.holds(owner, pod) or self._pending.of(pod)
         made = claim is not None and self._pending.is_made(claim.pod)
-        decision = self._decided(owner, pod)
-        found = explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
-        return replace(found, later=partial(self._refused, pod)) if self._may_be_refused(pod, decision) else found
+        decision = self._decision(owner, pod)
+        explanation = explain_home(owner, decision, nodes, claim=claim, made=made, cause=self._recorder.cause(owner))
+        return (
+            replace(explanation, later=partial(self._refused, pod))
+            if self._may_be_refused(pod, decision)
+            else explanation
+        )
 
     def _may_be_refused(self, pod: Pod, decision: Decision) -> bool:
         return not pod.node_name and is_held(decision)
 
     async def _refused(self, pod: Pod, feasible: Collection[str]) -> Explanation:
-        """Return what keeps a pod that waits from a home that takes pods, and what would help."""
+        """Explain why a usable home rejects the waiting pod, and what would help."""
         owner = self._owners.of(pod)
-        if not isinstance(owner, Owner) or not self._may_be_refused(pod, decision := self._decided(owner, pod)):
+        if not isinstance(owner, Owner) or not self._may_be_refused(pod, decision := self._decision(owner, pod)):
             return Explanation()
-        verdict = await self._why(pod, decision.home) if decision.home in feasible else None
+        verdict = await self._handle.profile.why(pod, decision.home) if decision.home in feasible else None
         return explain_refused(owner, decision, verdict, tried=bool(pod.unschedulable_since))
 
     def object_changed(self, kind: Kind[Any], old: Any, new: Any) -> None:
         if old is not None:
-            tell(kind, old, new, self._events)
+            report_edits(kind, old, new, self._handle.event_recorder)
 
     def figures(self) -> Iterator[Figure | None]:
         yield from self._pod_state_figures.figures()
         yield from self._node_state_figures.figures()
 
     async def run(self) -> None:
-        """Writes since when homes are not usable, tells people, wakes pods; and keeps up what is written of homes.
+        """Run all background loops until cancelled.
 
-        Where it is begun anew at once after a fault, nobody else has decided meanwhile, and what it has seen holds.
+        After a restart right after a fault, the grace periods in memory stay valid: no other process was leader
+        meanwhile.
         """
-        if self._clock() > self._failed_at + _AT_ONCE_SECONDS:
+        if self._handle.timing.clock() > self._failed_at + _AT_ONCE_SECONDS:
             self._clocks.begin()
         try:
             await run_together(self._watch, self._reconciler.run, self._repair_each_interval)
         except Exception:
-            self._failed_at = self._clock()
+            self._failed_at = self._handle.timing.clock()
             raise
 
     async def _watch(self) -> None:
-        """Tell people of homes and wake pods, until cancelled. A write that waits for its answer delays no pod."""
+        """Report homes and wake pods until cancelled. A write that waits for its answer delays no pod."""
         self._unusable_homes.begin()
         await self._waiting_pods.begin()
         await run_together(self._waiting_pods.run, self._unusable_homes.run, self._waiting_pods.refused.run)
@@ -406,26 +398,23 @@ class StickyNode(
         return self._keepers
 
     async def _repair_each_interval(self) -> None:
-        """Repair at once and then each interval, until cancelled."""
+        """Repair at once and then every interval, until cancelled."""
         while True:
             await self._repair()
-            await self._sleep(self._repair_interval)
+            await self._handle.timing.sleep(self._handle.timing.repair_interval)
 
     async def _repair(self) -> None:
-        """Copy homes that were made and never reached their owner: those on bound pods, and those in memory.
-
-        Then put right what no bind does.
-        """
+        """Write homes that were made but not recorded; then run one reconcile round."""
         await self._recorder.record_open()
         await self._reconciler.round()
 
     def _home(self, owner: Owner, pod: Pod) -> str:
-        """One in the making, or the recorded home."""
+        """Return the pending home that the pod has to follow, or the recorded home."""
         claim = self._pending.holds(owner, pod)
         return recorded_home(owner) if claim is None else claim.node
 
-    def _stands(self, claim: Claim) -> bool:
-        """Whether its owner, if it is still there, has got neither another home nor another pod's word since."""
+    def _is_current(self, claim: Claim) -> bool:
+        """Return whether the claim still makes a home: no other home and no other pod was recorded since."""
         owner = self._owners.newest(claim.owner)
         return owner is None or claim.makes(owner)
 

@@ -1,13 +1,13 @@
-"""What pods say that matters to homes: their ordinal, their claims, where their volumes can be used, who is active.
+"""Properties of pods that matter to homes: ordinal, claims, reachable volumes, and whether the pod is the active one.
 
-A pod may use several claims. One that a single node can mount comes before one that many can, and then the first by
-name. A claim that many nodes can mount keeps the home of a pod that uses it alone: several are meant to be spread. More
-than ``MOST_OTHERS`` other pods share it whatever they are.
+A pod can use several claims. A claim that a single node can mount takes precedence over one that many nodes can mount,
+and then the first by name. A claim that many nodes can mount keeps the home only of a pod that uses it alone, because
+its users are meant to be spread. With more than ``MOST_OTHERS`` other pods it counts as shared without a check.
 
-Only bound volumes restrict nodes. A volume that cannot be read, or does not exist, restricts nothing: kube-scheduler's
-own VolumeBinding refuses such a pod, or knows better.
+Only bound volumes restrict nodes. A volume that is missing or unreadable restricts nothing, because kube-scheduler's
+VolumeBinding rejects such a pod itself.
 
-An owner reference is as trustworthy as the right to create pods in its namespace: Kubernetes does not check it.
+An owner reference is only as trustworthy as the right to create pods in its namespace: Kubernetes does not verify it.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ from app.kube.selectors import IN, Selector
 from plugins.sticky_node.args import LEADER_WORKER_SET
 
 MOST_SLOTS: Final = 1024
-"""Of one object that are looked at, those with the shortest names first, and so the lowest ordinals.
+"""Maximum number of slots of one object, those with the shortest names first, and so the lowest ordinals.
 
-With all that Homeport writes beside a home, the 256 KiB of annotations that the API server takes hold about as many.
+With everything that Homeport writes for a home, the API server's limit of 256 KiB for annotations holds about as many.
 """
 
 _NUMBERS: Final = re.compile(r"[0-9-]*")
 
 
 def is_slot(text: str) -> bool:
-    """Return whether a pod may have it: an ordinal, several numbers (a place in a group), or nothing."""
+    """Return whether a pod can have the slot: an ordinal, several numbers (a place in a group), or empty."""
     return _NUMBERS.fullmatch(text) is not None
 
 
 def slots(annotations: Mapping[str, str], *of: str, per_ordinal: bool) -> list[str]:
-    """The slots for which an annotation ``of`` these is there: only ``""``, where the kind tells no ordinals apart."""
+    """Return the slots of the annotations with these names. For a kind without ordinals, the only slot is empty."""
     if not per_ordinal:
         return [""] if any(it in annotations for it in of) else []
-    found = {key[len(it) + 1 :] for key in annotations for it in of if key == it or key.startswith(f"{it}.")}
-    return sorted(found, key=lambda it: (len(it), it))[:MOST_SLOTS]
+    present = {key[len(it) + 1 :] for key in annotations for it in of if key == it or key.startswith(f"{it}.")}
+    return sorted(present, key=lambda it: (len(it), it))[:MOST_SLOTS]
 
 
 MOST_OTHERS: Final = 64
-"""Other pods of a claim that are looked at, for each of its pods: those that play no part may be thousands."""
+"""Maximum number of other pods of a claim examined for each of its pods, because a claim can have thousands."""
 
 _OF_ONE_NODE: Final = frozenset({"ReadWriteOnce", READ_WRITE_ONCE_POD})
 _SERVED: Final = frozenset({("v1", "Pod"), ("v1", PERSISTENT_VOLUME_CLAIMS.kind)})
 
 
-class Claims:
-    """``selector`` says by their labels which claims keep homes."""
+class HomeClaims:
+    """Finds the claims that keep homes. ``selector`` selects them by their labels."""
 
     def __init__(self, selector: Selector, objects: Objects) -> None:
         self._selector = selector
@@ -76,38 +76,38 @@ class Claims:
 
     @property
     def pods(self) -> Mapping[str, Mapping[str, Pod]]:
-        """The pods of all claims, by UID and the claim's key."""
+        """Pods of all claims, by UID, grouped by the claim's key."""
         return self._pods
 
     def of(self, pod: Pod) -> PersistentVolumeClaim | str | None:
-        """The claim that keeps the pod's home; the name of one of its claims that is not in the picture.
+        """Return the claim that keeps the pod's home, or the name of one of its claims that is not in the snapshot.
 
         Raises ``Unreadable``.
         """
         names = _names(pod)
         if not names or _serves_another(pod):
             return None
-        kept: list[PersistentVolumeClaim] = []
+        selected: list[PersistentVolumeClaim] = []
         for name in sorted(names):
             claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, pod.namespace, name)
             if claim is None:
                 return name
             if self.keeps(claim):
-                kept.append(claim)
-        found = min(kept, key=lambda it: (_is_of_many(it), it.name), default=None)
-        return None if found is None or (_is_of_many(found) and self._is_shared(found, pod)) else found
+                selected.append(claim)
+        best = min(selected, key=lambda it: (_is_of_many(it), it.name), default=None)
+        return None if best is None or (_is_of_many(best) and self._is_shared(best, pod)) else best
 
     def keeps(self, claim: PersistentVolumeClaim) -> bool:
-        """Return whether the claim is one of those that keep homes."""
+        """Return whether the claim keeps homes."""
         return self._selector.matches(claim.labels)
 
     def newest(self, pod: Pod) -> Pod | None:
-        """The pod as it is now, by a claim of its; ``None`` if it is gone."""
-        found = (self._pods.get(_claim_key(pod, it), {}).get(pod.uid) for it in _names(pod))
-        return next((it for it in found if it is not None), None)
+        """Return the newest version of a pod, found by its claims; ``None`` if it was deleted."""
+        known = (self._pods.get(_claim_key(pod, it), {}).get(pod.uid) for it in _names(pod))
+        return next((it for it in known if it is not None), None)
 
     def in_common(self, pod: Pod, other: Pod) -> bool:
-        """Return whether both name the same claim; none is looked up."""
+        """Return whether both pods use the same claim, without looking up any claim."""
         return pod.namespace == other.namespace and not _names(pod).isdisjoint(_names(other))
 
     def _is_shared(self, claim: PersistentVolumeClaim, pod: Pod) -> bool:
@@ -126,25 +126,25 @@ def _claim_key(pod: Pod, claim: str) -> str:
 
 
 def _is_of_many(claim: PersistentVolumeClaim) -> bool:
-    """Return whether several nodes can mount it at a time."""
+    """Return whether several nodes can mount the claim at a time."""
     return not _OF_ONE_NODE.issuperset(claim.access_modes)
 
 
 def _serves_another(pod: Pod) -> bool:
-    """Whether it lives for another pod, as those by which KubeVirt attaches volumes, or fills a claim for one."""
+    """Return whether the pod works for another pod: KubeVirt's hotplug pods, and pods that fill a claim."""
     return pod.owner is not None and (pod.owner.api_version, pod.owner.kind) in _SERVED
 
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 
 _MOST_KEPT: Final = 4096
-"""Matchers; hardly two local volumes of different nodes share one."""
+"""Maximum number of cached matchers. Local volumes of different nodes hardly ever share one."""
 
 
-class Bound(Struct, frozen=True):
-    """A volume that cannot be used from everywhere: any of ``affinities`` has to match.
+class RestrictedVolume(Struct, frozen=True):
+    """Bound volume that only some nodes can use: a node must match any of ``affinities``.
 
-    There are two where a CSI driver may do the work of an in-tree one: which counts, each node says for itself.
+    There are two affinities if a CSI driver can replace an in-tree driver, because each node uses one of the two.
     """
 
     claim: str
@@ -155,36 +155,36 @@ class Bound(Struct, frozen=True):
         return f"PersistentVolumeClaim {self.claim} is bound to PersistentVolume {self.volume}"
 
 
-class Volumes:
-    """Looks up the claims of pods that have no node yet."""
+class BoundVolumes:
+    """Looks up the bound volumes of pods that have no node yet."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._matchers: dict[RequiredNodeAffinity, NodeMatcher] = {}
 
-    def unreached(self, pod: Pod, node: Node | str) -> Bound | None:
-        """The first volume of the pod that cannot be used from a node.
+    def unreached(self, pod: Pod, node: Node | str) -> RestrictedVolume | None:
+        """Return the pod's first volume that the node cannot use; ``None`` if there is none.
 
-        Of a node that is gone, by its name, that can only be said where all terms name hosts, and not it.
+        ``node``: a node, or the name of a deleted one, which is excluded only if every term names other hosts.
         """
-        for found in self._bound(pod):
+        for volume in self._bound(pod):
             if isinstance(node, str):
-                reached = any(_may_mean(it, node) for it in found.affinities)
+                reached = any(_may_match(it, node) for it in volume.affinities)
             else:
-                reached = any(self._matcher(it).matches(node.name, node.labels) for it in found.affinities)
+                reached = any(self._matcher(it).matches(node.name, node.labels) for it in volume.affinities)
             if not reached:
-                return found
+                return volume
         return None
 
-    def _bound(self, pod: Pod) -> Iterator[Bound]:
-        for it in pod.spec.pending_volumes:
-            name = it.claim_name(pod.name)
+    def _bound(self, pod: Pod) -> Iterator[RestrictedVolume]:
+        for pending in pod.spec.pending_volumes:
+            name = pending.claim_name(pod.name)
             volume = self._volume(pod.namespace, name) if name else None
             if volume is not None and name and volume.affinity is not None:
                 also = () if volume.migrated is None else (volume.migrated_affinity,)
-                affinities = tuple(found for found in (volume.affinity, *also) if found is not None)
+                affinities = tuple(affinity for affinity in (volume.affinity, *also) if affinity is not None)
                 if len(affinities) == 1 + len(also):
-                    yield Bound(name, volume.name, affinities)
+                    yield RestrictedVolume(name, volume.name, affinities)
 
     def _volume(self, namespace: str, name: str) -> PersistentVolume | None:
         try:
@@ -196,21 +196,24 @@ class Volumes:
             return None
 
     def _matcher(self, affinity: RequiredNodeAffinity) -> NodeMatcher:
-        found = self._matchers.get(affinity)
-        if found is None:
+        matcher = self._matchers.get(affinity)
+        if matcher is None:
             if len(self._matchers) >= _MOST_KEPT:
                 self._matchers.clear()
-            found = self._matchers[affinity] = affinity.compiled()
-        return found
+            matcher = self._matchers[affinity] = affinity.compiled()
+        return matcher
 
 
-def _may_mean(affinity: RequiredNodeAffinity, name: str) -> bool:
-    """Return whether a node of that name may match, whatever its labels were."""
-    return any(_may_be(it, name) for it in affinity.terms or ()) or not affinity.terms
+def _may_match(affinity: RequiredNodeAffinity, name: str) -> bool:
+    """Return whether a node of that name might match, whatever its labels were."""
+    return any(_term_may_match(it, name) for it in affinity.terms or ()) or not affinity.terms
 
 
-def _may_be(term: NodeSelectorTerm, name: str) -> bool:
-    """The label is mostly the node's name, and often that without its domain."""
+def _term_may_match(term: NodeSelectorTerm, name: str) -> bool:
+    """Return whether the term might match a node of that name.
+
+    The hostname label usually is the node's name, with or without its domain.
+    """
     short = name.partition(".")[0]
     named = [it.values for it in term.expressions if it.key == HOSTNAME and it.operator == IN]
     return all(any(value in (name, short) or value.partition(".")[0] == name for value in it) for it in named)
@@ -220,16 +223,17 @@ MIGRATION_JOB: Final = "kubevirt.io/migrationJobUID"
 
 
 class ActivePods:
-    """Tells the active pod of a virtual machine from its other pods, and from pods that only claim to be its."""
+    """Finds the active pod of a virtual machine among its pods, and among pods that falsely name it as controller."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._of_instance: Final = objects.by_controller(VIRTUAL_MACHINE_INSTANCES)
 
     def decides(self, pod: Pod, node_name: str, controller: AnnotatedObject) -> bool:
-        """Return whether the home may be taken from the pod, once it is on that node.
+        """Return whether the pod, once on that node, may make the home; false if the node does not exist.
 
-        Pods of other kinds than KubeVirt's are told apart by their controller, and by ordinal, alone.
+        Every pod of an owner other than a KubeVirt machine may. ``controller``: the object that the pod's controller
+        reference names.
         """
         if not self._objects.has_node(node_name):
             return False
@@ -238,31 +242,33 @@ class ActivePods:
         return is_active(pod, node_name, controller, self._of_instance.get(controller.uid, {}))
 
     def pods(self, controller: AnnotatedObject) -> Collection[Pod]:
-        """All pods of a machine of KubeVirt's, as they are now; of other owners none."""
+        """Return all pods of a KubeVirt machine in their newest versions; empty for other owners."""
         return tuple(self._of_instance.get(controller.uid, {}).values())
 
     def of(self, machine: VirtualMachineInstance) -> Pod | None:
-        """The pod in which the machine runs; ``None`` while KubeVirt does not say where that is."""
+        """Return the pod in which the machine runs; ``None`` while KubeVirt has not published its node."""
         pods = self._of_instance.get(machine.uid, {}).values()
         there = [it for it in pods if it.node_name == machine.node_name != "" and it.namespace == machine.namespace]
         return max(there, key=lambda it: (it.created, it.uid), default=None)
 
 
 def is_target(pod: Pod) -> bool:
-    """Return whether KubeVirt made the pod for a machine to move into, in a migration or an evacuation.
+    """Return whether the pod is the target of a migration or an evacuation.
 
-    KubeVirt lets nobody else write that label on an instance, from which its pods have theirs.
+    Pods inherit the label from the instance, where KubeVirt does not let other users write it.
     """
     return MIGRATION_JOB in pod.labels and pod.owner is not None and pod.owner.kind == VIRTUAL_MACHINE_INSTANCES.kind
 
 
 def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: Mapping[str, Pod]) -> bool:
-    """Return whether the pod, once on that node, is the machine's by KubeVirt's own rule.
+    """Return whether the pod, once on that node, is the machine's active pod by KubeVirt's own rule.
 
-    That is the newest it controls on ``status.nodeName``, or anywhere while that is empty (``CurrentVMIPod`` of
-    ``pkg/controller/controller.go``). Of two created in one second KubeVirt takes either; here the UID decides.
+    That is the newest pod controlled by the instance on ``status.nodeName``, or on any node while that is empty
+    (``CurrentVMIPod`` of ``pkg/controller/controller.go``). Of two pods created in the same second, KubeVirt takes
+    either; here the UID decides.
 
-    A machine without a node does not migrate. If it has a target all the same, the watch of machines is late.
+    A machine without a node cannot migrate. If it has a migration target nevertheless, the watch of machines lags
+    behind.
     """
     where = machine.node_name
     if where and where != node_name:
@@ -298,7 +304,7 @@ def slot_of(pod: Pod, kinds: Sequence[Kind[Any]]) -> str | None:
 
 
 def _ordinal(pod: Pod, controller: Kind[Any]) -> str | None:
-    """The number the pod's name ends in; of a StatefulSet only the pod that it names so itself has one."""
+    """Return the number at the end of the pod's name. For a StatefulSet, the rest must be the set's name."""
     name, dash, number = pod.name.rpartition("-")
     if not dash or not _is_number(number):
         return None
@@ -307,7 +313,7 @@ def _ordinal(pod: Pod, controller: Kind[Any]) -> str | None:
 
 
 def _place_in_group(pod: Pod) -> str | None:
-    """``group-worker``, if the pod has the name that a LeaderWorkerSet gives: its leader is worker 0."""
+    """Return ``group-worker`` if the pod has the name that a LeaderWorkerSet gives it. The leader is worker 0."""
     leader, group, worker = _leader_of(pod), pod.labels.get(_GROUP, ""), pod.labels.get(_WORKER, "")
     if not leader or not _is_number(worker):
         return None
@@ -316,15 +322,15 @@ def _place_in_group(pod: Pod) -> str | None:
 
 
 def _leader_of(pod: Pod) -> str:
-    """The name of the pod that leads the group; the StatefulSet of the group's workers has it, too."""
+    """Return the name of the group's leader pod, which is also the name of its workers' StatefulSet."""
     name, group = pod.labels.get(LEADER_SET, ""), pod.labels.get(_GROUP, "")
     return f"{name}-{group}" if name and _is_number(group) else ""
 
 
 def is_led_by_pod(pod: Pod, controller: OwnerReference | None) -> bool:
-    """Whether that controller of the workers' StatefulSet is their leader, beyond which owner references do not lead.
+    """Return whether the controller of the workers' StatefulSet is their leader pod.
 
-    Pods are no kind that can be looked up by name: from there the label that names the LeaderWorkerSet does.
+    Owner references do not lead beyond that pod, so the LeaderWorkerSet is found by a label.
     """
     if controller is None or (controller.api_version, controller.kind) != ("v1", "Pod"):
         return False

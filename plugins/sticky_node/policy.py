@@ -1,17 +1,17 @@
-"""The table of homes, the policy that applies to a pod's home, and the decision for one pod.
+"""Table of homes, the policy that applies to a pod's home, and the decision for one pod.
 
 Filter, Events, ``explain`` and `docs/homes.md` all use this table, and every cell has a test.
 
-The nearest policy takes precedence, in this order: the owner's annotation ``homeport.dev/policy``, the pod's own (which
-its template brings), the first namespace rule that matches, the owner rule, the default. An annotation that names no
-policy is ignored.
+The most specific policy takes precedence, in this order: the owner's annotation ``homeport.dev/policy``, the pod's own
+(set by its template), the first matching namespace rule, the owner rule, the default. An annotation that does not name
+a policy is ignored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from msgspec import Struct
 
@@ -23,7 +23,7 @@ from app.kube.kinds import NAMESPACES, Kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.selectors import Selector
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.grace import Clocks
+from plugins.sticky_node.grace import GraceClocks
 from plugins.sticky_node.home_state import HomeState, HomeStates
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.pods import is_target
@@ -103,19 +103,11 @@ STATES: Final[Mapping[State, str]] = {
 """Description of each state, in the table's order."""
 
 
-def words_of(cell: Cell) -> str:
-    """Return a cell as text for `docs/homes.md` and other readers."""
-    said = cell.action.value
-    if cell.action is Action.WAIT:
-        said += f": `{cell.reason.value}`"
-    return said if cell.then is None else f"{said}; from the end of the grace on, {cell.then.value}"
-
-
 POLICY: Final = f"{ANNOTATION_DOMAIN}policy"
 _BY_NAME: Final = {it.value: it for it in Policy}
 
 
-class Applied(Struct, frozen=True):
+class AppliedPolicy(Struct, frozen=True):
     """Policy that applies. ``grace``: seconds. ``source``: origin of the policy, as text for a user."""
 
     policy: Policy
@@ -125,7 +117,7 @@ class Applied(Struct, frozen=True):
 
 class _Rule(Struct, frozen=True):
     selector: Selector
-    applied: Applied
+    applied: AppliedPolicy
 
 
 class Policies:
@@ -135,30 +127,30 @@ class Policies:
         self._objects = objects
         self._grace = args.grace_period
         self._of_namespaces = [_rule(number, args) for number in range(len(args.namespaces))]
-        self._of_kinds: dict[tuple[str, str], Applied] = {
-            rule.pair: Applied(rule.policy, args.grace_period, f"owners: {rule.kind}")
+        self._of_kinds: dict[tuple[str, str], AppliedPolicy] = {
+            rule.pair: AppliedPolicy(rule.policy, args.grace_period, f"owners: {rule.kind}")
             for rule in args.owners
             if rule.policy is not None
         }
-        self._default = Applied(args.policy, args.grace_period, "default")
-        self._seen: tuple[int, dict[str, Applied | None]] = (-1, {})
+        self._default = AppliedPolicy(args.policy, args.grace_period, "default")
+        self._seen: tuple[int, dict[str, AppliedPolicy | None]] = (-1, {})
 
-    def of(self, owner: Owner, pod: Pod | None = None) -> Applied:
+    def of(self, owner: Owner, pod: Pod | None = None) -> AppliedPolicy:
         """Return the policy for the owner. ``pod``: one of its pods, if any. Raises ``Unreadable``."""
-        for source, there in (("owner", owner.found.annotations), ("pod", pod.annotations if pod else {})):
+        for source, there in (("owner", owner.obj.annotations), ("pod", pod.annotations if pod else {})):
             policy = _BY_NAME.get(there.get(POLICY, ""))
             if policy is not None:
-                return Applied(policy, self._grace, source)
-        found = self._of_namespace(owner.found.namespace) if self._of_namespaces else None
-        if found is None:
-            found = self._of_kinds.get((owner.kind.api_version, owner.kind.kind), self._default)
-        return found
+                return AppliedPolicy(policy, self._grace, source)
+        applied = self._of_namespace(owner.obj.namespace) if self._of_namespaces else None
+        if applied is None:
+            applied = self._of_kinds.get((owner.kind.api_version, owner.kind.kind), self._default)
+        return applied
 
     def is_off(self, owner: Owner, pod: Pod | None = None) -> bool:
         """Return whether the policy is ``off``. Without a pod, pod annotations are ignored. Raises ``Unreadable``."""
         return self.of(owner, pod).policy is Policy.OFF
 
-    def _of_namespace(self, name: str) -> Applied | None:
+    def _of_namespace(self, name: str) -> AppliedPolicy | None:
         version = self._objects.version(NAMESPACES)
         if version != self._seen[0]:
             self._seen = (version, {})
@@ -178,33 +170,38 @@ def kinds_of_policies(args: StickyNodeArgs) -> Sequence[Kind[Any]]:
 
 def unknown_policy(owner: Owner) -> str:
     """Return the value of the owner's policy annotation if it is not a policy; empty otherwise."""
-    said = owner.found.annotations.get(POLICY, "")
+    said = owner.obj.annotations.get(POLICY, "")
     return "" if said in _BY_NAME else said
 
 
 def _rule(number: int, args: StickyNodeArgs) -> _Rule:
     rule = args.namespaces[number]
     grace = args.grace_period if rule.grace_period is None else rule.grace_period
-    return _Rule(rule.selector, Applied(rule.policy, grace, f"namespaces[{number}]"))
+    return _Rule(rule.selector, AppliedPolicy(rule.policy, grace, f"namespaces[{number}]"))
 
 
 class Decision(Struct, frozen=True):
-    """Decision for one pod. ``since`` and ``ends_at``: start and end of the grace period, in seconds since 1970;
-    ``None`` without a running one. ``over``: the grace period has ended.
+    """Decision for one pod. ``over``: the grace period has ended.
+
+    ``since`` and ``ends_at``: start and end of the grace period, in seconds since 1970; ``None`` if it has not started,
+    or if there is none.
     """
 
     home: str
-    applied: Applied
-    standing: HomeState
+    applied: AppliedPolicy
+    home_state: HomeState
     action: Action
     reason: Reason = Reason.NOT_HOME
     since: float | None = None
     ends_at: float | None = None
     over: bool = False
 
+    def clone(self) -> Self:
+        return self
+
     @property
     def verdict(self) -> Hashable:
-        """The values that determine filter's result."""
+        """Values that determine filter's result."""
         return (self.home, self.action, self.reason)
 
     def makes_home(self, node: str, *, failback: bool) -> bool:
@@ -212,7 +209,7 @@ class Decision(Struct, frozen=True):
 
         ``failback``: keep the existing home, except under the hard policy, where leaving a home is final.
         """
-        if self.applied.policy is Policy.OFF or self.standing.state is State.TARGET or node == self.home:
+        if self.applied.policy is Policy.OFF or self.home_state.state is State.TARGET or node == self.home:
             return False
         if not self.home:
             return True
@@ -225,37 +222,37 @@ class Decider:
     """Looks up decisions in the table. ``now``: returns seconds since 1970."""
 
     def __init__(
-        self, args: StickyNodeArgs, policies: Policies, standings: HomeStates, clocks: Clocks, now: Clock
+        self, args: StickyNodeArgs, policies: Policies, home_states: HomeStates, clocks: GraceClocks, now: Clock
     ) -> None:
         self._releases_gone = args.when_gone == "release"
         self._policies = policies
-        self._standings = standings
+        self._home_states = home_states
         self._clocks = clocks
         self._now = now
 
     def of(self, owner: Owner, pod: Pod, home: str) -> Decision:
         """Return the decision for the pod. ``home``: empty if there is none. Raises ``Unreadable``."""
         applied = self._policies.of(owner, pod)
-        standing = HomeState(State.NONE)
+        home_state = HomeState(State.NONE)
         if applied.policy is Policy.OFF or not home:
             if applied.policy is not Policy.OFF and is_target(pod):
-                standing = HomeState(State.TARGET)
-            return Decision(home, applied, standing, Action.ALL)
-        standing = self._standings.of(home, owner, pod)
-        if self._is_released(applied, standing.state):
-            return Decision(home, applied, standing, Action.ALL)
-        cell = TABLE[standing.state][applied.policy]
+                home_state = HomeState(State.TARGET)
+            return Decision(home, applied, home_state, Action.ALL)
+        home_state = self._home_states.of(home, owner, pod)
+        if self._is_released(applied, home_state.state):
+            return Decision(home, applied, home_state, Action.ALL)
+        cell = TABLE[home_state.state][applied.policy]
         if cell.then is None:
-            return Decision(home, applied, standing, cell.action, cell.reason)
-        since = self._since(owner, pod, home, standing.state)
+            return Decision(home, applied, home_state, cell.action, cell.reason)
+        since = self._since(owner, pod, home, home_state.state)
         if since is None:
-            return Decision(home, applied, standing, cell.action, cell.reason)
+            return Decision(home, applied, home_state, cell.action, cell.reason)
         ends_at = since + applied.grace
         if self._now() < ends_at:
-            return Decision(home, applied, standing, cell.action, cell.reason, since, ends_at)
-        return Decision(home, applied, standing, cell.then, Reason.NOT_HOME, since, ends_at, over=True)
+            return Decision(home, applied, home_state, cell.action, cell.reason, since, ends_at)
+        return Decision(home, applied, home_state, cell.then, Reason.NOT_HOME, since, ends_at, over=True)
 
-    def holds(self, owner: Owner, home: str, applied: Applied, state: State) -> bool:
+    def holds(self, owner: Owner, home: str, applied: AppliedPolicy, state: State) -> bool:
         """Return whether a pod waits while its home is unusable, or would if it became so. Does not start a clock."""
         if applied.policy is Policy.OFF or not home or self._is_released(applied, state):
             return False
@@ -265,7 +262,7 @@ class Decider:
         since = self._clocks.known(owner, home)
         return since is None or self._now() < since + applied.grace
 
-    def _is_released(self, applied: Applied, state: State) -> bool:
+    def _is_released(self, applied: AppliedPolicy, state: State) -> bool:
         return state is State.GONE and applied.policy is Policy.HARD and self._releases_gone
 
     def _since(self, owner: Owner, pod: Pod, home: str, state: State) -> float | None:
@@ -274,4 +271,4 @@ class Decider:
 
 def is_held(decision: Decision) -> bool:
     """Return whether the pod is restricted to its home and the home is usable."""
-    return decision.action is Action.HOME and decision.standing.state is State.USABLE
+    return decision.action is Action.HOME and decision.home_state.state is State.USABLE

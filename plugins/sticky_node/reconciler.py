@@ -1,10 +1,10 @@
-"""Corrects what is written of homes where no bind does, and remembers homes beyond their owners.
+"""Corrects recorded homes outside of binds, and remembers homes beyond their owners.
 
-The owner's UID is written beside a home that a person, or an earlier Homeport, wrote: a copy on another object can be
-told apart then. A copied home is removed, so that whatever a person writes there later is plainly theirs.
+The owner's UID is written beside a home that a user, or an earlier Homeport, wrote, so that a copy on another object is
+recognized later. A copied home is removed, so that whatever a user writes there later is clearly the user's.
 
-A home that belongs to a name is kept in a Home object (``kubectl get homes``). A machine that is made anew under its
-name finds its home there. Without the CustomResourceDefinition nothing is remembered, and homes end with their owners.
+A home that belongs to a name is also kept in a Home object (``kubectl get homes``), so that a machine recreated under
+its name gets its home back. Without the CustomResourceDefinition, homes end with their owners.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from operator import attrgetter
 from typing import Final
 
 import structlog
-from msgspec import Struct
 
 from app.framework.handle import Handle
 from app.framework.objects import Unreadable
@@ -28,162 +27,84 @@ from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.names import is_subdomain
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import (
-    HomeStore,
-    given_up,
-    heard_in,
+    HOME_MACHINE,
     home_in,
-    home_key,
-    is_foreign,
-    is_sealed,
-    machine_key,
-    pod_key,
-    readable,
-    sealed,
+    is_confirmed,
+    is_copied,
+    last_pod_in,
+    remember,
+    restored_annotations,
+    slot_key,
     slots_of,
-    taken_back,
-    without,
 )
 from plugins.sticky_node.args import StickyNodeArgs
-from plugins.sticky_node.background import Enough, ResumableIteration, Steps, WriteBudget
-from plugins.sticky_node.owners import HOMES, Owner, Owners
+from plugins.sticky_node.background import ResumableIteration, Steps, WriteBudget, WriteBudgetExhausted
+from plugins.sticky_node.home_ownership import HomeOwnership
+from plugins.sticky_node.migrated_homes import MigratedHomes
+from plugins.sticky_node.owners import HOMES, Owner, Owners, remembered
 from plugins.sticky_node.pods import ActivePods, is_slot
-from plugins.sticky_node.recorder import MigratedHomes, PendingHomes, Recorder
+from plugins.sticky_node.recorder import PendingHomes, Recorder
 
 _LOG: Final = structlog.get_logger(__name__)
 
 
-class _Wrong(Struct):
-    """What is not as it should be: the annotations that mend it · the slots with copies · whether that is all."""
-
-    written: dict[str, str | None] = {}
-    copied: list[str] = []
-    is_all: bool = True
-
-
-class HomeOwnership:
-    """Writes the owner's UID beside each home, and removes homes that were copied from another object."""
-
-    def __init__(
-        self, owners: Owners, active: ActivePods, recorder: Recorder, attempts: WriteBudget, handle: Handle
-    ) -> None:
-        self._owners = owners
-        self._active = active
-        self._recorder = recorder
-        self._attempts = attempts
-        self._handle = handle
-        self._in_order: dict[str, AnnotatedObject] = {}
-        self._turns = ResumableIteration(owners, owners.keepers(), self._in_order)
-
-    async def all(self) -> bool:
-        """Look at every owner that is not as it was when nothing was to be done; whether nothing is left to do."""
-        complete, steps = True, Steps(self._handle.timing.sleep)
-        for kind, found in self._turns:
-            await steps()
-            if found is None or self._in_order.get(found.uid) is found:
-                continue
-            try:
-                wrong = self._wrong(kind, found) if found.annotations else _Wrong()
-            except Unreadable:
-                complete = False
-                continue
-            if wrong.written:
-                complete &= await self._attempts.of_owner(found.uid, partial(self._put_right, kind, found, wrong))
-            elif wrong.is_all:
-                self._in_order[found.uid] = found
-            complete &= wrong.is_all
-        return complete
-
-    def _wrong(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> _Wrong:
-        """All that is to be put right on one object, in one write."""
-        written: dict[str, str | None] = {}
-        copied: list[str] = []
-        is_all = True
-        for slot in slots_of(found, per_ordinal=self._owners.is_per_ordinal(kind)):
-            if is_foreign(found, slot):
-                copied.append(slot)
-                written |= without(found, slot)
-            elif home_in(found, slot) and not is_sealed(found, slot):
-                of_slot = self._sealed(kind, found, slot)
-                is_all &= of_slot is not None
-                written |= of_slot or {}
-            else:
-                written |= given_up(found, slot)
-        return _Wrong(written, copied, is_all)
-
-    async def _put_right(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, wrong: _Wrong) -> None:
-        await self._handle.writer.annotate(kind, found, wrong.written)
-        for home in filter(None, (found.annotations.get(home_key(slot)) for slot in wrong.copied)):
-            machine = f"{kind.kind} {found.namespace}/{found.name}"
-            _LOG.info("home not inherited", machine=machine, node=readable(home))
-            events.not_inherited(self._handle.event_recorder, kind, found, home)
-
-    def _sealed(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, slot: str) -> dict[str, str | None] | None:
-        """A person wrote it after whatever migration there was: its home does not follow that one any more.
-
-        ``None`` while the pod in which the machine runs since then is not in the picture.
-        """
-        home, running = home_in(found, slot), self._owners.running(found)
-        written = sealed(Owner(kind, found, slot, running or found), home, self._recorder.machine(home))
-        if running is not None and running.moved_to == running.node_name != "":
-            if (pod := self._active.of(running)) is None:
-                return None
-            written[pod_key(slot)] = pod.uid
-        return written
-
-
 MOST_ORPHANS: Final = 1000
-"""Homes of a namespace whose machines are not there that are kept: the last ones that were written."""
+"""Maximum number of remembered homes per namespace whose owners do not exist; the newest are kept."""
 
 MOST_OF_NAMESPACE: Final = 10_000
-"""Homes of one namespace: those that are there are kept up, and no more are made."""
+"""Maximum number of Homes in one namespace: beyond it, existing Homes are updated, but no more are created."""
 
 MOST_REMEMBERED: Final = 512
-"""Homes of one object that are remembered."""
+"""Maximum number of remembered homes of one object."""
 
 
 class RememberedHomes:
-    """Keeps the Home objects as the owners' homes are, and gives homes back to owners that were made anew."""
+    """Keeps Home objects equal to the owners' homes, and restores homes to recreated owners."""
 
-    def __init__(self, owners: Owners, attempts: WriteBudget, handle: Handle) -> None:
-        self._attempts = attempts
+    def __init__(self, owners: Owners, budget: WriteBudget, handle: Handle) -> None:
+        self._budget = budget
         self._handle = handle
-        self._store = HomeStore(handle.objects, handle.writer, handle.timing.wall_clock)
         self._noted: dict[str, tuple[AnnotatedObject, tuple[HomeRecord, ...]]] = {}
         self._owners = owners
         self._full: set[str] = set()
         self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
-        self._turns = ResumableIteration(owners, self._kinds.values(), self._noted)
-        self._turns_of_homes = ResumableIteration(handle.objects, (HOMES,), {})
+        self._iteration = ResumableIteration(owners, self._kinds.values(), self._noted)
+        self._iteration_of_homes = ResumableIteration(handle.objects, (HOMES,), {})
 
     async def all(self) -> bool:
-        """Give back what is remembered, and forget what a person gave up."""
+        """Restore remembered homes, and delete those whose home a user removed.
+
+        Return whether nothing is left to do.
+        """
         complete, steps = True, Steps(self._handle.timing.sleep)
-        for _, home in self._turns_of_homes:
+        for _, home in self._iteration_of_homes:
             await steps()
             kind = None if home is None else self._kind_of(home)
             if home is None or kind is None:
                 continue
             try:
-                found = self._handle.objects.get(kind, home.namespace, home.keeper.name)
+                obj = self._handle.objects.get(kind, home.namespace, home.keeper.name)
                 slot = home.keeper.slot
-                if found is None or not self._owners.keeps(kind, found):
+                if obj is None or not self._owners.keeps(kind, obj):
                     continue
-                if self._store.of(kind, found, slot) is not home or home_in(found, slot):
+                if remembered(self._handle.objects, kind, obj, slot) is not home or home_in(obj, slot):
                     continue
             except Unreadable:
                 complete = False
                 continue
-            complete &= await self._settle(kind, found, home)
+            complete &= await self._settle(kind, obj, home)
         return complete
 
     async def forget(self) -> bool:
-        """Of machines that are not there as many are kept as may be."""
+        """Delete the oldest remembered homes of missing owners beyond ``MOST_ORPHANS``; return whether nothing is left
+        to do.
+        """
         complete, steps = True, Steps(self._handle.timing.sleep)
         orphans: dict[str, list[HomeRecord]] = {}
         for home in self._handle.objects.every(HOMES):
             await steps()
             kind = self._kind_of(home)
-            with suppress(Unreadable):  # it is there
+            with suppress(Unreadable):  # an unreadable owner exists
                 if kind is not None and self._handle.objects.get(kind, home.namespace, home.keeper.name) is None:
                     orphans.setdefault(home.namespace, []).append(home)
         for found_there in orphans.values():
@@ -195,50 +116,50 @@ class RememberedHomes:
         return self._kinds.get((home.keeper.api_version, home.keeper.kind))
 
     async def _forget(self, home: HomeRecord) -> bool:
-        return await self._attempts.of_memory("/".join(home.key), partial(self._store.forget, home))
+        return await self._budget.of_memory("/".join(home.key), partial(self._handle.writer.delete, HOMES, home))
 
-    async def _settle(self, kind: Kind[AnnotatedObject], found: AnnotatedObject, home: HomeRecord) -> bool:
-        """An object is there and has no home: its own was given up, or it has its predecessor's."""
+    async def _settle(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, home: HomeRecord) -> bool:
+        """Handle an existing object without a home: delete its own Home, or restore its predecessor's."""
         slot = home.keeper.slot
-        if home.keeper.uid == found.uid or heard_in(found, slot):
+        if home.keeper.uid == obj.uid or last_pod_in(obj, slot):
             return await self._forget(home)
-        if not is_slot(slot) or is_foreign(found, slot):
+        if not is_slot(slot) or is_copied(obj, slot):
             return True
-        owner = Owner(kind, found, slot, found, home)
-        return await self._attempts.of_owner(" ".join(owner.key), partial(self._give_back, owner, home))
+        owner = Owner(kind, obj, slot, obj, home)
+        return await self._budget.of_owner(" ".join(owner.key), partial(self._give_back, owner, home))
 
     async def _give_back(self, owner: Owner, home: HomeRecord) -> None:
-        await self._handle.writer.annotate(owner.kind, owner.found, taken_back(owner, home))
+        await self._handle.writer.annotate(owner.kind, owner.obj, restored_annotations(owner, home))
         _LOG.info("home remembered", machine=str(owner), node=home.node)
         events.remembered(self._handle.event_recorder, owner, home.node)
 
     async def note(self) -> bool:
-        """Remember every home as it is now; whether nothing is left to do."""
-        if not self._attempts.may_remember():
+        """Write every changed home to its Home object; return whether nothing is left to do."""
+        if not self._budget.may_remember():
             return False
         complete, steps = True, Steps(self._handle.timing.sleep)
         there: dict[str, set[str]] | None = None
-        for kind, found in self._turns:
+        for kind, obj in self._iteration:
             await steps()
-            if found is None:
+            if obj is None:
                 continue
             try:
-                slots = self._unnoted(kind, found)
+                slots = self._unnoted(kind, obj)
             except Unreadable:
                 complete = False
                 continue
             for slot in slots:
-                name = memory_name(kind.api_version, kind.kind, found.name, slot)
+                name = memory_name(kind.api_version, kind.kind, obj.name, slot)
                 there = await self._there(steps) if there is None else there
-                if self._has_room(there[found.namespace], found.namespace, name):
-                    key = f"{found.namespace}/{name}"
-                    machine = found.annotations.get(machine_key(slot), "")
-                    keep = partial(self._store.keep, kind, found, slot, home_in(found, slot), machine)
-                    complete &= await self._attempts.of_memory(key, keep)
+                if self._has_room(there[obj.namespace], obj.namespace, name):
+                    key = f"{obj.namespace}/{name}"
+                    machine = obj.annotations.get(slot_key(HOME_MACHINE, slot), "")
+                    keep = partial(remember, self._handle, kind, obj, slot, home_in(obj, slot), machine)
+                    complete &= await self._budget.of_memory(key, keep)
         return complete
 
     async def _there(self, steps: Steps) -> dict[str, set[str]]:
-        """The names of the Homes of each namespace."""
+        """Return the names of the Homes in each namespace."""
         there: dict[str, set[str]] = defaultdict(set)
         for home in self._handle.objects.every(HOMES):
             await steps()
@@ -246,7 +167,7 @@ class RememberedHomes:
         return there
 
     def _has_room(self, there: set[str], namespace: str, name: str) -> bool:
-        """Return whether one of that name may be written; it is counted then."""
+        """Return whether a Home of that name may be written; if so, count it."""
         if name not in there and len(there) >= MOST_OF_NAMESPACE:
             if namespace not in self._full:
                 self._full.add(namespace)
@@ -255,55 +176,64 @@ class RememberedHomes:
         there.add(name)
         return True
 
-    def _unnoted(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> tuple[str, ...]:
-        """The slots whose homes are to be remembered. That there are none is noted. Raises ``Unreadable``."""
-        noted, homes = self._noted.get(found.uid, (None, ()))
-        if noted is found and all(self._handle.objects.get(HOMES, *home.key) is home for home in homes):
-            return ()  # nothing has changed since nothing was to be done
-        slots = tuple(self._to_remember(kind, found))
+    def _unnoted(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> tuple[str, ...]:
+        """Return the slots whose homes have to be written. An empty result is cached until something changes.
+
+        Raises ``Unreadable``.
+        """
+        noted, homes = self._noted.get(obj.uid, (None, ()))
+        if noted is obj and all(self._handle.objects.get(HOMES, *home.key) is home for home in homes):
+            return ()  # unchanged since the last check
+        slots = tuple(self._to_remember(kind, obj))
         if not slots:
-            known = (self._store.of(kind, found, slot) for slot in self._slots_of(kind, found))
-            self._noted[found.uid] = (found, tuple(it for it in known if it is not None))
+            known = (remembered(self._handle.objects, kind, obj, slot) for slot in self._slots_of(kind, obj))
+            self._noted[obj.uid] = (obj, tuple(it for it in known if it is not None))
         return slots
 
-    def _slots_of(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> list[str]:
-        """Those that pods of the object can have: no more than ``MOST_REMEMBERED``, the first ordinals."""
-        return list(filter(is_slot, slots_of(found, per_ordinal=self._owners.is_per_ordinal(kind))))[:MOST_REMEMBERED]
+    def _slots_of(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> list[str]:
+        """Return the slots that pods of the object can have, at most ``MOST_REMEMBERED``, lowest ordinals first."""
+        return list(filter(is_slot, slots_of(obj, per_ordinal=self._owners.is_per_ordinal(kind))))[:MOST_REMEMBERED]
 
-    def _to_remember(self, kind: Kind[AnnotatedObject], found: AnnotatedObject) -> Iterator[str]:
-        """The slots with homes of the object's own that are to be remembered, and are not or otherwise."""
-        for slot in self._slots_of(kind, found):
-            home = home_in(found, slot)
-            if home and is_sealed(found, slot) and is_subdomain(home):
-                known = self._store.of(kind, found, slot)
-                told = (found.uid, home, found.annotations.get(machine_key(slot), ""))
+    def _to_remember(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> Iterator[str]:
+        """Yield the slots with confirmed homes whose Home object is missing or different."""
+        for slot in self._slots_of(kind, obj):
+            home = home_in(obj, slot)
+            if home and is_confirmed(obj, slot) and is_subdomain(home):
+                known = remembered(self._handle.objects, kind, obj, slot)
+                told = (obj.uid, home, obj.annotations.get(slot_key(HOME_MACHINE, slot), ""))
                 if known is None or told != (known.keeper.uid, known.node, known.machine):
                     yield slot
 
 
 _PERIOD_SECONDS: Final = 1.0
+"""Delay between two checks for changes, and before the next round if the last one wrote something."""
 _LATER_SECONDS: Final = 10.0
+"""Delay before the next round if the last one left something to do but wrote nothing."""
 
 
 class Reconciler:
-    """``is_off`` tells whether the policy of an owner with that pod is ``off``: nothing of that machine is recorded."""
+    """Runs the corrections of recorded homes in rounds.
+
+    ``is_off``: returns whether the policy of an owner with that pod is ``off``, so that nothing is recorded for its
+    machine.
+    """
 
     def __init__(
         self,
         args: StickyNodeArgs,
         owners: Owners,
         active: ActivePods,
-        making: PendingHomes,
+        pending: PendingHomes,
         recorder: Recorder,
         handle: Handle,
         *,
         is_off: Callable[[Owner, Pod], bool],
     ) -> None:
         self._handle = handle
-        self._attempts = WriteBudget(handle.timing.clock)
-        self._ownership = HomeOwnership(owners, active, recorder, self._attempts, handle)
-        self._remembered = RememberedHomes(owners, self._attempts, handle)
-        self._migrated = MigratedHomes(args, owners, active, making, recorder, self._attempts, handle, is_off)
+        self._budget = WriteBudget(handle.timing.clock)
+        self._ownership = HomeOwnership(owners, active, recorder, self._budget, handle)
+        self._remembered = RememberedHomes(owners, self._budget, handle)
+        self._migrated = MigratedHomes(args, owners, active, pending, recorder, self._budget, handle, is_off)
         remembers = owners.remembers()
         parts = (
             (self._ownership.all, True),
@@ -316,35 +246,39 @@ class Reconciler:
         memory = (HOMES,) if remembers else ()
         self._kinds = tuple(dict.fromkeys((*owners.keepers(), *owners.controllers(), *memory)))
         self._seen: tuple[int, ...] = ()
-        self._is_at_it = False
+        self._is_running = False
         self._again = 0.0
 
     async def run(self) -> None:
-        """A round each second in which an owner or a machine has changed, and later on for what the last one left."""
+        """Run a round, at most one per second, when an owner or a machine has changed, and later for what was left
+        over.
+        """
         while True:
             versions = tuple(map(self._handle.objects.version, self._kinds))
             if versions != self._seen or self._handle.timing.clock() >= self._again:
                 self._seen = versions
                 is_done = await self.round()
-                wait = _PERIOD_SECONDS if self._attempts.writes else _LATER_SECONDS
+                wait = _PERIOD_SECONDS if self._budget.writes else _LATER_SECONDS
                 self._again = inf if is_done else self._handle.timing.clock() + wait
             await self._handle.timing.sleep(_PERIOD_SECONDS)
 
     async def round(self) -> bool:
-        """Look at all owners and machines once; whether nothing is left to do. One at a time: another is left out."""
-        if self._is_at_it:
+        """Check all owners and machines once; return whether nothing is left to do. A concurrent call returns ``False``
+        at once.
+        """
+        if self._is_running:
             return False
-        self._is_at_it = is_done = is_whole = True
-        self._attempts.begin()
+        self._is_running = is_done = is_whole = True
+        self._budget.begin()
         try:
             for part in self._parts:
-                self._attempts.begin_part()
+                self._budget.begin_part()
                 try:
                     is_done &= await part()
-                except Enough:
+                except WriteBudgetExhausted:
                     is_done = is_whole = False
         finally:
-            self._is_at_it = False
+            self._is_running = False
         if is_whole:
-            self._attempts.end()
+            self._budget.end()
         return is_done

@@ -1,9 +1,9 @@
-"""Answers about homes for people: metrics, the list of all homes, and ``explain``."""
+"""Reports about homes for operators: metrics, the list of all homes, and ``explain``."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -17,10 +17,10 @@ from app.framework.objects import Objects, Unreadable
 from app.homes.protocol import Home, HomeOwner, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
-from plugins.sticky_node.annotations import Claim, home_key, readable, recorded_home
-from plugins.sticky_node.background import HomeWalk, Kept, in_steps
-from plugins.sticky_node.events import in_words
-from plugins.sticky_node.grace import Clocks, rfc3339
+from plugins.sticky_node.annotations import HOME, Claim, readable, recorded_home, rfc3339, slot_key
+from plugins.sticky_node.background import HomeEntry, HomeScan, in_steps
+from plugins.sticky_node.events import reasons_text
+from plugins.sticky_node.grace import GraceClocks
 from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Missing, Owner
 from plugins.sticky_node.policy import POLICY, STATES, Action, Decider, Decision, Policies
@@ -31,8 +31,10 @@ NODE_GONE: Final = "node_gone"
 UNRECORDED: Final = "unrecorded"
 
 STATES_OF_PODS: Final = (Whereabouts.AT_HOME, AWAY, Whereabouts.WAITING, Whereabouts.IDLE, NODE_GONE, UNRECORDED)
-"""Each recorded home is in one of the first five: its pod runs there · runs elsewhere · waits · there is none · the
-node is not in the cluster. ``unrecorded``: made, and not written on the owner yet.
+"""Values of the label ``state``. Each recorded home is in one of the first five.
+
+Its pod runs at home · runs elsewhere · waits · does not exist · its node does not exist. ``unrecorded``: the home is
+not on its owner yet.
 """
 
 _HOMES: Final = "Homes by state: at_home, away, waiting, idle, node_gone or unrecorded."
@@ -40,18 +42,18 @@ _LONGEST: Final = "Age of the oldest pod that waits for its home; 0 if none does
 
 
 class PodStateFigures:
-    """Metrics of homes by the state of their pods, counted anew each time."""
+    """Metrics of homes by the state of their pods, recomputed on every call."""
 
-    def __init__(self, walk: HomeWalk, objects: Objects, making: PendingHomes) -> None:
-        self._walk = walk
+    def __init__(self, scan: HomeScan, objects: Objects, pending: PendingHomes) -> None:
+        self._scan = scan
         self._objects = objects
-        self._pending = making
+        self._pending = pending
 
     def figures(self, now: datetime | None = None) -> Iterator[Figure | None]:
-        """``homes`` by state, and ``homes_longest_wait_seconds``; ``now`` in UTC."""
+        """Yield ``homes`` by state, and ``homes_longest_wait_seconds``. ``now``: in UTC."""
         counts = dict.fromkeys(STATES_OF_PODS, 0)
         oldest = ""
-        for kept in self._walk():
+        for kept in self._scan():
             if kept is None:
                 yield None
             elif kept.home:
@@ -70,10 +72,10 @@ class PodStateFigures:
 
 
 def _age(created: str, now: datetime) -> float:
-    """Seconds since a time of Kubernetes'; 0 for none, and for one that is none."""
+    """Return the seconds since a time in RFC 3339; 0 if it is empty or invalid."""
     try:
         return max(0.0, (now - datetime.fromisoformat(created)).total_seconds())
-    except (ValueError, TypeError):  # no time, or one without a zone
+    except (ValueError, TypeError):  # not a time, or without a zone
         return 0.0
 
 
@@ -82,7 +84,7 @@ MOST_NODES: Final = 10
 OTHERS: Final = "(others)"
 
 NO_NODE: Final = "(gone)"
-"""Label of homes on nodes that do not exist: anybody may have written any name there."""
+"""Label for homes on nodes that do not exist: users can write any name there, so names are not used as labels."""
 
 _BY_STANDING: Final = (
     "Homes by what their node is like now: usable, away, leaving, gone or other_machine; and by their owner's policy."
@@ -94,18 +96,18 @@ _BY_NODE: Final = (
 
 
 class NodeStateFigures:
-    """Metrics of homes by the state of their nodes, counted anew each time. Policies of pods are not considered."""
+    """Metrics of homes by the state of their nodes, recomputed on every call. Policies of pods are not considered."""
 
-    def __init__(self, walk: HomeWalk, standings: HomeStates, policies: Policies) -> None:
-        self._walk = walk
-        self._standings = standings
+    def __init__(self, scan: HomeScan, home_states: HomeStates, policies: Policies) -> None:
+        self._scan = scan
+        self._home_states = home_states
         self._policies = policies
 
     def figures(self) -> Iterator[Figure | None]:
-        """``homes_by_standing`` and ``homes_unusable``."""
+        """Yield ``homes_by_standing`` and ``homes_unusable``."""
         counts: Counter[tuple[str, str]] = Counter()
         nodes: Counter[str] = Counter()
-        for owner in in_steps(self._walk.owners()):
+        for owner in in_steps(self._scan.owners()):
             if owner is None:
                 yield None
                 continue
@@ -114,20 +116,23 @@ class NodeStateFigures:
                 continue
             with suppress(Unreadable):
                 policy = self._policies.of(owner).policy
-                state = self._standings.of_node(home, owner).state
+                state = self._home_states.of_node(home, owner).state
                 counts[state.value, policy.value] += 1
                 if state is not State.USABLE:
                     nodes[NO_NODE if state is State.GONE else home] += 1
-        for standing in STANDINGS:
+        for home_state in STANDINGS:
             for policy in Policy:
-                labels = {"standing": standing, "policy": policy.value}
-                yield Figure("homes_by_standing", _BY_STANDING, counts[standing, policy.value], labels)
+                labels = {"standing": home_state, "policy": policy.value}
+                yield Figure("homes_by_standing", _BY_STANDING, counts[home_state, policy.value], labels)
         for node, count in _bounded(nodes).items():
             yield Figure("homes_unusable", _BY_NODE, count, {"node": node})
 
 
 def _bounded(nodes: Mapping[str, int]) -> dict[str, int]:
-    """The nodes with most, by name where they have as many; the sum of the rest. Always with those of no node."""
+    """Return the nodes with the most homes, ties sorted by name.
+
+    Always includes the sum of the other nodes, and the homes without an existing node.
+    """
     named = sorted((it for it in nodes if it != NO_NODE), key=lambda it: (-nodes[it], it))
     rest = sum(nodes[it] for it in named[MOST_NODES:])
     return {**{it: nodes[it] for it in named[:MOST_NODES]}, OTHERS: rest, NO_NODE: nodes.get(NO_NODE, 0)}
@@ -138,13 +143,13 @@ _AWAY: Final = frozenset({State.AWAY, State.LEAVING})
 _ORPHANED: Final = frozenset({State.GONE, State.OTHER_MACHINE})
 
 _DATED: Final = _AWAY | _ORPHANED
-"""States of which it is written down when they began."""
+"""States whose start is recorded."""
 
 
-class Described(NamedTuple):
-    """How it is about a home. ``source``: who said the policy · ``since``: RFC 3339, empty if nobody knows.
+class HomeDescription(NamedTuple):
+    """State of a home for display. ``source``: origin of the policy · ``since``: in RFC 3339, empty if unknown.
 
-    ``mark``: what says so of its node, for a person · ``holds``: whether its pod waits while the node takes none.
+    ``mark``: cause of the node's state · ``holds``: true if the pod waits while the node accepts none.
     """
 
     state: State
@@ -155,41 +160,64 @@ class Described(NamedTuple):
     holds: bool = True
 
 
-Describe = Callable[[Owner, str, Pod | None], Described]
-"""Takes an owner, its home (empty for none) and its pod. May raise ``Unreadable``."""
-
-
 class Listing:
-    """Lists all homes, anew each time. ``describe`` returns the state of one."""
+    """Lists all homes, recomputed on every call, with the decisions of filter. Starts no grace period."""
 
-    def __init__(self, walk: HomeWalk, describe: Describe, handle: Handle) -> None:
-        self._walk = walk
-        self._describe = describe
+    def __init__(
+        self,
+        scan: HomeScan,
+        policies: Policies,
+        home_states: HomeStates,
+        clocks: GraceClocks,
+        decider: Decider,
+        handle: Handle,
+    ) -> None:
+        self._scan = scan
+        self._policies = policies
+        self._home_states = home_states
+        self._clocks = clocks
+        self._decider = decider
         self._serves = handle.profile.serves
 
     def homes(self) -> Iterator[Home | None]:
-        """``None`` after each short step."""
-        for kept in self._walk():
+        """Yield all homes, and ``None`` after each short step."""
+        for kept in self._scan():
             yield None if kept is None else self._home(kept, self._described(kept))
-        for kept in self._walk.remembered():
+        for kept in self._scan.remembered():
             yield None if kept is None else self._home_of_nobody(kept)
 
     def home_of(self, owner: Owner, pod: Pod) -> Home:
-        """That of the owner, with this one of its pods. Raises ``Unreadable``."""
-        kept = Kept(owner, recorded_home(owner), pod)
+        """Return the home of an owner, described for this pod. Raises ``Unreadable``."""
+        kept = HomeEntry(owner, recorded_home(owner), pod)
         return self._home(kept, self._describe(owner, kept.home, pod))
 
-    def _described(self, kept: Kept) -> Described:
+    def _described(self, kept: HomeEntry) -> HomeDescription:
         try:
             return self._describe(kept.owner, kept.home, kept.pod)
         except Unreadable:
-            return Described(State.UNKNOWN, None, "")
+            return HomeDescription(State.UNKNOWN, None, "")
 
-    def _home(self, kept: Kept, told: Described) -> Home:
-        found, pod = kept.owner.found, kept.pod
+    def _describe(self, owner: Owner, home: str, pod: Pod | None) -> HomeDescription:
+        """Return the state of an owner's home; ``home`` is empty for none. Raises ``Unreadable``."""
+        applied = self._policies.of(owner, pod)
+        if not home:
+            return HomeDescription(State.NONE, applied.policy, applied.source, holds=False)
+        home_state = self._home_states.of_node(home, owner) if pod is None else self._home_states.of(home, owner, pod)
+        since = None if home_state.state not in _DATED else self._clocks.known(owner, home)
+        return HomeDescription(
+            home_state.state,
+            applied.policy,
+            applied.source,
+            "" if since is None else rfc3339(since),
+            home_state.mark,
+            self._decider.holds(owner, home, applied, home_state.state),
+        )
+
+    def _home(self, kept: HomeEntry, told: HomeDescription) -> Home:
+        obj, pod = kept.owner.obj, kept.pod
         kind = kept.owner.kind
         return Home(
-            HomeOwner(kind.api_version, kind.kind, found.namespace, found.name, found.uid, kept.owner.slot),
+            HomeOwner(kind.api_version, kind.kind, obj.namespace, obj.name, obj.uid, kept.owner.slot),
             readable(kept.home) if kept.home else "",
             told.state,
             kept.machine,
@@ -206,12 +234,12 @@ class Listing:
             holds=told.holds,
         )
 
-    def _home_of_nobody(self, kept: Kept) -> Home:
-        found = self._home(kept, self._described(kept))
-        return replace(found, state=State.OWNER_GONE, since="", is_orphaned=True)
+    def _home_of_nobody(self, kept: HomeEntry) -> Home:
+        home = self._home(kept, self._described(kept))
+        return replace(home, state=State.OWNER_GONE, since="", is_orphaned=True)
 
 
-def _contradiction(kept: Kept, told: Described) -> str:
+def _contradiction(kept: HomeEntry, told: HomeDescription) -> str:
     if not is_subdomain(kept.home):
         return NO_NAME
     if told.state is State.VOLUME_ELSEWHERE:
@@ -219,31 +247,6 @@ def _contradiction(kept: Kept, told: Described) -> str:
     if kept.machine is Whereabouts.ELSEWHERE and kept.pod is not None:
         return f"its pod runs on {kept.pod.node_name}"
     return ""
-
-
-class Describer:
-    """Implements ``Describe`` with the decisions of filter; starts no grace."""
-
-    def __init__(self, policies: Policies, standings: HomeStates, clocks: Clocks, decider: Decider) -> None:
-        self._policies = policies
-        self._standings = standings
-        self._clocks = clocks
-        self._decider = decider
-
-    def __call__(self, owner: Owner, home: str, pod: Pod | None) -> Described:
-        applied = self._policies.of(owner, pod)
-        if not home:
-            return Described(State.NONE, applied.policy, applied.source, holds=False)
-        found = self._standings.of_node(home, owner) if pod is None else self._standings.of(home, owner, pod)
-        since = None if found.state not in _DATED else self._clocks.known(owner, home)
-        return Described(
-            found.state,
-            applied.policy,
-            applied.source,
-            "" if since is None else rfc3339(since),
-            found.mark,
-            self._decider.holds(owner, home, applied, found.state),
-        )
 
 
 _COLUMNS: Final = ("kept by", "node", "policy", "state", "what happens", "grace", "recorded", "made by")
@@ -260,9 +263,9 @@ def explain_missing(owner: Missing) -> Explanation:
 def explain_home(
     owner: Owner, decision: Decision, nodes: Candidates, *, claim: Claim | None, made: bool, cause: str
 ) -> Explanation:
-    """``decision``: what filter goes by · ``claim``: where the home comes from that is not recorded.
+    """Explain filter's decision. ``claim``: source of a home that is not recorded; ``None`` if it is.
 
-    ``made``: the pod of the claim is there · ``cause``: why its home could not be written.
+    ``made``: true if the claim's pod is bound · ``cause``: why its home could not be written.
     """
     home, applied = decision.home, decision.applied
     row = (
@@ -279,16 +282,16 @@ def explain_home(
 
 
 def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | None, *, tried: bool) -> Explanation:
-    """Of a pod that may go to its home alone, which takes pods. ``verdict``: what in-tree filters say of the home.
+    """Explain why a usable home rejects its pod. ``verdict``: result of the in-tree filters for the home.
 
-    ``None``: other filters of the profile refuse it, which is told of each node. ``tried``: the scheduler has found no
-    node for the pod, so that somebody does; that it is not known who, is told then.
+    ``verdict`` is ``None`` if other filters of the profile reject the pod there, which are listed per node. ``tried``:
+    the scheduler found no node, so an unknown rejection is mentioned, too.
     """
     home, tables = readable(decision.home), tuple[Table, ...]()
     if verdict is None:
         said = "other plugins refuse the pod there"
     else:
-        said = in_words(verdict.reasons)
+        said = reasons_text(verdict.reasons)
         if not said and not tried:
             return Explanation()
         tables = (Table("asked of the home", _ASKED, ((home, said or _NOTHING, ", ".join(verdict.unasked)),)),)
@@ -296,7 +299,7 @@ def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | Non
         return Explanation(tables)
     cures = (
         f"node {home} is the home, and does not take the pod: {said}: see to that",
-        f"move the home or release it: set or remove {home_key(owner.slot)} on {owner}",
+        f"move the home or release it: set or remove {slot_key(HOME, owner.slot)} on {owner}",
         f"let the pod go elsewhere while its home does not take it: set {POLICY}={Policy.SOFT.value} on {owner}",
     )
     ends = (f"wait until {rfc3339(decision.ends_at)}",) if decision.ends_at is not None else ()
@@ -304,9 +307,9 @@ def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | Non
 
 
 def _state(decision: Decision) -> str:
-    standing = decision.standing
-    said = STATES[standing.state] if standing.state is not State.NONE else standing.state.value
-    return f"{said}: {standing.mark}" if standing.mark not in ("", said) else said
+    home_state = decision.home_state
+    said = STATES[home_state.state] if home_state.state is not State.NONE else home_state.state.value
+    return f"{said}: {home_state.mark}" if home_state.mark not in ("", said) else said
 
 
 def _grace(decision: Decision) -> str:
@@ -325,16 +328,16 @@ def _made_by(claim: Claim | None, *, made: bool, cause: str) -> str:
 
 
 def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, ...]:
-    """What would let the pod in where it waits for its home."""
-    home, state = readable(decision.home), decision.standing.state
-    key = f"set or remove {home_key(owner.slot)} on {owner}"
+    """Return what would let a pod in that waits for its home."""
+    home, state = readable(decision.home), decision.home_state.state
+    key = f"set or remove {slot_key(HOME, owner.slot)} on {owner}"
     if decision.action is Action.WAIT:
         cures = {
             State.GONE: f"node {home} is not there: bring it back, or {key}",
             State.OTHER_MACHINE: f"node {home} is another machine: bring the old one back, or {key}",
-            State.VOLUME_ELSEWHERE: f"{decision.standing.mark}: move the home there, or {key}",
+            State.VOLUME_ELSEWHERE: f"{decision.home_state.mark}: move the home there, or {key}",
         }
-        cure = cures.get(state, f"node {home} takes no pods: {decision.standing.mark}: let it take them, or {key}")
+        cure = cures.get(state, f"node {home} takes no pods: {decision.home_state.mark}: let it take them, or {key}")
         ends = (f"wait until {rfc3339(decision.ends_at)}",) if decision.ends_at is not None else ()
         return (cure, *ends)
     if decision.action is Action.HOME and decision.home not in nodes.name_set:

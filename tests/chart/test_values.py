@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 
 from app.homes.protocol import Policy
-from plugins.sticky_node.args import Mark, NamespaceRule, OwnerRule, StickyNodeArgs
+from plugins.sticky_node.args import MaintenanceMarker, NamespaceRule, OwnerRule, StickyNodeArgs
 from tests.chart.rendering import CHART, CI_VALUES, ROOT, RefusedError, containers, pod_of, rendered, rendered_once
 from tests.cluster.image import default_image
 from tests.controlplane import tools
@@ -210,7 +210,7 @@ def test_the_schema_knows_every_argument_of_sticky_node() -> None:
     assert args.keys() == aliases(StickyNodeArgs) - {"apiVersion", "kind", "owners"}
     assert owner.keys() == aliases(OwnerRule) | {"resource"}
     assert args["namespaces"]["items"]["properties"].keys() == aliases(NamespaceRule)
-    assert args["maintenance"]["items"]["properties"].keys() == aliases(Mark)
+    assert args["maintenance"]["items"]["properties"].keys() == aliases(MaintenanceMarker)
     assert {*Policy, False} == set(_resolved(args["policy"])["enum"])
 
 

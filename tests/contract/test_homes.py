@@ -7,11 +7,18 @@ from typing import Final
 
 from app.homes.protocol import LISTED_ONLY, Policy, State
 from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
-from plugins.sticky_node.policy import STATES, TABLE, Action, words_of
+from plugins.sticky_node.policy import STATES, TABLE, Action, Cell
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "homes.md").read_text()
 DECIDED: Final = [it for it in State if it not in LISTED_ONLY]
 COLUMNS: Final = (Policy.HARD, Policy.SOFT, Policy.GRACE)
+
+
+def words_of(cell: Cell) -> str:
+    said = cell.action.value
+    if cell.action is Action.WAIT:
+        said += f": `{cell.reason.value}`"
+    return said if cell.then is None else f"{said}; from the end of the grace on, {cell.then.value}"
 
 
 def test_the_page_shows_the_table() -> None:

@@ -62,7 +62,7 @@ ELSEWHERE: Final = {
     "tests/unit/app/server/test_protocol.py": ["app/server/deadlines.py"],
     "tests/unit/app/test_main.py": ["app/__main__.py", "app/commands/arguments.py", "app/wiring.py"],
     "tests/unit/app/homes/test_lists.py": ["app/homes/protocol.py"],
-    "tests/unit/app/homes/test_draining.py": [f"app/homes/{name}.py" for name in ("lodging", "placing")],
+    "tests/unit/app/homes/test_draining.py": [f"app/homes/{name}.py" for name in ("evictions", "placing")],
     "tests/unit/app/analysis/test_evaluate.py": ["app/commands/evaluate.py", "app/analysis/verdict.py"],
     "tests/unit/app/verbs/test_filter.py": ["app/verbs/filter_answer.py", "app/verbs/outcome.py"],
     "tests/unit/app/verbs/test_stepwise.py": ["app/cache/pins.py"],
@@ -107,6 +107,10 @@ ELSEWHERE: Final = {
     "tests/unit/app/runtime/test_cached_verdicts.py": [
         f"app/runtime/{name}.py" for name in ("cache_entries", "search", "snapshot", "verdict_cache")
     ],
+    "tests/unit/plugins/sticky_node/test_annotations.py": ["plugins/sticky_node/home_ownership.py"],
+    "tests/unit/plugins/sticky_node/test_recorder.py": ["plugins/sticky_node/migrated_homes.py"],
+    "tests/unit/plugins/sticky_node/test_unusable_homes.py": ["plugins/sticky_node/state_reports.py"],
+    "tests/unit/plugins/sticky_node/test_waiting_pods.py": ["plugins/sticky_node/home_refusals.py"],
     "tests/unit/app/feeds/test_live.py": ["app/writes/writes.py"],
     "tests/unit/app/writes/test_activator.py": ["app/framework/activation.py"],
     "tests/unit/app/cache/test_nodes.py": ["app/framework/listers.py"],

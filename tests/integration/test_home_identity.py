@@ -144,32 +144,6 @@ def test_a_home_follows_a_migration_that_succeeds_and_no_other(
         assert running(client, machine, "third")[1] == target
 
 
-def test_who_moves_a_home_during_or_after_a_migration_has_the_last_word(
-    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
-) -> None:
-    client = plane.client
-    install_kubevirt(client)
-    nodes = list(make_zones(plane, {"zone-a": 1, "zone-b": 1, "zone-c": 1}))
-    machines = {name: client.create(objects.virtual_machine(name)) for name in ("during", "afterwards")}
-
-    with start_scheduler(plane, start_homeport(often(tmp_path))):
-        for name, machine in machines.items():
-            _, home = running(client, machine, "first")
-            wait_home(client, name, home)
-            target, third = (it for it in nodes if it != home)
-            migrate(client, name, target, 1)
-            if name == "during":
-                client.patch("VirtualMachine", name, {"metadata": {"annotations": {HOME: third}}})
-            succeed(client, name, home, target, 1)
-            if name == "afterwards":
-                wait_home(client, name, target)
-                client.patch("VirtualMachine", name, {"metadata": {"annotations": {HOME: home}}})
-            word = third if name == "during" else home
-            mark = f"{machine['metadata']['uid']} {word}"
-            wait_seal(client, name, mark)
-            assert home_of(client, name) == word
-
-
 def install_memory(client: Client) -> None:
     """As the chart does."""
     client.install(yaml.safe_load((ROOT / "helm/homeport/crds/homes.yaml").read_text()))

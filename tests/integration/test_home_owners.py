@@ -1,5 +1,4 @@
-"""Homes of what is made anew by its controllers: ordinals of sets and pools, indexes of Jobs, groups; and of machines
-that are restored, or migrated again and again.
+"""Homes of what is made anew by its controllers: ordinals of sets and pools, indexes of Jobs.
 
 The test plays the controllers, in their order of writes. Homes are crowded meanwhile: but for Homeport, all would go
 elsewhere.
@@ -14,26 +13,18 @@ from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.service import Homeport, start_scheduler
 from tests.integration.test_home_identity import (
-    HOME_OWNER,
-    annotations,
     install_memory,
-    migrate,
     remembered,
     running,
-    seen,
-    succeed,
-    told,
     wait_home,
-    wait_seal,
 )
-from tests.integration.test_home_stories import HOME, home_of, install_kubevirt, shut_down
-from tests.integration.test_home_trust import often, repaired
+from tests.integration.test_home_stories import HOME, install_kubevirt, shut_down
+from tests.integration.test_home_trust import often
 from tests.integration.test_spread_stories import make_zones, wait_all_bound
 
 StartHomeport = Callable[..., Homeport]
 
 SETS: Final = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
-LWS: Final = "leaderworkerset.x-k8s.io"
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 
@@ -175,117 +166,3 @@ def test_a_failed_index_of_a_job_comes_back_to_its_node(
         crowd(client, {bound[pods[1]]})
         assert homes["1"] == client.wait_bound(created(1, "second"))
         wait_homes(client, "Job", "train", homes)
-
-
-def test_a_restarted_group_of_a_leader_worker_set_comes_home(
-    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
-) -> None:
-    """One worker has failed, and the group is made anew: leader, the workers' set, workers. The other group runs on."""
-    client = plane.client
-    client.install(objects.definition("LeaderWorkerSet", "leaderworkersets", group=LWS))
-    make_zones(plane, {"zone-a": 2, "zone-b": 2}, cpu="16")
-    found = {"apiVersion": f"{LWS}/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "llm"}, "spec": {"replicas": 2}}
-    owner = client.create(found)
-    leaders = client.create(stateful_set("llm", 2, [objects.owner_reference(owner)]))
-
-    def labels(group: int, worker: int) -> dict[str, str]:
-        own = {"name": "llm", "group-index": str(group), "worker-index": str(worker)}
-        return {f"leaderworkerset.sigs.k8s.io/{key}": value for key, value in own.items()}
-
-    def start(group: int) -> list[str]:
-        leader = member(client, leaders, group, labels(group, 0))
-        led_by = {"apiVersion": "v1", "kind": "Pod", **client.get("Pod", leader)}
-        workers = client.create(stateful_set(leader, 2, [objects.owner_reference(led_by)]))
-        return [leader, *(member(client, workers, number, labels(group, number)) for number in (1, 2))]
-
-    rule = {"apiVersion": f"{LWS}/v1", "kind": "LeaderWorkerSet", "perOrdinal": True, "through": [SETS]}
-    with start_scheduler(plane, start_homeport(often(tmp_path, owners=[rule]))):
-        groups = [start(0), start(1)]
-        bound = wait_all_bound(plane, [pod for group in groups for pod in group])
-        homes = {
-            f"{group}-{worker}": bound[pod] for group, pods in enumerate(groups) for worker, pod in enumerate(pods)
-        }
-        wait_homes(client, "LeaderWorkerSet", "llm", homes)
-
-        client.delete("StatefulSet", "llm-0")
-        for pod in groups[0]:
-            client.delete("Pod", pod)
-        crowd(client, {bound[pod] for pod in groups[0]})
-        assert bound == wait_all_bound(plane, [*start(0), *groups[1]])
-        wait_homes(client, "LeaderWorkerSet", "llm", homes)
-
-
-# restored, and migrated again and again
-
-
-def test_a_machine_that_is_restored_stays_at_home_and_another_does_not_inherit_it(
-    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
-) -> None:
-    """The snapshot was taken before the machine migrated. Into the same machine KubeVirt restores disks alone."""
-    client = plane.client
-    install_kubevirt(client)
-    make_zones(plane, {"zone-a": 1, "zone-b": 1, "zone-c": 1}, cpu="16")
-    machine = client.create(objects.virtual_machine("snap01"))
-
-    with start_scheduler(plane, start_homeport(often(tmp_path))):
-        source, first = running(client, machine, "first")
-        wait_seal(client, "snap01", f"{machine['metadata']['uid']} {first}")
-        snapshot = annotations(client, "snap01")
-        second = next(it for it in ("zone-a-0", "zone-b-0", "zone-c-0") if it != first)
-        target = migrate(client, "snap01", second, 1)
-        succeed(client, "snap01", first, second, 1)
-        client.delete("Pod", source)
-        wait_home(client, "snap01", second)
-
-        shut_down(client, "snap01", target)
-        crowd(client, (first, second))
-        done = {"restore.kubevirt.io/lastRestoreUID": "restore-1"}
-        client.patch("VirtualMachine", "snap01", {"metadata": {"annotations": done}})
-        restored = objects.virtual_machine("restored01")
-        restored["metadata"]["annotations"] = {**snapshot, **done}
-        other = client.create(restored)
-        seen(client, "restored01", "HomeNotInherited")
-        client.wait_for(lambda: annotations(client, "restored01") == done, what="the copied home to be removed")
-
-        assert second == running(client, machine, "second")[1]
-        _, third = running(client, other, "first")
-        assert third not in (first, second)
-        wait_seal(client, "restored01", f"{other['metadata']['uid']} {third}")
-        assert (second, third) == (home_of(client, "snap01"), home_of(client, "restored01"))
-        assert annotations(client, "snap01")[HOME_OWNER] == f"{machine['metadata']['uid']} {second}"
-
-
-def test_a_failed_migration_that_leaves_its_pod_behind_moves_no_home_and_later_ones_do(
-    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
-) -> None:
-    """The newest pod of the machine has ended, the older one runs it. Retried, and moved back; a restart after each."""
-    client = plane.client
-    install_kubevirt(client)
-    make_zones(plane, {"zone-a": 1, "zone-b": 1, "zone-c": 1}, cpu="16")
-    machine = client.create(objects.virtual_machine("move01"))
-    homeport = start_homeport(often(tmp_path))
-
-    with start_scheduler(plane, homeport):
-        source, home = running(client, machine, "first")
-        wait_home(client, "move01", home)
-        other = next(it for it in ("zone-a-0", "zone-b-0", "zone-c-0") if it != home)
-
-        failed = migrate(client, "move01", other, 1)
-        client.set_phase(failed, "Succeeded")
-        told(client, "move01", home, other, 1, completed=True, failed=True)
-        for another in ("other01", "other02"):
-            repaired(client, another)
-        assert home_of(client, "move01") == home
-        client.delete("Pod", failed)
-        shut_down(client, "move01", source)
-        source, node = running(client, machine, "second")
-        assert home == node
-
-        for number, (was, to) in enumerate([(home, other), (other, home)], 2):
-            moved = migrate(client, "move01", to, number)
-            succeed(client, "move01", was, to, number)
-            client.delete("Pod", source)
-            wait_home(client, "move01", to)
-            shut_down(client, "move01", moved)
-            source, node = running(client, machine, f"after-{number}")
-            assert to == node

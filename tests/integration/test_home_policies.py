@@ -15,12 +15,11 @@ from tests.chaos.proxy import HELD_DOWN, FaultProxy, kubeconfig_through
 from tests.controlplane import objects
 from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.roles import Account
 from tests.integration.service import HTTP, Homeport, start_scheduler
 from tests.integration.test_events import told as events_of
 from tests.integration.test_home_identity import HOME_POD, annotations, fail, seen, succeed, told, wait_home
 from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt, shut_down
-from tests.integration.test_home_trust import NO_PATCH, lines
+from tests.integration.test_home_trust import lines
 from tests.integration.test_home_waking import AWAY, GRACE, annotate, configured, cordon, refused, since
 from tests.integration.test_permissions import bind
 from tests.integration.test_sampling_stories import make_left, results, start_sampling
@@ -212,27 +211,6 @@ def test_a_lost_node_under_each_policy(plane: ControlPlane, start_homeport: Star
         client.create_node(objects.node("zone-a-0", zone="zone-a", cpu="640"))
         assert "zone-a-0" == client.wait_bound(pods["hard"])
         client.wait_for(lambda: not since(client, "grace01"), what="the clock of the old home to go")
-
-
-def test_a_lost_node_frees_its_machines_where_it_is_to(
-    plane: ControlPlane, start_homeport: StartHomeport, tmp_path: Path
-) -> None:
-    """``whenGone: release``; one that is only cordoned is not lost."""
-    client = plane.client
-    install_kubevirt(client)
-    make_zones(plane, {"zone-a": 2, "zone-b": 1})
-    lost, kept = lives(client, "lost01", "zone-a-0"), lives(client, "kept01", "zone-a-1")
-    pod = run_on(client, lost, "zone-a-0")
-    cordon(client, "zone-a-1")
-
-    with start_scheduler(plane, start_homeport(configured(tmp_path, policy="hard", whenGone="release"))):
-        client.delete("Node", "zone-a-0")
-        shut_down(client, "lost01", pod)
-        waiting, freed = boot(client, kept, "first"), boot(client, lost, "second")
-        assert "zone-b-0" == client.wait_bound(freed)
-        wait_home(client, "lost01", "zone-b-0")
-        wait_refused(client, waiting, AWAY)
-        assert ("", "zone-a-1") == (client.node_of(waiting), home_of(client, "kept01"))
 
 
 def register(client: Client, name: str, machine: str) -> None:
@@ -539,41 +517,6 @@ def test_hostile_values_keep_no_machine_from_its_place(
     named = [it["machine"] for it in lines(homeport, "policy unknown")]
     assert [f"VirtualMachine default/policy-{key}" for key in ("control", "short")] == sorted(named)
     assert {"consistent": True, "differences": []} == homeport.get("/api/v1/check")
-
-
-def test_without_the_right_to_patch_machines_go_where_they_may(plane: ControlPlane, tmp_path: Path) -> None:
-    """Their homes are cordoned: soft goes elsewhere and comes back there, hard waits. Each is said once."""
-    client = plane.client
-    install_kubevirt(client)
-    make_zones(plane, {"zone-a": 2, "zone-b": 3})
-    soft = {f"soft{number}": lives(client, f"soft{number}", "zone-a-0") for number in range(3)}
-    hard = lives(client, "hard0", "zone-a-1", policy="hard")
-    for node in ("zone-a-0", "zone-a-1"):
-        cordon(client, node)
-    account = Account(plane, "places-only")
-    account.may(NO_PATCH)
-    flags = [configured(tmp_path, policy="soft")]
-
-    with Homeport(account.kubeconfig, tmp_path, flags) as homeport, start_scheduler(plane, homeport):
-        waiting = boot(client, hard, "first")
-        first = {name: boot(client, it, "first") for name, it in soft.items()}
-        bound = wait_all_bound(plane, first.values())
-        wait_refused(client, waiting, AWAY)
-        homes = {name: bound[pod] for name, pod in first.items()}
-        for name, pod in first.items():
-            shut_down(client, name, pod)
-        again = {name: boot(client, it, "second") for name, it in soft.items()}
-        bound = wait_all_bound(plane, again.values())
-        assert homes == {name: bound[pod] for name, pod in again.items()}
-        cordon(client, "zone-a-1", cordoned=False)
-        assert "zone-a-1" == client.wait_bound(waiting)
-        client.wait_for(lambda: lines(homeport, "state of homes not recorded"), what="the log to say so")
-
-    assert {"zone-a-0"} == {home_of(client, name) for name in soft}
-    told_of = [it["machine"] for it in lines(homeport, "home not recorded")]
-    assert [f"VirtualMachine default/{name}" for name in soft] == sorted(told_of)
-    assert 1 == len(lines(homeport, "state of homes not recorded"))
-    assert "Traceback" not in homeport.log()
 
 
 # with other plugins

@@ -9,13 +9,12 @@ from typing import Any
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane
+from tests.integration.roles import Account
 from tests.integration.service import HTTP, Homeport, start_scheduler
 from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt, shut_down
 from tests.integration.test_spread_stories import make_zones
 
 StartHomeport = Callable[..., Homeport]
-RBAC = "rbac.authorization.k8s.io"
-READER = "homeport-without-machines"
 NO_PATCH = [
     {"apiGroups": ["", "apps", "kubevirt.io"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]},
@@ -132,9 +131,10 @@ def test_a_home_that_may_not_be_written(plane: ControlPlane, tmp_path: Path) -> 
     install_kubevirt(client)
     make_zones(plane, {"zone-a": 2, "zone-b": 1})
     machine = client.create(objects.virtual_machine("db01"))
-    kubeconfig = restricted(plane, tmp_path)
+    account = Account(plane, "homeport-without-machines")
+    account.may(NO_PATCH)
 
-    with Homeport(kubeconfig, tmp_path, [often(tmp_path)]) as homeport, start_scheduler(plane, homeport):
+    with Homeport(account.kubeconfig, tmp_path, [often(tmp_path)]) as homeport, start_scheduler(plane, homeport):
         first = boot(client, machine, "first")
         home = client.wait_bound(first)
         shut_down(client, "db01", first)
@@ -157,7 +157,7 @@ def test_a_home_that_may_not_be_written(plane: ControlPlane, tmp_path: Path) -> 
         assert len(lines(homeport, "home not recorded")) == 1
         assert "Traceback" not in homeport.log()
 
-        client.request("PATCH", *granted(), content_type="application/merge-patch+json")
+        account.may([*NO_PATCH, PATCH])
         client.wait_for(lambda: home_of(client, "db01") == home, what="the home to be recorded")
         other = "zone-a-0" if home == "zone-b-0" else "zone-b-0"
         client.patch("VirtualMachine", "db01", {"metadata": {"annotations": {HOME: other}}})
@@ -168,26 +168,3 @@ def test_a_home_that_may_not_be_written(plane: ControlPlane, tmp_path: Path) -> 
     assert [(it["machine"], it["node"]) for it in said["home made"]] == [("VirtualMachine default/db01", home)]
     assert [(it["before"], it["node"]) for it in said["home moved"]] == [(home, other)]
     assert [it["node"] for it in said["home given up"]] == [other]
-
-
-def granted() -> tuple[str, dict[str, Any]]:
-    return f"/apis/{RBAC}/v1/clusterroles/{READER}", {"rules": [*NO_PATCH, PATCH]}
-
-
-def restricted(plane: ControlPlane, folder: Path) -> Path:
-    """A kubeconfig of a service account that may bind pods, and write no machine."""
-    client, accounts = plane.client, "/api/v1/namespaces/default/serviceaccounts"
-    subject = {"kind": "ServiceAccount", "name": READER, "namespace": "default"}
-    named = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": READER}}
-    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": READER}
-    client.request("POST", accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": READER}})
-    client.request("POST", f"/apis/{RBAC}/v1/clusterroles", {**named, "kind": "ClusterRole", "rules": NO_PATCH})
-    binding = {**named, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]}
-    client.request("POST", f"/apis/{RBAC}/v1/clusterrolebindings", binding)
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = client.request("POST", f"{accounts}/{READER}/token", asked)["status"]["token"]
-    config = json.loads(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token}
-    path = folder / "kubeconfig"
-    path.write_text(json.dumps(config))
-    return path

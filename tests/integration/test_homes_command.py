@@ -10,7 +10,6 @@ import yaml
 
 from app.__main__ import main
 from app.kube.homes_v1alpha1 import memory_name
-from plugins.sticky_node.owners import HOMES
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane
@@ -126,37 +125,6 @@ def test_a_person_sees_moves_keeps_and_releases_homes(
     assert (1, "", "homeport: there is no VirtualMachine default/db02\n") == person.does("release", "vm/db02")
 
 
-def test_a_home_that_is_remembered_of_an_earlier_machine_is_listed_and_stays_released(
-    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It comes onto the new machine, and does not come back from memory once a person has released it."""
-    client = plane.client
-    install_kubevirt(client)
-    client.install(yaml.safe_load((ROOT / "helm" / "homeport" / "crds" / "homes.yaml").read_text()))
-    make_zones(plane, {"zone-a": 1})
-    client.create(objects.virtual_machine("db01"))
-    keeper = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "db01", "uid": "uid-of-before"}
-    name = memory_name(keeper["apiVersion"], keeper["kind"], "db01", "")
-    remembered = {"apiVersion": HOMES.api_version, "kind": HOMES.kind, "metadata": {"name": name}}
-    path = f"/apis/{HOMES.api_version}/namespaces/default/homes"
-    client.request("POST", path, {**remembered, "spec": {"owner": keeper, "node": "zone-a-0"}})
-    person = Person(start_homeport(), plane.kubeconfig, capsys)
-    try:
-        client.wait_for(
-            lambda: [(it["owner"]["name"], it["node"]) for it in person.sees()] == [("db01", "zone-a-0")],
-            what="the home that is remembered to be listed",
-        )
-        client.wait_for(lambda: home_of(client, "db01") == "zone-a-0", what="the home to be on the new machine")
-        told = "VirtualMachine default/db01: zone-a-0 is no longer the home; the next first bind creates one\n"
-        assert (0, told, "") == person.does("release", "vm/db01")
-        client.wait_for(lambda: person.sees() == [], what="the home to be listed no more")
-        client.wait_for(lambda: client.find("Home", name) is None, what="the memory of it to go")
-        assert ("", []) == (home_of(client, "db01"), person.sees())
-    finally:
-        if client.find("Home", name):
-            client.delete("Home", name)
-
-
 def test_a_machine_that_is_gone_is_forgotten_only_when_a_person_says_so(
     plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,21 +163,6 @@ def test_a_machine_that_is_gone_is_forgotten_only_when_a_person_says_so(
     assert (1, "", "homeport: there is no VirtualMachine default/db01\n") == person.does("release", "vm/db01")
 
 
-def test_what_is_forced_is_written_as_it_is(
-    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A node that is yet to come, say."""
-    client = plane.client
-    install_kubevirt(client)
-    make_zones(plane, {"zone-a": 1})
-    create_machine(client, "db01", "zone-a-0")
-    person = Person(start_homeport(), plane.kubeconfig, capsys)
-
-    code, _, err = person.does("move", "vm/db01", "zone-a-7", "--force")
-
-    assert (0, "", "zone-a-7") == (code, err, home_of(client, "db01"))
-
-
 def test_a_person_may_change_what_the_person_may_change(
     plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -235,33 +188,6 @@ def test_a_person_may_change_what_the_person_may_change(
     assert (1, "", told) == person.does("move", "vm/db01", "zone-a-1")
     assert 0 == person.does("move", "vm/db01", "zone-a-1", "--force")[0]
     assert "zone-a-1" == home_of(client, "db01")
-
-
-def test_what_a_drain_would_mean(
-    plane: ControlPlane, start_homeport: StartHomeport, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nobody is evicted, and nothing is written."""
-    client = plane.client
-    install_kubevirt(client)
-    make_zones(plane, {"zone-a": 2, "zone-b": 1})
-    machine = create_machine(client, "db01", "zone-a-0")
-    create_machine(client, "idle01", "zone-a-0")
-    homeport = start_homeport()
-    person = Person(homeport, plane.kubeconfig, capsys)
-
-    with start_scheduler(plane, homeport):
-        launcher = boot(client, machine, "first")
-        assert "zone-a-0" == client.wait_bound(launcher)
-    before = [annotations(client, name) for name in ("db01", "idle01")]
-    client.wait_for(lambda: len(person.sees("--node", "zone-a-0")) == 2, what="both homes to be known")
-
-    running, idle = person.sees("drain", "zone-a-0", "--dry-run")
-
-    assert ("db01", ["zone-a-1", "zone-b-0"]) == (running["owner"]["name"], sorted(running["couldRunOn"]))
-    assert f"waits for zone-a-0; after its grace starts on {running['goesTo']}" == running["then"]
-    assert ("idle01", None) == (idle["owner"]["name"], idle["couldRunOn"])
-    assert before == [annotations(client, name) for name in ("db01", "idle01")]
-    assert "zone-a-0" == client.node_of(launcher)
 
 
 def test_what_a_drain_says_is_what_becomes_of_the_machines(

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from app.framework.objects import WriteConflict
 from app.kube.kinds import AnnotatedObject
-from plugins.sticky_node.annotations import home_in, is_foreign, recorded_machine, sealed
+from plugins.sticky_node.annotations import home_in, is_copied, ownership_annotations, recorded_machine
 from plugins.sticky_node.owners import HOMES, Owner
 from tests.fakes import Told
 from tests.unit.plugins.sticky_node.machines import (
@@ -146,7 +146,7 @@ async def test_a_home_that_no_node_can_be_called_is_not_written_again(machines: 
 
     assert {HOME: "\x1b[2J", HOME_OWNER: OWN} == machines.annotations()
     machines.change(MACHINE, {HOME: "\x1b[2J", HOME_OWNER: "another"})
-    assert is_foreign(found(machines), "")
+    assert is_copied(found(machines), "")
 
 
 async def test_a_persons_edit_during_the_clean_up_is_not_removed(machines: Machines) -> None:
@@ -175,15 +175,16 @@ async def test_each_ordinal_is_told_by_itself() -> None:
 
 
 def test_the_machine_is_known_of_the_home_that_it_was_written_with(machines: Machines) -> None:
-    machines.change(MACHINE, {**own_home("n1"), HOME_MACHINE: "m1"})
-    owner = Owner(MACHINE, found(machines), "", found(machines))
+    home, of_owner, of_machine = (f"{key}.3" for key in (HOME, HOME_OWNER, HOME_MACHINE))
+    written = {**own_home("n1", slot="3"), of_machine: "m1", HOME_MACHINE: "of the first"}
+    machines.change(MACHINE, written)
+    owner = Owner(MACHINE, found(machines), "3", found(machines))
     assert "m1" == recorded_machine(owner)
-    assert {HOME_OWNER: f"{OWN} n2", HOME_MACHINE: "m2"} == sealed(owner, "n2", "m2")
-    assert {HOME_OWNER: f"{OWN} n2", HOME_MACHINE: None} == sealed(owner, "n2", "")
+    assert {of_owner: f"{OWN} n2", of_machine: "m2"} == ownership_annotations(owner, "n2", "m2")
+    assert {of_owner: f"{OWN} n2", of_machine: None} == ownership_annotations(owner, "n2", "")
 
-    machines.change(MACHINE, {**own_home("n1"), HOME: "n2", HOME_MACHINE: "m1"})
-    moved = Owner(MACHINE, found(machines), "", found(machines))
-    assert "" == recorded_machine(moved)
+    machines.change(MACHINE, {**written, home: "n2"})
+    assert "" == recorded_machine(Owner(MACHINE, found(machines), "3", found(machines)))
 
 
 async def test_what_cannot_be_written_is_said_once_and_tried_again(machines: Machines) -> None:
@@ -198,7 +199,7 @@ async def test_what_cannot_be_written_is_said_once_and_tried_again(machines: Mac
         assert own_home("n1", name="mail") == machines.annotations(name="mail")
         machines.clock.now += 60
         assert not await upkeep.round()
-    assert [{"event": "homes not kept up", "log_level": "warning", "cause": "forbidden"}] == said
+    assert [{"event": "homes not reconciled", "log_level": "warning", "cause": "forbidden"}] == said
 
     machines.writer.unwritable = set()
     assert not await upkeep.round(), "it was tried just now"

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.framework.objects import Unreadable
 from app.homes.protocol import State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from plugins.sticky_node import home_state
-from plugins.sticky_node.annotations import HOME_MACHINE
 from plugins.sticky_node.args import MAINTENANCE, StickyNodeArgs
 from plugins.sticky_node.home_state import (
     AWAY_TAINTS,
@@ -26,7 +23,7 @@ from plugins.sticky_node.home_state import (
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.pods import MIGRATION_JOB
 from tests.builders import JsonObject, claim_object, encoded, make_node, mounting, taint, toleration, volume_object
-from tests.unit.plugins.sticky_node.machines import MACHINE, SET, Machines, launcher, own_home, reference
+from tests.unit.plugins.sticky_node.machines import MACHINE, SET, Machines, launcher, reference
 
 USABLE: Final = HomeState(State.USABLE)
 TO_ALL: Final = toleration()
@@ -43,7 +40,7 @@ class World:
     def __init__(self, args: JsonObject | None = None, **annotations: str) -> None:
         self.machines = Machines(args)
         self.machines.machine(home="n1", home_owner="uid-VirtualMachine-db n1", **annotations)
-        self.standings = HomeStates(StickyNodeArgs.model_validate(args or {}), self.machines.handle)
+        self.home_states = HomeStates(StickyNodeArgs.model_validate(args or {}), self.machines.handle)
         self._owners = Owners(StickyNodeArgs().owners, self.machines.cluster)
 
     def node(self, **fields: Any) -> None:
@@ -59,14 +56,14 @@ class World:
         return found
 
     @property
-    def standing(self) -> HomeState:
+    def home_state(self) -> HomeState:
         """By the node alone; of a pod that tolerates nothing it is the same."""
-        found = self.standings.of_node("n1", self.owner)
+        found = self.home_states.of_node("n1", self.owner)
         assert found == self.of(launcher())
         return found
 
     def of(self, pod: Pod) -> HomeState:
-        return self.standings.of("n1", self.owner, pod)
+        return self.home_states.of("n1", self.owner, pod)
 
 
 def ready(condition: JsonObject = READY, *more: str) -> JsonObject:
@@ -78,11 +75,11 @@ class TestTheNode:
         world = World()
         world.node(status=ready(), taints=[taint("example.com/dedicated")], labels={SCHEDULABLE: "true"})
 
-        assert USABLE == world.standing
+        assert USABLE == world.home_state
 
     def test_one_that_nobody_has_said_anything_of_is_usable(self) -> None:
         """As in a saved cluster. A node that comes is tainted until it is ready."""
-        assert USABLE == World().standing
+        assert USABLE == World().home_state
 
     @pytest.mark.parametrize("key", AWAY_TAINTS)
     @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
@@ -90,21 +87,21 @@ class TestTheNode:
         world = World()
         world.node(taints=[taint("first"), taint(key, effect, "whatever")])
 
-        assert HomeState(State.AWAY, f"taint {key}") == world.standing
+        assert HomeState(State.AWAY, f"taint {key}") == world.home_state
 
     @pytest.mark.parametrize("key", LEAVING_TAINTS)
     def test_a_taint_that_says_leaving(self, key: str) -> None:
         world = World()
         world.node(taints=[taint("first"), taint(key, value="1767225600")])
 
-        assert HomeState(State.LEAVING, f"taint {key}") == world.standing
+        assert HomeState(State.LEAVING, f"taint {key}") == world.home_state
 
     @pytest.mark.parametrize("key", [*AWAY_TAINTS, *LEAVING_TAINTS, "medik8s.io/drain"])
     def test_a_taint_that_keeps_nobody_out_says_nothing(self, key: str) -> None:
         world = World()
         world.node(taints=[taint(key, "PreferNoSchedule")])
 
-        assert USABLE == world.standing
+        assert USABLE == world.home_state
 
     @pytest.mark.parametrize(
         ("fields", "mark"),
@@ -123,26 +120,26 @@ class TestTheNode:
         world = World()
         world.node(**fields)
 
-        assert HomeState(State.AWAY, mark) == world.standing
+        assert HomeState(State.AWAY, mark) == world.home_state
 
     def test_one_that_is_being_deleted_is_leaving(self) -> None:
         world = World()
         world.node(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
 
-        assert HomeState(State.LEAVING, "being deleted") == world.standing
+        assert HomeState(State.LEAVING, "being deleted") == world.home_state
 
     def test_one_that_is_not_there_is_gone(self) -> None:
         world = World()
         world.gone()
 
-        assert HomeState(State.GONE, "there is no such node") == world.standing
+        assert HomeState(State.GONE, "there is no such node") == world.home_state
 
     def test_one_that_cannot_be_read_is_there_and_takes_no_pods(self) -> None:
         """Nothing is bound to it, whatever is known of a form of before."""
         world = World()
         for _ in range(2):
             world.machines.cluster.mark_unreadable(NODES, ("", "n1"), "metadata.labels: too long")
-            assert HomeState(State.AWAY, "the node cannot be read") == world.standing
+            assert HomeState(State.AWAY, "the node cannot be read") == world.home_state
             world.gone()
 
 
@@ -157,49 +154,42 @@ class TestOrder:
             status=ready(NOT_READY),
         )
 
-        assert HomeState(State.LEAVING, "taint karpenter.sh/disrupted") == world.standing
+        assert HomeState(State.LEAVING, "taint karpenter.sh/disrupted") == world.home_state
 
     def test_another_machine_before_leaving(self) -> None:
         world = World({"identity": "machine"}, home_machine="a")
         world.node(taints=[taint("karpenter.sh/disrupted")], status={"nodeInfo": {"systemUUID": "b"}})
 
-        assert State.OTHER_MACHINE is world.standing.state
+        assert State.OTHER_MACHINE is world.home_state.state
 
 
 class TestMaintenance:
     @pytest.mark.parametrize(
-        ("fields", "mark"),
+        ("annotation", "value"),
         [
-            pytest.param({"taints": [taint("medik8s.io/drain")]}, "taint medik8s.io/drain", id="medik8s"),
-            pytest.param({"taints": [taint("kubevirt.io/drain")]}, "taint kubevirt.io/drain", id="KubeVirt"),
-            pytest.param(
-                {"metadata": {"annotations": {"weave.works/kured-reboot-in-progress": "2026-01-01T00:00:00Z"}}},
-                "annotation weave.works/kured-reboot-in-progress",
-                id="kured",
-            ),
-            pytest.param(
-                {"metadata": {"annotations": {"machineconfiguration.openshift.io/state": "Working"}}},
-                "annotation machineconfiguration.openshift.io/state",
-                id="OpenShift",
-            ),
-            pytest.param(
-                {"metadata": {"annotations": {"harvesterhci.io/maintain-status": "running"}}},
-                "annotation harvesterhci.io/maintain-status",
-                id="Harvester",
-            ),
+            pytest.param("weave.works/kured-reboot-in-progress", "2026-01-01T00:00:00Z", id="kured"),
+            pytest.param("machineconfiguration.openshift.io/state", "Working", id="OpenShift"),
+            pytest.param("harvesterhci.io/maintain-status", "running", id="Harvester"),
         ],
     )
-    def test_what_is_known(self, fields: JsonObject, mark: str) -> None:
+    def test_annotations_that_are_known(self, annotation: str, value: str) -> None:
         world = World()
-        world.node(**fields)
+        world.node(metadata={"annotations": {annotation: value}})
 
-        assert HomeState(State.AWAY, mark) == world.standing
+        assert HomeState(State.AWAY, f"annotation {annotation}") == world.home_state
+
+    @pytest.mark.parametrize("key", ["medik8s.io/drain", "kubevirt.io/drain"])
+    def test_taints_that_are_known(self, key: str) -> None:
+        world = World()
+        world.node(taints=[taint(key)])
+
+        assert HomeState(State.AWAY, f"taint {key}") == world.home_state
 
     def test_a_mark_with_another_value_says_nothing(self) -> None:
         world = World()
         world.node(metadata={"annotations": {"machineconfiguration.openshift.io/state": "Done"}})
 
-        assert USABLE == world.standing
+        assert USABLE == world.home_state
 
     @pytest.mark.parametrize(
         ("fields", "mark"),
@@ -229,7 +219,7 @@ class TestMaintenance:
         world = World({"maintenance": marks})
         world.node(**fields)
 
-        assert (HomeState(State.AWAY, mark) if mark else USABLE) == world.standing
+        assert (HomeState(State.AWAY, mark) if mark else USABLE) == world.home_state
 
     def test_annotations_that_are_marks_are_kept_of_nodes(self) -> None:
         assert {it.annotation for it in MAINTENANCE if it.annotation} == node_annotations(StickyNodeArgs())
@@ -256,8 +246,8 @@ class TestKubeVirt:
         found = Owners(args.owners, machines.cluster).of(pod)
         assert isinstance(found, Owner)
 
-        standings = HomeStates(args, machines.handle)
-        assert expected is standings.of_node("n1", found).state is standings.of("n1", found, pod).state
+        home_states = HomeStates(args, machines.handle)
+        assert expected is home_states.of_node("n1", found).state is home_states.of("n1", found, pod).state
 
     def test_the_target_of_a_migration_is_told_by_its_label(self) -> None:
         """Wherever the home is, and whatever it is about its volumes."""
@@ -291,25 +281,13 @@ class TestIdentity:
         world = World({"identity": "machine"}, home_machine=recorded)
         world.node(status={"nodeInfo": {"systemUUID": now}})
 
-        assert expected is world.standing.state
+        assert expected is world.home_state.state
 
     def test_by_name_any_machine_is_the_home(self) -> None:
         world = World(home_machine="4c4c-1")
         world.node(status={"nodeInfo": {"systemUUID": "4c4c-2"}})
 
-        assert USABLE == world.standing
-
-    def test_each_ordinal_has_its_own(self) -> None:
-        args = StickyNodeArgs.model_validate({**OWNERS, "identity": "machine"})
-        machines = Machines({**OWNERS, "identity": "machine"})
-        written = {**own_home("n1", kind=SET, name="web", slot="0"), **own_home("n1", kind=SET, name="web", slot="1")}
-        machines.change(SET, {**written, f"{HOME_MACHINE}.1": "b", f"{HOME_MACHINE}.0": "a"}, "web")
-        machines.node("n1", status={"nodeInfo": {"systemUUID": "b"}})
-        standings, owners = HomeStates(args, machines.handle), Owners(args.owners, machines.cluster)
-        found = [owners.of(launcher(name, owner=reference(SET, "web"))) for name in ("web-0", "web-1")]
-
-        states = [standings.of_node("n1", it).state for it in found if isinstance(it, Owner)]
-        assert [State.OTHER_MACHINE, State.USABLE] == states
+        assert USABLE == world.home_state
 
 
 class TestTolerations:
@@ -366,7 +344,7 @@ class TestTolerations:
         world.node(**fields)
 
         assert expected is world.of(launcher(tolerations=[tolerated])).state
-        assert USABLE != world.standings.of_node("n1", world.owner)
+        assert USABLE != world.home_states.of_node("n1", world.owner)
 
 
 class TestNodesThatChange:
@@ -385,27 +363,27 @@ class TestNodesThatChange:
     )
     def test_it_is_judged_anew(self, fields: JsonObject) -> None:
         world = World()
-        assert USABLE == world.standings.of_node("n1", world.owner)
+        assert USABLE == world.home_states.of_node("n1", world.owner)
         world.node(**fields)
-        assert USABLE != world.standings.of_node("n1", world.owner)
+        assert USABLE != world.home_states.of_node("n1", world.owner)
         world.node()
-        assert USABLE == world.standings.of_node("n1", world.owner)
+        assert USABLE == world.home_states.of_node("n1", world.owner)
 
     def test_a_node_that_is_away_for_machines_alone(self) -> None:
         world = World()
         world.node(labels={SCHEDULABLE: "false"})
-        other = Owner(SET, world.owner.found, "", world.owner.found)
+        other = Owner(SET, world.owner.obj, "", world.owner.obj)
 
-        assert USABLE == world.standings.of_node("n1", other)
-        assert USABLE != world.standings.of_node("n1", world.owner)
+        assert USABLE == world.home_states.of_node("n1", other)
+        assert USABLE != world.home_states.of_node("n1", world.owner)
 
     def test_no_more_are_kept_than_a_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(home_state, "_MOST_UNMARKED", 2)
+        monkeypatch.setattr(home_state, "_MOST_USABLE", 2)
         world = World()
         for name in ("n1", "n2", "n3"):
-            assert USABLE == world.standings.of_node(name, world.owner)
+            assert USABLE == world.home_states.of_node(name, world.owner)
 
-        assert ["n3"] == [*world.standings._unmarked]
+        assert ["n3"] == [*world.home_states._usable]
 
 
 class TestVolumes:
@@ -422,7 +400,7 @@ class TestVolumes:
 
         assert HomeState(expected.state, expected.mark.replace("SAID", said)) == world.of(pod)
         assert [zone in ("z1", ""), zone in ("z2", "")] == [
-            world.standings.reaches_volumes(pod, make_node(zone=it)) for it in ("z1", "z2")
+            world.home_states.reaches_volumes(pod, make_node(zone=it)) for it in ("z1", "z2")
         ]
 
     def test_it_counts_before_what_is_wrong_with_the_node(self) -> None:
@@ -450,48 +428,3 @@ def _claim() -> tuple[Any, Any]:
 
 def _volume(zone: str = "z2") -> tuple[Any, Any]:
     return PERSISTENT_VOLUMES, PERSISTENT_VOLUMES.decode(encoded(volume_object(claim="data", zone=zone)))
-
-
-_KEYS: Final = st.sampled_from([*AWAY_TAINTS, *LEAVING_TAINTS, "medik8s.io/drain", "kubevirt.io/schedulable", "a", ""])
-_TEXTS: Final = st.one_of(st.sampled_from(["", "false", "True", "Working", "\x00", "é" * 300]), st.text(max_size=8))
-
-
-@given(
-    home=st.one_of(st.just("n1"), _TEXTS),
-    taints=st.lists(st.builds(taint, _KEYS, st.sampled_from(["NoSchedule", "NoExecute", ""]), _TEXTS), max_size=3),
-    labels=st.dictionaries(_KEYS, _TEXTS, max_size=3),
-    annotations=st.dictionaries(
-        st.sampled_from([it.annotation for it in MAINTENANCE if it.annotation]), st.one_of(_TEXTS, st.none())
-    ),
-    conditions=st.lists(
-        st.fixed_dictionaries(
-            {
-                "type": st.one_of(_TEXTS, st.sampled_from(["Ready", "MemoryPressure"])),
-                "status": st.one_of(_TEXTS, st.none()),
-            }
-        ),
-        max_size=4,
-    ),
-    uuid=st.one_of(st.none(), _TEXTS),
-    recorded=_TEXTS,
-)
-def test_whatever_a_node_says_there_is_an_answer(
-    home: str,
-    taints: list[JsonObject],
-    labels: dict[str, str],
-    annotations: dict[str, str | None],
-    conditions: list[JsonObject],
-    uuid: str | None,
-    recorded: str,
-) -> None:
-    world = World({"identity": "machine"}, home_machine=recorded)
-    world.node(
-        taints=taints,
-        labels=labels,
-        metadata={"annotations": annotations},
-        status={"conditions": conditions, "nodeInfo": {"systemUUID": uuid}},
-    )
-    found = world.standings.of_node(home, world.owner)
-
-    assert (State.GONE is found.state) == (home != "n1")
-    assert (found.mark == "") == (found.state is State.USABLE)

@@ -57,6 +57,11 @@ def machine_whose_home_is_gone(machines: Machines) -> None:
     machines.machine(home="n9")
 
 
+def instance_without_a_uid_of_its_owner(machines: Machines) -> None:
+    machines.add(MACHINE, home="n3")
+    machines.add_owned(INSTANCE, {**reference(MACHINE), "uid": ""})
+
+
 def machine_made_anew(machines: Machines) -> None:
     """The instance still refers to an earlier machine of that name."""
     machines.add(MACHINE, home="n2")
@@ -93,11 +98,17 @@ def machine_made_anew(machines: Machines) -> None:
         pytest.param(instance_only, launcher(), REASON_OWNER_UNKNOWN, MACHINE, id="the machine is not there yet"),
         pytest.param(machine_made_anew, launcher(), REASON_OWNER_UNKNOWN, MACHINE, id="a machine of another UID"),
         pytest.param(
-            machine_at_home,
-            make_pod(owner={**reference(INSTANCE), "uid": "earlier"}),
-            REASON_OWNER_UNKNOWN,
-            INSTANCE,
-            id="an instance of another UID",
+            instance_without_a_uid_of_its_owner, launcher(), REASON_OWNER_UNKNOWN, MACHINE, id="a link without UID"
+        ),
+        *(
+            pytest.param(
+                machine_at_home,
+                make_pod(owner={**reference(INSTANCE), "uid": uid}),
+                REASON_OWNER_UNKNOWN,
+                INSTANCE,
+                id=f"an instance of the UID {uid!r}",
+            )
+            for uid in ("earlier", "")
         ),
         pytest.param(
             machine_at_home,
@@ -138,29 +149,6 @@ def test_each_ordinal_of_a_stateful_set_has_a_home_of_its_own(name: str, allowed
     machines.add(SET, **{"home.0": "n1", "home.3": "n3", "home": "n2"})
 
     assert allowed == machines.allowed(make_pod(name, owner=reference(SET)))
-
-
-def test_any_custom_resource_can_keep_a_home() -> None:
-    machines = Machines(DATABASES)
-    machines.add(DATABASE, home="n3")
-
-    assert ["n3"] == machines.allowed(make_pod(owner=reference(DATABASE)))
-    assert ALL == machines.allowed(launcher())
-
-
-def test_a_reference_without_uid_leads_nowhere() -> None:
-    machines = Machines(DATABASES)
-    machines.add(DATABASE, home="n3")
-
-    assert REASON_OWNER_UNKNOWN == machines.allowed(make_pod(owner={**reference(DATABASE), "uid": ""}))
-
-
-def test_a_link_without_uid_leads_nowhere() -> None:
-    machines = Machines()
-    machines.add(MACHINE, home="n3")
-    machines.add_owned(INSTANCE, {**reference(MACHINE), "uid": ""})
-
-    assert REASON_OWNER_UNKNOWN == machines.allowed(launcher())
 
 
 def test_no_owner_is_looked_up_for_a_pod_it_cannot_matter_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,10 @@ from plugins.sticky_node.plugin import OWNER_UNKNOWN
 from tests.api.virtual import settle, virtual_time
 from tests.unit.plugins.sticky_node.machines import (
     HOME,
-    HOME_AFTER,
     HOME_POD,
     INSTANCE,
     MACHINE,
     NODES,
-    SET,
     Machines,
     bound,
     launcher,
@@ -118,42 +116,24 @@ class TestFirstBind:
 
         assert OWNER_UNKNOWN == machines.reserve(POD, "n1")
 
-    async def test_ordinals_of_one_set_have_homes_of_their_own(self) -> None:
-        machines = Machines({"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]})
-        machines.add(SET)
-        pods = [make_pod(f"db-{number}", owner=reference(SET)) for number in (0, 1)]
 
-        assert [{HOME: "n1"}, {HOME: "n2"}] == [
-            await machines.bind(pod, node) for pod, node in zip(pods, ("n1", "n2"), strict=True)
-        ]
-        assert {
-            **own_home("n1", pods[0].uid, SET, slot="0"),
-            **own_home("n2", pods[1].uid, SET, slot="1"),
-        } == machines.annotations(SET)
-
-
-class TestGone:
-    """What the watch says of a home is asked once more before anybody goes elsewhere for it."""
-
-    def test_a_home_that_seems_to_be_gone_is_read(self) -> None:
-        machines = Machines()
-        machines.machine(home="n9")
-
-        assert [(NODES_KIND, "", "n9")] == list(machines.plugin.required_objects(launcher()))
-
-    @pytest.mark.parametrize("home", ["n1", ""])
-    def test_no_other_is(self, home: str) -> None:
-        machines = Machines()
-        machines.machine(**({"home": home} if home else {}))
-
-        assert [] == list(machines.plugin.required_objects(launcher()))
-
-    def test_nor_is_one_that_is_there_and_cannot_be_read(self) -> None:
-        machines = Machines()
-        machines.machine(home="n9")
+@pytest.mark.parametrize(
+    ("home", "is_readable", "required"),
+    [
+        pytest.param("n9", True, [(NODES_KIND, "", "n9")], id="a home that seems to be gone"),
+        pytest.param("n9", False, [], id="one that is there and cannot be read"),
+        pytest.param("n1", True, [], id="one that is there"),
+        pytest.param("", True, [], id="no home"),
+    ],
+)
+def test_the_node_of_a_home_is_read_before_a_pod_goes_elsewhere(
+    machines: Machines, home: str, is_readable: bool, required: list[object]
+) -> None:
+    machines.machine(home=home)
+    if not is_readable:
         machines.cluster.mark_unreadable(NODES_KIND, ("", "n9"), "too long")
 
-        assert [] == list(machines.plugin.required_objects(launcher()))
+    assert required == list(machines.plugin.required_objects(launcher()))
 
 
 class TestCopy:
@@ -183,13 +163,6 @@ class TestCopy:
 
         assert ["n3"] == machines.allowed(NEXT)
 
-    async def test_until_it_is_copied_the_home_is_known_here(self, machines: Machines) -> None:
-        machines.writer.before = [OSError("no route")]
-
-        await machines.bind(POD, "n1")
-
-        assert ({}, ["n1"]) == (machines.annotations(), machines.allowed(NEXT))
-
     async def test_endless_conflicts_are_left_to_the_repair(self, machines: Machines) -> None:
         machines.writer.before = [WriteConflict("changed")] * 5
 
@@ -215,43 +188,7 @@ class TestCopy:
         assert {} == machines.annotations()
 
 
-class TestPerson:
-    async def test_a_home_that_a_person_moved_is_kept_to(self, machines: Machines) -> None:
-        await machines.bind(POD, "n1")
-        machines.add(MACHINE, home="n2", home_pod=POD.uid)
-
-        assert ["n2"] == machines.allowed(NEXT)
-        await machines.repair()
-        assert own_home("n2", POD.uid) == machines.annotations()
-
-    async def test_a_home_that_a_person_removed_does_not_come_back(self, machines: Machines) -> None:
-        await machines.bind(POD, "n1")
-        machines.add(MACHINE, home_pod=POD.uid)
-
-        await machines.repair()
-
-        assert ({HOME_POD: POD.uid}, ALL) == (machines.annotations(), machines.allowed(NEXT))
-
-    async def test_after_that_the_next_bind_makes_a_new_one(self, machines: Machines) -> None:
-        await machines.bind(POD, "n1")
-        machines.add(MACHINE, home_pod=POD.uid)
-
-        assert {HOME: "n2", HOME_AFTER: POD.uid} == await machines.bind(NEXT, "n2")
-        assert own_home("n2", NEXT.uid) == machines.annotations()
-
-
 class TestRepair:
-    async def test_a_crash_between_binding_and_copy_is_healed(self, machines: Machines) -> None:
-        await machines.bind(POD, "n1", copies=False)
-        after_restart = Machines()
-        after_restart.machine()
-        after_restart.cluster.upsert_pod(bound(POD, "n1", {HOME: "n1"}))
-
-        await after_restart.repair()
-
-        assert COPIED == after_restart.annotations()
-        assert ["n1"] == after_restart.allowed(NEXT)
-
     @virtual_time
     async def test_it_comes_at_once_and_then_each_interval(self, monkeypatch: pytest.MonkeyPatch) -> None:
         machines = Watched()

@@ -27,7 +27,7 @@ from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.background import Steps
 from plugins.sticky_node.owners import HOMES, Missing, Owners
 from plugins.sticky_node.plugin import REASON_OWNER_UNKNOWN, StickyNode
-from plugins.sticky_node.pods import HOSTNAME, MOST_OTHERS, MOST_SLOTS, Volumes, slots
+from plugins.sticky_node.pods import HOSTNAME, MOST_OTHERS, MOST_SLOTS, BoundVolumes, slots
 from tests.api.virtual import virtual_time
 from tests.builders import (
     JsonObject,
@@ -51,7 +51,6 @@ from tests.unit.plugins.sticky_node.machines import (
     HOME_POD,
     HOME_REPLACES,
     INSTANCE,
-    KUBEVIRT,
     LWS,
     MACHINE,
     NODES,
@@ -61,7 +60,7 @@ from tests.unit.plugins.sticky_node.machines import (
     own_home,
     reference,
 )
-from tests.unit.plugins.sticky_node.watched import SINCE, Watched, after
+from tests.unit.plugins.sticky_node.watched import Watched, counted_turns
 
 ALL: Final = list(NODES)
 KEEPS: Final = {"example.com/home": "kept"}
@@ -103,7 +102,7 @@ def user(machines: Machines, name: str = "one", *claims: str, ephemeral: tuple[s
 
 def kept_by(machines: Machines, pod: Pod) -> str:
     found = machines.plugin._owners.of(pod)
-    return "" if found is None else f"missing {found}" if isinstance(found, Missing) else found.found.name
+    return "" if found is None else f"missing {found}" if isinstance(found, Missing) else found.obj.name
 
 
 class TestWhich:
@@ -235,28 +234,17 @@ class TestShared:
         machines.cluster.delete_pod(("default", "other-7"))
         assert ["n2"] == machines.allowed(mine)
 
-    async def test_replicas_make_no_home(self) -> None:
-        machines = machines_of()
-        add_claim(machines, modes=MANY)
-        pods = [user(machines, name) for name in ("one", "two")]
-        for pod in pods:
-            machines.cluster.upsert_pod(pod)
 
-        for pod, node in zip(pods, NODES, strict=False):
-            assert {} == await machines.bind(pod, node)
-        await machines.repair()
-
-        assert {} == written(machines)
+@pytest.fixture
+def unselected() -> Machines:
+    machines = Machines({"owners": [{**CLAIMS, "remember": "name"}]})
+    for number in range(200):
+        add_claim(machines, f"c-{number}", keeps=False, home="n2")
+    return machines
 
 
 class TestUnselected:
     """Anybody who may make claims may make many that no rule selects: whoever goes over them takes turns."""
-
-    def many(self) -> Machines:
-        machines = Machines({"owners": [{**CLAIMS, "remember": "name"}]})
-        for number in range(200):
-            add_claim(machines, f"c-{number}", keeps=False, home="n2")
-        return machines
 
     @pytest.mark.parametrize(
         "figures",
@@ -266,8 +254,8 @@ class TestUnselected:
             pytest.param(lambda it: it.homes(), id="the list"),
         ],
     )
-    def test_who_counts(self, figures: Callable[[StickyNode], Iterable[object]]) -> None:
-        assert list(figures(self.many().plugin)).count(None) >= 200 // 64
+    def test_who_counts(self, unselected: Machines, figures: Callable[[StickyNode], Iterable[object]]) -> None:
+        assert list(figures(unselected.plugin)).count(None) >= 200 // 64
 
     @pytest.mark.parametrize(
         "work",
@@ -278,19 +266,13 @@ class TestUnselected:
         ],
     )
     async def test_who_writes(
-        self, work: Callable[[StickyNode], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+        self, unselected: Machines, work: Callable[[StickyNode], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        turns: list[None] = []
+        turns = counted_turns(monkeypatch)
 
-        async def turn(_: Steps) -> None:
-            turns.append(None)
+        await work(unselected.plugin)
 
-        monkeypatch.setattr(Steps, "__call__", turn)
-        machines = self.many()
-
-        await work(machines.plugin)
-
-        assert (len(turns) >= 200, {HOME: "n2"}) == (True, written(machines, "c-7"))
+        assert (len(turns) >= 200, {HOME: "n2"}) == (True, written(unselected, "c-7"))
 
 
 class TestMade:
@@ -320,18 +302,6 @@ class TestMade:
 
 
 class TestWhose:
-    async def test_a_copy_of_a_claim_has_no_home(self) -> None:
-        machines = machines_of()
-        add_claim(machines)
-        await machines.bind(user(machines), "n2")
-        add_claim(machines, "copy", annotations=written(machines))
-        assert ALL == machines.allowed(user(machines, "two", "copy"))
-
-        await machines.repair()
-
-        assert ({}, "n2") == (written(machines, "copy"), written(machines)[HOME])
-        assert ["HomeNotInherited"] == [it.reason for it in machines.events.told if "copy" in it.regarding]
-
     async def test_what_a_person_wrote_is_sealed_on_claims_that_keep_homes_alone(self) -> None:
         machines = machines_of()
         add_claim(machines, home="n2")
@@ -380,17 +350,6 @@ class TestWhose:
 
 
 class TestStates:
-    async def test_a_machine_that_moves_is_not_held(self) -> None:
-        machines = machines_of()
-        add_claim(machines, home="n2")
-        labels = {"kubevirt.io/migrationJobUID": "1"}
-        target = user(machines, "target", labels=labels, owner=reference(INSTANCE))
-        assert ALL == machines.allowed(target)
-
-        await machines.bind(target, "n3")
-
-        assert "n2" == written(machines)[HOME]
-
     @virtual_time
     @pytest.mark.parametrize(
         ("there", "then", "latest"),
@@ -426,23 +385,6 @@ class TestStates:
 
         assert [("one", True)] == [(who, when <= latest) for when, who in machines.woken if when >= 50]
         assert ALL == sorted(machines.asks(pod))
-
-    @virtual_time
-    async def test_the_clock_of_its_grace_is_on_the_claim_and_its_end_wakes_the_pod(self) -> None:
-        machines = Watched({"owners": [CLAIMS], "gracePeriod": 900})
-        add_claim(machines, home="n1")
-        machines.cordon("n1")
-        pod = user(machines)
-        async with machines.leading():
-            await asyncio.sleep(1)
-            assert [] == machines.asks(pod)
-            await asyncio.sleep(10)
-            assert f"away {after(0)} n1" == written(machines)[SINCE]
-            await asyncio.sleep(1000)
-
-        ((when, who),) = machines.woken
-        assert ("one", True) == (who, 900 <= when <= 902)
-        assert ["n2", "n3"] == machines.asks(pod)
 
     @virtual_time
     async def test_who_comes_to_decide_wakes_each_pod_once(self) -> None:
@@ -485,15 +427,6 @@ class TestListed:
         assert (1, 1, 1) == (figures["at_home",], figures["waiting",], figures["idle",])
         assert 3 == figures["usable", "grace"]
         assert [(kind, False)] == [(it.kind, it.per_slot) for it in machines.plugin.keepers()]
-
-    def test_a_claim_that_is_not_selected_any_more_keeps_nothing(self) -> None:
-        machines = machines_of()
-        add_claim(machines, home="n2")
-        assert 1 == len(self.listed(machines))
-
-        add_claim(machines, home="n2", keeps=False, version="2")
-
-        assert ([], ALL) == (self.listed(machines), machines.allowed(user(machines)))
 
 
 def test_no_claim_is_looked_up_for_a_pod_it_cannot_matter_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -561,7 +494,7 @@ class World:
 
     def __init__(self, *found: JsonObject) -> None:
         self.cluster = Cluster()
-        self.volumes = Volumes(self.cluster)
+        self.volumes = BoundVolumes(self.cluster)
         self.add(*found)
 
     def add(self, *found: JsonObject) -> None:
@@ -785,28 +718,6 @@ async def test_a_home_is_taken_from_the_active_pod(runs_on: str, there: Story, h
     assert home == machines.annotations().get(HOME, "")
 
 
-@pytest.mark.parametrize(
-    ("pod", "home"),
-    [
-        pytest.param(make_pod("db-3", node="n1", annotations={HOME: "n1"}, owner=reference(SET)), "n1", id="its own"),
-        pytest.param(make_pod("evil-3", node="n1", annotations={HOME: "n1"}, owner=reference(SET)), "", id="another"),
-        pytest.param(
-            make_pod("db-3", node="n1", annotations={HOME: "n1"}, owner={**reference(SET), "uid": "x"}),
-            "",
-            id="of another UID",
-        ),
-    ],
-)
-async def test_an_ordinal_of_a_set_is_the_pod_that_the_set_names_so(pod: Pod, home: str) -> None:
-    machines = Machines({"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]})
-    machines.add(SET)
-    machines.cluster.upsert_pod(pod)
-
-    await machines.repair()
-
-    assert home == machines.annotations(SET).get(f"{HOME}.3", "")
-
-
 async def test_any_pod_that_a_custom_resource_controls_may_make_its_home() -> None:
     machines = Machines({"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}]})
     machines.add(DATABASE)
@@ -819,18 +730,6 @@ async def test_any_pod_that_a_custom_resource_controls_may_make_its_home() -> No
 
 class TestBind:
     """What a pod with a forged owner can do through a bind of its own."""
-
-    async def test_a_pod_elsewhere_than_the_machine_makes_no_home_and_holds_nobody(self) -> None:
-        machines = Machines()
-        machines.machine(runs_on="n1")
-        forged = launcher("forged", created=LATE)
-
-        machines.reserve(forged, "n2")
-        assert ALL == machines.allowed(launcher())
-        machines.plugin.unreserve(CycleState(), forged, "n2")
-        await machines.bind(forged, "n2")
-
-        assert (ALL, {}) == (machines.allowed(launcher()), machines.annotations())
 
     async def test_a_pod_that_a_newer_one_overtakes_on_its_way_makes_no_home(self) -> None:
         machines = Machines()
@@ -887,18 +786,6 @@ class TestBind:
         assert {HOME_POD: "first"} == machines.annotations()
 
 
-def test_an_instance_of_another_name_is_no_way_to_a_machine() -> None:
-    """The name must fit the UID: a reference to somebody's UID under another name is followed nowhere."""
-    machines = Machines()
-    machines.machine(home="n1")
-    forged = {
-        **controller("VirtualMachineInstance", "mine", api_version=KUBEVIRT),
-        "uid": "uid-VirtualMachineInstance-db",
-    }
-
-    assert [(INSTANCE, "default", "mine")] == list(machines.plugin.required_objects(launcher(owner=forged)))
-
-
 JOBS: JsonObject = {"owners": [{"apiVersion": "batch/v1", "kind": "Job", "perOrdinal": True}]}
 JOB = owner_kind("batch/v1", "Job")
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -943,34 +830,6 @@ def member(name: str, group: str = "0", worker: str = "0", *, of: str = "db", ow
     return launcher(name, labels=labels, owner=reference(SET, owned_by))
 
 
-@pytest.mark.parametrize(
-    ("pod", "allowed"),
-    [
-        pytest.param(member("db-0"), ["n1"], id="a leader"),
-        pytest.param(member("db-0-2", worker="2", owned_by="db-0"), ["n2"], id="a worker"),
-        pytest.param(member("db-0-1", worker="1", owned_by="db-0"), ALL, id="a worker without a home"),
-        pytest.param(member("db-0-3", worker="2", owned_by="db-0"), ALL, id="a name that is another's"),
-        pytest.param(member("db-1", worker="0"), ALL, id="a leader that is another's"),
-        pytest.param(member("db-0", group="x"), ALL, id="a group that is none"),
-        pytest.param(member("db-0-2", worker="x", owned_by="db-0"), ALL, id="a worker that is none"),
-        pytest.param(launcher("db-0", owner=reference(SET)), ALL, id="no labels: a plain set's pod"),
-        pytest.param(member("db-0-2", worker="2", owned_by="evil"), ALL, id="in somebody else's set"),
-        pytest.param(
-            member("mail-0-2", worker="2", of="mail", owned_by="db-0"), ALL, id="a leader that is not its own"
-        ),
-    ],
-)
-def test_each_pod_of_a_leader_worker_set_has_a_home_of_its_own(pod: Pod, allowed: list[str]) -> None:
-    """Workers refer to a set whose controller is their leader, a pod: from there their label leads on."""
-    machines = Machines(GROUPS)
-    machines.add(LWS, **{"home.0-0": "n1", "home.0-2": "n2"})
-    machines.add_owned(SET, reference(LWS))
-    machines.add_owned(SET, LEADER, "db-0")
-    machines.add_owned(SET, LEADER, "evil")
-
-    assert allowed == machines.allowed(pod)
-
-
 def test_a_worker_waits_for_its_leader_worker_set() -> None:
     machines = Machines(GROUPS)
     machines.add_owned(SET, LEADER, "db-0")
@@ -980,8 +839,7 @@ def test_a_worker_waits_for_its_leader_worker_set() -> None:
     assert REASON_OWNER_UNKNOWN == machines.allowed(worker)
 
 
-SETS_TOO: JsonObject = {"owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "perOrdinal": True}]}
-SIDE_BY_SIDE: JsonObject = {"owners": [*SETS_TOO["owners"], *GROUPS["owners"]]}
+SIDE_BY_SIDE: JsonObject = {"owners": [SETS, *GROUPS["owners"]]}
 
 
 @pytest.mark.parametrize(
@@ -998,7 +856,12 @@ SIDE_BY_SIDE: JsonObject = {"owners": [*SETS_TOO["owners"], *GROUPS["owners"]]}
             launcher("pg-1", owner=reference(SET, "pg")), "StatefulSet default/pg, ordinal 1", id="of another kind's"
         ),
         pytest.param(launcher("db-0", owner=reference(SET)), None, id="in a group's set, and not of the group"),
-        pytest.param(member("x", group="x", worker="x"), None, id="of no number"),
+        pytest.param(member("db-0-3", worker="2", owned_by="db-0"), None, id="a name that is another's"),
+        pytest.param(member("db-1", worker="0"), None, id="a leader that is another's"),
+        pytest.param(member("db-0", group="x"), None, id="a group that is none"),
+        pytest.param(member("db-0-2", worker="x", owned_by="db-0"), None, id="a worker that is none"),
+        pytest.param(member("db-0-2", worker="2", owned_by="evil"), None, id="in somebody else's set"),
+        pytest.param(member("mail-0-2", worker="2", of="mail", owned_by="db-0"), None, id="another's leader"),
     ],
 )
 @pytest.mark.parametrize("turned", [False, True])
@@ -1009,6 +872,7 @@ def test_the_longest_way_that_leads_somewhere_counts(pod: Pod, kept_by: str | No
     machines.add(LWS)
     machines.add_owned(SET, reference(LWS))
     machines.add_owned(SET, LEADER, "db-0")
+    machines.add_owned(SET, LEADER, "evil")
     machines.add(SET, "mail")
     machines.add_owned(SET, reference(DATABASE, "pg"), "pg")
 
@@ -1052,24 +916,6 @@ def test_an_object_on_the_way_to_another_may_keep_homes_itself() -> None:
 
     assert ["n2"] == machines.allowed(launcher())
     assert ["n3"] == machines.allowed(launcher(machine="alone"))
-
-
-def test_a_machines_temporary_launcher_counts() -> None:
-    """Its node decides where the volume is made, so it makes the home."""
-    machines = Machines()
-    machines.machine()
-    temporary = launcher("temporary", annotations={"kubevirt.io/ephemeral-provisioning": "true"})
-    machines.reserve(temporary, "n2")
-
-    assert ["n2"] == machines.allowed(launcher("real"))
-
-
-def test_a_pod_that_attaches_a_volume_follows_its_launcher_and_has_no_home() -> None:
-    machines = Machines()
-    machines.machine(home="n2")
-    attaching = launcher("hp-volume-x", owner={**controller("Pod", "launcher", api_version="v1"), "uid": "launcher"})
-
-    assert (ALL, []) == (machines.allowed(attaching), list(machines.plugin.required_objects(attaching)))
 
 
 def test_a_leader_worker_set_may_be_on_the_way_to_another_owner() -> None:

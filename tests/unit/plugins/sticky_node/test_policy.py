@@ -22,7 +22,7 @@ from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.plugin import REFUSALS, StickyNode
 from plugins.sticky_node.pods import MIGRATION_JOB
-from plugins.sticky_node.policy import TABLE, Action, Applied, Policies, Reason, kinds_of_policies, unknown_policy
+from plugins.sticky_node.policy import TABLE, Action, AppliedPolicy, Policies, Reason, kinds_of_policies, unknown_policy
 from tests.builders import (
     JsonObject,
     PodFields,
@@ -70,14 +70,14 @@ class World:
         assert isinstance(found, Owner)
         return found
 
-    def of(self, pod_says: str = "") -> Applied:
+    def of(self, pod_says: str = "") -> AppliedPolicy:
         said = {"homeport.dev/policy": pod_says} if pod_says else {}
         return self.policies.of(self.owner, launcher(annotations=said))
 
 
 def test_without_any_word_the_default_holds() -> None:
-    assert Applied(Policy.GRACE, 900.0, "default") == World({}).of()
-    assert Applied(Policy.HARD, 60.0, "default") == World({"policy": "hard", "gracePeriod": "1m"}).of()
+    assert AppliedPolicy(Policy.GRACE, 900.0, "default") == World({}).of()
+    assert AppliedPolicy(Policy.HARD, 60.0, "default") == World({"policy": "hard", "gracePeriod": "1m"}).of()
 
 
 EVERY: JsonObject = {
@@ -90,16 +90,20 @@ EVERY: JsonObject = {
 @pytest.mark.parametrize(
     ("args", "pod_says", "owner_says", "expected"),
     [
-        pytest.param(EVERY, "soft", "off", Applied(Policy.OFF, 900.0, "owner"), id="the owner's annotation"),
-        pytest.param(EVERY, "soft", "", Applied(Policy.SOFT, 900.0, "pod"), id="the template's"),
-        pytest.param(EVERY, "", "", Applied(Policy.GRACE, 600.0, "namespaces[0]"), id="the namespace's"),
+        pytest.param(EVERY, "soft", "off", AppliedPolicy(Policy.OFF, 900.0, "owner"), id="the owner's annotation"),
+        pytest.param(EVERY, "soft", "", AppliedPolicy(Policy.SOFT, 900.0, "pod"), id="the template's"),
+        pytest.param(EVERY, "", "", AppliedPolicy(Policy.GRACE, 600.0, "namespaces[0]"), id="the namespace's"),
         pytest.param(
-            {**EVERY, "namespaces": []}, "", "", Applied(Policy.HARD, 900.0, "owners: VirtualMachine"), id="the kind's"
+            {**EVERY, "namespaces": []},
+            "",
+            "",
+            AppliedPolicy(Policy.HARD, 900.0, "owners: VirtualMachine"),
+            id="the kind's",
         ),
-        pytest.param({"policy": "off"}, "", "", Applied(Policy.OFF, 900.0, "default"), id="the arguments'"),
+        pytest.param({"policy": "off"}, "", "", AppliedPolicy(Policy.OFF, 900.0, "default"), id="the arguments'"),
     ],
 )
-def test_the_nearest_word_counts(args: JsonObject, pod_says: str, owner_says: str, expected: Applied) -> None:
+def test_the_nearest_word_counts(args: JsonObject, pod_says: str, owner_says: str, expected: AppliedPolicy) -> None:
     annotations = {"policy": owner_says} if owner_says else {}
     assert expected == World(args, None, **annotations).of(pod_says)
 
@@ -107,8 +111,8 @@ def test_the_nearest_word_counts(args: JsonObject, pod_says: str, owner_says: st
 def test_what_names_no_policy_is_passed_over_and_told() -> None:
     world = World({}, policy="sfot")
 
-    assert Applied(Policy.SOFT, 900.0, "pod") == world.of("soft")
-    assert Applied(Policy.GRACE, 900.0, "default") == world.of("Hard")
+    assert AppliedPolicy(Policy.SOFT, 900.0, "pod") == world.of("soft")
+    assert AppliedPolicy(Policy.GRACE, 900.0, "default") == world.of("Hard")
     assert "sfot" == unknown_policy(world.owner)
     assert "" == unknown_policy(World({}, policy="hard").owner)
 
@@ -116,12 +120,12 @@ def test_what_names_no_policy_is_passed_over_and_told() -> None:
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
-        pytest.param({"team": "a"}, Applied(Policy.SOFT, 3600.0, "namespaces[0]"), id="the first that matches"),
-        pytest.param({"team": "b"}, Applied(Policy.HARD, 900.0, "namespaces[1]"), id="the second"),
-        pytest.param({}, Applied(Policy.GRACE, 900.0, "default"), id="none"),
+        pytest.param({"team": "a"}, AppliedPolicy(Policy.SOFT, 3600.0, "namespaces[0]"), id="the first that matches"),
+        pytest.param({"team": "b"}, AppliedPolicy(Policy.HARD, 900.0, "namespaces[1]"), id="the second"),
+        pytest.param({}, AppliedPolicy(Policy.GRACE, 900.0, "default"), id="none"),
     ],
 )
-def test_namespaces_are_told_apart_by_their_labels(labels: Mapping[str, str], expected: Applied) -> None:
+def test_namespaces_are_told_apart_by_their_labels(labels: Mapping[str, str], expected: AppliedPolicy) -> None:
     assert expected == World({"namespaces": OF_NAMESPACES}, labels).of()
 
 
@@ -308,27 +312,6 @@ class TestGone:
     async def test_and_the_next_bind_makes_another(self) -> None:
         scene = Scene(State.GONE, Policy.HARD, whenGone="release", failback=True)
         assert "n2" == await scene.home_after_bind("n2")
-
-    def test_a_node_that_is_back_in_time_is_the_only_one_again(self) -> None:
-        scene = Scene(State.GONE, Policy.GRACE)
-        assert () == scene.passed()
-
-        scene.machines.node(HOME, status={"nodeInfo": {"systemUUID": "b"}})
-        assert (HOME,) == scene.passed()
-
-    def test_and_is_waited_for_anew(self) -> None:
-        """Whatever its pod has waited while it was away."""
-        scene = Scene(State.AWAY, Policy.GRACE)
-        pod = {"status": {"conditions": [{"type": "PodScheduled", "status": "False", "lastTransitionTime": SINCE}]}}
-        scene.machines.wall_clock.now = 600
-        assert () == scene.passed(scene.pod(**pod))
-        scene.machines.node(HOME)
-
-        scene.machines.wall_clock.now = 600 + GRACE - 1
-        assert () == scene.passed(scene.pod(**pod), *OTHERS)
-        assert (HOME,) == scene.passed(scene.pod(**pod))
-        scene.machines.wall_clock.now += 2
-        assert OTHERS == scene.passed(scene.pod(nominated=HOME, **pod), *OTHERS)
 
 
 class TestIdentity:

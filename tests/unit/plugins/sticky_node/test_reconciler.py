@@ -6,7 +6,7 @@ What outlives an owner: a machine made anew under its name comes home, unless so
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -20,9 +20,9 @@ from app.kube.kinds import AnnotatedObject, Kind
 from plugins.sticky_node import SPEC, reconciler
 from plugins.sticky_node.annotations import Claim, home_pod, recorded_home
 from plugins.sticky_node.args import KUBEVIRT, OwnerRule, StickyNodeArgs
-from plugins.sticky_node.background import Enough, WriteBudget
+from plugins.sticky_node.background import WriteBudget
 from plugins.sticky_node.owners import HOMES, Owner
-from tests.builders import JsonObject, encoded, make_pod, node_object
+from tests.builders import JsonObject, encoded, node_object
 from tests.fakes import ManualClock, Told
 from tests.unit.plugins.sticky_node.machines import (
     CORE,
@@ -36,7 +36,6 @@ from tests.unit.plugins.sticky_node.machines import (
     Machines,
     launcher,
     own_home,
-    reference,
 )
 
 HOME_MACHINE = "homeport.dev/home-machine"
@@ -87,14 +86,23 @@ class TestUnreadable:
         assert await machines.plugin._reconciler.round()
         assert own_home("n1", name="evil") == machines.annotations(name="evil")
 
-    async def test_what_is_remembered(self) -> None:
+    @pytest.mark.parametrize(
+        "spoil",
+        [
+            pytest.param(
+                lambda it: it.cluster.mark_unreadable(HOMES, ("default", name_of("evil")), "undecodable"),
+                id="unreadable",
+            ),
+            pytest.param(lambda it: refuse(it, name_of("evil")), id="refused"),
+        ],
+    )
+    async def test_one_home_keeps_no_other_from_being_remembered(self, spoil: Callable[[Machines], None]) -> None:
         machines = Machines()
         for name in ("evil", "good"):
-            machines.add(MACHINE, name)
             machines.change(MACHINE, own_home("n1", name=name), name)
-        machines.cluster.mark_unreadable(HOMES, ("default", name_of("evil")), "undecodable")
+        spoil(machines)
 
-        assert not await machines.plugin._reconciler.round()
+        assert not await machines.plugin._reconciler.round(), "it is tried again"
         assert {("good", "")} == remembered(machines)
 
     async def test_the_owner_of_a_machine_that_runs(self) -> None:
@@ -165,50 +173,30 @@ class TestRefused:
 
         assert own_home("n1", name="good") == machines.annotations(name="good")
 
-    async def test_each_is_tried_less_and_less_often(self) -> None:
+    @pytest.mark.parametrize(
+        ("unanswered", "times"),
+        [
+            pytest.param(None, [0, 60, 180, 420, 900, 1860, 2820, 3780], id="refused"),
+            pytest.param(ApiUnavailable("away"), [0, 2, 6, 14, 74, 194], id="no API server, and then refused"),
+            pytest.param(UnknownOutcome("no answer"), [0, 2, 6, 14, 74, 194], id="no answer, and then refused"),
+        ],
+    )
+    async def test_each_is_tried_less_and_less_often(self, unanswered: Exception | None, times: list[float]) -> None:
+        """Soon where nobody answered: an owner that is deleted meanwhile takes its home along."""
         clock, tried = ManualClock(), list[float]()
         attempts = WriteBudget(clock)
 
-        async def refused() -> None:
+        async def fails() -> None:
             tried.append(clock())
-            raise OSError("forbidden")
+            raise OSError("it failed") from (unanswered if len(tried) < 4 else None)
 
-        for _ in range(4000):
+        while clock() < 4000:
             attempts.begin()
             attempts.begin_part()
-            assert not await attempts.of_owner("uid", refused)
+            assert not await attempts.of_memory("default/db", fails)
             clock.now += 1
 
-        assert [0, 60, 180, 420, 900, 1860, 2820, 3780] == tried
-
-    @pytest.mark.parametrize("nobody", [ApiUnavailable("away"), UnknownOutcome("no answer")])
-    async def test_where_nobody_answered_it_is_tried_again_soon(self, nobody: Exception) -> None:
-        """An owner that is deleted meanwhile takes its home along. Refused after that, it is left alone for longer."""
-        clock, tried = ManualClock(), list[float]()
-        attempts = WriteBudget(clock)
-
-        async def unanswered() -> None:
-            tried.append(clock())
-            raise OSError(str(nobody)) from (nobody if len(tried) < 4 else None)
-
-        for _ in range(200):
-            attempts.begin()
-            attempts.begin_part()
-            assert not await attempts.of_memory("default/db", unanswered)
-            clock.now += 1
-
-        assert [0, 2, 6, 14, 74, 194] == tried
-
-    async def test_one_home_keeps_no_other_from_being_remembered(self) -> None:
-        machines = Machines()
-        for name in ("a-stuck", "good"):
-            machines.add(MACHINE, name)
-            machines.change(MACHINE, own_home("n1", name=name), name)
-        refuse(machines, name_of("a-stuck"))
-
-        assert not await machines.plugin._reconciler.round(), "it is tried again"
-
-        assert {("good", "")} == remembered(machines)
+        assert times == tried[: len(times)]
 
     async def test_where_the_kind_is_not_served_none_is_tried_for_a_minute(self) -> None:
         clock, tried = ManualClock(), list[str]()
@@ -224,18 +212,6 @@ class TestRefused:
         assert attempts.may_remember()
         assert not await attempts.of_memory("default/b", not_served)
         assert 2 == len(tried)
-
-    async def test_a_part_ends_after_five(self) -> None:
-        attempts = WriteBudget(ManualClock())
-
-        async def refused() -> None:
-            raise OSError("forbidden")
-
-        attempts.begin_part()
-        for number in range(4):
-            assert not await attempts.of_owner(str(number), refused)
-        with pytest.raises(Enough):
-            await attempts.of_owner("4", refused)
 
 
 class TestBounds:
@@ -255,13 +231,13 @@ class TestBounds:
         monkeypatch.setattr(reconciler, "MOST_REMEMBERED", 3)
         machines = Machines({"owners": [SETS]})
         written: dict[str, str] = {}
-        for slot in ("0", "10", "2", "9", "x"):
-            written |= own_home("n1", kind=SET, slot=slot)
+        for slot, node in (("0", "n1"), ("10", "n1"), ("2", "n2"), ("9", "n3"), ("x", "n1")):
+            written |= own_home(node, kind=SET, slot=slot)
         machines.change(SET, written)
 
         await machines.repair()
 
-        assert {("db", "0"), ("db", "2"), ("db", "9")} == remembered(machines)
+        assert {("0", "n1"), ("2", "n2"), ("9", "n3")} == {(it.keeper.slot, it.node) for it in memory(machines)}
 
     async def test_a_namespace_so_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Those that are there are kept up."""
@@ -412,7 +388,7 @@ def remember(machines: Machines, found: JsonObject | None = None) -> None:
 
 class TestKept:
     async def test_a_home_is_remembered_with_its_owners_uid_and_since_when(self, machines: Machines) -> None:
-        machines.plugin._reconciler._remembered._store._wall_clock = lambda: 1_800_000_000.0
+        machines.wall_clock.now = 1_800_000_000.0
         await machines.bind(POD, "n1")
         for _ in range(2):
             await machines.repair()
@@ -443,33 +419,17 @@ class TestKept:
 
         assert ["n1"] == [it.node for it in memory(machines)]
 
-    async def test_ordinals_are_remembered_each(self) -> None:
-        machines = Machines({"owners": [SETS]})
-        machines.add(SET)
-        for number, node in enumerate(("n1", "n2")):
-            await machines.bind(make_pod(f"db-{number}", owner=reference(SET)), node)
+    @pytest.mark.parametrize("home_pod", ["its pod", ""])
+    async def test_who_releases_it_or_removes_all_has_it_forgotten(self, machines: Machines, home_pod: str) -> None:
+        machines.change(MACHINE, own_home("n1", home_pod))
         await machines.repair()
-
-        assert {("0", "n1"), ("1", "n2")} == {(it.keeper.slot, it.node) for it in memory(machines)}
-
-    async def test_a_person_who_releases_it_has_it_forgotten(self, machines: Machines) -> None:
-        await machines.bind(POD, "n1")
-        await machines.repair()
-        machines.change(MACHINE, {key: it for key, it in machines.annotations().items() if key != HOME})
-
-        await machines.repair()
-
-        assert ([], ALL) == (memory(machines), machines.allowed(launcher("next")))
-
-    async def test_so_has_who_removes_all_that_is_written(self, machines: Machines) -> None:
-        machines.change(MACHINE, own_home("n1"))
-        await machines.repair()
-        machines.change(MACHINE, {})
+        left = {key: it for key, it in machines.annotations().items() if key != HOME} if home_pod else {}
+        machines.change(MACHINE, left)
         assert ALL == machines.allowed(POD), "at once"
 
         await machines.repair()
 
-        assert ([], {}) == (memory(machines), machines.annotations())
+        assert ([], left, ALL) == (memory(machines), machines.annotations(), machines.allowed(POD))
 
     async def test_what_is_no_name_of_a_node_is_not_remembered(self, machines: Machines) -> None:
         machines.change(MACHINE, {HOME: "\x1b[2J"})
@@ -625,6 +585,9 @@ class TestGivenBack:
                 {**home_object("n1", name="mail"), "metadata": home_object("n1")["metadata"]}, id="a wrong name"
             ),
             pytest.param({"metadata": {"name": "x", "namespace": "default", "uid": "x"}}, id="nothing"),
+            pytest.param(
+                {**home_object(), "metadata": {**home_object()["metadata"], "namespace": "shop"}}, id="elsewhere"
+            ),
         ],
     )
     async def test_what_somebody_else_wrote_there(self, machines: Machines, hostile: JsonObject) -> None:
@@ -633,23 +596,6 @@ class TestGivenBack:
         assert ALL == machines.allowed(POD)
         await machines.repair()
         assert ({}, []) == (machines.annotations(), machines.events.told)
-
-    async def test_a_machine_of_another_namespace_has_no_part_in_it(self, machines: Machines) -> None:
-        found = home_object()
-        remember(machines, {**found, "metadata": {**found["metadata"], "namespace": "shop"}})
-
-        assert ALL == machines.allowed(POD)
-
-    async def test_by_uid_nothing_is_remembered(self) -> None:
-        rule = {**KUBEVIRT.model_dump(by_alias=True, exclude_none=True), "remember": "uid"}
-        machines = Machines({"owners": [rule]})
-        machines.machine()
-        remember(machines)
-        assert ALL == machines.allowed(POD)
-        await machines.bind(POD, "n2")
-        await machines.repair()
-
-        assert ["n1"] == [it.node for it in memory(machines)]
 
 
 @pytest.mark.parametrize(

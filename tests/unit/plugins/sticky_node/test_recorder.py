@@ -101,36 +101,12 @@ async def test_a_home_that_a_person_wrote_meanwhile_wins(machines: Machines, cra
     assert ["HomeOverridden"] == [it.reason for it in machines.events.told]
 
 
-async def test_nor_does_it_undo_a_release(machines: Machines) -> None:
-    passes_over(machines)
-    await bind(machines, copies=False)
-    released = {key: it for key, it in own_home("n1", "first").items() if key != HOME}
-    machines.change(MACHINE, released)
-    assert ALL == machines.allowed(NEXT)
-
-    await machines.repair()
-
-    assert {**released, HOME_POD: POD.uid} == machines.annotations()
-    assert [] == machines.events.told
-
-
 async def test_a_person_who_wrote_before_pre_bind_takes_the_word_away(machines: Machines) -> None:
     passes_over(machines)
     machines.change(MACHINE, {**own_home("n1", "first"), HOME: "n3"})
 
     assert {} == await bind(machines)
     assert "n3" == machines.annotations()[HOME]
-
-
-async def test_the_same_node_may_become_the_home_anew(machines: Machines) -> None:
-    """As when another machine has its name now."""
-    owner = machines.plugin._owners.of(POD)
-    assert isinstance(owner, Owner)
-    machines.plugin._pending.begin(Claim(POD, "n1", owner, "first", True, "n1"))
-
-    await machines.arrives(POD, "n1")
-
-    assert own_home("n1", POD.uid) == machines.annotations()
 
 
 async def test_a_pod_that_does_not_decide_replaces_nothing(machines: Machines) -> None:
@@ -149,136 +125,62 @@ THIRD = launcher("third", created="2026-11-21T10:00:10Z")
 
 
 @pytest.fixture
-def machines_without_home() -> Machines:
+def fresh() -> Machines:
     machines = Machines()
     machines.machine()
     return machines
 
 
-def release(machines_without_home: Machines) -> None:
+def release(fresh: Machines) -> None:
     """As a person does it: the home goes, what tells whose it was stays."""
-    machines_without_home.change(
-        MACHINE, {key: value for key, value in machines_without_home.annotations().items() if key != HOME}
-    )
+    fresh.change(MACHINE, {key: value for key, value in fresh.annotations().items() if key != HOME})
 
 
-async def stays_released(machines_without_home: Machines) -> None:
+async def stays_released(fresh: Machines) -> None:
     """Nor does it come back by the repair, or by that of a process that starts anew."""
-    await machines_without_home.repair()
-    assert (ALL, "") == (machines_without_home.allowed(THIRD), machines_without_home.annotations().get(HOME, ""))
-    machines_without_home.restart()
-    await machines_without_home.repair()
-    assert (ALL, "") == (machines_without_home.allowed(THIRD), machines_without_home.annotations().get(HOME, ""))
-
-
-async def test_a_pod_that_joined_and_copied_is_no_heir(machines_without_home: Machines) -> None:
-    machines_without_home.reserve(FIRST, "n1")
-    await machines_without_home.bind(SECOND, "n1")
-    machines_without_home.plugin.unreserve(CycleState(), FIRST, "n1")
-    assert "n1" == machines_without_home.annotations()[HOME]
-
-    release(machines_without_home)
-
-    await stays_released(machines_without_home)
-
-
-async def test_nor_while_the_one_it_joined_is_still_on_its_way(machines_without_home: Machines) -> None:
-    machines_without_home.reserve(FIRST, "n1")
-    await machines_without_home.bind(SECOND, "n1")
-
-    release(machines_without_home)
-
-    assert ALL == machines_without_home.allowed(THIRD)
-    assert {} == await machines_without_home.arrives(FIRST, "n1")
-    await stays_released(machines_without_home)
-
-
-async def test_a_home_that_a_person_wrote_after_reserve_leaves_nothing_in_memory(
-    machines_without_home: Machines,
-) -> None:
-    machines_without_home.reserve(FIRST, "n1")
-    machines_without_home.change(MACHINE, {HOME: "n1"})
-    assert {} == await machines_without_home.arrives(FIRST, "n1")
-
-    release(machines_without_home)
-
-    await stays_released(machines_without_home)
+    await fresh.repair()
+    assert (ALL, "") == (fresh.allowed(THIRD), fresh.annotations().get(HOME, ""))
+    fresh.restart()
+    await fresh.repair()
+    assert (ALL, "") == (fresh.allowed(THIRD), fresh.annotations().get(HOME, ""))
 
 
 async def test_a_home_that_a_person_wrote_after_pre_bind_closes_what_the_pod_says(
-    machines_without_home: Machines,
+    fresh: Machines,
 ) -> None:
-    machines_without_home.reserve(FIRST, "n1")
+    fresh.reserve(FIRST, "n1")
     state = CycleState()
-    await machines_without_home.plugin.pre_bind(state, FIRST, "n1")
-    machines_without_home.change(MACHINE, {HOME: "n1"})
-    await machines_without_home.lands(state, FIRST, "n1")
-    assert {HOME: "n1", HOME_POD: FIRST.uid} == machines_without_home.annotations()
+    await fresh.plugin.pre_bind(state, FIRST, "n1")
+    fresh.change(MACHINE, {HOME: "n1"})
+    await fresh.lands(state, FIRST, "n1")
+    assert {HOME: "n1", HOME_POD: FIRST.uid} == fresh.annotations()
 
-    release(machines_without_home)
+    release(fresh)
 
-    await stays_released(machines_without_home)
-
-
-async def test_two_pods_that_brought_it_are_heard_once(machines_without_home: Machines) -> None:
-    machines_without_home.reserve(FIRST, "n1")
-    machines_without_home.reserve(SECOND, "n1")
-    states = [(FIRST, CycleState()), (SECOND, CycleState())]
-    for pod, state in states:
-        await machines_without_home.plugin.pre_bind(state, pod, "n1")
-    for pod, state in states:
-        await machines_without_home.lands(state, pod, "n1")
-    assert [{HOME: "n1"}] * 2 == [state.annotations for _, state in states]
-    assert own_home("n1", FIRST.uid) == machines_without_home.annotations()
-
-    release(machines_without_home)
-
-    await stays_released(machines_without_home)
+    await stays_released(fresh)
 
 
-async def test_a_home_moved_by_hand_before_it_was_copied(machines_without_home: Machines) -> None:
-    await machines_without_home.bind(FIRST, "n1", copies=False)
-    machines_without_home.change(MACHINE, {HOME: "n3"})
-    await machines_without_home.repair()
-    assert own_home("n3", FIRST.uid) == machines_without_home.annotations()
-
-    release(machines_without_home)
-
-    await stays_released(machines_without_home)
-
-
-async def test_a_home_in_memory_does_not_outlive_one_that_a_person_gave(machines_without_home: Machines) -> None:
-    machines_without_home.writer.unwritable = {"db"}
-    await machines_without_home.bind(FIRST, "n1")
-    machines_without_home.change(MACHINE, {HOME: "n3"})
-    await machines_without_home.repair()
-
-    release(machines_without_home)
-
-    assert ALL == machines_without_home.allowed(THIRD)
-
-
-async def test_a_first_bind_after_the_release_survives_a_crash(machines_without_home: Machines) -> None:
+async def test_a_first_bind_after_the_release_survives_a_crash(fresh: Machines) -> None:
     """Also if its pod is on its way out: what tells that it was bound since is on the pod."""
-    await machines_without_home.bind(FIRST, "n1")
-    release(machines_without_home)
-    machines_without_home.cluster.delete_pod(FIRST.key)
-    assert {HOME: "n2", HOME_AFTER: FIRST.uid} == await machines_without_home.bind(SECOND, "n2", copies=False)
+    await fresh.bind(FIRST, "n1")
+    release(fresh)
+    fresh.cluster.delete_pod(FIRST.key)
+    assert {HOME: "n2", HOME_AFTER: FIRST.uid} == await fresh.bind(SECOND, "n2", copies=False)
 
-    machines_without_home.restart()
-    await machines_without_home.repair()
+    fresh.restart()
+    await fresh.repair()
 
-    assert own_home("n2", SECOND.uid) == machines_without_home.annotations()
+    assert own_home("n2", SECOND.uid) == fresh.annotations()
 
 
-async def test_who_removes_both_asks_for_the_home_of_a_pod_that_runs(machines_without_home: Machines) -> None:
+async def test_who_removes_both_asks_for_the_home_of_a_pod_that_runs(fresh: Machines) -> None:
     """As if none had ever been copied."""
-    await machines_without_home.bind(FIRST, "n1")
-    machines_without_home.change(MACHINE, {})
+    await fresh.bind(FIRST, "n1")
+    fresh.change(MACHINE, {})
 
-    await machines_without_home.repair()
+    await fresh.repair()
 
-    assert own_home("n1", FIRST.uid) == machines_without_home.annotations()
+    assert own_home("n1", FIRST.uid) == fresh.annotations()
 
 
 DB = "VirtualMachine default/db"
@@ -374,10 +276,6 @@ class TestMigration:
         told = {"machine": DB, "node": "n2", "pod": "default/target", "before": "n1"}
         assert [{"event": "home followed", "log_level": "info", **told}] == said
 
-    async def test_one_that_failed_leaves_it(self) -> None:
-        """KubeVirt calls it completed all the same."""
-        assert AT_HOME == (await migrated(started(), to="n1")).annotations()
-
     async def test_it_follows_through_a_failure_and_a_retry(self) -> None:
         machines = await migrated(started(), to="n1")
         machines.cluster.delete_pod(MOVED.key)
@@ -420,29 +318,6 @@ class TestMigration:
 
         assert {} == machines.annotations()
 
-    @pytest.mark.parametrize(
-        "args",
-        [
-            pytest.param({"followMigration": False}, id="it is not to"),
-            pytest.param({"policy": "off"}, id="the policy is off"),
-            pytest.param(
-                {
-                    "owners": [
-                        {
-                            "apiVersion": "kubevirt.io/v1",
-                            "kind": "VirtualMachine",
-                            "through": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}],
-                            "policy": "off",
-                        }
-                    ]
-                },
-                id="that of the kind is",
-            ),
-        ],
-    )
-    async def test_where_it_does_not_follow(self, args: JsonObject) -> None:
-        assert AT_HOME == (await migrated(started(args))).annotations()
-
     async def test_not_to_a_node_that_is_not_there(self) -> None:
         machines = started()
         machines.cluster.delete_node("n2")
@@ -462,30 +337,42 @@ class TestMigration:
         assert AT_HOME == (await migrated(machines)).annotations()
 
 
+KIND_IS_OFF: JsonObject = {
+    "apiVersion": "kubevirt.io/v1",
+    "kind": "VirtualMachine",
+    "through": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}],
+    "policy": "off",
+}
+RELEASED = {key: it for key, it in AT_HOME.items() if key != HOME}
+
+
+@pytest.mark.parametrize(
+    ("args", "before", "expected"),
+    [
+        pytest.param({"followMigration": False}, AT_HOME, AT_HOME, id="it is not to"),
+        pytest.param({"policy": "off"}, AT_HOME, AT_HOME, id="the policy is off"),
+        pytest.param({"owners": [KIND_IS_OFF]}, AT_HOME, AT_HOME, id="that of the kind is"),
+        pytest.param({}, {**AT_HOME, HOME: "n3"}, own_home("n3", MOVED.uid), id="a person moved it meanwhile"),
+        pytest.param({}, own_home("n3", SOURCE.uid), own_home("n3", SOURCE.uid), id="the machine ran away from home"),
+        pytest.param({"adopt": True}, RELEASED, RELEASED, id="a person released it"),
+    ],
+)
+async def test_what_a_migration_does_not_move(
+    args: JsonObject, before: dict[str, str], expected: dict[str, str]
+) -> None:
+    machines = started(args)
+    machines.change(MACHINE, before)
+
+    assert expected == (await migrated(machines)).annotations()
+
+
 class TestPerson:
     """Their word is about the machine as it is, so it is never taken back by a migration that began before."""
 
-    async def test_who_moves_the_home_while_the_machine_migrates(self) -> None:
+    @pytest.mark.parametrize("before", [AT_HOME, {}, {HOME_POD: SOURCE.uid}], ids=["followed", "none", "released"])
+    async def test_who_gives_one_after_the_migration(self, before: dict[str, str]) -> None:
         machines = started()
-        machines.change(MACHINE, {**AT_HOME, HOME: "n3"})
-
-        await migrated(machines)
-
-        assert own_home("n3", MOVED.uid) == machines.annotations()
-
-    async def test_who_moves_it_back_after_it_has_followed(self) -> None:
-        machines = await migrated(started())
-        machines.change(MACHINE, {**own_home("n2", MOVED.uid), HOME: "n1"})
-
-        await machines.repair()
-
-        assert own_home("n1", MOVED.uid) == machines.annotations()
-
-    @pytest.mark.parametrize("home_pod", ["", SOURCE.uid])
-    async def test_who_gives_one_after_the_migration(self, home_pod: str) -> None:
-        """Where none was: what was recorded was nothing."""
-        machines = started()
-        machines.change(MACHINE, {HOME_POD: home_pod} if home_pod else {})
+        machines.change(MACHINE, before)
         await migrated(machines)
 
         machines.change(MACHINE, {**machines.annotations(), HOME: "n1"})
@@ -494,6 +381,20 @@ class TestPerson:
 
         assert own_home("n1", MOVED.uid) == machines.annotations()
 
+    @pytest.mark.parametrize(
+        ("to", "expected"),
+        [
+            pytest.param("n2", own_home("n2", MOVED.uid), id="it follows: Homeport saw it before"),
+            pytest.param("n1", own_home("n1"), id="not a migration that failed, which KubeVirt calls completed"),
+        ],
+    )
+    async def test_who_gave_one_before_the_first_boot(self, to: str, expected: dict[str, str]) -> None:
+        machines = started()
+        machines.change(MACHINE, {HOME: "n1"})
+        await machines.repair()
+
+        assert expected == (await migrated(machines, to)).annotations()
+
     async def test_whose_word_could_not_be_closed_yet(self) -> None:
         """What nobody has seen before the migration does not follow it, whatever becomes of the write beside it."""
         machines = started()
@@ -501,14 +402,6 @@ class TestPerson:
         machines.writer.before = [WriteConflict("changed")]
 
         assert {HOME: "n1"} == (await migrated(machines)).annotations()
-
-    async def test_who_gave_one_before_the_first_boot(self) -> None:
-        """It follows all the same: it was seen before the machine migrated."""
-        machines = started()
-        machines.change(MACHINE, {HOME: "n1"})
-        await machines.repair()
-
-        assert own_home("n2", MOVED.uid) == (await migrated(machines)).annotations()
 
     async def test_who_writes_in_the_very_moment(self) -> None:
         machines = started()
@@ -521,18 +414,6 @@ class TestPerson:
         await migrated(machines)
 
         assert own_home("n3", MOVED.uid) == {**machines.annotations(), **own_home("n3")}
-
-    async def test_who_removes_it(self) -> None:
-        machines = started({"adopt": True})
-        machines.change(MACHINE, {key: it for key, it in AT_HOME.items() if key != HOME})
-
-        assert "" == (await migrated(machines)).annotations().get(HOME, "")
-
-    async def test_a_machine_that_ran_away_from_home_keeps_it(self) -> None:
-        machines = started()
-        machines.change(MACHINE, own_home("n3", SOURCE.uid))
-
-        assert own_home("n3", SOURCE.uid) == (await migrated(machines)).annotations()
 
 
 class TestAdoption:

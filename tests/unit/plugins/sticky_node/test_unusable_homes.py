@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,20 +15,19 @@ from structlog.testing import capture_logs
 from app.framework.objects import ObjectGone, Unreadable, WriteConflict
 from app.homes.protocol import Policy
 from app.kube.core_v1 import Pod
-from app.kube.kinds import Kind
-from plugins.sticky_node import pods
+from app.kube.kinds import NAMESPACES, Kind
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.background import Steps
 from plugins.sticky_node.home_state import HomeState
 from plugins.sticky_node.owners import Owner
 from plugins.sticky_node.plugin import StickyNode
-from plugins.sticky_node.policy import Applied
+from plugins.sticky_node.policy import AppliedPolicy
 from plugins.sticky_node.unusable_homes import AGAIN_SECONDS, REST_SECONDS
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject, encoded, taint
 from tests.fakes import Told
-from tests.unit.plugins.sticky_node.machines import DATABASE, HOME, MACHINE, NODES, launcher, make_node
-from tests.unit.plugins.sticky_node.watched import BEGINS, SINCE, Watched, after, at, at_home, away
+from tests.unit.plugins.sticky_node.machines import DATABASE, HOME, MACHINE, launcher, make_node
+from tests.unit.plugins.sticky_node.watched import BEGINS, SINCE, Watched, after, at, at_home, away, counted_turns
 
 DB = "VirtualMachine default/db"
 POLICY = "homeport.dev/policy"
@@ -136,6 +136,7 @@ class TestWritten:
 
         assert {HOME: "n1", POLICY: "off"} == machines.annotations()
         assert ["db", "db"] == [name for name, _ in written(machines)]
+        assert {"VirtualMachine default/off"}.isdisjoint(it.regarding for it in machines.events.told)
 
     @virtual_time
     async def test_a_pod_whose_template_says_more_than_its_owner_has_a_clock(self) -> None:
@@ -150,9 +151,6 @@ class TestWritten:
 
     @virtual_time
     async def test_namespaces_that_change_their_policy_are_looked_at(self) -> None:
-        from app.kube.kinds import NAMESPACES
-        from tests.builders import encoded
-
         rule = {"namespaceSelector": {"matchLabels": {"homes": "on"}}, "policy": "hard"}
         machines = away({"policy": "off", "namespaces": [rule]})
         async with machines.leading():
@@ -295,48 +293,46 @@ class TestWritten:
             assert ["n2", "n3"] == machines.asks(launcher())
 
 
+def moved(machines: Watched) -> Exception:
+    machines.change(MACHINE, {HOME: "n2"})
+    return WriteConflict("it changed")
+
+
+def deleted(machines: Watched) -> Exception:
+    machines.gone(MACHINE)
+    return ObjectGone("it is gone")
+
+
+def conflict(_: Watched) -> Exception:
+    return WriteConflict("it changed")
+
+
 class TestNotWritten:
     @virtual_time
-    async def test_what_changed_meanwhile_is_written_against_its_newest_form(self) -> None:
+    @pytest.mark.parametrize(
+        ("failures", "attempts", "left"),
+        [
+            pytest.param([moved], 1, {HOME: "n2"}, id="what changed meanwhile is written against its newest form"),
+            pytest.param([deleted], 1, None, id="one that is gone is forgotten"),
+            pytest.param(
+                [conflict] * 7,
+                8,
+                {HOME: "n1", SINCE: f"away {after(0)} n1"},
+                id="one that changes is left alone",
+            ),
+        ],
+    )
+    async def test_an_owner_that_changes_meanwhile(
+        self, failures: list[Callable[[Watched], Exception]], attempts: int, left: dict[str, str] | None
+    ) -> None:
         machines = at_home()
-
-        def moved() -> Exception:
-            machines.change(MACHINE, {HOME: "n2"})
-            return WriteConflict("it changed")
-
-        machines.writer.before = [moved]
-        machines.cordon("n1")
-        async with machines.leading():
-            await passes()
-
-        assert {HOME: "n2"} == machines.annotations()
-        assert [] == machines.writer.written
-
-    @virtual_time
-    async def test_an_owner_that_keeps_changing_is_left_alone_for_a_moment(self) -> None:
-        machines = at_home()
-        machines.writer.before = [WriteConflict("it changed") for _ in range(7)]
-        machines.cordon("n1")
-        async with machines.leading():
-            await passes(5)
-
-        assert f"away {after(0)} n1" == machines.since()
-        assert 8 == len(machines.writes)
-
-    @virtual_time
-    async def test_an_owner_that_is_gone_is_forgotten(self) -> None:
-        machines = at_home()
-
-        def deleted() -> Exception:
-            machines.gone(MACHINE)
-            return ObjectGone("it is gone")
-
-        machines.writer.before = [deleted]
+        machines.writer.before = [partial(it, machines) for it in failures]
         machines.cordon("n1")
         async with machines.leading():
             await passes(300)
 
-        assert 1 == len(machines.writes)
+        found = machines.cluster.get(MACHINE, "default", "db")
+        assert (attempts, left) == (len(machines.writes), None if found is None else found.annotations)
 
     @virtual_time
     async def test_without_the_right_it_is_said_once_tried_rarely_and_kept_in_memory(self) -> None:
@@ -395,8 +391,8 @@ class TestNotWritten:
             machines.machine(name, home="n1")
         of, asked = machines.plugin._policies.of, list[float]()
 
-        def unreadable(owner: Owner, pod: Pod | None = None) -> Applied:
-            if owner.found.name == "one":
+        def unreadable(owner: Owner, pod: Pod | None = None) -> AppliedPolicy:
+            if owner.obj.name == "one":
                 asked.append(now())
                 raise Unreadable("VirtualMachine", "default/one", "odd")
             return of(owner, pod)
@@ -432,24 +428,6 @@ class TestNotWritten:
         assert f"leaving {after(0)} n1" == machines.since("one")
 
     @virtual_time
-    async def test_what_was_seen_before_somebody_else_decided_counts_no_more(self) -> None:
-        machines = at_home({"gracePeriod": 400})
-        machines.writer.unwritable = {"db"}
-        async with machines.leading():
-            machines.cordon("n1")
-            assert [] == machines.asks(launcher())
-            await at(60)
-        machines.uncordon("n1")
-        await at(3600)
-        machines.cordon("n1")
-        await at(3601)
-        async with machines.leading():
-            await at(3602)
-            assert [] == machines.asks(launcher())
-            await at(3602 + 400)
-            assert ["n2", "n3"] == machines.asks(launcher())
-
-    @virtual_time
     @pytest.mark.parametrize(
         ("begins_again", "allowed"),
         [pytest.param(61, ["n2", "n3"], id="in this term"), pytest.param(3600, [], id="in an earlier term")],
@@ -483,85 +461,55 @@ class TestNotWritten:
 
         assert [] == machines.asks(launcher())
 
-    @virtual_time
-    async def test_a_time_that_could_not_be_removed_does_not_count_the_next_time(self) -> None:
-        machines = away()
-        async with machines.leading():
-            await passes()
-            machines.writer.unwritable = {"db"}
-            machines.uncordon("n1")
-            await at(100)
-            machines.cordon("n1")
-            await passes()
-            assert f"away {after(0)} n1" == machines.since()
-            machines.writer.unwritable = set()
-            await passes(200)
-
-        assert f"away {after(100)} n1" == machines.since()
-
 
 class TestManySlots:
     """Anybody who may edit an owner may write as many homes on it as annotations hold."""
-
-    @virtual_time
-    async def test_where_a_kind_tells_no_ordinals_apart_there_is_one_home(self) -> None:
-        machines = Watched()
-        machines.change(MACHINE, {HOME: "n1", f"{HOME}.1": "n2", f"{HOME}.2": "nowhere"})
-        machines.cordon("n1")
-        async with machines.leading():
-            await passes()
-
-        assert [("db", {SINCE: f"away {after(0)} n1"})] == machines.writer.written
-        assert ["HomeAway"] == machines.events.reasons
 
     @virtual_time
     async def test_each_is_looked_at_as_often_as_one_would_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
         machines = Watched(BY_ORDINAL)
         machines.change(DATABASE, {f"{HOME}.{number}": "nowhere" for number in range(200)})
         looked: list[str] = []
-        of_node = machines.plugin._standings.of_node
+        of_node = machines.plugin._home_states.of_node
 
         def counted(home: str, owner: Owner) -> HomeState:
             looked.append(owner.slot)
             return of_node(home, owner)
 
-        monkeypatch.setattr(machines.plugin._standings, "of_node", counted)
+        monkeypatch.setattr(machines.plugin._home_states, "of_node", counted)
         async with machines.leading():
             await passes()
 
         assert {str(number) for number in range(200)} == set(looked)
         assert len(looked) <= 200 * 8
 
-    @virtual_time
-    async def test_those_of_the_lowest_ordinals_up_to_a_bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pods, "MOST_SLOTS", 11)
-        machines = Watched(BY_ORDINAL)
-        machines.change(DATABASE, {f"{HOME}.{number}": "n1" for number in (*range(100, 110), *range(12))})
-        machines.cordon("n1")
-        async with machines.leading():
-            await passes()
 
-        ((_, annotations),) = machines.writer.written
-        assert {f"{SINCE}.{number}" for number in range(11)} == annotations.keys()
+class TestTurns:
+    """Others have their turn."""
 
     @virtual_time
-    async def test_others_have_their_turn_in_between(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Steps, "__call__", lambda _: asyncio.sleep(0))
+    async def test_between_the_homes_of_one_owner(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        turns = counted_turns(monkeypatch)
         machines = Watched(BY_ORDINAL)
         machines.change(DATABASE, {f"{HOME}.{number}": "n1" for number in range(100)})
-        turns = 0
 
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        running = asyncio.ensure_future(others())
         await machines.plugin._unusable_homes.look(Steps(asyncio.sleep))
-        running.cancel()
 
-        assert turns >= 100
+        assert len(turns) >= 100
+
+    @virtual_time
+    async def test_while_many_come_due(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        machines = Watched()
+        for number in range(200):
+            machines.machine(f"vm-{number}", home="n1")
+        machines.cordon("n1")
+        homes = machines.plugin._unusable_homes
+        await homes.look(Steps(asyncio.sleep))
+        turns = counted_turns(monkeypatch)
+
+        await homes.write(0.0, Steps(asyncio.sleep))
+
+        assert (200, 0) == (len(turns), len(written(machines)))
 
 
 class TestQuiet:
@@ -573,8 +521,8 @@ class TestQuiet:
         looked: list[str] = []
         of = machines.plugin._policies.of
 
-        def counted(owner: Owner, pod: Pod | None = None) -> Applied:
-            looked.append(owner.found.name)
+        def counted(owner: Owner, pod: Pod | None = None) -> AppliedPolicy:
+            looked.append(owner.obj.name)
             return of(owner, pod)
 
         async with machines.leading():
@@ -636,24 +584,6 @@ class TestQuiet:
             await passes(60)
 
         assert 80 == len(written(machines))
-
-    @virtual_time
-    async def test_others_have_their_turn_while_many_come_due(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        machines = Watched()
-        for number in range(200):
-            machines.machine(f"vm-{number}", home="n1")
-        machines.cordon("n1")
-        homes = machines.plugin._unusable_homes
-        await homes.look(Steps(asyncio.sleep))
-        turns: list[None] = []
-
-        async def turn(_: Steps) -> None:
-            turns.append(None)
-
-        monkeypatch.setattr(Steps, "__call__", turn)
-        await homes.write(0.0, Steps(asyncio.sleep))
-
-        assert (200, 0) == (len(turns), len(written(machines)))
 
     @virtual_time
     async def test_a_node_that_comes_and_goes_at_once_makes_no_write(self) -> None:
@@ -788,14 +718,3 @@ class TestTold:
         )
         assert Told(DB, "", "Warning", "PolicyUnknown", "Watching", note.replace("'stict'", "stict")) == first
         assert len(second.note) < 300
-
-    @virtual_time
-    async def test_with_the_policy_off_nothing_is_told(self) -> None:
-        machines = Watched()
-        machines.machine(home="n1", policy="off")
-        async with machines.leading():
-            await passes()
-            machines.cordon(*NODES)
-            await passes()
-
-        assert [] == machines.events.told

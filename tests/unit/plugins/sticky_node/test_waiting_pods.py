@@ -20,10 +20,10 @@ from app.framework.handle import NodeVerdict
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, AnnotatedObject, Kind
 from app.kube.names import shown
-from plugins.sticky_node import waiting_pods
-from plugins.sticky_node.events import in_words
-from plugins.sticky_node.unusable_homes import TICK_SECONDS
-from plugins.sticky_node.waiting_pods import ASK_AGAIN_SECONDS, AT_ONCE, FIRST_ASK_SECONDS
+from plugins.sticky_node import home_refusals, waiting_pods
+from plugins.sticky_node.events import reasons_text
+from plugins.sticky_node.home_refusals import ASK_AGAIN_SECONDS, FIRST_ASK_SECONDS
+from plugins.sticky_node.waiting_pods import AT_ONCE
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject, claim_object, encoded, make_pod, mounting, volume_object
 from tests.fakes import Told
@@ -43,19 +43,28 @@ def waiting(policy: str = "grace") -> Watched:
     return away({"policy": policy, "gracePeriod": GRACE})
 
 
+def asks(machines: Watched) -> None:
+    assert [] == machines.asks(launcher())
+
+
+def asks_without_owner(machines: Watched) -> None:
+    machines.gone(MACHINE)
+    machines.uncordon("n1")
+    asks(machines)
+
+
+def asks_at_home(machines: Watched) -> None:
+    machines.uncordon("n1")
+    assert ["n1"] == machines.asks(launcher())
+
+
+def cordon_for_a_moment(machines: Watched) -> None:
+    machines.cordon("n1")
+    asks(machines)
+    machines.uncordon("n1")
+
+
 class TestWoken:
-    @virtual_time
-    async def test_once_the_grace_is_over(self) -> None:
-        machines = waiting()
-        async with machines.leading():
-            await at(30)
-            assert [] == machines.asks(launcher())
-            await at(3000)
-
-        ((when, _),) = machines.woken
-        assert GRACE <= when <= GRACE + LATEST
-        assert ["n2", "n3"] == machines.asks(launcher())
-
     @virtual_time
     async def test_once_the_grace_is_over_that_the_pod_itself_counts(self) -> None:
         """The home is usable and full: what the scheduler says of the pod comes after the first refusal."""
@@ -73,20 +82,30 @@ class TestWoken:
 
     @virtual_time
     @pytest.mark.parametrize(
-        "edit",
+        ("before", "edit"),
         [
-            pytest.param(lambda machines: machines.change(MACHINE, {HOME: "n2"}), id="moved"),
-            pytest.param(lambda machines: machines.change(MACHINE, {}), id="released"),
-            pytest.param(lambda machines: machines.change(MACHINE, {HOME: "n1", "policy": "soft"}), id="made soft"),
-            pytest.param(lambda machines: machines.leaves("n1"), id="its node leaves"),
-            pytest.param(lambda machines: machines.uncordon("n1"), id="its node takes pods again"),
+            pytest.param(asks, lambda it: it.change(MACHINE, {HOME: "n2"}), id="moved"),
+            pytest.param(asks, lambda it: it.change(MACHINE, {}), id="released"),
+            pytest.param(asks, lambda it: it.change(MACHINE, {HOME: "n1", "policy": "soft"}), id="made soft"),
+            pytest.param(asks, lambda it: it.leaves("n1"), id="its node leaves"),
+            pytest.param(asks, lambda it: it.uncordon("n1"), id="its node takes pods again"),
+            pytest.param(asks, asks_at_home, id="somebody asked for an explanation first: that is asking filter"),
+            pytest.param(asks_at_home, cordon_for_a_moment, id="what refused it came and went between two looks"),
+            pytest.param(asks_without_owner, lambda it: it.machine(home="n1"), id="its owner comes"),
+            pytest.param(
+                lambda it: it.cluster.upsert_pod(launcher()),
+                lambda it: it.uncordon("n1"),
+                id="in-tree filters refused it on all nodes, so filter was never asked",
+            ),
         ],
     )
-    async def test_once_the_home_or_its_policy_is_another(self, edit: Callable[[Watched], None]) -> None:
+    async def test_once_the_answer_would_be_another(
+        self, before: Callable[[Watched], object], edit: Callable[[Watched], object]
+    ) -> None:
         machines = waiting()
         async with machines.leading():
             await at(1)
-            assert [] == machines.asks(launcher())
+            before(machines)
             await at(50)
             edit(machines)
             await at(700)
@@ -143,19 +162,6 @@ class TestWoken:
         assert [f"pod-{number}" for number in range(3, 8)] == [who for _, who in machines.woken]
 
     @virtual_time
-    async def test_once_its_owner_is_known(self) -> None:
-        machines = Watched()
-        async with machines.leading():
-            await at(1)
-            assert [] == machines.asks(launcher())
-            await at(50)
-            machines.machine(home="n1")
-            await at(700)
-
-        ((when, _),) = machines.woken
-        assert 50 <= when <= 50 + LATEST
-
-    @virtual_time
     async def test_each_time_that_a_node_may_do(self) -> None:
         machines = waiting("hard")
         async with machines.leading():
@@ -169,54 +175,6 @@ class TestWoken:
             await at(700)
 
         assert [100, 200, 300] == [int(when) // 100 * 100 for when, _ in machines.woken]
-
-    @virtual_time
-    async def test_although_somebody_asked_for_an_explanation_first(self) -> None:
-        """To explain is to ask filter: the scheduler has heard nothing of that answer."""
-        machines = waiting()
-        async with machines.leading():
-            await at(1)
-            machines.asks(launcher())
-            await at(100)
-            machines.uncordon("n1")
-            assert ["n1"] == machines.asks(launcher())
-            await at(700)
-
-        assert 1 == len(machines.woken)
-
-    @virtual_time
-    async def test_once_although_what_refused_it_came_and_went_between_two_looks(self) -> None:
-        machines = waiting()
-        machines.uncordon("n1")
-        async with machines.leading():
-            await at(1)
-            assert ["n1"] == machines.asks(launcher())
-            await at(100)
-            machines.cordon("n1")
-            assert [] == machines.asks(launcher())
-            machines.uncordon("n1")
-            await at(700)
-
-        ((when, _),) = machines.woken
-        assert 100 <= when <= 100 + LATEST
-
-    @virtual_time
-    async def test_two_hundred_at_once(self) -> None:
-        machines = Watched()
-        machines.cordon("n1")
-        for number in range(200):
-            machines.machine(f"vm-{number}", home="n1")
-        async with machines.leading():
-            await at(1)
-            for number in range(200):
-                machines.asks(launcher(f"pod-{number}", f"vm-{number}"))
-            await at(100)
-            machines.uncordon("n1")
-            await at(700)
-
-        assert {f"pod-{number}" for number in range(200)} == {who for _, who in machines.woken}
-        assert 200 == len(machines.woken)
-        assert all(100 <= when <= 100 + LATEST for when, _ in machines.woken)
 
 
 class TestLeftAlone:
@@ -272,7 +230,7 @@ class TestLeftAlone:
         machines.machine(home="n1")
         async with machines.leading():
             assert ["n2", "n3"] == machines.asks_about(launcher(), "n2", "n3")
-            assert (not machines.plugin._waiting_pods._waits, not machines.plugin._tries._tries) == (True, True)
+            assert (not machines.plugin._waiting_pods._waits, not machines.plugin._attempts._attempts) == (True, True)
 
     @virtual_time
     async def test_once_it_is_bound_or_ends(self) -> None:
@@ -352,64 +310,13 @@ class TestTakingOver:
         machines.machine("free")
         machines.cluster.upsert_pod(launcher("free", "free"))
         machines.cluster.upsert_pod(launcher("bound", "free", node="n2"))
+        machines.cluster.upsert_pod(launcher("of-another-profile", "vm-0", scheduler="other"))
         async with machines.leading():
             await at(300)
 
         assert ["free", *(f"held-{number}" for number in range(30))] == [who for _, who in machines.woken]
         times = [when for when, _ in machines.woken]
         assert max(times.count(it) for it in times) == AT_ONCE
-
-    @virtual_time
-    async def test_pods_of_another_profile_are_none_of_ours(self) -> None:
-        machines = waiting()
-        machines.cluster.upsert_pod(launcher(scheduler="other"))
-        async with machines.leading():
-            await at(100)
-            machines.uncordon("n1")
-            await at(300)
-
-        assert [] == machines.woken
-
-    @virtual_time
-    async def test_a_grace_that_ended_meanwhile(self) -> None:
-        machines = waiting()
-        async with machines.leading():
-            await at(1)
-            machines.asks(launcher())
-            await at(10)
-        await at(GRACE + 500)
-        machines.restart()
-        async with machines.leading():
-            await at(GRACE + 600)
-
-        ((when, _),) = machines.woken
-        assert GRACE + 500 <= when <= GRACE + 500 + LATEST
-
-    @virtual_time
-    async def test_what_moves_later_wakes_it_again(self) -> None:
-        machines = waiting()
-        machines.cluster.upsert_pod(launcher())
-        async with machines.leading():
-            await at(100)
-            machines.uncordon("n1")
-            await at(700)
-
-        (first, _), (second, _) = machines.woken
-        assert first <= LATEST
-        assert 100 <= second <= 100 + LATEST
-
-    @virtual_time
-    async def test_a_pod_that_was_never_asked_about_is_found(self) -> None:
-        """In-tree filters refused it on all nodes that they did not take from us."""
-        machines = waiting()
-        async with machines.leading():
-            await at(1)
-            machines.cluster.upsert_pod(launcher())
-            await at(100)
-            machines.uncordon("n1")
-            await at(700)
-
-        assert 1 == len(machines.woken)
 
 
 class TestTold:
@@ -458,6 +365,9 @@ class TestTold:
         assert Told(POD, "Node n1", "Normal", "GraceOver", "Watching", note) == self.of_pod(machines)[-1]
         line = {"event": "grace over", "log_level": "info", "machine": DB, "node": "n1", "pod": "default/launcher"}
         assert [line] == [it for it in said if it["event"] == "grace over"]
+        ((when, _),) = machines.woken
+        assert GRACE <= when <= GRACE + LATEST
+        assert ["n2", "n3"] == machines.asks(launcher())
 
     @virtual_time
     @pytest.mark.parametrize(
@@ -568,18 +478,6 @@ async def test_on_the_pod_and_on_its_owner(policy: str, until: str) -> None:
 
 
 @virtual_time
-async def test_also_of_a_pod_that_filter_was_never_asked_about() -> None:
-    """Where in-tree filters refuse it everywhere, no extender is asked."""
-    machines = Asked({"policy": "hard"})
-    async with machines.leading():
-        await at(1)
-        machines.cluster.upsert_pod(refused())
-        await at(60)
-
-    assert told() == machines.events.told
-
-
-@virtual_time
 async def test_where_nothing_is_known_nothing_is_said_and_it_is_asked_again_ever_more_rarely() -> None:
     machines = Asked({"policy": "hard"}, NodeVerdict((), ("InterPodAffinity",)))
     async with machines.leading():
@@ -667,7 +565,7 @@ async def test_a_pod_that_is_not_held_is_not_asked_about() -> None:
 
 @virtual_time
 async def test_no_more_pods_are_kept_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_pods, "MOST", 2)
+    monkeypatch.setattr(home_refusals, "MOST", 2)
     machines = Asked({"policy": "hard"})
     async with machines.leading():
         await at(1)
@@ -684,7 +582,7 @@ async def test_no_more_pods_are_kept_than_a_bound(monkeypatch: pytest.MonkeyPatc
 
 @virtual_time
 async def test_pods_of_one_namespace_silence_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_pods, "MOST_OF_NAMESPACE", 1)
+    monkeypatch.setattr(home_refusals, "MOST_OF_NAMESPACE", 1)
     machines = Asked({"policy": "hard"})
     pods = machines.plugin._waiting_pods.refused
     for name, namespace in (("a", "one"), ("b", "one"), ("c", "two")):
@@ -699,9 +597,9 @@ async def test_pods_of_one_namespace_silence_no_other(monkeypatch: pytest.Monkey
 def test_reasons_are_few_and_short() -> None:
     many = tuple(f"Insufficient {number}" for number in range(6))
 
-    assert "Insufficient 0, Insufficient 1, Insufficient 2, Insufficient 3, and 2 more" == in_words(many)
-    assert in_words(("x" * 10_000,)) == shown("x" * 10_000)
-    assert "'\\x1b[2J'" == in_words(("\x1b[2J",))
+    assert "Insufficient 0, Insufficient 1, Insufficient 2, Insufficient 3, and 2 more" == reasons_text(many)
+    assert reasons_text(("x" * 10_000,)) == shown("x" * 10_000)
+    assert "'\\x1b[2J'" == reasons_text(("\x1b[2J",))
 
 
 class Slow(Watched):
@@ -714,9 +612,16 @@ class Slow(Watched):
 
 
 @virtual_time
-async def test_writes_that_nobody_answers_keep_no_pod_from_being_woken() -> None:
-    machines = Slow()
-    for number in range(100):
+@pytest.mark.parametrize(
+    ("world", "count"),
+    [
+        pytest.param(Slow, 100, id="nobody answers"),
+        pytest.param(Watched, 1000, id="a thousand lived on the node that went: twenty seconds of writing"),
+    ],
+)
+async def test_writes_keep_no_pod_from_being_woken(world: type[Watched], count: int) -> None:
+    machines = world()
+    for number in range(count):
         machines.machine(f"vm-{number}", home="n1")
     machines.machine(home="n2")
     machines.cordon("n1", "n2")
@@ -727,44 +632,5 @@ async def test_writes_that_nobody_answers_keep_no_pod_from_being_woken() -> None
         machines.uncordon("n2")
         await asyncio.sleep(60)
 
-    (when, _) = next(it for it in machines.woken if it[0] > 1)
-    assert 10 <= when <= 10 + LATEST
-    assert len(machines.writes) > 3
-
-
-@virtual_time
-async def test_writes_that_wait_keep_no_pod_from_being_woken() -> None:
-    """A thousand machines lived on the node that went: twenty seconds of writing."""
-    machines = Watched()
-    for number in range(1000):
-        machines.machine(f"vm-{number}", home="n1")
-    machines.machine(home="n2")
-    machines.cordon("n1", "n2")
-    async with machines.leading():
-        await asyncio.sleep(1)
-        machines.asks(launcher())
-        await asyncio.sleep(9)
-        machines.uncordon("n2")
-        await asyncio.sleep(60)
-
+    assert [10] == [int(when) // 2 * 2 for when, _ in machines.woken if when > 1]
     assert machines.writes[-1] > 20
-    assert [10] == [int(when) // 2 * 2 for when, _ in machines.woken]
-
-
-@virtual_time
-async def test_an_hour_without_anything_to_do_is_spent_asleep() -> None:
-    machines = at_home()
-    slept: list[float] = []
-    sleep = asyncio.sleep
-
-    async def counted(seconds: float) -> None:
-        slept.append(seconds)
-        await sleep(seconds)
-
-    for loop in (machines.plugin._unusable_homes, machines.plugin._waiting_pods):
-        loop._handle = replace(loop._handle, timing=replace(loop._handle.timing, sleep=counted))
-    async with machines.leading():
-        await asyncio.sleep(3600)
-
-    assert {TICK_SECONDS} == set(slept[4:])
-    assert abs(len(slept) - 2 * 3600 / TICK_SECONDS) < 10

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import pytest
 from msgspec.structs import replace
 
 from app.framework.cycle_state import CycleState
@@ -15,6 +16,7 @@ from app.framework.handle import Timing
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.kube.kinds import AnnotatedObject, Kind
+from plugins.sticky_node.background import Steps
 from plugins.sticky_node.plugin import StickyNode
 from tests.api.virtual import now
 from tests.builders import JsonObject, taint
@@ -39,6 +41,17 @@ def after(seconds: float) -> str:
 async def at(seconds: float) -> None:
     """Until so long after noon."""
     await asyncio.sleep(BEGINS + seconds - now())
+
+
+def counted_turns(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Gets an item each time that a task would let others run."""
+    turns: list[None] = []
+
+    async def turn(_: Steps) -> None:
+        turns.append(None)
+
+    monkeypatch.setattr(Steps, "__call__", turn)
+    return turns
 
 
 class Watched(Machines):

@@ -1,4 +1,4 @@
-"""Pods that would leave a drained node, and when each can start again."""
+"""Pods that would leave a drained node, and the condition under which each can start again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from app.homes.lists import HomeLists
-from app.homes.protocol import Home, Policy, State
+from app.homes.protocol import Home, Place, Policy, State
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.guard import PluginError
@@ -28,8 +28,8 @@ _STAYING: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods a drain does not evict; those of a Node are its static pods."""
 
 
-class Way(Enum):
-    """Restart condition of a pod once the node accepts no pods."""
+class Restart(Enum):
+    """Condition under which a pod can start again once the node accepts no pods."""
 
     FREE = "at once, anywhere"
     HOME = "at once, at its home, which is another node; after its grace anywhere"
@@ -38,7 +38,7 @@ class Way(Enum):
     HELD = "at its home, which takes no pods then"
 
 
-class Lodger(Struct, frozen=True):
+class DrainOutcome(Struct, frozen=True):
     """Outcome for a home on the node, or for a pod that runs there. ``home`` is ``None`` for a pod without one.
 
     ``nodes``: the first nodes that fit the pod together with all pods placed before, ``count`` in total; ``None`` if
@@ -70,11 +70,11 @@ class SearchResult(Struct, frozen=True):
     why: str = ""
 
 
-class Goer(Struct, frozen=True):
+class EvictedPod(Struct, frozen=True):
     """Pod that leaves the node, as in the snapshot. ``fault``: why its restart condition is unknown; mostly empty."""
 
     pod: Pod
-    way: Way
+    condition: Restart
     home: Home | None = None
     fault: str = ""
 
@@ -83,36 +83,23 @@ class Goer(Struct, frozen=True):
         """Sort key in the order of the scheduling queue."""
         return (-self.pod.spec.priority, self.pod.created, *self.pod.key)
 
-    @property
-    def waits_for(self) -> str:
-        """Home that the pod waits for, at least for some time; empty if it does not wait."""
-        return self.home.node if self.home is not None and self.way is not Way.FREE else ""
-
-    def lodger(self, then: str, result: SearchResult | None = None, **more: Any) -> Lodger:
+    def outcome(self, then: str, result: SearchResult | None = None, **more: Any) -> DrainOutcome:
         """Build the pod's outcome."""
-        given: dict[str, Any] = {"waits_for": self.waits_for, **more}
+        waits_for = self.home.node if self.home is not None and self.condition is not Restart.FREE else ""
+        given: dict[str, Any] = {"waits_for": waits_for, **more}
         if result is not None:
             given |= {"nodes": tuple(result.passed[:MOST_NAMES]), "count": len(result.passed), "why": result.why}
-        return Lodger(self.pod.namespace, self.pod.name, self.home, then, **given)
+        return DrainOutcome(self.pod.namespace, self.pod.name, self.home, then, **given)
 
 
-_Place = tuple[str, str, str, str, str]
-"""Namespace, kind, name, slot and apiVersion of the owner."""
-
-
-def _place_of(home: Home) -> _Place:
-    owner = home.owner
-    return (owner.namespace, owner.kind, owner.name, owner.slot, owner.api_version)
-
-
-def way_of(home: Home, node: str) -> Way:
+def restart_condition(home: Home, node: str) -> Restart:
     """Return the restart condition of a pod with that home, once ``node`` accepts no pods."""
     if not home.node or not home.holds:
-        return Way.FREE
+        return Restart.FREE
     has_grace = home.policy is Policy.GRACE
     if _is_elsewhere(home, node):
-        return Way.HOME if has_grace else Way.HELD_HOME
-    return Way.GRACE if has_grace else Way.HELD
+        return Restart.HOME if has_grace else Restart.HELD_HOME
+    return Restart.GRACE if has_grace else Restart.HELD
 
 
 def _is_elsewhere(home: Home, node: str) -> bool:
@@ -128,19 +115,19 @@ def tried_first(home: Home | None, node: str) -> str:
     return home.node
 
 
-class Lodging:
-    """Pods of the node: pods to judge, and all pods that would leave it."""
+class EvictedPods:
+    """Pods of the node: those to evaluate, and all that would leave it."""
 
     def __init__(self, context: VerbContext, homes: HomeLists, node: str) -> None:
         self._context = context
         self._homes = homes
         self._cluster = context.cluster
         self._node = node
-        self._seen: dict[_Place, Home] = {}
-        self._beyond: dict[_Place, ObjectKey] = {}
-        self.goers: list[Goer] = []
+        self._seen: dict[Place, Home] = {}
+        self._beyond: dict[Place, ObjectKey] = {}
+        self.evicted: list[EvictedPod] = []
         self.leaving: list[Pod] = []
-        self.staying: list[Lodger] = []
+        self.staying: list[DrainOutcome] = []
         self.more_others = 0
         self.lost = 0
 
@@ -166,7 +153,7 @@ class Lodging:
         yield from self._take_others()
 
     def _note(self, home: Home) -> None:
-        place = _place_of(home)
+        place = home.owner.place
         known = self._seen.get(place)
         if known is None and len(self._seen) == MOST_HOMES:
             self._beyond[place] = (home.owner.namespace, home.pod)
@@ -177,10 +164,10 @@ class Lodging:
         namespace = home.owner.namespace
         pod = self._cluster.pod(namespace, home.pod) if home.pod else None
         if pod is not None and pod.node_name in ("", self._node):
-            self.goers.append(Goer(pod, way_of(home, self._node), home))
+            self.evicted.append(EvictedPod(pod, restart_condition(home, self._node), home))
             self.leaving.append(pod)
         else:
-            self.staying.append(Lodger(namespace, home.pod, home, _stays(home, pod, self._node)))
+            self.staying.append(DrainOutcome(namespace, home.pod, home, _stays(home, pod, self._node)))
 
     def _take_others(self) -> Iterator[None]:
         """Collect the other evicted pods in short steps: pods without a home, and further pods of shared homes."""
@@ -199,24 +186,24 @@ class Lodging:
                 continue
             if others < MOST_PODS:
                 yield
-                goer = self._other(pod)
-                if goer.home is not None and _place_of(goer.home) in self._beyond:
+                evicted_pod = self._other(pod)
+                if evicted_pod.home is not None and evicted_pod.home.owner.place in self._beyond:
                     continue
-                self.goers.append(goer)
+                self.evicted.append(evicted_pod)
             others += 1
         self.more_others = max(0, others - MOST_PODS)
 
-    def _other(self, pod: Pod) -> Goer:
+    def _other(self, pod: Pod) -> EvictedPod:
         """Return another pod with its home.
 
-        The list has one pod per home, so the pod's profile is asked for the others.
+        The list has one pod per home, so the home of any other pod is read from the pod's profile.
         """
         framework = self._context.framework_for(pod)
         try:
             home = None if framework is None else self._homes.home_of(framework, pod)
         except PluginError as fault:
-            return Goer(pod, Way.FREE, fault=fault.status.message)
-        return Goer(pod, Way.FREE if home is None else way_of(home, self._node), home)
+            return EvictedPod(pod, Restart.FREE, fault=fault.status.message)
+        return EvictedPod(pod, Restart.FREE if home is None else restart_condition(home, self._node), home)
 
 
 def _stays(home: Home, pod: Pod | None, node: str) -> str:
@@ -225,11 +212,11 @@ def _stays(home: Home, pod: Pod | None, node: str) -> str:
         return "its owner is gone"
     if pod is not None:
         return f"stays on {pod.node_name}"
-    match way_of(home, node):
-        case Way.HOME | Way.HELD_HOME:
+    match restart_condition(home, node):
+        case Restart.HOME | Restart.HELD_HOME:
             return f"goes home to {home.node}"
-        case Way.GRACE:
+        case Restart.GRACE:
             return f"waits for {home.node}; elsewhere after its grace"
-        case Way.HELD:
+        case Restart.HELD:
             return f"waits for {home.node}"
     return "starts elsewhere"
