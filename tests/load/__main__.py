@@ -52,7 +52,6 @@ PARTS: Final[Mapping[str, Part]] = {
         ),
     ),
     "complete": Part("complete", short=("--calls=100",), tried=("--nodes=100", "--pods=1000", "--calls=10")),
-    "nodes_form": Part("nodes_form", tried=("--nodes=50",)),
     "scheduling": Part(
         "scheduling",
         full=("--rounds=5",),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from typing import Any, Final
 
 ZONES: Final = ("zone-a", "zone-b", "zone-c")
@@ -142,8 +140,3 @@ def versioned(made: dict[str, Any], version: str) -> dict[str, Any]:
     """The same object in this version."""
     made["metadata"]["resourceVersion"] = version
     return made
-
-
-def encoded(items: Iterator[dict[str, Any]]) -> bytes:
-    """The items of a list, comma-separated."""
-    return b",".join(json.dumps(it, separators=(",", ":")).encode() for it in items)

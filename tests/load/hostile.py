@@ -269,17 +269,6 @@ def labelled_nodes(shop: Shop, most: int) -> None:
         shop.picture.upsert_node(node_of(made))
 
 
-def own_affinities(shop: Shop, count: int) -> dict[str, Any]:
-    """Pods each with a node affinity of its own, over hosts."""
-    before = resident_megabytes(os.getpid())
-    for number in range(count):
-        made = base(affinity=required([{"matchExpressions": [{"key": f"k{number}", "operator": "DoesNotExist"}]}]))
-        made["spec"]["topologySpreadConstraints"] = [one()]
-        pod = decode_pod(json.dumps(made).encode())
-        shop.filter(pod, shop.sample())
-    return {"pods": count, "megabytes": round(resident_megabytes(os.getpid()) - before, 1)}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser("python -m tests.load.hostile", description=__doc__)
     parser.add_argument("--nodes", type=int, default=5_000)
@@ -299,24 +288,11 @@ def main() -> None:
     for name, shape in shapes.items():
         if arguments.only in name:
             found[name] = asyncio.run(measured(shop, web, shape()))
+            head = f"{name}, {found[name]['bytes']} bytes, {found[name]['megabytes']} MB"
+            columns = ("longest", "again", "total", "total again", "said")
             verbs = {verb: it for verb, it in found[name].items() if isinstance(it, dict)}
-            report.table(
-                (
-                    f"{name}, {found[name]['bytes']} bytes, {found[name]['megabytes']} MB",
-                    "longest",
-                    "again",
-                    "total",
-                    "again",
-                    "said",
-                ),
-                [
-                    (verb, it["longest"], it.get("again"), it.get("total"), it.get("total again"), it.get("said", ""))
-                    for verb, it in verbs.items()
-                ],
-            )
-    if arguments.only in "own affinities":
-        found["own affinities"] = own_affinities(shop, 300)
-        report.say(str(found["own affinities"]))
+            rows = [(verb, *(it.get(column, "") for column in columns)) for verb, it in verbs.items()]
+            report.table((head, *columns), rows)
     report.publish({"machine": report.machine(), "hostile": found}, arguments.output)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.load.check import exceeded
-from tests.load.ratios import best, limited
+from tests.load.ratios import limited
 
 
 def ratios(ratio: float) -> dict[str, Any]:
@@ -45,18 +45,3 @@ def scheduling(ratio: float | None, target: float | None) -> dict[str, Any]:
 )
 def test_what_is_missed_is_named(found: dict[str, Any], missed: list[str]) -> None:
     assert missed == exceeded(found)
-
-
-@pytest.mark.parametrize(
-    ("tries", "lowest", "taken"),
-    [
-        pytest.param([3.0, 9.9, 9.9], 3.0, 1, id="good at once"),
-        pytest.param([9.0, 3.5, 9.9], 3.5, 2, id="good the second time"),
-        pytest.param([9.0, 8.0, 8.5], 8.0, 3, id="never good"),
-    ],
-)
-def test_a_ratio_has_three_tries(tries: list[float], lowest: float, taken: int) -> None:
-    left = iter(tries)
-
-    assert {"it": lowest} == best(lambda: {"it": next(left)}, {"it": 2.0})
-    assert len(tries) - taken == len(list(left))
