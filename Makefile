@@ -87,7 +87,7 @@ chaos-sample: $(READY) control-plane ## the smallest make chaos
 fuzz: $(READY) ## send the running service what nobody should, and count (SHORT=1, ONLY=requests, SEED=, COUNT=, JSON=)
 	@$(BIN)/python -m tests.fuzz $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
 	    $(if $(COUNT),--count $(COUNT)) $(if $(FAMILY),--family $(FAMILY)) $(if $(CASE),--case $(CASE)) \
-	    $(if $(EVERY),--every) $(if $(JSON),--json $(JSON))
+	    $(if $(JSON),--json $(JSON))
 
 conformance: $(READY) ## compare generated cases with the Go plugins (SHORT=1, COUNT=, SEED=, MINOR=1.36.3, TOPIC="taints hard")
 	@COUNT='$(COUNT)' SEED='$(SEED)' MINOR='$(MINOR)' TOPIC='$(TOPIC)' $(BIN)/python -m tests.conformance.compare \

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx
@@ -46,9 +45,7 @@ class Observer:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         for http in self._http:
             http.close()

@@ -69,9 +69,9 @@ class Outage:
         return sum(self.began + limit < it.sent < self.ended for it in self.probes)
 
 
-def outages(seconds: float, limit: float, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> Report:
-    """An outage of each of these kinds, each of ``seconds``. ``limit`` is Homeport's ``maxFeedAge``."""
-    report = Report(f"API server out of reach for {seconds:g} s: {', then '.join(kinds)}")
+def outages(seconds: float, limit: float, seed: int) -> Report:
+    """An outage of each kind, each of ``seconds``. ``limit`` is Homeport's ``maxFeedAge``."""
+    report = Report(f"API server out of reach for {seconds:g} s: {', then '.join(KINDS)}")
     with Arena(NODES) as arena, FaultProxy(arena.plane.server) as proxy:
         through = kubeconfig_through(proxy, arena.plane.kubeconfig, arena.folder / "through-proxy")
         homeport = arena.homeport((STOCK[0], PLAIN), {"maxFeedAge": f"{limit:g}s"}, kubeconfig=through)
@@ -79,7 +79,7 @@ def outages(seconds: float, limit: float, seed: int, kinds: Sequence[str] = tupl
         with PlainBinder(arena.observer, PLAIN, [homeport.url], arena.nodes, seed):
             with _steady_load(arena):
                 arena.observer.settle(lambda pods: sum(map(_has_node, pods)) > NODES, PATIENCE)
-                seen = {name: _outage(arena, homeport, proxy, KINDS[name], seconds) for name in kinds}
+                seen = {name: _outage(arena, homeport, proxy, rule, seconds) for name, rule in KINDS.items()}
             settled = arena.observer.settle(all_bound, PATIENCE)
         stuck = [] if settled else checker.waiting_pods(arena.observer.present())
         for name, outage in seen.items():

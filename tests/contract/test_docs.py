@@ -354,33 +354,11 @@ class TestDecisions:
         assert sorted(set(numbers)) == numbers
         assert all(it > decision(path).number for it in numbers)
 
-    @pytest.mark.parametrize(
-        "head",
-        [
-            "# 3. A\n\n**Context.**",
-            "# 3. A\n\nStatus: proposed\n\n",
-            "# 3. A\n\nStatus: superseded by 4\n\n",
-            "# 3. A\n\n**Context.**\n\nStatus: accepted\n\n",
-            "# 3. A\n\nStatus: accepted\n\n**Status:** superseded by [4](0004-b.md)\n",
-        ],
-    )
-    def test_another_status_is_none(self, head: str, tmp_path: Path) -> None:
-        (page := tmp_path / "0003-a.md").write_text(head)
-
-        with pytest.raises(ValueError, match="one status"):
-            decision(page)
-
-    def test_the_two_forms_of_a_status(self, tmp_path: Path) -> None:
-        (page := tmp_path / "0003-a.md").write_text("# 3. A\n\nStatus: superseded by [12](0012-b.md)\n\nB")
-
-        assert (12, "0012-b.md") == successor(decision(page).status)
-        assert successor("accepted") is None
-
     @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in ADRS])
     def test_each_has_a_number_a_context_a_decision_and_consequences(self, path: Path) -> None:
         text = path.read_text(encoding="utf-8")
 
-        assert text.startswith(f"# {int(path.name.partition('-')[0])}. ")
+        assert int(path.name.partition("-")[0]) == decision(path).number
         assert [] == [word for word in ("Context", "Decision", "Consequences") if f"**{word}.**" not in text]
 
 
@@ -469,9 +447,6 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
 
 class TestCurl:
     """examples/curl.txt against a real ``homeport serve``: every line as printed, and what its comment claims."""
-
-    def test_there_is_a_line_for_every_verb_and_page(self, answers: list[Any]) -> None:
-        assert len(answers) == 12 + len(API_CURL)
 
     def test_one_more_pod_may_only_go_to_the_third_zone(self, answers: list[Any]) -> None:
         reason = "node(s) didn't match pod topology spread constraints"

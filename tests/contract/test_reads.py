@@ -89,6 +89,25 @@ class Plane:
         return sorted(self.plugin.scored)
 
 
+class PlainLast(Plain):
+    """The first node that passes will do, if n0 was asked about; else none will."""
+
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+        self.look(pod)
+        left = passed[: int("n0" in nodes.name_set)]
+        return FilterResult(left, lambda: dict.fromkeys(passed[len(left) :], LAST))
+
+
+class LastPlane(Plane):
+    """The same with the plugin that says the last word too."""
+
+    form = PlainLast
+
+
+both_forms = pytest.mark.parametrize("form", [Plane, LastPlane], ids=["", "with a last word"])
+
+
+@both_forms
 @pytest.mark.parametrize(
     ("reads", "parts", "again", "after_bind"),
     [
@@ -99,9 +118,9 @@ class Plane:
     ],
 )
 def test_what_is_judged_again(
-    reads: Reads, parts: Sequence[Part] | None, again: list[str], after_bind: list[str]
+    form: type[Plane], reads: Reads, parts: Sequence[Part] | None, again: list[str], after_bind: list[str]
 ) -> None:
-    plane = Plane(reads, parts)
+    plane = form(reads, parts)
     pod = pod_object("new", labels={"app": "db"})
 
     assert list(NODES) == plane.asked(pod)
@@ -131,6 +150,7 @@ def test_what_is_scored_again(reads: Reads, parts: Sequence[Part] | None, after_
     assert after_bind == plane.scored(pod)
 
 
+@both_forms
 @pytest.mark.parametrize(
     ("reads", "parts", "certain"),
     [
@@ -140,19 +160,22 @@ def test_what_is_scored_again(reads: Reads, parts: Sequence[Part] | None, after_
     ],
 )
 def test_whether_a_bind_is_certain_and_who_waits_for_whom(
-    reads: Reads, parts: Sequence[Part] | None, certain: bool
+    form: type[Plane], reads: Reads, parts: Sequence[Part] | None, certain: bool
 ) -> None:
-    framework = Plane(reads, parts).world.framework
+    framework = form(reads, parts).world.framework
     pod, node = make_pod("new", labels={"app": "db"}), NodeInfo(make_node("n1"))
 
     assert Recheck(SUCCESS, certain) == framework.at_bind.recheck(CycleState(), pod, node, [IN_FLIGHT])
     assert (not certain) is framework.filters.depends(pod, IN_FLIGHT)
 
 
+@both_forms
 @pytest.mark.parametrize(("reads", "parts"), [DECLARED, UNDECLARED, PODS, CLUSTER])
-def test_rejections_of_the_others_are_remembered_beside_it(reads: Reads, parts: Sequence[Part] | None) -> None:
+def test_rejections_of_the_others_are_remembered_beside_it(
+    form: type[Plane], reads: Reads, parts: Sequence[Part] | None
+) -> None:
     """Zones z0 and z1 are full, and PodTopologySpread says so."""
-    plane = Plane(reads, parts)
+    plane = form(reads, parts)
     plane.world.add(make_pod("a", node="n0", **WEB), make_pod("b", node="n1", **WEB))
     full = [name for number, name in enumerate(NODES) if number % 3 != 2]
 
@@ -243,71 +266,6 @@ def test_the_pods_of_a_node_are_not_seen_by_who_reads_nodes(what: str) -> None:
 
     with pytest.raises(PluginError, match=r"declare Reads\.PODS_ON_NODE"):
         plane.world.framework.scoring.score(CycleState(), make_pod("new"), plane.world.candidates())
-
-
-class PlainLast(Plain):
-    """The first node that passes will do, if n0 was asked about; else none will."""
-
-    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        self.look(pod)
-        left = passed[: int("n0" in nodes.name_set)]
-        return FilterResult(left, lambda: dict.fromkeys(passed[len(left) :], LAST))
-
-
-class LastPlane(Plane):
-    """The same with the plugin that says the last word too."""
-
-    form = PlainLast
-
-
-@pytest.mark.parametrize(
-    ("reads", "parts", "again"),
-    [
-        pytest.param(*DECLARED.values, [], id="NODE, of the pod its tolerations"),
-        pytest.param(*UNDECLARED.values, [], id="NODE"),
-        pytest.param(*PODS.values, ["n4"], id="PODS_ON_NODE"),
-        pytest.param(*CLUSTER.values, list(NODES), id="CLUSTER"),
-    ],
-)
-def test_a_last_word_costs_no_kept_verdict(reads: Reads, parts: Sequence[Part] | None, again: list[str]) -> None:
-    plane = LastPlane(reads, parts)
-    pod = pod_object("new", labels={"app": "db"})
-
-    assert list(NODES) == plane.asked(pod)
-    plane.world.add(make_pod("bound", node="n4"))
-    assert again == plane.asked(pod)
-    assert ["n0"] == plane.filter.answer(pod, NODES)["NodeNames"]
-
-
-@pytest.mark.parametrize(
-    ("reads", "parts", "certain"),
-    [
-        pytest.param(*UNDECLARED.values, True, id="NODE"),
-        pytest.param(*PODS.values, True, id="PODS_ON_NODE"),
-        pytest.param(*CLUSTER.values, False, id="CLUSTER"),
-    ],
-)
-def test_a_last_word_makes_no_bind_uncertain_and_no_filter_wait(
-    reads: Reads, parts: Sequence[Part] | None, certain: bool
-) -> None:
-    framework = LastPlane(reads, parts).world.framework
-    pod, node = make_pod("new", labels={"app": "db"}), NodeInfo(make_node("n1"))
-
-    assert Recheck(SUCCESS, certain) == framework.at_bind.recheck(CycleState(), pod, node, [IN_FLIGHT])
-    assert (not certain) is framework.filters.depends(pod, IN_FLIGHT)
-
-
-@pytest.mark.parametrize(("reads", "parts"), [DECLARED, UNDECLARED, PODS, CLUSTER])
-def test_what_the_others_reject_is_remembered_beside_a_last_word(reads: Reads, parts: Sequence[Part] | None) -> None:
-    plane = LastPlane(reads, parts)
-    plane.world.add(make_pod("a", node="n0", **WEB), make_pod("b", node="n1", **WEB))
-    full = [name for number, name in enumerate(NODES) if number % 3 != 2]
-
-    refused = plane.filter.refused(pod_object("new", **WEB), full)
-
-    assert set(full) == refused.keys()
-    assert refused == plane.filter.refused(pod_object("new", **WEB), full)
-    assert 1 == plane.filter.remembered.count
 
 
 @pytest.mark.parametrize(("reads", "parts"), [DECLARED, UNDECLARED, PODS, CLUSTER])

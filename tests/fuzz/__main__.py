@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     limits = FULL_LIMITS if given.counts is FULL else OTHER_LIMITS
     reports = []
     for part in given.only or PARTS:
-        families = chosen(part, given.family, every=given.every)
+        families = chosen(part, given.family)
         count = given.count or given.counts[part]
         numbers = [given.case] if given.case is not None else range(count)
         if part == "lies":
@@ -129,8 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, help=f"of each part; default: {FULL}")
     parser.add_argument("--case", type=int, help="only this one; needs --only and the seed it was found with")
-    parser.add_argument("--family", nargs="+", default=(), help="only these, also such as wait")
-    parser.add_argument("--every", action="store_true", help="also families that wait, see tests/fuzz/families.py")
+    parser.add_argument("--family", nargs="+", default=(), help="only these")
     parser.add_argument("--failures", type=Path, default=_FAILURES, help="where cases that fail are written")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures there")
     return parser
