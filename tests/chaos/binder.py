@@ -58,7 +58,7 @@ class PlainBinder:
 
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
-        for _ in self._workers:
+        for _worker in self._workers:
             self._due.put(None)
         for worker in self._workers:
             worker.join(2 * _TIMEOUT)

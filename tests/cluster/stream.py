@@ -119,11 +119,6 @@ class Outcome:
             last = moment
         return longest
 
-    @property
-    def longest_wait(self) -> float:
-        """Of one pod, from its creation to its bind."""
-        return max(self.bound[name] - at for name, at in self.created.items())
-
 
 class Stream:
     """Creates pods of one schedulerName until `finish`, twenty a second; its watch notes when they are bound."""

@@ -36,6 +36,9 @@ from app.telemetry.certificates import CertificateCollector
 from app.telemetry.metrics import Metrics
 from app.verbs.outcome import Outcome
 from plugins import DEFAULT_WEIGHTS, SHIPPED
+from tests.contract.pages import blocks_of as blocks
+from tests.contract.pages import rows as table
+from tests.contract.pages import ticked
 from tests.served import served
 
 ROOT: Final = Path(__file__).parents[2]
@@ -64,21 +67,6 @@ NODES: Final = [f"node-{zone}{number}" for zone in "abc" for number in "1234"]
 
 def page(name: str) -> str:
     return (ROOT / "docs" / name).read_text(encoding="utf-8")
-
-
-def table(text: str, head: str) -> list[list[str]]:
-    """The rows of the table whose first column is called ``head``."""
-    _, _, rest = text.partition(f"| {head} |")
-    rows = []
-    for line in rest.splitlines()[2:]:
-        if not line.startswith("|"):
-            break
-        rows.append([cell.strip() for cell in line.strip("|").split("|")])
-    return rows
-
-
-def ticked(cell: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", cell)
 
 
 class TestSettings:
@@ -360,13 +348,6 @@ class TestDecisions:
 
         assert int(path.name.partition("-")[0]) == decision(path).number
         assert [] == [word for word in ("Context", "Decision", "Consequences") if f"**{word}.**" not in text]
-
-
-def blocks(path: Path, language: str) -> list[str]:
-    """The fenced blocks of a language, without the indent of the list they stand in."""
-    text = path.read_text(encoding="utf-8")
-    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
-    return [re.sub(rf"^{indent}", "", body, flags=re.MULTILINE) for indent, body in found]
 
 
 SHOWN: Final = [

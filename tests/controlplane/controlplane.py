@@ -153,10 +153,6 @@ class ControlPlane:
         self.client.change_token(self.token)
         self.start_apiserver()
 
-    def apiserver_log(self) -> str:
-        """All the API server has written, over its restarts."""
-        return self._apiserver.log()
-
     def start_scheduler(
         self, config: Mapping[str, Any] | None = None, version: str = "", flags: Sequence[str] = ()
     ) -> Scheduler:

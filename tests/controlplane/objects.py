@@ -12,7 +12,6 @@ Labels: TypeAlias = Mapping[str, str]
 WhenUnsatisfiable: TypeAlias = Literal["DoNotSchedule", "ScheduleAnyway"]
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
-REGION_LABEL: Final = "topology.kubernetes.io/region"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 KUBEVIRT: Final = "kubevirt.io"
 KUBEVIRT_API: Final = f"{KUBEVIRT}/v1"

@@ -244,7 +244,6 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=150_000)
     parser.add_argument("--calls", type=int, default=2_000)
-    parser.add_argument("--output", default="", help="also write the JSON to this file")
     arguments = parser.parse_args()
     found = bench(arguments.nodes, arguments.pods, arguments.calls)
     report.table(
@@ -254,7 +253,7 @@ def main() -> None:
             for name, it in found["microseconds"].items()
         ],
     )
-    report.publish(found, arguments.output)
+    report.publish(found)
 
 
 if __name__ == "__main__":

@@ -275,7 +275,6 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=20_000)
     parser.add_argument("--constraints", type=int, default=MOST_CONSTRAINTS)
     parser.add_argument("--only", default="", help="shapes whose name contains this")
-    parser.add_argument("--output", default="", help="also write the JSON to this file")
     arguments = parser.parse_args()
     most = arguments.constraints
     shop = Shop(arguments.nodes, arguments.pods)
@@ -293,7 +292,7 @@ def main() -> None:
             verbs = {verb: it for verb, it in found[name].items() if isinstance(it, dict)}
             rows = [(verb, *(it.get(column, "") for column in columns)) for verb, it in verbs.items()]
             report.table((head, *columns), rows)
-    report.publish({"machine": report.machine(), "hostile": found}, arguments.output)
+    report.publish({"machine": report.machine(), "hostile": found})
 
 
 if __name__ == "__main__":

@@ -277,11 +277,10 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=150_000)
     parser.add_argument("--constraints", type=int, default=3_000)
-    parser.add_argument("--output", default="", help="also write the JSON to this file")
     arguments = parser.parse_args()
     found = measure(arguments.nodes, arguments.pods, arguments.constraints)
     show(found)
-    report.publish({"machine": report.machine(), "picture": found}, arguments.output)
+    report.publish({"machine": report.machine(), "picture": found})
 
 
 if __name__ == "__main__":

@@ -355,7 +355,6 @@ def main() -> None:
     parser.add_argument(
         "--systems", default=f"{_IN_TREE},{_HOMEPORT}", help=f"of {', '.join(SYSTEMS)}; default: %(default)s"
     )
-    parser.add_argument("--output", default="", help="also write the JSON to this file")
     arguments = parser.parse_args()
     systems = arguments.systems.split(",")
     cases = chosen(load("scheduling"), label=arguments.label, matching=arguments.matching, scale=arguments.scale)
@@ -364,7 +363,7 @@ def main() -> None:
     found = measure(cases, systems, arguments.rounds, probe)
     show(found, systems)
     beside = {"machine": report.machine(), "quiet": probe.as_json(), "rounds": arguments.rounds}
-    report.publish({**beside, "scheduling": found}, arguments.output)
+    report.publish({**beside, "scheduling": found})
 
 
 if __name__ == "__main__":

@@ -338,12 +338,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15, help="of each part of events; default: %(default)s")
     parser.add_argument("--binds", type=int, default=4_000)
     parser.add_argument("--only", default=",".join(PARTS), help="parts; default: %(default)s")
-    parser.add_argument("--output", default="", help="also write the JSON to this file")
     given = parser.parse_args()
     sizes = Sizes(given.nodes, given.many_nodes, given.pods, given.calls, given.seconds, given.binds)
     found = {name: PARTS[name](sizes) for name in given.only.split(",")}
     show(found)
-    report.publish({"machine": report.machine(), "service": found}, given.output)
+    report.publish({"machine": report.machine(), "service": found})
 
 
 if __name__ == "__main__":
