@@ -149,11 +149,11 @@ class Lives:
         """One is made anew under its name; of the other a person moves one home and releases another."""
         for number, name in enumerate(("set-a", "set-b")):
             if name not in self._sets:
-                self._sets[name] = self._client.create(_stateful_set(name))
+                self._sets[name] = self._client.create(objects.stateful_set(name, replicas=ORDINALS))
                 self.truth |= dict.fromkeys(_places(name), "")
             elif self._wave % 2 == number:
                 self._client.delete("StatefulSet", name)
-                self._sets[name] = self._client.create(_stateful_set(name))
+                self._sets[name] = self._client.create(objects.stateful_set(name, replicas=ORDINALS))
             else:
                 first, second, *_ = _places(name)
                 self._give(first, self._elsewhere(self.truth[first]))
@@ -406,21 +406,3 @@ def _of_nobody(number: int) -> Json:
 
 def _is_crowded(home: Json) -> bool:
     return bool(home["metadata"]["namespace"] == CROWDED)
-
-
-def _stateful_set(name: str) -> Json:
-    labels = {"app": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "serviceName": name,
-            "replicas": ORDINALS,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "main", "image": objects.PAUSE_IMAGE}]},
-            },
-        },
-    }

@@ -334,15 +334,15 @@ def test_a_plugin_that_prepares_by_the_cluster_is_not_certain() -> None:
 
 
 def test_one_line_at_start_says_what_a_plain_plugin_costs() -> None:
-    (profile,) = resolve([Profile.model_validate(only("Plain"))], registry(Plain))
-    (declared,) = resolve([Profile.model_validate(only("Plain"))], registry(Plain, Reads.NODE))
+    (profile,) = resolve([Profile.model_validate(only("Plain"))], registry(Reads.CLUSTER))
+    (declared,) = resolve([Profile.model_validate(only("Plain"))], registry(Reads.NODE))
 
     assert 1 == sum('plugin "Plain" says nothing of what its filter reads' in it for it in profile.notices)
     assert not any("Plain" in it for it in declared.notices)
 
 
-def registry(plugin: Any, reads: Reads = Reads.CLUSTER, parts: Sequence[Part] | None = None) -> Registry:
-    return Registry([*SHIPPED, PluginSpec("Plain", PluginArgs, plugin, reads=reads, parts=parts)], DEFAULT_WEIGHTS)
+def registry(reads: Reads) -> Registry:
+    return Registry([*SHIPPED, PluginSpec("Plain", PluginArgs, Plain, reads=reads)], DEFAULT_WEIGHTS)
 
 
 class _Made:
@@ -383,43 +383,21 @@ class SaysTooMuch(Plain, ClusterFilterPlugin):
 
 
 @pytest.mark.parametrize(
-    ("plugin", "reads", "parts", "said"),
+    ("plugin", "reads", "said"),
     [
-        pytest.param(LacksFilter, Reads.CLUSTER, None, "abstract class LacksFilter", id="a base and no method"),
-        pytest.param(
-            LacksRemoval,
-            Reads.CLUSTER,
-            None,
-            "has one of add_pod and remove_pod: a dry run needs both",
-            id="half of it",
-        ),
-        pytest.param(
-            LacksBase,
-            Reads.CLUSTER,
-            None,
-            "has filter, and does not name FilterPlugin as a base",
-            id="a method and no base",
-        ),
-        pytest.param(
-            LacksScore,
-            Reads.CLUSTER,
-            None,
-            "names ScorePlugin as a base, and has neither score nor score_nodes",
-            id="neither form of score",
-        ),
-        pytest.param(
+        (LacksFilter, Reads.CLUSTER, "abstract class LacksFilter"),
+        (LacksRemoval, Reads.CLUSTER, "has one of add_pod and remove_pod: a dry run needs both"),
+        (LacksBase, Reads.CLUSTER, "has filter, and does not name FilterPlugin as a base"),
+        (LacksScore, Reads.CLUSTER, "names ScorePlugin as a base, and has neither score nor score_nodes"),
+        (
             SaysTooMuch,
             Reads.NODE,
-            None,
             "names ClusterFilterPlugin as a base, and declares that it reads no more than Reads.NODE",
-            id="two that contradict one another",
         ),
     ],
 )
-def test_a_plugin_that_contradicts_itself_does_not_start(
-    plugin: Any, reads: Reads, parts: Sequence[Part] | None, said: str
-) -> None:
-    spec = PluginSpec("Plain", PluginArgs, plugin, reads=reads, parts=parts)
+def test_a_plugin_that_contradicts_itself_does_not_start(plugin: Any, reads: Reads, said: str) -> None:
+    spec = PluginSpec("Plain", PluginArgs, plugin, reads=reads)
 
     with pytest.raises(ProfileErrors, match=said) as raised:
         World(profile=only("Plain"), specs=[spec])

@@ -202,15 +202,15 @@ def priority_class(name: str, value: int, *, preemption_policy: str = "PreemptLo
     }
 
 
-def stateful_set(name: str, *, owners: Sequence[Json] = ()) -> Json:
-    """A StatefulSet of no replicas: without its controller nobody makes its pods."""
+def stateful_set(name: str, *, owners: Sequence[Json] = (), replicas: int = 0) -> Json:
+    """A StatefulSet; without its controller nobody makes its pods."""
     labels = {"set": name}
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": _metadata(name, "default", None, None, owners),
         "spec": {
-            "replicas": 0,
+            "replicas": replicas,
             "serviceName": name,
             "selector": {"matchLabels": labels},
             "template": _template(labels),
