@@ -57,15 +57,7 @@ HOMES: Final = (
     "app.writes.events",
     *(
         f"plugins.sticky_node.{name}"
-        for name in (
-            "annotations",
-            "background",
-            "plugin",
-            "reconciler",
-            "recorder",
-            "unusable_homes",
-            "waiting_pods",
-        )
+        for name in ("annotations", "background", "plugin", "reconciler", "recorder", "unusable_homes", "waiting_pods")
     ),
 )
 """What keeps homes up beside binds: written, moved, given back, forgotten and told, and pods woken."""

@@ -161,12 +161,7 @@ class Probe:
 
 
 def probe(
-    url: str,
-    nodes: Sequence[str],
-    note: Callable[[Probe], None],
-    pause: float,
-    patience: float,
-    over: threading.Event,
+    url: str, nodes: Sequence[str], note: Callable[[Probe], None], pause: float, patience: float, over: threading.Event
 ) -> None:
     """Ask for a verdict again and again. ``pause``, ``patience``: seconds between calls, and for an answer."""
     pod = pod_of("probe", 0, PLAIN, (objects.ZONE_LABEL,))

@@ -91,12 +91,7 @@ class Cluster:
 
     def _command(self, program: Path, *arguments: str, stdin: str | None = None) -> str:
         done = subprocess.run(
-            [str(program), *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=self.environment(),
-            check=False,
+            [str(program), *arguments], input=stdin, capture_output=True, text=True, env=self.environment(), check=False
         )
         if done.returncode:
             told = f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}".strip()

@@ -237,11 +237,7 @@ def bound_claim(name: str, *, labels: Labels | None = None) -> tuple[Json, Json]
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": _metadata(name, "default", labels, annotations, ()),
-        "spec": {
-            **common,
-            "resources": {"requests": {"storage": "1Gi"}},
-            "volumeName": f"volume-of-{name}",
-        },
+        "spec": {**common, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": f"volume-of-{name}"},
     }
     return volume, claim
 

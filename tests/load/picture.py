@@ -131,12 +131,7 @@ def events(busy: Shop, quiet: Shop) -> dict[str, Any]:
 
 def questions(shop: Shop) -> dict[str, Any]:
     """Each worst case, cold where it can be cold, beside the same question once its counts are kept."""
-    return {
-        **never_seen(shop),
-        **hostname(shop),
-        **rollouts(shop),
-        **preemption(shop),
-    }
+    return {**never_seen(shop), **hostname(shop), **rollouts(shop), **preemption(shop)}
 
 
 def never_seen(shop: Shop) -> dict[str, Any]:
