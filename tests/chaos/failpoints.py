@@ -6,7 +6,7 @@ action says so. A point is named by module, function and its number among the fu
 
     app.verbs.bind:BindVerb._run:3
 
-What happens at points is said by rules; what was reached, and where the process was killed, is appended to a log that
+What happens at points is said by rules; what they did, and where the process was killed, is appended to a log that
 survives the kill.
 """
 
@@ -344,7 +344,6 @@ class Control:
         self.points: dict[str, Point] = {}
         self._rules: list[Rule] = []
         self._applying: dict[str, list[Rule]] = {}
-        self._reached: set[str] = set()
         self._log: int | None = None
         self._passed: Passed | None = None
         self.plan: KillPlan | None = None
@@ -364,7 +363,7 @@ class Control:
     ) -> None:
         """Replace everything that was set before."""
         self._passed = passed
-        self._rules, self._applying, self._reached = list(rules), {}, set()
+        self._rules, self._applying = list(rules), {}
         self.plan, self.chance = plan, random.Random(seed)
         self._log = None if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         if plan is not None and plan.aim:
@@ -372,9 +371,6 @@ class Control:
 
     async def fire(self, name: str, side: Side) -> None:
         at = f"{name}:{side}"
-        if at not in self._reached:
-            self._reached.add(at)
-            self._note("reached", at)
         if self._passed is not None:
             self._passed.add(at)
         if self.plan is not None and self.plan.strikes(at, self.chance):
@@ -414,7 +410,7 @@ def sides_of(points: Iterable[Point]) -> list[str]:
 
 
 def noted(log: Path) -> dict[str, Counter[str]]:
-    """What a log holds: by word (``reached``, ``kill``, …) how often at each point and side."""
+    """What a log holds: by word (``aim``, ``kill``, …) how often at each point and side."""
     found: dict[str, Counter[str]] = {}
     for line in log.read_text().splitlines() if log.exists() else ():
         what, _, at = line.partition(" ")

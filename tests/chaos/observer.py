@@ -71,6 +71,10 @@ class Observer:
         with self._changed:
             return list(self._there["Pod"].values())
 
+    def bound(self) -> dict[str, str]:
+        """Return the nodes of the pods that have one, by the name of the pod."""
+        return {it["metadata"]["name"]: it["spec"]["nodeName"] for it in self.pods() if it["spec"].get("nodeName")}
+
     def settle(self, done: Callable[[list[Json]], bool], patience: float) -> bool:
         """Wait until the pods are as wanted; ``False`` once none was bound, came or went for ``patience`` seconds."""
         with self._changed:

@@ -94,10 +94,10 @@ async def test_the_code_does_what_it_did(everything: Everything) -> None:
 
 async def test_points_are_passed_before_and_after_in_order(everything: Everything, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    CONTROL.set([], log=log)
+    CONTROL.set([Rule("*", "delay", side) for side in failpoints.SIDES], log=log)
     await everything()
 
-    assert list(noted(log)["reached"]) == [
+    assert list(noted(log)["delay"]) == [
         "made:everything:1:before",
         "made:everything:2:before",
         "made:everything:2:after",
