@@ -41,15 +41,20 @@ class Population:
 
     def create(self, path: str, objects: Iterable[dict[str, Any]]) -> None:
         """POST every object to a collection. Raises ``ApiRefused`` for the first that is not taken."""
-        local = threading.local()
+        local, opened = threading.local(), list[http.client.HTTPSConnection]()
 
         def create(body: bytes) -> None:
             if not hasattr(local, "connection"):
                 local.connection = self.connect()
+                opened.append(local.connection)
             self.request(local.connection, "POST", path, body)
 
-        with ThreadPoolExecutor(_WORKERS) as pool:
-            list(pool.map(create, (json.dumps(it).encode() for it in objects)))
+        try:
+            with ThreadPoolExecutor(_WORKERS) as pool:
+                list(pool.map(create, (json.dumps(it).encode() for it in objects)))
+        finally:
+            for connection in opened:
+                connection.close()
 
     def delete(self, path: str, selector: str) -> None:
         """Delete what carries these labels, at once, and return when it is gone."""
