@@ -110,7 +110,11 @@ def _build_image(base: str) -> None:
     engine = Engine.found()
     if base == images.BASE and not engine.has(base):
         images.make_base()
-    image.build(engine, default_image(), base)
+    try:
+        image.build(engine, default_image(), base)
+    except ImageError as error:
+        hint = f"without a registry, run as root: make release BASE={images.BASE}"
+        raise ReleaseError(f"{error}; {hint}" if base != images.BASE else f"{error}") from None
     file = DIST / files()["image"]
     _run(*(part.format(image=default_image(), file=file) for part in _SAVE[engine.name]))
 
