@@ -23,7 +23,7 @@ CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test test-all $(STAGES) $(MORE_STAGES) control-plane oracle chart-docs live soak kept bench loadtest refusals attempts lock format clean wheel image
+.PHONY: help setup run test test-all $(STAGES) $(MORE_STAGES) control-plane oracle chart-docs live soak kept bench loadtest refusals attempts lock format clean wheel image release
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-18s %s\n", $$1, $$2 }'
@@ -87,7 +87,7 @@ chaos-sample: $(READY) control-plane ## the smallest make chaos
 fuzz: $(READY) ## send the running service what nobody should, and count (SHORT=1, ONLY=requests, SEED=, COUNT=, JSON=)
 	@$(BIN)/python -m tests.fuzz $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED)) \
 	    $(if $(COUNT),--count $(COUNT)) $(if $(FAMILY),--family $(FAMILY)) $(if $(CASE),--case $(CASE)) \
-	    $(if $(EVERY),--every) $(if $(JSON),--json $(JSON))
+	    $(if $(JSON),--json $(JSON))
 
 conformance: $(READY) ## compare generated cases with the Go plugins (SHORT=1, COUNT=, SEED=, MINOR=1.36.3, TOPIC="taints hard")
 	@COUNT='$(COUNT)' SEED='$(SEED)' MINOR='$(MINOR)' TOPIC='$(TOPIC)' $(BIN)/python -m tests.conformance.compare \
@@ -124,6 +124,9 @@ wheel: $(READY) ## build the wheel into dist/
 image: $(READY) ## build the image with buildah, podman or docker (IMAGE=, BASE=, MEASURE=1)
 	@$(BIN)/python -m tests.cluster.image $(if $(IMAGE),--image '$(IMAGE)') $(if $(BASE),--base '$(BASE)') \
 	    $(if $(MEASURE),--measure)
+
+release: $(READY) ## build wheel, sdist, chart, image, bill of materials and checksums into dist/, no registry needed (BASE=)
+	@$(BIN)/python -m tests.release $(if $(BASE),--base '$(BASE)')
 
 cluster-test: $(READY) ## as root: the image and the chart on a cluster of three real nodes (ONLY="drain or restart")
 	@$(BIN)/python -m tests.cluster $(if $(ONLY),-k '$(ONLY)')

@@ -36,9 +36,7 @@ class Sizes:
     in_tree_binds: int
     conflict_binds: int
     kills: int
-    kill_seconds: float
     outage: float
-    outage_kinds: tuple[str, ...]
     leader_failures: int
     crashes: int
     events: int
@@ -55,9 +53,7 @@ FULL: Final = Sizes(
     in_tree_binds=1_000,
     conflict_binds=6_000,
     kills=1_000,
-    kill_seconds=3_600.0,
     outage=60.0,
-    outage_kinds=("refused", "silent"),
     leader_failures=100,
     crashes=200,
     events=1_000_000,
@@ -100,11 +96,11 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "race": lambda sizes, seed: waves.race(sizes.binds, sizes.per_app, seed),
     "failing": lambda sizes, seed: waves.failing(sizes.binds, sizes.per_app, seed),
     "in-tree": lambda sizes, seed: waves.in_tree(sizes.in_tree_binds, IN_TREE_PER_APP, seed),
-    "kills": lambda sizes, seed: kills.kills(sizes.kills, seed, sizes.kill_seconds),
+    "kills": lambda sizes, seed: kills.kills(sizes.kills, seed),
     "restarts": lambda sizes, seed: restarts.hard(sizes.machines, sizes.restarts, seed),
     "restarts-soft": lambda sizes, seed: restarts.soft(sizes.machines, sizes.restarts, seed, is_sampled=False),
     "restarts-sampled": lambda sizes, seed: restarts.soft(sizes.machines, sizes.restarts, seed, is_sampled=True),
-    "outage": lambda sizes, seed: outage.outages(sizes.outage, FRESHNESS, seed, sizes.outage_kinds),
+    "outage": lambda sizes, seed: outage.outages(sizes.outage, FRESHNESS, seed),
     "leaders": lambda sizes, seed: leaders.leaders(sizes.leader_failures, seed),
     "crashes": lambda sizes, seed: crashes.crashes(sizes.crashes, seed),
     "overbook": lambda sizes, seed: overbook.overbook(sizes.room_binds, sizes.stock_room_binds, seed),
@@ -134,14 +130,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         sizes = replace(sizes, stock_room_binds=binds if sizes.stock_room_binds else 0)
     if arguments.stock:
         sizes = replace(sizes, stock_room_binds=sizes.room_binds)
-    if arguments.kills:
-        sizes = replace(sizes, kills=arguments.kills)
-    if arguments.crashes:
-        sizes = replace(sizes, crashes=arguments.crashes)
-    if arguments.restarts:
-        sizes = replace(sizes, restarts=arguments.restarts)
-    if arguments.kill_seconds:
-        sizes = replace(sizes, kill_seconds=arguments.kill_seconds)
     chosen = arguments.only or sizes.scenarios or tuple(SCENARIOS)
     reports = []
     for name in chosen:
@@ -179,10 +167,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="+", choices=SCENARIOS, metavar="SCENARIO", help=", ".join(SCENARIOS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--binds", type=int, help="bind as many pods in each scenario of waves")
-    parser.add_argument("--kills", type=int, help="kill as many times")
-    parser.add_argument("--crashes", type=int, help="crash the leader as many times")
-    parser.add_argument("--kill-seconds", type=float, help="kill for no longer than this")
-    parser.add_argument("--restarts", type=int, help="start each machine as many times again")
     parser.add_argument("--stock", action="store_true", help="in short too: how much stock schedulers overbook alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures and evidence there")
     return parser

@@ -8,7 +8,6 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Final, Self
 
 import httpx
@@ -57,11 +56,9 @@ class PlainBinder:
             worker.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
-        for _ in self._workers:
+        for _worker in self._workers:
             self._due.put(None)
         for worker in self._workers:
             worker.join(2 * _TIMEOUT)

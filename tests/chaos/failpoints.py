@@ -6,7 +6,7 @@ action says so. A point is named by module, function and its number among the fu
 
     app.verbs.bind:BindVerb._run:3
 
-What happens at points is said by rules; what was reached, and where the process was killed, is appended to a log that
+What happens at points is said by rules; what they did, and where the process was killed, is appended to a log that
 survives the kill.
 """
 
@@ -33,7 +33,7 @@ from types import CodeType, ModuleType
 from typing import Any, Final, Literal, TypeAlias
 
 Side: TypeAlias = Literal["before", "after"]
-Action: TypeAlias = Literal["kill", "stop", "delay", "error", "drop"]
+Action: TypeAlias = Literal["delay", "error"]
 
 BINDING: Final = (
     "app.writes.api_writes",
@@ -57,15 +57,7 @@ HOMES: Final = (
     "app.writes.events",
     *(
         f"plugins.sticky_node.{name}"
-        for name in (
-            "annotations",
-            "background",
-            "plugin",
-            "reconciler",
-            "recorder",
-            "unusable_homes",
-            "waiting_pods",
-        )
+        for name in ("annotations", "background", "plugin", "reconciler", "recorder", "unusable_homes", "waiting_pods")
     ),
 )
 """What keeps homes up beside binds: written, moved, given back, forgotten and told, and pods woken."""
@@ -121,9 +113,7 @@ class Point:
 class Rule:
     """``action`` at the points whose name matches ``point`` and, if given, whose expression is ``expression``.
 
-    With ``hit`` on that hit alone, else with ``probability`` on each. ``kill`` is SIGKILL and ``stop`` SIGSTOP to this
-    very process, ``delay`` waits ``seconds``, ``error`` raises (``module:class``), ``drop`` never comes back, as when a
-    packet is lost: for points that a time limit encloses.
+    It applies with ``probability`` to each pass. ``delay`` waits ``seconds``, ``error`` raises (``module:class``).
     """
 
     point: str
@@ -131,7 +121,6 @@ class Rule:
     side: Side = "before"
     expression: str = ""
     probability: float = 1.0
-    hit: int = 0
     seconds: float = 0.0
     error: str = "builtins:OSError"
 
@@ -354,9 +343,7 @@ class Control:
     def __init__(self) -> None:
         self.points: dict[str, Point] = {}
         self._rules: list[Rule] = []
-        self._applying: dict[str, list[tuple[int, Rule]]] = {}
-        self._hits: Counter[int] = Counter()
-        self._reached: set[str] = set()
+        self._applying: dict[str, list[Rule]] = {}
         self._log: int | None = None
         self._passed: Passed | None = None
         self.plan: KillPlan | None = None
@@ -376,8 +363,7 @@ class Control:
     ) -> None:
         """Replace everything that was set before."""
         self._passed = passed
-        self._rules, self._applying, self._reached = list(rules), {}, set()
-        self._hits.clear()
+        self._rules, self._applying = list(rules), {}
         self.plan, self.chance = plan, random.Random(seed)
         self._log = None if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         if plan is not None and plan.aim:
@@ -385,45 +371,24 @@ class Control:
 
     async def fire(self, name: str, side: Side) -> None:
         at = f"{name}:{side}"
-        if at not in self._reached:
-            self._reached.add(at)
-            self._note("reached", at)
         if self._passed is not None:
             self._passed.add(at)
         if self.plan is not None and self.plan.strikes(at, self.chance):
-            self._kill(at)
-        for number, rule in self._rules_at(name, side):
-            self._hits[number] += 1
-            if self._is_due(rule, self._hits[number]):
+            self._note("kill", at)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if at not in self._applying:
+            self._applying[at] = [it for it in self._rules if it.applies_to(self.points[name], side)]
+        for rule in self._applying[at]:
+            if self.chance.random() < rule.probability:
                 await self._act(rule, at)
 
-    def _rules_at(self, name: str, side: Side) -> list[tuple[int, Rule]]:
-        at = f"{name}:{side}"
-        if at not in self._applying:
-            point = self.points[name]
-            self._applying[at] = [it for it in enumerate(self._rules) if it[1].applies_to(point, side)]
-        return self._applying[at]
-
-    def _is_due(self, rule: Rule, hit: int) -> bool:
-        return hit == rule.hit if rule.hit else self.chance.random() < rule.probability
-
     async def _act(self, rule: Rule, at: str) -> None:
-        if rule.action == "kill":
-            self._kill(at)
         self._note(rule.action, at)
-        if rule.action == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        elif rule.action == "delay":
+        if rule.action == "delay":
             await asyncio.sleep(rule.seconds)
-        elif rule.action == "drop":
-            await asyncio.get_running_loop().create_future()
         else:
             module, _, name = rule.error.partition(":")
             raise getattr(import_module(module), name)(f"injected at {at}")
-
-    def _kill(self, at: str) -> None:
-        self._note("kill", at)
-        os.kill(os.getpid(), signal.SIGKILL)
 
     def _note(self, what: str, at: str) -> None:
         if self._log is not None:
@@ -445,7 +410,7 @@ def sides_of(points: Iterable[Point]) -> list[str]:
 
 
 def noted(log: Path) -> dict[str, Counter[str]]:
-    """What a log holds: by word (``reached``, ``kill``, …) how often at each point and side."""
+    """What a log holds: by word (``aim``, ``kill``, …) how often at each point and side."""
     found: dict[str, Counter[str]] = {}
     for line in log.read_text().splitlines() if log.exists() else ():
         what, _, at = line.partition(" ")

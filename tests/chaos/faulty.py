@@ -2,7 +2,7 @@
 
 What happens at the points is in the environment, see ``FAULTS``. Homeport runs in a child, made by ``fork`` from a
 process that has imported everything: one that is killed is back as soon as it has read the cluster, as if a kubelet
-had restarted it. One that stops itself is continued after a while.
+had restarted it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import random
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -43,7 +42,6 @@ FAULTS: Final = "HOMEPORT_CHAOS"
 ``kills``     how many in all
 ``aims``      points with their side, at which processes are to be killed, one each, by turns
 ``patience``  seconds a process waits for that, once its picture is complete
-``pause``     seconds it is stopped
 ``periods``   seconds by ``module:NAME``, in place of those that are longer than a process lives here
 """
 
@@ -62,11 +60,10 @@ def environment(
     kills: int = 0,
     aims: Sequence[str] = (),
     patience: float = 0.0,
-    pause: float = 0.0,
     periods: Mapping[str, float] | None = None,
 ) -> Mapping[str, str]:
     """The variable for these faults."""
-    found = {"rules": [asdict(it) for it in rules], "seed": seed, "log": str(log), "kills": kills, "pause": pause}
+    found = {"rules": [asdict(it) for it in rules], "seed": seed, "log": str(log), "kills": kills}
     return {FAULTS: json.dumps({**found, "aims": list(aims), "patience": patience, "periods": dict(periods or {})})}
 
 
@@ -92,7 +89,7 @@ def main(argv: Sequence[str]) -> int:
         if child == 0:
             _set(faults, generation, sides)
             os._exit(_run(homeport, argv))
-        code = _attend(child, float(faults.get("pause", 0.0)))
+        code = _attend(child)
         if code >= 0:
             return code
 
@@ -143,11 +140,8 @@ def _plan(faults: Mapping[str, Any], log: Path, chance: random.Random) -> KillPl
     )
 
 
-def _attend(child: int, pause: float) -> int:
-    """Wait for its end, continuing it when it stops, and ending it when this process is asked to end.
-
-    Negative: the signal that ended it.
-    """
+def _attend(child: int) -> int:
+    """Wait for its end, and end it when this process is asked to end; negative: the signal that ended it."""
 
     def end(_signal: int, _frame: object) -> None:
         os.kill(child, signal.SIGKILL)
@@ -155,14 +149,10 @@ def _attend(child: int, pause: float) -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    while True:
-        _, status = os.waitpid(child, os.WUNTRACED)
-        if not os.WIFSTOPPED(status):
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(pause)
-        os.kill(child, signal.SIGCONT)
+    _, status = os.waitpid(child, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return os.waitstatus_to_exitcode(status)
 
 
 if __name__ == "__main__":

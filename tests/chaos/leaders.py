@@ -9,13 +9,16 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
+from tests.beside import beside
 from tests.chaos import checker, waves
 from tests.chaos.arena import Arena
 from tests.chaos.binder import PlainBinder
@@ -127,54 +130,54 @@ def _fail(arena: Arena, replicas: Mapping[str, Homeport], count: int, seed: int,
 def loading(arena: Arena, seed: int) -> Iterator[Waves]:
     """Wave after wave until the block ends; the last one comes to rest."""
     tally = Waves(arena, (STOCK[0], PLAIN), seed, patience=_UNLUCKY_SECONDS)
-    over = threading.Event()
-    failures: list[BaseException] = []
 
-    def load() -> None:
-        try:
-            while not over.is_set():
-                tally.run(Wave(PER_APP), waves.both)
-        except BaseException as failure:  # noqa: BLE001  # raised again below, in the thread that waits
-            failures.append(failure)
+    def load(over: threading.Event) -> None:
+        while not over.is_set():
+            tally.run(Wave(PER_APP), waves.both)
 
-    thread = threading.Thread(target=load, daemon=True)
-    thread.start()
-    try:
+    with beside(load):
         yield tally
-    finally:
-        over.set()
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 @contextmanager
 def probing(arena: Arena, urls: Sequence[str]) -> Iterator[list[float]]:
     """Ask each replica for verdicts all the time; yields when the answered requests were sent."""
-    over = threading.Event()
     decided: list[float] = []
+
+    def note(probe: Probe) -> None:
+        if probe.decided:
+            decided.append(probe.sent)
+
+    with beside(*(partial(probe, url, arena.nodes, note, _PROBE_PAUSE, _CALL_SECONDS) for url in urls)):
+        yield decided
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One filter call: when it was sent, and whether it was decided."""
+
+    sent: float
+    decided: bool
+
+
+def probe(
+    url: str, nodes: Sequence[str], note: Callable[[Probe], None], pause: float, patience: float, over: threading.Event
+) -> None:
+    """Ask for a verdict again and again. ``pause``, ``patience``: seconds between calls, and for an answer."""
     pod = pod_of("probe", 0, PLAIN, (objects.ZONE_LABEL,))
     pod["metadata"] |= {"namespace": "default", "uid": "probe"}
-    body = {"Pod": pod, "NodeNames": arena.nodes}
-    threads = [threading.Thread(target=_probe, args=(url, body, decided, over), daemon=True) for url in urls]
-    for thread in threads:
-        thread.start()
-    try:
-        yield decided
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-
-
-def _probe(url: str, body: Json, decided: list[float], over: threading.Event) -> None:
-    with httpx.Client(base_url=url, timeout=_CALL_SECONDS, trust_env=False) as http:
-        while not over.wait(_PROBE_PAUSE):
+    body = {"Pod": pod, "NodeNames": list(nodes)}
+    with httpx.Client(base_url=url, timeout=patience, trust_env=False) as http:
+        while not over.wait(pause):
             sent = time.monotonic()
-            with suppress(httpx.HTTPError, ValueError):
-                answer: Any = http.post("/filter", json=body)
-                if answer.is_success and not answer.json().get("Error"):
-                    decided.append(sent)
+            note(Probe(sent, _decides(http, body)))
+
+
+def _decides(http: httpx.Client, body: Json) -> bool:
+    with suppress(httpx.HTTPError, ValueError):
+        answer: Any = http.post("/filter", json=body)
+        return bool(answer.is_success and not answer.json().get("Error"))
+    return False
 
 
 def wait_for_verdict(decided: Sequence[float], since: float, what: str = "verdict") -> float:

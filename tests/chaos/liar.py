@@ -18,7 +18,6 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx
@@ -90,9 +89,7 @@ class LyingProxy:
         self._plane.client.wait_for(lambda: self._server.started, what="the lying proxy")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.should_exit = self._server.force_exit = True
         self._thread.join(PATIENCE_SECONDS)
 

@@ -149,11 +149,11 @@ class Lives:
         """One is made anew under its name; of the other a person moves one home and releases another."""
         for number, name in enumerate(("set-a", "set-b")):
             if name not in self._sets:
-                self._sets[name] = self._client.create(_stateful_set(name))
+                self._sets[name] = self._client.create(objects.stateful_set(name, replicas=ORDINALS))
                 self.truth |= dict.fromkeys(_places(name), "")
             elif self._wave % 2 == number:
                 self._client.delete("StatefulSet", name)
-                self._sets[name] = self._client.create(_stateful_set(name))
+                self._sets[name] = self._client.create(objects.stateful_set(name, replicas=ORDINALS))
             else:
                 first, second, *_ = _places(name)
                 self._give(first, self._elsewhere(self.truth[first]))
@@ -232,7 +232,7 @@ class Lives:
 
     def _has_left(self) -> bool:
         """Whether every soft machine whose home is cordoned has a node; then it is taken down where it is."""
-        bound = self._bound()
+        bound = self._arena.observer.bound()
         for it in self._booting:
             if it.is_soft and self.truth[it.place] in self._cordoned:
                 if it.pod not in bound:
@@ -250,13 +250,9 @@ class Lives:
         self.truth[place] = bound.get(pod, "")
         return pod in bound
 
-    def _bound(self) -> dict[str, str]:
-        pods = self._arena.observer.pods()
-        return {it["metadata"]["name"]: it["spec"]["nodeName"] for it in pods if it["spec"].get("nodeName")}
-
     def started(self) -> None:
         """All pods are bound: it is noted where everybody is, and KubeVirt says so."""
-        bound = self._bound()
+        bound = self._arena.observer.bound()
         for place, pod in list(self._first()):
             self._take_down(place, pod, bound)
         for it in self._booting:
@@ -320,10 +316,10 @@ class Lives:
             affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
         )
         name = self._client.create(target)["metadata"]["name"]
-        if not self._until(lambda: name in self._bound(), REST_SECONDS):
+        if not self._until(lambda: name in self._arena.observer.bound(), REST_SECONDS):
             self.strayed.append(f"{name} got no node")
             return
-        source, node = machine.node, self._bound()[name]
+        source, node = machine.node, self._arena.observer.bound()[name]
         told = {"sourceNode": source, "targetNode": node, "migrationUid": uid}
         self._tell(machine, {"migrationState": told})
         if succeeds:
@@ -406,21 +402,3 @@ def _of_nobody(number: int) -> Json:
 
 def _is_crowded(home: Json) -> bool:
     return bool(home["metadata"]["namespace"] == CROWDED)
-
-
-def _stateful_set(name: str) -> Json:
-    labels = {"app": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "serviceName": name,
-            "replicas": ORDINALS,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "main", "image": objects.PAUSE_IMAGE}]},
-            },
-        },
-    }

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx
@@ -46,9 +45,7 @@ class Observer:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         for http in self._http:
             http.close()
@@ -73,6 +70,10 @@ class Observer:
         """The pods as they are now."""
         with self._changed:
             return list(self._there["Pod"].values())
+
+    def bound(self) -> dict[str, str]:
+        """Return the nodes of the pods that have one, by the name of the pod."""
+        return {it["metadata"]["name"]: it["spec"]["nodeName"] for it in self.pods() if it["spec"].get("nodeName")}
 
     def settle(self, done: Callable[[list[Json]], bool], patience: float) -> bool:
         """Wait until the pods are as wanted; ``False`` once none was bound, came or went for ``patience`` seconds."""

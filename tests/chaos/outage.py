@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import httpx
 
@@ -20,7 +21,7 @@ from tests.beside import beside
 from tests.chaos import checker, waves
 from tests.chaos.arena import Arena, all_bound
 from tests.chaos.binder import PlainBinder
-from tests.chaos.checker import Json
+from tests.chaos.leaders import Probe, probe
 from tests.chaos.proxy import REFUSED, SILENT, FaultProxy, Rule, kubeconfig_through
 from tests.chaos.report import Report, percentiles
 from tests.chaos.waves import EVIDENCE, PLAIN, STOCK, pod_of
@@ -44,14 +45,6 @@ _CALL_SECONDS: Final = 6.0
 KINDS: Final[dict[str, Rule]] = {"refused": REFUSED, "silent": SILENT}
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """One filter call: when it was sent, and whether it was decided."""
-
-    sent: float
-    decided: bool
-
-
 @dataclass(slots=True)
 class Outage:
     """What was seen of one. Times are monotonic seconds."""
@@ -69,17 +62,17 @@ class Outage:
         return sum(self.began + limit < it.sent < self.ended for it in self.probes)
 
 
-def outages(seconds: float, limit: float, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> Report:
-    """An outage of each of these kinds, each of ``seconds``. ``limit`` is Homeport's ``maxFeedAge``."""
-    report = Report(f"API server out of reach for {seconds:g} s: {', then '.join(kinds)}")
+def outages(seconds: float, limit: float, seed: int) -> Report:
+    """An outage of each kind, each of ``seconds``. ``limit`` is Homeport's ``maxFeedAge``."""
+    report = Report(f"API server out of reach for {seconds:g} s: {', then '.join(KINDS)}")
     with Arena(NODES) as arena, FaultProxy(arena.plane.server) as proxy:
         through = kubeconfig_through(proxy, arena.plane.kubeconfig, arena.folder / "through-proxy")
         homeport = arena.homeport((STOCK[0], PLAIN), {"maxFeedAge": f"{limit:g}s"}, kubeconfig=through)
         arena.scheduler(STOCK[0], homeport)
         with PlainBinder(arena.observer, PLAIN, [homeport.url], arena.nodes, seed):
             with _steady_load(arena):
-                arena.observer.settle(lambda pods: sum(map(_has_node, pods)) > NODES, PATIENCE)
-                seen = {name: _outage(arena, homeport, proxy, KINDS[name], seconds) for name in kinds}
+                arena.observer.settle(lambda pods: sum("nodeName" in pod["spec"] for pod in pods) > NODES, PATIENCE)
+                seen = {name: _outage(arena, homeport, proxy, rule, seconds) for name, rule in KINDS.items()}
             settled = arena.observer.settle(all_bound, PATIENCE)
         stuck = [] if settled else checker.waiting_pods(arena.observer.present())
         for name, outage in seen.items():
@@ -91,13 +84,9 @@ def outages(seconds: float, limit: float, seed: int, kinds: Sequence[str] = tupl
     return report
 
 
-def _has_node(pod: Json) -> bool:
-    return bool(pod["spec"].get("nodeName"))
-
-
 def _outage(arena: Arena, homeport: Homeport, proxy: FaultProxy, rule: Rule, seconds: float) -> Outage:
     outage = Outage()
-    with _probing(homeport, arena.nodes, outage):
+    with beside(partial(probe, homeport.url, arena.nodes, outage.probes.append, _PROBE_PAUSE, _CALL_SECONDS)):
         proxy.set(rule)
         outage.began = time.monotonic()
         _place_by_others(arena, f"{SHARED}-{int(outage.began * 1000)}")
@@ -123,30 +112,6 @@ def _is_ready(homeport: Homeport) -> bool:
         return HTTP.get(f"{homeport.url}/readyz", timeout=_CALL_SECONDS).is_success
     except httpx.HTTPError:
         return False
-
-
-@contextmanager
-def _probing(homeport: Homeport, nodes: Sequence[str], outage: Outage) -> Iterator[None]:
-    """Somebody asks for verdicts all the while."""
-    pod = pod_of("probe", 0, PLAIN, (objects.ZONE_LABEL,))
-    pod["metadata"] |= {"namespace": "default", "uid": "probe"}
-    body = {"Pod": pod, "NodeNames": list(nodes)}
-
-    def probe(over: threading.Event) -> None:
-        with httpx.Client(base_url=homeport.url, timeout=_CALL_SECONDS, trust_env=False) as http:
-            while not over.wait(_PROBE_PAUSE):
-                sent = time.monotonic()
-                outage.probes.append(Probe(sent, _decides(http, body)))
-
-    with beside(probe):
-        yield
-
-
-def _decides(http: httpx.Client, body: Json) -> bool:
-    with suppress(httpx.HTTPError, ValueError):
-        answer: Any = http.post("/filter", json=body)
-        return bool(answer.is_success and not answer.json().get("Error"))
-    return False
 
 
 @contextmanager

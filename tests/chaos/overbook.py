@@ -8,20 +8,17 @@ own filters are worth then.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.chaos import checker
-from tests.chaos.arena import Arena, all_bound
+from tests.chaos.arena import Arena
 from tests.chaos.binder import PlainBinder
 from tests.chaos.checker import Json
-from tests.chaos.report import Report, progress
+from tests.chaos.report import Report
 from tests.chaos.room import REQUIRED, Broken, RoomJudgement, judge_room
-from tests.chaos.waves import EVIDENCE, PATIENCE, PLAIN, QUICK_RETRIES, STOCK, consistency
+from tests.chaos.waves import EVIDENCE, PATIENCE, PLAIN, QUICK_RETRIES, STOCK, Waves, consistency
 from tests.controlplane import objects
 from tests.integration.service import Homeport
 
@@ -91,39 +88,20 @@ WAVES: Final[Sequence[Sequence[tuple[Make, int]]]] = (
 there is always a right node for the next pod, so that one which gets none is stuck."""
 
 
-@dataclass(slots=True)
-class Crowd:
-    """Waves on one arena, over these schedulers in turn. ``stuck``: pods that got no node."""
+class Crowd(Waves):
+    """Waves that ask for exactly what is there."""
 
-    arena: Arena
-    names: Sequence[str]
-    seed: int
-    patience: float
-    made: int = 0
-    seconds: float = 0.0
-    stuck: list[str] = field(default_factory=list)
-
-    def run(self, binds: int) -> None:
+    def fill(self, binds: int) -> None:
         """Wave after wave until so many pods were created."""
-        chance = random.Random(self.seed)
         number = 0
         while self.made < binds:
-            pods = list(self._pods(WAVES[number % len(WAVES)]))
-            chance.shuffle(pods)
-            started = time.monotonic()
-            self.arena.create(pods)
-            if not self.arena.observer.settle(all_bound, self.patience):
-                self.stuck += checker.waiting_pods(self.arena.observer.present())
-            self.seconds += time.monotonic() - started
-            progress(f"{self.made} pods, {self.seconds:.0f} s")
-            self.arena.clear()
+            self.play(self._shuffled(WAVES[number % len(WAVES)]), judge_rest=False)
             number += 1
 
-    def _pods(self, wave: Sequence[tuple[Make, int]]) -> Iterator[Json]:
-        for make, count in wave:
-            for _ in range(count):
-                yield make(f"pod-{self.made}", self.names[self.made % len(self.names)])
-                self.made += 1
+    def _shuffled(self, wave: Sequence[tuple[Make, int]]) -> list[Json]:
+        pods = [make(f"pod-{self.made}", self.next_name()) for make, count in wave for _ in range(count)]
+        self.random.shuffle(pods)
+        return pods
 
 
 def overbook(binds: int, stock_binds: int, seed: int) -> Report:
@@ -131,7 +109,7 @@ def overbook(binds: int, stock_binds: int, seed: int) -> Report:
     report = Report(f"{len(STOCK)} kube-schedulers and an HTTP client fill {NODES} nodes")
     with racing(seed) as (arena, homeport, plain):
         crowd = Crowd(arena, (*STOCK, PLAIN), seed, PATIENCE)
-        crowd.run(binds)
+        crowd.fill(binds)
         judge(report, crowd)
         consistency(report, homeport)
         report.details["outcomes"] = {"bind": homeport.outcomes("bind"), "plain binder": dict(plain.outcomes)}
@@ -140,7 +118,7 @@ def overbook(binds: int, stock_binds: int, seed: int) -> Report:
             for name in STOCK:
                 arena.scheduler(name, None, **QUICK_RETRIES)
             crowd = Crowd(arena, STOCK, seed, STOCK_PATIENCE)
-            crowd.run(stock_binds)
+            crowd.fill(stock_binds)
             judge(report, crowd, wanted=None, whose="without Homeport: ")
     return report
 
@@ -167,10 +145,10 @@ def judge(report: Report, crowd: Crowd, wanted: float | None = 0, whose: str = "
     report.add(f"{whose}host ports taken twice", len(found.ports), wanted)
     report.add(f"{whose}anti-affinity broken", len(found.apart), wanted)
     report.add(f"{whose}pods bound twice", len(checker.bound_twice(history)), wanted)
-    report.add(f"{whose}pods stuck", len(crowd.stuck), wanted)
-    report.add(f"{whose}pods bound per second", round(found.binds / max(crowd.seconds, 1e-9), 1), unit="/s")
+    report.add(f"{whose}pods stuck", len(crowd.tally.stuck), wanted)
+    report.add(f"{whose}pods bound per second", round(found.binds / max(crowd.tally.seconds, 1e-9), 1), unit="/s")
     report.details[f"{whose}broken"] = [_evidence(it) for it in found.every[:EVIDENCE]]
-    report.details[f"{whose}stuck"] = crowd.stuck[:EVIDENCE]
+    report.details[f"{whose}stuck"] = crowd.tally.stuck[:EVIDENCE]
     return found
 
 

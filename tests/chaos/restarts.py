@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -147,13 +147,8 @@ class Campaign:
         self._chance = random.Random(f"{policy} {seed}")
         self._machines = [self._make(f"{policy}-{number}") for number in range(machines)]
         self.failures: list[str] = []
+        self.others = 0
         self._time = 0
-        self._others = 0
-
-    @property
-    def others(self) -> int:
-        """Pods beside machines that were made so far."""
-        return self._others
 
     def _make(self, name: str) -> Machine:
         wanted = objects.virtual_machine(name)
@@ -164,7 +159,7 @@ class Campaign:
         """All start for the first time, while some nodes take nobody; from then on these are emptier than others."""
         empty = [it for it in self._arena.nodes if it.startswith(EMPTY)]
         self._arena.each(partial(self._cordon, cordoned=True), empty)
-        self._start(self._machines)
+        self._arena.each(self._start, self._machines)
         for it, node in self._wait().items():
             self._machine(it).home = node
         if late := self.rest():
@@ -180,7 +175,7 @@ class Campaign:
         self._time += 1
         self._chance.shuffle(self._machines)
         self._arena.each(self._stop, self._machines)
-        self._start(self._machines)
+        self._arena.each(self._start, self._machines)
         for pod, node in self._wait().items():
             machine = self._machine(pod)
             self.tally.starts += 1
@@ -192,10 +187,7 @@ class Campaign:
     def _machine(self, pod: str) -> Machine:
         return next(it for it in self._machines if it.pod == pod)
 
-    def _start(self, machines: Sequence[Machine]) -> None:
-        self._arena.each(self._start_one, machines)
-
-    def _start_one(self, machine: Machine) -> None:
+    def _start(self, machine: Machine) -> None:
         metadata = machine.found["metadata"]
         instance = self._client.create(objects.virtual_machine_instance(machine.name, metadata["uid"]))
         pod = objects.launcher_pod(instance, suffix=f"{self._time}", scheduler_name=STOCK[0], requests=OF_MACHINE)
@@ -212,7 +204,7 @@ class Campaign:
         progressed = time.monotonic()
         waiting = {it.pod for it in self._machines}
         while waiting:
-            found = {pod: node for pod, node in self._nodes().items() if pod in waiting}
+            found = {pod: node for pod, node in self._arena.observer.bound().items() if pod in waiting}
             if found:
                 progressed = time.monotonic()
                 bound |= found
@@ -223,10 +215,6 @@ class Campaign:
                 break
             time.sleep(_POLL_SECONDS)
         return bound
-
-    def _nodes(self) -> dict[str, str]:
-        there = self._arena.observer.pods()
-        return {it["metadata"]["name"]: it["spec"]["nodeName"] for it in there if it["spec"].get("nodeName")}
 
     def _runs(self, bound: tuple[str, str]) -> None:
         pod, node = bound
@@ -272,8 +260,8 @@ class Campaign:
     def _come_or_go(self, there: list[str], where: Json, chance: random.Random) -> None:
         """One pod more, or one less, of those that are ``there``."""
         if len(there) < LOAD or chance.random() < 1 / 2:
-            self._others += 1
-            name = f"{self.policy}-other-{self._others}"
+            self.others += 1
+            name = f"{self.policy}-other-{self.others}"
             pod = objects.pod(name, scheduler_name=STOCK[0], requests=OF_LOAD, affinity=where)
             there.append(self._client.create(pod)["metadata"]["name"])
         else:

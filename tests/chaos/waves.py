@@ -12,10 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from tests.beside import beside
 from tests.chaos import checker
 from tests.chaos.arena import Arena, all_bound
 from tests.chaos.binder import PlainBinder
@@ -82,20 +84,24 @@ class Waves:
     def __init__(self, arena: Arena, names: Sequence[str], seed: int, patience: float = PATIENCE) -> None:
         self.arena = arena
         self.tally = Tally()
+        self.random = random.Random(seed)
+        self.made = 0
         self._names = names
-        self._random = random.Random(seed)
         self._patience = patience
-        self._made = 0
 
     def run(self, wave: Wave, keys_of: Callable[[int], Sequence[str]], *, clear: bool = True) -> None:
         """One wave: create, delete some meanwhile, wait for the rest, judge, and clear."""
-        pods = self.pods(wave, keys_of)
+        self.play(self.pods(wave, keys_of), deletions=wave.deletions, judge_rest=not wave.deletions, clear=clear)
+
+    def play(self, pods: Sequence[Json], *, deletions: int = 0, judge_rest: bool = True, clear: bool = True) -> None:
+        """One wave of these pods."""
         started = time.monotonic()
-        with self._deleting(wave, [pod["metadata"]["name"] for pod in pods]):
+        names = {pod["metadata"]["name"] for pod in pods}
+        with beside(partial(self._delete_some, deletions, names)):
             self.arena.create(pods)
-        self.wait_and_judge(judge_rest=not wave.deletions)
+        self.wait_and_judge(judge_rest=judge_rest)
         self.tally.seconds += time.monotonic() - started
-        progress(f"{self._made} pods, {self.tally.seconds:.0f} s")
+        progress(f"{self.made} pods, {self.tally.seconds:.0f} s")
         if clear:
             self.arena.clear()
 
@@ -107,29 +113,19 @@ class Waves:
             self.tally.at_rest += checker.judge_rest(self.arena.observer.present())
 
     def pods(self, wave: Wave, keys_of: Callable[[int], Sequence[str]]) -> list[Json]:
-        pods = []
-        for _ in range(wave.per_app):
-            for app in range(APPS):
-                name = self._names[self._made % len(self._names)]
-                pods.append(pod_of(f"app-{app}", self._made, name, keys_of(app)))
-                self._made += 1
-        self._random.shuffle(pods)
+        apps = [app for _ in range(wave.per_app) for app in range(APPS)]
+        pods = [pod_of(f"app-{app}", self.made, self.next_name(), keys_of(app)) for app in apps]
+        self.random.shuffle(pods)
         return pods
 
-    @contextmanager
-    def _deleting(self, wave: Wave, names: Sequence[str]) -> Iterator[None]:
-        """Delete as many pods as the wave says while others are created and bound."""
-        over = threading.Event()
-        deleter = threading.Thread(target=self._delete_some, args=(wave.deletions, set(names), over))
-        deleter.start()
-        try:
-            yield
-        finally:
-            over.set()
-            deleter.join()
+    def next_name(self) -> str:
+        """Return the scheduler of the next pod, and count that pod."""
+        self.made += 1
+        return self._names[self.made % len(self._names)]
 
     def _delete_some(self, count: int, names: set[str], over: threading.Event) -> None:
-        chance = random.Random(self._random.random())
+        """Delete as many of these pods while others are created and bound."""
+        chance = random.Random(self.random.random())
         while count > 0:
             there = [it["metadata"]["name"] for it in self.arena.observer.pods()]
             if chosen := [name for name in there if name in names]:

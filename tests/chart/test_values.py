@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -231,12 +230,6 @@ def test_the_readme_is_made_from_the_values(tmp_path: Path) -> None:
     tools.document(copied)
 
     assert (copied / "README.md").read_text() == (CHART / "README.md").read_text()
-
-
-def test_chart_and_package_have_one_version() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-
-    assert (version, version) == (chart()["version"], str(chart()["appVersion"]))
 
 
 def test_make_image_makes_the_image_that_the_chart_asks_for() -> None:

@@ -17,16 +17,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
-
-import httpx
 
 from tests.cluster import images
 from tests.cluster.namespaces import BRIDGE_ADDRESS, Node, lay_out_bridge
 from tests.controlplane import binaries, tools
 from tests.controlplane.binaries import Component
 from tests.controlplane.client import Client
+from tests.controlplane.controlplane import answers, etcd_flags, kubeconfig
 from tests.controlplane.objects import ZONE_LABEL
 from tests.controlplane.processes import Process, ProcessGroup
 
@@ -67,9 +65,7 @@ class Cluster:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -95,12 +91,7 @@ class Cluster:
 
     def _command(self, program: Path, *arguments: str, stdin: str | None = None) -> str:
         done = subprocess.run(
-            [str(program), *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=self.environment(),
-            check=False,
+            [str(program), *arguments], input=stdin, capture_output=True, text=True, env=self.environment(), check=False
         )
         if done.returncode:
             told = f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}".strip()
@@ -125,7 +116,7 @@ class Cluster:
     def _start_control_plane(self) -> None:
         self._start_etcd()
         self._start_apiserver()
-        self._write_kubeconfig()
+        self.kubeconfig.write_text(kubeconfig(SERVER, self.ca_file, "admin", self.token))
         self.client = Client(SERVER, self.token, self.ca_file)
         self._cleanup.callback(self.client.close)
         key = self.ca_file.with_suffix(".key")
@@ -145,18 +136,8 @@ class Cluster:
 
     def _start_etcd(self) -> None:
         clients, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
-        etcd = self._start_component(
-            "etcd",
-            f"--data-dir={self.folder / 'etcd'}",
-            f"--listen-client-urls={clients}",
-            f"--advertise-client-urls={clients}",
-            f"--listen-peer-urls={peers}",
-            f"--initial-advertise-peer-urls={peers}",
-            f"--initial-cluster=default={peers}",
-            "--unsafe-no-fsync",
-            "--log-level=warn",
-        )
-        etcd.wait_ready(lambda: _answers(f"{clients}/health"), START_SECONDS)
+        etcd = self._start_component("etcd", *etcd_flags(self.folder, clients, peers))
+        etcd.wait_ready(lambda: answers(f"{clients}/health"), START_SECONDS)
 
     def _start_apiserver(self) -> None:
         tokens = self.folder / "tokens.csv"
@@ -177,19 +158,7 @@ class Cluster:
             "--kubelet-preferred-address-types=InternalIP",
             "--allow-privileged",
         )
-        apiserver.wait_ready(lambda: _answers(f"{SERVER}/readyz", self.token), START_SECONDS)
-
-    def _write_kubeconfig(self) -> None:
-        cluster = {"server": SERVER, "certificate-authority": str(self.ca_file)}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "test", "cluster": cluster}],
-            "users": [{"name": "admin", "user": {"token": self.token}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
-            "current-context": "test",
-        }
-        self.kubeconfig.write_text(json.dumps(config, indent=2))
+        apiserver.wait_ready(lambda: answers(f"{SERVER}/readyz", self.token), START_SECONDS)
 
     def _start_containerd(self, node: Node) -> None:
         network = self.folder / f"{node.name}-cni"
@@ -289,11 +258,3 @@ _KUBELET: Final = {
 
 def _succeeds(command: Sequence[str]) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-def _answers(url: str, token: str = "") -> bool:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    try:
-        return httpx.get(url, headers=headers, verify=False, trust_env=False, timeout=2).is_success
-    except httpx.TransportError:
-        return False

@@ -44,7 +44,7 @@ def prepare() -> list[Path]:
 
 def _prepare(archives: Path) -> list[Path]:
     if not image.Engine("buildah").has(BASE):
-        _make_base()
+        make_base()
     image.build(image.Engine("buildah"), HOMEPORT, BASE)
     schedulers = [
         _of_one_program(f"{SCHEDULER_REPOSITORY}:v{release}", binaries.binary("kube-scheduler", release), archives)
@@ -79,7 +79,8 @@ def cache() -> Path:
     return binaries.cache_dir() / "images"
 
 
-def _make_base() -> None:
+def make_base() -> None:
+    """Make the base image of Debian's packages, as root."""
     print(f"making {BASE} of Debian's packages", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="homeport-base-") as folder:
         archive = Path(folder) / "base.tar"

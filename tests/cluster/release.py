@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx
@@ -45,9 +44,7 @@ class Release:
         self.installed_in = time.monotonic() - started
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.uninstall()
         self.cluster.kubectl("delete", "namespace", self.namespace, "--wait")
 

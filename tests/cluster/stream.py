@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx
@@ -56,9 +55,7 @@ class ObjectNodes:
             self._client.wait_for(partial(self._is_clean, name), what=f"{name} to be ready")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end.set()
         self._renewing.join()
         for name in self.zones:
@@ -122,11 +119,6 @@ class Outcome:
             last = moment
         return longest
 
-    @property
-    def longest_wait(self) -> float:
-        """Of one pod, from its creation to its bind."""
-        return max(self.bound[name] - at for name, at in self.created.items())
-
 
 class Stream:
     """Creates pods of one schedulerName until `finish`, twenty a second; its watch notes when they are bound."""
@@ -153,9 +145,7 @@ class Stream:
         self._creating.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end.set()
         self._creating.join()
         self._cluster.kubectl(

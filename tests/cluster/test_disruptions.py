@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.beside import beside
 from tests.cluster.cluster import Cluster
 from tests.cluster.figures import FIGURES
 from tests.cluster.release import Release
@@ -100,21 +101,16 @@ def started(pid: int) -> float:
 @contextmanager
 def crash_looping(cluster: Cluster, release: Release, pod: str) -> Iterator[list[float]]:
     """Within the block Homeport in a pod ends as often as kubelet starts it; when it did, by a clock in seconds."""
-    end, crashes = threading.Event(), [time.monotonic()]
+    crashes = [time.monotonic()]
 
-    def crash_again() -> None:
-        while not end.wait(_LOOK_SECONDS):
+    def crash_again(over: threading.Event) -> None:
+        while not over.wait(_LOOK_SECONDS):
             if crash(cluster, release, pod):
                 crashes.append(time.monotonic())
 
     assert crash(cluster, release, pod)
-    looping = threading.Thread(target=crash_again)
-    looping.start()
-    try:
+    with beside(crash_again):
         yield crashes
-    finally:
-        end.set()
-        looping.join()
 
 
 def test_quiet(cluster: Cluster, release: Release) -> None:

@@ -25,6 +25,7 @@ from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registr
 from app.telemetry.metrics import Metrics
 from plugins import SHIPPED
 from tests.builders import node_object, pod_object
+from tests.contract.pages import blocks, rows, ticked
 from tests.contract.venvs import ROOT, cells, homeport, make_venv
 
 GUIDES: Final = ROOT / "docs" / "plugins"
@@ -32,11 +33,6 @@ FIRST_FILTER, FIRST_SCORE, REFERENCE = (
     (GUIDES / f"{name}.md").read_text(encoding="utf-8") for name in ("first-filter", "first-score", "reference")
 )
 EVALUATE: Final = (ROOT / "docs" / "evaluate.md").read_text(encoding="utf-8")
-
-
-def blocks(page: str, language: str) -> list[str]:
-    """The fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
 def modules(page: str) -> Mapping[str, str]:
@@ -175,22 +171,7 @@ def evaluated(case: Any) -> Any:
     return json.loads(evaluator.evaluate(json.dumps(case).encode()))
 
 
-def rows(page: str, head: str) -> list[list[str]]:
-    """The rows of every table whose first column is called so."""
-    found = []
-    for table in page.split(f"| {head} |")[1:]:
-        for line in table.splitlines()[2:]:
-            if not line.startswith("|"):
-                break
-            found.append([cell.strip() for cell in line.strip("|").split("|")])
-    return found
-
-
 def shown_methods() -> list[str]:
     """The methods in the tables of the reference."""
     by_point = [name for row in rows(REFERENCE, "point") for name in ticked(row[1])]
     return [*by_point, *(name for row in rows(REFERENCE, "method") for name in ticked(row[0]))]
-
-
-def ticked(cell: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", cell)

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from tests.contract.test_docs import page, table, ticked
+from tests.contract.pages import rows as table
+from tests.contract.pages import ticked
+from tests.contract.test_docs import page
 from tests.served import started
 
 ROOT: Final = Path(__file__).parents[2]

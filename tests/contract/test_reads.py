@@ -89,6 +89,25 @@ class Plane:
         return sorted(self.plugin.scored)
 
 
+class PlainLast(Plain):
+    """The first node that passes will do, if n0 was asked about; else none will."""
+
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+        self.look(pod)
+        left = passed[: int("n0" in nodes.name_set)]
+        return FilterResult(left, lambda: dict.fromkeys(passed[len(left) :], LAST))
+
+
+class LastPlane(Plane):
+    """The same with the plugin that says the last word too."""
+
+    form = PlainLast
+
+
+both_forms = pytest.mark.parametrize("form", [Plane, LastPlane], ids=["", "with a last word"])
+
+
+@both_forms
 @pytest.mark.parametrize(
     ("reads", "parts", "again", "after_bind"),
     [
@@ -99,9 +118,9 @@ class Plane:
     ],
 )
 def test_what_is_judged_again(
-    reads: Reads, parts: Sequence[Part] | None, again: list[str], after_bind: list[str]
+    form: type[Plane], reads: Reads, parts: Sequence[Part] | None, again: list[str], after_bind: list[str]
 ) -> None:
-    plane = Plane(reads, parts)
+    plane = form(reads, parts)
     pod = pod_object("new", labels={"app": "db"})
 
     assert list(NODES) == plane.asked(pod)
@@ -131,6 +150,7 @@ def test_what_is_scored_again(reads: Reads, parts: Sequence[Part] | None, after_
     assert after_bind == plane.scored(pod)
 
 
+@both_forms
 @pytest.mark.parametrize(
     ("reads", "parts", "certain"),
     [
@@ -140,19 +160,22 @@ def test_what_is_scored_again(reads: Reads, parts: Sequence[Part] | None, after_
     ],
 )
 def test_whether_a_bind_is_certain_and_who_waits_for_whom(
-    reads: Reads, parts: Sequence[Part] | None, certain: bool
+    form: type[Plane], reads: Reads, parts: Sequence[Part] | None, certain: bool
 ) -> None:
-    framework = Plane(reads, parts).world.framework
+    framework = form(reads, parts).world.framework
     pod, node = make_pod("new", labels={"app": "db"}), NodeInfo(make_node("n1"))
 
     assert Recheck(SUCCESS, certain) == framework.at_bind.recheck(CycleState(), pod, node, [IN_FLIGHT])
     assert (not certain) is framework.filters.depends(pod, IN_FLIGHT)
 
 
+@both_forms
 @pytest.mark.parametrize(("reads", "parts"), [DECLARED, UNDECLARED, PODS, CLUSTER])
-def test_rejections_of_the_others_are_remembered_beside_it(reads: Reads, parts: Sequence[Part] | None) -> None:
+def test_rejections_of_the_others_are_remembered_beside_it(
+    form: type[Plane], reads: Reads, parts: Sequence[Part] | None
+) -> None:
     """Zones z0 and z1 are full, and PodTopologySpread says so."""
-    plane = Plane(reads, parts)
+    plane = form(reads, parts)
     plane.world.add(make_pod("a", node="n0", **WEB), make_pod("b", node="n1", **WEB))
     full = [name for number, name in enumerate(NODES) if number % 3 != 2]
 
@@ -245,71 +268,6 @@ def test_the_pods_of_a_node_are_not_seen_by_who_reads_nodes(what: str) -> None:
         plane.world.framework.scoring.score(CycleState(), make_pod("new"), plane.world.candidates())
 
 
-class PlainLast(Plain):
-    """The first node that passes will do, if n0 was asked about; else none will."""
-
-    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        self.look(pod)
-        left = passed[: int("n0" in nodes.name_set)]
-        return FilterResult(left, lambda: dict.fromkeys(passed[len(left) :], LAST))
-
-
-class LastPlane(Plane):
-    """The same with the plugin that says the last word too."""
-
-    form = PlainLast
-
-
-@pytest.mark.parametrize(
-    ("reads", "parts", "again"),
-    [
-        pytest.param(*DECLARED.values, [], id="NODE, of the pod its tolerations"),
-        pytest.param(*UNDECLARED.values, [], id="NODE"),
-        pytest.param(*PODS.values, ["n4"], id="PODS_ON_NODE"),
-        pytest.param(*CLUSTER.values, list(NODES), id="CLUSTER"),
-    ],
-)
-def test_a_last_word_costs_no_kept_verdict(reads: Reads, parts: Sequence[Part] | None, again: list[str]) -> None:
-    plane = LastPlane(reads, parts)
-    pod = pod_object("new", labels={"app": "db"})
-
-    assert list(NODES) == plane.asked(pod)
-    plane.world.add(make_pod("bound", node="n4"))
-    assert again == plane.asked(pod)
-    assert ["n0"] == plane.filter.answer(pod, NODES)["NodeNames"]
-
-
-@pytest.mark.parametrize(
-    ("reads", "parts", "certain"),
-    [
-        pytest.param(*UNDECLARED.values, True, id="NODE"),
-        pytest.param(*PODS.values, True, id="PODS_ON_NODE"),
-        pytest.param(*CLUSTER.values, False, id="CLUSTER"),
-    ],
-)
-def test_a_last_word_makes_no_bind_uncertain_and_no_filter_wait(
-    reads: Reads, parts: Sequence[Part] | None, certain: bool
-) -> None:
-    framework = LastPlane(reads, parts).world.framework
-    pod, node = make_pod("new", labels={"app": "db"}), NodeInfo(make_node("n1"))
-
-    assert Recheck(SUCCESS, certain) == framework.at_bind.recheck(CycleState(), pod, node, [IN_FLIGHT])
-    assert (not certain) is framework.filters.depends(pod, IN_FLIGHT)
-
-
-@pytest.mark.parametrize(("reads", "parts"), [DECLARED, UNDECLARED, PODS, CLUSTER])
-def test_what_the_others_reject_is_remembered_beside_a_last_word(reads: Reads, parts: Sequence[Part] | None) -> None:
-    plane = LastPlane(reads, parts)
-    plane.world.add(make_pod("a", node="n0", **WEB), make_pod("b", node="n1", **WEB))
-    full = [name for number, name in enumerate(NODES) if number % 3 != 2]
-
-    refused = plane.filter.refused(pod_object("new", **WEB), full)
-
-    assert set(full) == refused.keys()
-    assert refused == plane.filter.refused(pod_object("new", **WEB), full)
-    assert 1 == plane.filter.remembered.count
-
-
 @pytest.mark.parametrize(("reads", "parts"), [DECLARED, UNDECLARED, PODS, CLUSTER])
 def test_a_last_word_is_never_remembered_nor_what_was_said_beside_it(
     reads: Reads, parts: Sequence[Part] | None
@@ -376,15 +334,15 @@ def test_a_plugin_that_prepares_by_the_cluster_is_not_certain() -> None:
 
 
 def test_one_line_at_start_says_what_a_plain_plugin_costs() -> None:
-    (profile,) = resolve([Profile.model_validate(only("Plain"))], registry(Plain))
-    (declared,) = resolve([Profile.model_validate(only("Plain"))], registry(Plain, Reads.NODE))
+    (profile,) = resolve([Profile.model_validate(only("Plain"))], registry(Reads.CLUSTER))
+    (declared,) = resolve([Profile.model_validate(only("Plain"))], registry(Reads.NODE))
 
     assert 1 == sum('plugin "Plain" declares neither PluginSpec.reads' in it for it in profile.notices)
     assert not any("Plain" in it for it in declared.notices)
 
 
-def registry(plugin: Any, reads: Reads = Reads.CLUSTER, parts: Sequence[Part] | None = None) -> Registry:
-    return Registry([*SHIPPED, PluginSpec("Plain", PluginArgs, plugin, reads=reads, parts=parts)], DEFAULT_WEIGHTS)
+def registry(reads: Reads) -> Registry:
+    return Registry([*SHIPPED, PluginSpec("Plain", PluginArgs, Plain, reads=reads)], DEFAULT_WEIGHTS)
 
 
 class _Made:
@@ -425,43 +383,21 @@ class SaysTooMuch(Plain, ClusterFilterPlugin):
 
 
 @pytest.mark.parametrize(
-    ("plugin", "reads", "parts", "said"),
+    ("plugin", "reads", "said"),
     [
-        pytest.param(LacksFilter, Reads.CLUSTER, None, "abstract class LacksFilter", id="a base and no method"),
-        pytest.param(
-            LacksRemoval,
-            Reads.CLUSTER,
-            None,
-            "has one of add_pod and remove_pod: a dry run needs both",
-            id="half of it",
-        ),
-        pytest.param(
-            LacksBase,
-            Reads.CLUSTER,
-            None,
-            "has filter, and does not name FilterPlugin as a base",
-            id="a method and no base",
-        ),
-        pytest.param(
-            LacksScore,
-            Reads.CLUSTER,
-            None,
-            "names ScorePlugin as a base, and has neither score nor score_nodes",
-            id="neither form of score",
-        ),
-        pytest.param(
+        (LacksFilter, Reads.CLUSTER, "abstract class LacksFilter"),
+        (LacksRemoval, Reads.CLUSTER, "has one of add_pod and remove_pod: a dry run needs both"),
+        (LacksBase, Reads.CLUSTER, "has filter, and does not name FilterPlugin as a base"),
+        (LacksScore, Reads.CLUSTER, "names ScorePlugin as a base, and has neither score nor score_nodes"),
+        (
             SaysTooMuch,
             Reads.NODE,
-            None,
             "names ClusterFilterPlugin as a base, and declares that it reads no more than Reads.NODE",
-            id="two that contradict one another",
         ),
     ],
 )
-def test_a_plugin_that_contradicts_itself_does_not_start(
-    plugin: Any, reads: Reads, parts: Sequence[Part] | None, said: str
-) -> None:
-    spec = PluginSpec("Plain", PluginArgs, plugin, reads=reads, parts=parts)
+def test_a_plugin_that_contradicts_itself_does_not_start(plugin: Any, reads: Reads, said: str) -> None:
+    spec = PluginSpec("Plain", PluginArgs, plugin, reads=reads)
 
     with pytest.raises(ProfileErrors, match=said) as raised:
         World(profile=only("Plain"), specs=[spec])

@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import httpx
@@ -49,9 +48,7 @@ class Scheduler:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -102,9 +99,7 @@ class ControlPlane:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -158,10 +153,6 @@ class ControlPlane:
         self.client.change_token(self.token)
         self.start_apiserver()
 
-    def apiserver_log(self) -> str:
-        """All the API server has written, over its restarts."""
-        return self._apiserver.log()
-
     def start_scheduler(
         self, config: Mapping[str, Any] | None = None, version: str = "", flags: Sequence[str] = ()
     ) -> Scheduler:
@@ -180,7 +171,7 @@ class ControlPlane:
             command = [str(executable), *self._scheduler_flags(config_file, name, port), *flags]
             process = self._processes.start(name, command)
             server = f"https://{LOOPBACK}:{port}"
-            process.wait_ready(lambda: _answers(f"{server}/readyz"), START_SECONDS)
+            process.wait_ready(lambda: answers(f"{server}/readyz"), START_SECONDS)
             return Scheduler(process, server, config_file, self.token)
 
         return _on_free_ports(start)
@@ -207,19 +198,9 @@ class ControlPlane:
 
     def _start_etcd(self, port: int) -> str:
         url, peer_url = f"http://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{free_port()}"
-        command = [
-            str(binary("etcd", self.kubernetes)),
-            f"--data-dir={self.folder / 'etcd'}",
-            f"--listen-client-urls={url}",
-            f"--advertise-client-urls={url}",
-            f"--listen-peer-urls={peer_url}",
-            f"--initial-advertise-peer-urls={peer_url}",
-            f"--initial-cluster=default={peer_url}",
-            "--unsafe-no-fsync",
-            "--log-level=warn",
-        ]
+        command = [str(binary("etcd", self.kubernetes)), *etcd_flags(self.folder, url, peer_url)]
         self._etcd = self._processes.start("etcd", command)
-        self._etcd.wait_ready(lambda: _answers(f"{url}/health"), START_SECONDS)
+        self._etcd.wait_ready(lambda: answers(f"{url}/health"), START_SECONDS)
         return url
 
     def _start_apiserver_on(self, port: int) -> int:
@@ -227,7 +208,7 @@ class ControlPlane:
         self._token_file.write_text("".join(f'{it},{user},{user},"system:masters"\n' for user, it in tokens.items()))
         command = [str(binary("kube-apiserver", self.kubernetes)), *self._apiserver_flags(port), *self._flags]
         self._apiserver = self._processes.start("kube-apiserver", command)
-        self._apiserver.wait_ready(lambda: _answers(f"https://{LOOPBACK}:{port}/readyz", self.token), START_SECONDS)
+        self._apiserver.wait_ready(lambda: answers(f"https://{LOOPBACK}:{port}/readyz", self.token), START_SECONDS)
         return port
 
     def _apiserver_flags(self, port: int) -> list[str]:
@@ -256,16 +237,35 @@ class ControlPlane:
         return path
 
     def _write_kubeconfig(self, path: Path, user: str, token: str) -> None:
-        cluster = {"server": self.server, "certificate-authority": str(self.ca_file)}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "test", "cluster": cluster}],
-            "users": [{"name": user, "user": {"token": token}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
-            "current-context": "test",
-        }
-        path.write_text(json.dumps(config, indent=2))
+        path.write_text(kubeconfig(self.server, self.ca_file, user, token))
+
+
+def etcd_flags(folder: Path, clients: str, peers: str) -> list[str]:
+    """Flags of an etcd that keeps its data in ``folder``, for as long as a test lasts."""
+    return [
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls={clients}",
+        f"--advertise-client-urls={clients}",
+        f"--listen-peer-urls={peers}",
+        f"--initial-advertise-peer-urls={peers}",
+        f"--initial-cluster=default={peers}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    ]
+
+
+def kubeconfig(server: str, ca_file: Path, user: str, token: str) -> str:
+    """Return the text of a kubeconfig for one user."""
+    cluster = {"server": server, "certificate-authority": str(ca_file)}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+        "current-context": "test",
+    }
+    return json.dumps(config, indent=2)
 
 
 def _on_free_ports(start: Callable[[int], Started]) -> Started:
@@ -279,7 +279,7 @@ def _on_free_ports(start: Callable[[int], Started]) -> Started:
     return start(free_port())
 
 
-def _answers(url: str, token: str = "") -> bool:
+def answers(url: str, token: str = "") -> bool:
     """Whether a component says that it is ready; the certificate of one that is starting is not known yet."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:

@@ -12,7 +12,6 @@ Labels: TypeAlias = Mapping[str, str]
 WhenUnsatisfiable: TypeAlias = Literal["DoNotSchedule", "ScheduleAnyway"]
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
-REGION_LABEL: Final = "topology.kubernetes.io/region"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 KUBEVIRT: Final = "kubevirt.io"
 KUBEVIRT_API: Final = f"{KUBEVIRT}/v1"
@@ -203,15 +202,15 @@ def priority_class(name: str, value: int, *, preemption_policy: str = "PreemptLo
     }
 
 
-def stateful_set(name: str, *, owners: Sequence[Json] = ()) -> Json:
-    """A StatefulSet of no replicas: without its controller nobody makes its pods."""
+def stateful_set(name: str, *, owners: Sequence[Json] = (), replicas: int = 0) -> Json:
+    """A StatefulSet; without its controller nobody makes its pods."""
     labels = {"set": name}
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": _metadata(name, "default", None, None, owners),
         "spec": {
-            "replicas": 0,
+            "replicas": replicas,
             "serviceName": name,
             "selector": {"matchLabels": labels},
             "template": _template(labels),
@@ -238,11 +237,7 @@ def bound_claim(name: str, *, labels: Labels | None = None) -> tuple[Json, Json]
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": _metadata(name, "default", labels, annotations, ()),
-        "spec": {
-            **common,
-            "resources": {"requests": {"storage": "1Gi"}},
-            "volumeName": f"volume-of-{name}",
-        },
+        "spec": {**common, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": f"volume-of-{name}"},
     }
     return volume, claim
 

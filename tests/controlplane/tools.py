@@ -13,14 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.controlplane.binaries import (
-    DEFAULT_KUBERNETES,
-    KUBERNETES_MODULE,
-    BuildError,
-    cache_dir,
-    sources,
-    tool,
-)
+from tests.controlplane.binaries import DEFAULT_KUBERNETES, KUBERNETES_MODULE, BuildError, cache_dir, sources, tool
 
 HELM: Final[Mapping[str, tuple[str, str]]] = {
     "helm-3": ("helm.sh/helm/v3/cmd/helm", "v3.22.0"),

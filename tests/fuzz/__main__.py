@@ -14,7 +14,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ import uvloop
 
 from tests.chaos.report import Report, table
 from tests.fuzz import amounts, large, lies, objects, requests
-from tests.fuzz.campaign import Amounts, Limits, Objects, Requests
+from tests.fuzz.campaign import Amounts, Campaign, Limits, Objects, Requests
 from tests.fuzz.families import chosen
 from tests.fuzz.findings import Findings
 from tests.fuzz.world import World
@@ -42,6 +42,12 @@ _BATCH: Final = 1_000
 _LARGE_BATCH: Final = len(objects.KINDS)
 """Objects of 1.4 MB at once: one of each kind."""
 
+_CAMPAIGNS: Final[Mapping[str, tuple[type[Campaign[Any]], Callable[..., Any]]]] = {
+    "requests": (Requests, requests.made),
+    "objects": (Objects, objects.made),
+    "amounts": (Amounts, amounts.made),
+    "large": (Objects, large.made),
+}
 _FAILURES: Final = Path("build/fuzz")
 
 
@@ -51,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     limits = FULL_LIMITS if given.counts is FULL else OTHER_LIMITS
     reports = []
     for part in given.only or PARTS:
-        families = chosen(part, given.family, every=given.every)
+        families = chosen(part, given.family)
         count = given.count or given.counts[part]
         numbers = [given.case] if given.case is not None else range(count)
         if part == "lies":
@@ -78,19 +84,11 @@ async def play(
         world = World(Path(work), amounts.PROFILES if part == "amounts" else ())
         try:
             await world.start()
-            if part == "requests":
-                sending = Requests(world, findings, limits)
-                await sending.run(partial(requests.made, seed, families=families), numbers, _BATCH)
-                tally = sending.tally
-            elif part == "amounts":
-                both = Amounts(world, findings, limits)
-                await both.run(partial(amounts.made, seed, families=families), numbers, _BATCH)
-                tally = both.tally
-            else:
-                watching = Objects(world, findings, limits)
-                made, batch = (large.made, _LARGE_BATCH) if part == "large" else (objects.made, _BATCH)
-                await watching.run(partial(made, seed, families=families), numbers, batch)
-                tally = watching.tally
+            kind, made = _CAMPAIGNS[part]
+            campaign = kind(world, findings, limits)
+            batch = _LARGE_BATCH if part == "large" else _BATCH
+            await campaign.run(partial(made, seed, families=families), numbers, batch)
+            tally = campaign.tally
         finally:
             world.close()
     report = Report(f"{part}, seed {seed}")
@@ -129,8 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, help=f"of each part; default: {FULL}")
     parser.add_argument("--case", type=int, help="only this one; needs --only and the seed it was found with")
-    parser.add_argument("--family", nargs="+", default=(), help="only these, also such as wait")
-    parser.add_argument("--every", action="store_true", help="also families that wait, see tests/fuzz/families.py")
+    parser.add_argument("--family", nargs="+", default=(), help="only these")
     parser.add_argument("--failures", type=Path, default=_FAILURES, help="where cases that fail are written")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures there")
     return parser

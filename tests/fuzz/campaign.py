@@ -176,6 +176,25 @@ class Campaign(ABC, Generic[C]):
         """By default as it was."""
         return finding
 
+    async def _several_at_once(
+        self, cases: Sequence[C], breaches: Callable[[C], Awaitable[list[str]]]
+    ) -> list[Finding]:
+        """Return a finding for each case with a breach."""
+        left, found = list(reversed(cases)), list[Finding]()
+
+        async def work() -> None:
+            while left:
+                case = left.pop()
+                if told := await breaches(case):
+                    text = "\n".join(told)
+                    found.append(Finding("breach", case.family, (case.number,), text, self.bytes_of(case)))
+
+        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+        return found
+
+    def _listener(self, case: requests.Case) -> Listener:
+        return self.world.operator if case.to == "operator" else self.world.verbs
+
 
 class Requests(Campaign[requests.Case]):
     """Requests on connections of their own, some at once."""
@@ -186,21 +205,11 @@ class Requests(Campaign[requests.Case]):
         return case.pieces
 
     async def carry_out(self, cases: Sequence[requests.Case], *, alone: bool = False) -> list[Finding]:
-        left, found = list(reversed(cases)), list[Finding]()
+        return await self._several_at_once(cases, self._breaches)
 
-        async def work() -> None:
-            while left:
-                case = left.pop()
-                self.tally.asks += max(1, len(case.asks))
-                told = await answering.sent(case, self._listener(case))
-                if told:
-                    found.append(Finding("breach", case.family, (case.number,), "\n".join(told), case.pieces))
-
-        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
-        return found
-
-    def _listener(self, case: requests.Case) -> Listener:
-        return self.world.operator if case.to == "operator" else self.world.verbs
+    async def _breaches(self, case: requests.Case) -> list[str]:
+        self.tally.asks += max(1, len(case.asks))
+        return await answering.sent(case, self._listener(case))
 
     async def _batch(self, cases: Sequence[requests.Case]) -> None:
         self._cases = {case.number: case for case in cases}
@@ -290,20 +299,7 @@ class Amounts(Campaign[amounts.Case]):
         return (case.line, *case.asked.pieces)
 
     async def carry_out(self, cases: Sequence[amounts.Case], *, alone: bool = False) -> list[Finding]:
-        left, found = list(reversed(cases)), list[Finding]()
-
-        async def work() -> None:
-            while left:
-                case = left.pop()
-                self.tally.asks += 1
-                self.tally.kinds[case.kind] += 1
-                self.world.api.send(case.kind, self.world.versioned(case.line))
-                to = self.world.operator if case.asked.to == "operator" else self.world.verbs
-                if told := await answering.sent(case.asked, to):
-                    text = "\n".join(told)
-                    found.append(Finding("breach", case.family, (case.number,), text, self.bytes_of(case)))
-
-        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+        found = await self._several_at_once(cases, self._breaches)
         seconds = _ALONE_SECONDS if alone else _FEED_SECONDS
         told, took = await self.world.overtaken(seconds)
         self.tally.slowest_marker = max(self.tally.slowest_marker, took)
@@ -311,6 +307,12 @@ class Amounts(Campaign[amounts.Case]):
         if answer.status != HTTPStatus.OK:
             told = [*told, f"a pod without any amount: {answer.status} {answer.body[:1000].decode()}"]
         return [*found, *(self._of_batch("breach", cases, it) for it in told)]
+
+    async def _breaches(self, case: amounts.Case) -> list[str]:
+        self.tally.asks += 1
+        self.tally.kinds[case.kind] += 1
+        self.world.api.send(case.kind, self.world.versioned(case.line))
+        return await answering.sent(case.asked, self._listener(case.asked))
 
 
 async def shrunk(body: bytes, still: Callable[[bytes], Awaitable[bool]]) -> bytes:

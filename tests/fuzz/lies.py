@@ -46,28 +46,8 @@ _VERSIONS: Final[tuple[Any, ...]] = (
 )  # fmt: skip
 _TOKENS: Final[tuple[Any, ...]] = ("", "x", "x", "y", "9" * 5000, None, 7, [], "\n", "é")
 _STATUSES: Final = (
-    200,
-    200,
-    200,
-    201,
-    204,
-    301,
-    304,
-    400,
-    401,
-    403,
-    404,
-    408,
-    410,
-    410,
-    413,
-    422,
-    429,
-    500,
-    503,
-    504,
-    599,
-)
+    200, 200, 200, 201, 204, 301, 304, 400, 401, 403, 404, 408, 410, 410, 413, 422, 429, 500, 503, 504, 599,
+)  # fmt: skip
 _RETRY_AFTER: Final = ("0", "1", "-1", "9" * 5000, "1e9", "²", "soon", "", "nan", "inf")
 _KINDS_OF_EVENT: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR", "", "NEW", None, 7)
 

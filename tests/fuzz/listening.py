@@ -21,8 +21,8 @@ class ListeningApiServer(ApiServer):
         self.port = 0
         self._server: asyncio.Server | None = None
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._connection, "127.0.0.1", 0, limit=_MOST_HEAD)
+    async def start(self, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._connection, "127.0.0.1", port, limit=_MOST_HEAD)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:

@@ -49,19 +49,8 @@ OF_VERBS: Final = ("/api/v1/cycle",)
 """Pages that only the listener for the verbs has."""
 
 METHODS: Final = (
-    "GET",
-    "HEAD",
-    "POST",
-    "PUT",
-    "PATCH",
-    "DELETE",
-    "OPTIONS",
-    "TRACE",
-    "QUERY",
-    "get",
-    "FOO",
-    "G\u00cbT",
-)
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY", "get", "FOO", "G\u00cbT",
+)  # fmt: skip
 
 
 class Ask(Struct, frozen=True):

@@ -4,6 +4,7 @@ Run as ``python -m tests.fuzz.watched CONTROL_PORT serve …``: the command line
 that asks to be woken all the time, and a listener of its own on loopback. That takes JSON, a question a line::
 
     {"do": "pauses"}                     the steps of the loop that took long since it was last asked
+    {"do": "longest"}                    the longest step since it was last asked, however short
     {"do": "kinds"}                      the kinds that are watched
     {"do": "burn", "seconds": 0.1}       stand still at work; "sleep" does so without any
     {"do": "missing", "kind": "v1 Pod", "keys": [["ns", "name"]]}    those of the keys that the picture lacks
@@ -52,6 +53,7 @@ class Pauses:
         self._loop_thread = threading.get_ident()
         self._collecting = 0.0
         self._collected = 0.0
+        self._longest = {"cpu_ms": 0.0, "wall_ms": 0.0}
         gc.callbacks.append(self._collection)
         threading.Thread(target=self._look_forever, daemon=True).start()
 
@@ -59,12 +61,18 @@ class Pauses:
         found, self._found = self._found, []
         return {"pauses": found}
 
+    def longest(self) -> dict[str, float]:
+        found, self._longest = self._longest, {"cpu_ms": 0.0, "wall_ms": 0.0}
+        return {name: round(milliseconds, 2) for name, milliseconds in found.items()}
+
     async def watch(self) -> None:
         """For the life of the loop."""
         wall, cpu, collected = time.monotonic(), time.thread_time(), 0.0
         while True:
             await asyncio.sleep(_TICK)
             now, used = time.monotonic(), time.thread_time()
+            step = {"cpu_ms": (used - cpu) * 1000, "wall_ms": (now - wall - _TICK) * 1000}
+            self._longest = {name: max(milliseconds, step[name]) for name, milliseconds in self._longest.items()}
             if (used - cpu) * 1000 >= TOLD_MS and len(self._found) < _MOST_TOLD:
                 self._found.append(
                     {
@@ -126,6 +134,7 @@ class Control:
     def __init__(self, pauses: Pauses) -> None:
         self._answers: dict[str, Callable[..., Any]] = {
             "pauses": pauses.tell,
+            "longest": pauses.longest,
             "kinds": lambda: list(Watched.made.kinds()),
             "missing": Watched.made.missing,
             "burn": _burn,

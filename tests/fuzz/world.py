@@ -22,13 +22,12 @@ from app.server.admission import OUT_OF_TIME
 from tests.api.recorded import CALLS
 from tests.api.service import SAMPLE
 from tests.api.test_recorded import cluster_for
-from tests.apiserver import RESOURCES
+from tests.apiserver import RESOURCES, kubeconfig
 from tests.builders import JsonObject, constraint, encoded, node_object, pod_object
 from tests.controlplane.processes import Process, ProcessGroup, free_port
 from tests.fuzz import client
 from tests.fuzz.client import Listener, NotHttp
 from tests.fuzz.listening import ListeningApiServer
-from tests.load.bench import write_kubeconfig
 from tests.load.usage import peak_megabytes, resident_megabytes
 
 ROOT: Final = Path(__file__).parents[2]
@@ -119,8 +118,8 @@ class World:
         port, pages, control = free_port(), free_port(), free_port()
         self.verbs, self.operator = Listener(port), Listener(pages)
         command = [sys.executable, "-m", "tests.fuzz.watched", str(control), "serve", f"--port={port}"]
-        kubeconfig = write_kubeconfig(self._folder, self.api.port)
-        command += [f"--operator-port={pages}", f"--kubeconfig={kubeconfig}", "--log-level=warning", *self._flags]
+        file = kubeconfig(self._folder, f"http://127.0.0.1:{self.api.port}")
+        command += [f"--operator-port={pages}", f"--kubeconfig={file}", "--log-level=warning", *self._flags]
         self._process = self._group.start("homeport", command, {"PYTHONPATH": str(ROOT)})
         await asyncio.to_thread(self._process.wait_ready, self._is_ready, START_SECONDS)
         self._control = await asyncio.open_connection("127.0.0.1", control, limit=1 << 26)

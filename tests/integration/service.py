@@ -174,12 +174,12 @@ def leader_and_follower(
 
 
 @contextmanager
-def binder(answer: Callable[[bytes], bytes]) -> Iterator[str]:
-    """Serve an extender that binds only; return its address. ``answer`` is called with each body."""
+def extender(answer: Callable[[str, bytes], bytes]) -> Iterator[str]:
+    """Serve an extender; return its address. ``answer`` is called with each path and body."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = answer(self.rfile.read(int(self.headers["Content-Length"])))
+            body = answer(self.path, self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

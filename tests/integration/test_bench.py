@@ -14,7 +14,7 @@ from tests.load.workload import chosen, load
 
 pytestmark = pytest.mark.long
 
-SYSTEMS = ("in-tree", "homeport", "pick", "passing", "without")
+SYSTEMS = ("in-tree", "homeport", "pick")
 
 
 @pytest.fixture(scope="module")
@@ -31,22 +31,8 @@ def test_every_system_places_every_pod(found: dict[str, Any]) -> None:
     }
 
 
-def test_hard_constraints_hold_where_somebody_looks_at_them(found: dict[str, Any]) -> None:
-    assert [] == [it for name in ("in-tree", "homeport", "pick") for it in found["systems"][name]["broken"]]
-
-
-def test_every_name_is_counted(found: dict[str, Any]) -> None:
-    counted = found["wire"]["homeport"]["filter"]
-
-    assert counted["calls"] >= 10
-    assert (20, True) == (counted["names asked"], counted["names passed"] <= 20)
-
-
-def test_a_pick_is_one_name_and_nobody_is_asked_to_score(found: dict[str, Any]) -> None:
-    counted = found["wire"]["pick"]
-
-    assert (20, 1) == (counted["filter"]["names asked"], counted["filter"]["names passed"])
-    assert {"filter", "bind"} == counted.keys()
+def test_hard_constraints_hold(found: dict[str, Any]) -> None:
+    assert [] == [it for name in SYSTEMS for it in found["systems"][name]["broken"]]
 
 
 def test_it_is_told_how_even_the_pods_stand(found: dict[str, Any]) -> None:

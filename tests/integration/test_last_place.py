@@ -12,7 +12,7 @@ import yaml
 
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
-from tests.integration.service import HTTP, SCHEDULER_CONFIG, Homeport, binder, scheduler_config
+from tests.integration.service import HTTP, SCHEDULER_CONFIG, Homeport, extender, scheduler_config
 
 COMPLETE: Final = SCHEDULER_CONFIG.with_name("complete.yaml")
 LATE_SECONDS: Final = 0.1
@@ -22,13 +22,13 @@ def first_bind_late(homeport: Homeport) -> AbstractContextManager[str]:
     """Serve an extender that hands binds on to Homeport, the first one late."""
     held = threading.Event()
 
-    def hand_on(body: bytes) -> bytes:
+    def hand_on(_path: str, body: bytes) -> bytes:
         if not held.is_set():
             held.set()
             time.sleep(LATE_SECONDS)
         return HTTP.post(f"{homeport.url}/bind", content=body).content
 
-    return binder(hand_on)
+    return extender(hand_on)
 
 
 def test_of_two_pods_for_the_last_place_the_earlier_one_gets_it(

@@ -147,7 +147,7 @@ def test_replicas_speak_tls_to_each_other(
 
 
 def test_no_call_fails_while_certificates_change() -> None:
-    """A Go client, as kube-scheduler's is; the whole thing is ``python -m tests.load.rotations``."""
+    """A Go client, as kube-scheduler's is."""
     found = measured(6)
 
     assert ({}, 3) == (found["failed"], found["pairs_read"])

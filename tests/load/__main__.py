@@ -42,17 +42,9 @@ PARTS: Final[Mapping[str, Part]] = {
     "service": Part(
         "service",
         short=("--seconds=3", "--calls=2000", "--binds=2000"),
-        tried=(
-            "--nodes=100",
-            "--many-nodes=500",
-            "--pods=1000",
-            "--calls=100",
-            "--seconds=0.5",
-            "--binds=50",
-        ),
+        tried=("--nodes=100", "--many-nodes=500", "--pods=1000", "--calls=100", "--seconds=0.5", "--binds=50"),
     ),
     "complete": Part("complete", short=("--calls=100",), tried=("--nodes=100", "--pods=1000", "--calls=10")),
-    "nodes_form": Part("nodes_form", tried=("--nodes=50",)),
     "scheduling": Part(
         "scheduling",
         full=("--rounds=5",),

@@ -16,7 +16,6 @@ import json
 import os
 import statistics
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -27,16 +26,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tests.controlplane.processes import free_port
-from tests.load.bench import (
-    Connection,
-    Workload,
-    answers,
-    passed_by_filter,
-    running,
-    wait_for,
-    workloads,
-    write_kubeconfig,
-)
+from tests.load.bench import Connection, Workload, answers, api_server, passed_by_filter, wait_for, workloads
 from tests.load.usage import processor_microseconds
 
 _WARM_UP: Final = 100
@@ -102,11 +92,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="the names of workloads")
     asked = parser.parse_args()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        apiserver = free_port()
-        stack.enter_context(running("tests.load.apiserver", str(apiserver), str(asked.nodes), str(asked.pods)))
-        wait_for(lambda: answers(apiserver))
-        kubeconfig = write_kubeconfig(folder, apiserver)
+        _, kubeconfig = stack.enter_context(api_server(asked.nodes, asked.pods))
         started = {
             name: stack.enter_context(_serving(tree, kubeconfig))
             for name, tree in (("this", Path()), ("other", asked.other))

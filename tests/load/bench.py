@@ -18,14 +18,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Container, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
 from msgspec import Struct
 
+from tests.apiserver import kubeconfig
 from tests.controlplane.processes import free_port
 from tests.load import cluster, report
+from tests.load.shop import asked as body_of
 from tests.load.usage import resident_megabytes
 
 _WARM_UP: Final = 200
@@ -103,29 +105,54 @@ def answers(port: int, path: str = "") -> bool:
         return False
 
 
-def write_kubeconfig(folder: Path, port: int) -> Path:
-    path = folder / "kubeconfig"
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "bench", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "bench", "user": {"token": "bench"}}],
-        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
-        "current-context": "bench",
-    }
-    path.write_text(json.dumps(config))
-    return path
+class Served(Struct, frozen=True):
+    """A Homeport, and the port of the API server that it watches. ``started``: in monotonic seconds."""
+
+    port: int
+    pid: int
+    apiserver: int
+    started: float
+    control: int
+
+    def longest_pause(self) -> dict[str, float]:
+        """Return the longest step of its event loop since the last call: ``cpu_ms`` and ``wall_ms``."""
+        with socket.create_connection(("127.0.0.1", self.control)) as control:
+            control.sendall(b'{"do": "longest"}\n')
+            found: dict[str, float] = json.loads(control.makefile().readline())
+        return found
+
+
+@contextmanager
+def api_server(*numbers: int) -> Iterator[tuple[int, Path]]:
+    """Start the API server of ``tests.load.apiserver`` with these numbers; yield its port and a kubeconfig for it."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder, running("tests.load.apiserver", *map(str, (port, *numbers))):
+        wait_for(lambda: answers(port))
+        yield port, kubeconfig(Path(folder), f"http://127.0.0.1:{port}")
+
+
+@contextmanager
+def homeport(*numbers: int, config: str = "", observed: bool = False, ready: bool = True) -> Iterator[Served]:
+    """Start a Homeport on an ``api_server`` of these numbers; ``observed``: one that measures its pauses."""
+    port, control = free_port(), free_port()
+    module = ("tests.fuzz.watched", str(control)) if observed else ("homeport",)
+    with api_server(*numbers) as (apiserver, file):
+        started = time.monotonic()
+        flags = (f"--kubeconfig={file}", f"--port={port}", *([f"--config={config}"] if config else ()))
+        with running(*module, "serve", "--log-level=error", *flags) as process:
+            if ready:
+                wait_for(lambda: answers(port, "/readyz"))
+            yield Served(port, process.pid, apiserver, started, control)
 
 
 def requests(pod: dict[str, Any], names: int, orders: int) -> list[bytes]:
-    """What kube-scheduler sends in names form: the same names, in one order after the other."""
-    asked = [cluster.node_name(number) for number in range(names)]
+    """Bodies as kube-scheduler sends them in names form: the same names, in one order after the other."""
+    names_asked = [cluster.node_name(number) for number in range(names)]
     order = random.Random(names)
     bodies = []
     for _ in range(orders):
-        order.shuffle(asked)
-        body = {"Pod": pod, "Nodes": None, "NodeNames": asked}
-        bodies.append(json.dumps(body, separators=(",", ":")).encode())
+        order.shuffle(names_asked)
+        bodies.append(body_of(pod, names_asked))
     return bodies
 
 
@@ -189,22 +216,18 @@ def measure(homeport: Connection, echo: Connection, workload: Workload, folder: 
 
 def bench(nodes: int, pods: int, calls: int, names: Container[str] | None = None) -> dict[str, Any]:
     """All figures of one run, or those of some workloads."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ports = [free_port() for _ in range(3)]
-        stack.enter_context(running("tests.load.apiserver", str(ports[0]), str(nodes), str(pods)))
-        wait_for(lambda: answers(ports[0]))
-        started = time.monotonic()
-        kubeconfig = write_kubeconfig(folder, ports[0])
-        process = stack.enter_context(running("homeport", "serve", f"--kubeconfig={kubeconfig}", f"--port={ports[1]}"))
-        wait_for(lambda: answers(ports[1], "/readyz"))
-        ready = time.monotonic() - started
-        stack.enter_context(running("tests.load.echo", str(ports[2]), str(folder)))
-        wait_for(lambda: answers(ports[2]))
-        homeport, echo = (stack.enter_context(Connection(port)) for port in ports[1:])
-        asked = [it for it in workloads() if names is None or it.name in names]
-        verbs = {it.name: measure(homeport, echo, it, folder, calls) for it in asked}
-        memory = resident_megabytes(process.pid)
+    port = free_port()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        homeport(nodes, pods) as served,
+        running("tests.load.echo", str(port), folder),
+    ):
+        ready = time.monotonic() - served.started
+        wait_for(lambda: answers(port))
+        chosen = [it for it in workloads() if names is None or it.name in names]
+        with Connection(served.port) as ours, Connection(port) as echo:
+            verbs = {it.name: measure(ours, echo, it, Path(folder), calls) for it in chosen}
+        memory = resident_megabytes(served.pid)
     return {
         "machine": report.machine(),
         "nodes": nodes,
@@ -221,7 +244,6 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=150_000)
     parser.add_argument("--calls", type=int, default=2_000)
-    parser.add_argument("--output", default="", help="also write the JSON to this file")
     arguments = parser.parse_args()
     found = bench(arguments.nodes, arguments.pods, arguments.calls)
     report.table(
@@ -231,7 +253,7 @@ def main() -> None:
             for name, it in found["microseconds"].items()
         ],
     )
-    report.publish(found, arguments.output)
+    report.publish(found)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from typing import Any, Final
+
+from tests.builders import container, controller, node_object, pod_object, toleration
 
 ZONES: Final = ("zone-a", "zone-b", "zone-c")
 WORKLOADS: Final = 500
@@ -19,13 +19,14 @@ def node_name(number: int) -> str:
 
 def node(number: int) -> dict[str, Any]:
     """Nodes go round the zones."""
-    name = node_name(number)
-    labels = {HOST_KEY: name, ZONE_KEY: ZONES[number % len(ZONES)], "kubernetes.io/os": "linux"}
-    return {
-        "metadata": {"name": name, "uid": f"node-uid-{number}", "resourceVersion": str(10 + number), "labels": labels},
-        "spec": {},
-        "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}},
-    }
+    return node_object(
+        node_name(number),
+        uid=f"node-uid-{number}",
+        resource_version=str(10 + number),
+        zone=ZONES[number % len(ZONES)],
+        labels={"kubernetes.io/os": "linux"},
+        status={"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}},
+    )
 
 
 def constraints(app: str) -> list[dict[str, Any]]:
@@ -59,51 +60,30 @@ def pod(number: int, nodes: int) -> dict[str, Any]:
 
 def pending_pod(workload: int, name: str = "") -> dict[str, Any]:
     """A waiting pod of a workload."""
-    app = f"app-{workload}"
-    mounts = [{"name": f"volume-{i}", "mountPath": f"/var/lib/{i}", "readOnly": True} for i in range(6)]
-    return {
-        "metadata": {
-            "name": name or f"{app}-new",
-            "namespace": f"team-{workload % 20}",
-            "uid": f"new-{workload}",
-            "resourceVersion": "99",
-            "labels": {"app": app, "pod-template-hash": f"{workload:010x}", "team": f"team-{workload % 20}"},
-            "annotations": {"checksum/config": _FILLER, "prometheus.io/scrape": "true"},
-            "ownerReferences": [
-                {
-                    "apiVersion": "apps/v1",
-                    "kind": "ReplicaSet",
-                    "name": app,
-                    "uid": f"rs-{workload}",
-                    "controller": True,
-                }
-            ],
-        },
-        "spec": {
-            "schedulerName": "default-scheduler",
-            "containers": [
-                {
-                    "name": "main",
-                    "image": f"registry.example/{app}:1.0",
-                    "env": [{"name": f"SETTING_{i}", "value": _FILLER[:60]} for i in range(8)],
-                    "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}},
-                    "volumeMounts": mounts,
-                }
-            ],
-            "volumes": [{"name": f"volume-{i}", "configMap": {"name": f"{app}-{i}"}} for i in range(6)],
-            "tolerations": [
-                {
-                    "key": f"node.kubernetes.io/{key}",
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": 300,
-                }
-                for key in ("not-ready", "unreachable")
-            ],
-            "topologySpreadConstraints": constraints(app),
-        },
-        "status": {"phase": "Pending"},
-    }
+    app, team = f"app-{workload}", f"team-{workload % 20}"
+    not_ready, unreachable = (
+        {**toleration(f"node.kubernetes.io/{key}", effect="NoExecute"), "tolerationSeconds": 300}
+        for key in ("not-ready", "unreachable")
+    )
+    main = container(
+        image=f"registry.example/{app}:1.0",
+        env=[{"name": f"SETTING_{i}", "value": _FILLER[:60]} for i in range(8)],
+        requests={"cpu": "250m", "memory": "256Mi"},
+        volumeMounts=[{"name": f"volume-{i}", "mountPath": f"/var/lib/{i}", "readOnly": True} for i in range(6)],
+    )
+    return pod_object(
+        name or f"{app}-new",
+        namespace=team,
+        uid=f"new-{workload}",
+        resource_version="99",
+        labels={"app": app, "pod-template-hash": f"{workload:010x}", "team": team},
+        annotations={"checksum/config": _FILLER, "prometheus.io/scrape": "true"},
+        owner=controller("ReplicaSet", app),
+        containers=[main],
+        tolerations=[not_ready, unreachable],
+        spread=constraints(app),
+        more={"volumes": [{"name": f"volume-{i}", "configMap": {"name": f"{app}-{i}"}} for i in range(6)]},
+    )
 
 
 def furnished_node(number: int) -> dict[str, Any]:
@@ -142,8 +122,3 @@ def versioned(made: dict[str, Any], version: str) -> dict[str, Any]:
     """The same object in this version."""
     made["metadata"]["resourceVersion"] = version
     return made
-
-
-def encoded(items: Iterator[dict[str, Any]]) -> bytes:
-    """The items of a list, comma-separated."""
-    return b",".join(json.dumps(it, separators=(",", ":")).encode() for it in items)

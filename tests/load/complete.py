@@ -19,17 +19,16 @@ import random
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 from msgspec import Struct
 
-from tests.controlplane.processes import free_port
 from tests.load import cluster, report
-from tests.load.bench import Connection, answers, running, wait_for, write_kubeconfig
+from tests.load.bench import Connection, Served, homeport
+from tests.load.shop import Json, asked
 from tests.load.usage import cpu_seconds, resident_megabytes
 
 RECHECKED: Final = ("NodeResourcesFit", "NodePorts", "InterPodAffinity", "NodeUnschedulable", "TaintToleration")
@@ -55,91 +54,94 @@ class Sizes(Struct, frozen=True):
     calls: int
 
 
-class Served(Struct, frozen=True):
-    """A Homeport that runs."""
+class Service:
+    """A Homeport, called over one connection from another core."""
 
-    connection: Connection
-    pid: int
+    def __init__(self, served: Served, connection: Connection) -> None:
+        self.pid = served.pid
+        self.longest_pause = served.longest_pause
+        self._connection = connection
+
+    def post(self, path: str, body: bytes) -> Any:
+        return json.loads(self._connection.post(path, body))
+
+    def timed(self, verb: str, body: bytes) -> tuple[float, Any]:
+        """Return the microseconds of a call, and its answer."""
+        began = time.perf_counter()
+        answer = self._connection.post(f"/lean/{verb}", body)
+        return (time.perf_counter() - began) * 1e6, json.loads(answer)
 
 
 @contextmanager
-def homeport(profile: Mapping[str, Any], sizes: Sizes) -> Iterator[Served]:
-    """With one profile, beside an API server with furnished nodes and pods."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        apiserver, port = free_port(), free_port()
-        numbers = (apiserver, sizes.nodes, sizes.pods, 2 * _WARM_UP + 3 * sizes.calls, 1, _KNOWN)
-        stack.enter_context(running("tests.load.apiserver", *map(str, numbers)))
-        wait_for(lambda: answers(apiserver))
-        config = folder / "homeport.yaml"
-        head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration", "dueBindWait": "0s"}
-        config.write_text(json.dumps({**head, "profiles": [{"schedulerName": "default-scheduler", **profile}]}))
-        kubeconfig = write_kubeconfig(folder, apiserver)
-        process = stack.enter_context(running("tests.load.observed", str(port), str(kubeconfig), str(config)))
-        cores = os.sched_getaffinity(0)
-        os.sched_setaffinity(process.pid, {max(cores)})
-        stack.callback(os.sched_setaffinity, 0, cores)
-        os.sched_setaffinity(0, {min(cores)})
-        wait_for(lambda: answers(port, "/readyz"))
-        yield Served(stack.enter_context(Connection(port)), process.pid)
+def service(profile: Mapping[str, Any], sizes: Sizes) -> Iterator[Service]:
+    """Start a Homeport with one profile, beside an API server with furnished nodes and pods."""
+    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration", "dueBindWait": "0s"}
+    numbers = (sizes.nodes, sizes.pods, 2 * _WARM_UP + 3 * sizes.calls, 1, _KNOWN)
+    cores = os.sched_getaffinity(0)
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+        json.dump({**head, "profiles": [{"schedulerName": "default-scheduler", **profile}]}, config)
+        config.flush()
+        with homeport(*numbers, config=config.name, observed=True) as served, Connection(served.port) as connection:
+            os.sched_setaffinity(served.pid, {max(cores)})
+            os.sched_setaffinity(0, {min(cores)})
+            try:
+                yield Service(served, connection)
+            finally:
+                os.sched_setaffinity(0, cores)
 
 
-def known_workloads(served: Served, sizes: Sizes) -> dict[str, Any]:
+def known_workloads(served: Service, sizes: Sizes) -> dict[str, Any]:
     """Pods of workloads that were judged before: the whole cluster, a sample, scores of the sample, a bind."""
     names = [cluster.node_name(number) for number in range(sizes.nodes)]
     order = random.Random(sizes.calls)
     for number in range(_KNOWN):
         pod = cluster.furnish(cluster.waiting_pod(number, _KNOWN))
-        _timed(served, "filter", pod, names)
+        served.timed("filter", asked(pod, names))
         for start in range(0, len(names), _SAMPLE):
-            _timed(served, "prioritize", pod, names[start : start + _SAMPLE])
+            served.timed("prioritize", asked(pod, names[start : start + _SAMPLE]))
     some: dict[str, list[float]] = {"filter of 500": [], "prioritize of 500": []}
     every: list[float] = []
     turns = _WARM_UP + sizes.calls
-    for number, asked in enumerate(_prepared(range(turns), names, order, _SAMPLE)):
-        took, left = _timed_body(served, "filter", asked.body)
-        again, _ = _timed(served, "prioritize", asked.pod, left["NodeNames"])
+    for number, turn in enumerate(_prepared(range(turns), names, order, _SAMPLE)):
+        took, left = served.timed("filter", turn.body)
+        again, _ = served.timed("prioritize", asked(turn.pod, left["NodeNames"]))
         if number >= _WARM_UP:
             some["filter of 500"].append(took)
             some["prioritize of 500"].append(again)
-        _bind_somewhere(served, asked)
-    for number, asked in enumerate(_prepared(range(turns, 2 * turns), names, order, len(names))):
-        took, _ = _timed_body(served, "filter", asked.body)
+        _bind(served, turn.own, _places(served, turn.by_own))
+    for number, turn in enumerate(_prepared(range(turns, 2 * turns), names, order, len(names))):
+        took, _ = served.timed("filter", turn.body)
         if number >= _WARM_UP:
             every.append(took)
-        _bind_somewhere(served, asked)
+        _bind(served, turn.own, _places(served, turn.by_own))
     return {f"{what}, µs": round(median(each), 1) for what, each in {"filter of all": every, **some}.items()}
 
 
-class _Asked(Struct, frozen=True):
+class _Turn(Struct, frozen=True):
     """The bodies of one turn, made before it: a client that works for milliseconds between its calls would find the
     processor asleep, and measure that. ``own`` is the pod that is bound, ``pod`` one of a known workload.
     """
 
-    pod: Mapping[str, Any]
-    own: Mapping[str, Any]
+    pod: Json
+    own: Json
     body: bytes
     by_own: bytes
 
 
-def _prepared(numbers: Iterable[int], names: Sequence[str], order: random.Random, size: int) -> Iterator[_Asked]:
+def _prepared(numbers: Iterable[int], names: Sequence[str], order: random.Random, size: int) -> Iterator[_Turn]:
     """Turns that ask about ``size`` nodes, and bind the waiting pods of these numbers. Made some at a time."""
     left = iter(numbers)
     while turns := [_turn(number, names, order, size) for number in islice(left, _AHEAD)]:
         yield from turns
 
 
-def _turn(number: int, names: Sequence[str], order: random.Random, size: int) -> _Asked:
+def _turn(number: int, names: Sequence[str], order: random.Random, size: int) -> _Turn:
     pod, own = (cluster.furnish(cluster.waiting_pod(it, _KNOWN)) for it in (number % _KNOWN, number))
-    asked, others = (order.sample(names, min(it, len(names))) for it in (size, _SAMPLE))
-    return _Asked(pod, own, _body(pod, asked), _body(own, others))
+    some, others = (order.sample(names, min(it, len(names))) for it in (size, _SAMPLE))
+    return _Turn(pod, own, asked(pod, some), asked(own, others))
 
 
-def _bind_somewhere(served: Served, asked: _Asked) -> None:
-    _bind(served, asked.own, _timed_body(served, "filter", asked.by_own)[1]["NodeNames"])
-
-
-def binds(served: Served, sizes: Sizes) -> dict[str, Any]:
+def binds(served: Service, sizes: Sizes) -> dict[str, Any]:
     """One after another, each to a node that passed before the others of its turn, one a workload, were bound."""
     names = [cluster.node_name(number) for number in range(sizes.nodes)]
     order, spent = random.Random(sizes.nodes), 0.0
@@ -149,15 +151,16 @@ def binds(served: Served, sizes: Sizes) -> dict[str, Any]:
             cluster.furnish(cluster.waiting_pod(it, _KNOWN))
             for it in range(start, min(start + _KNOWN, first + sizes.calls))
         ]
-        asked = [(pod, _places(served, pod, order.sample(names, min(_SAMPLE, len(names))))) for pod in pods]
+        samples = (order.sample(names, min(_SAMPLE, len(names))) for _ in pods)
+        placed = [(pod, _places(served, asked(pod, some))) for pod, some in zip(pods, samples, strict=True)]
         before = cpu_seconds(served.pid)
-        for pod, places in asked:
+        for pod, places in placed:
             _bind(served, pod, places)
         spent += cpu_seconds(served.pid) - before
     return {"bind, processor ms": round(spent * 1000 / sizes.calls, 3)}
 
 
-def new_workloads(served: Served, sizes: Sizes) -> dict[str, Any]:
+def new_workloads(served: Service, sizes: Sizes) -> dict[str, Any]:
     """Pods as there were none: the first call of all nodes, and the longest step of the event loop meanwhile."""
     names = [cluster.node_name(number) for number in range(sizes.nodes)]
     took, pauses = [], []
@@ -167,34 +170,18 @@ def new_workloads(served: Served, sizes: Sizes) -> dict[str, Any]:
         pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": f"{300 + number}m", "memory": "300Mi"}
         pod["spec"]["nodeSelector"] = {"kubernetes.io/os": "linux"}
         pod["spec"]["tolerations"] = [{"key": f"key-{number}", "operator": "Exists"}]
-        served.connection.get("/bench/pauses")
-        took.append(_timed(served, "filter", pod, names)[0] / 1000)
-        pauses.append(json.loads(served.connection.get("/bench/pauses"))["cpu_ms"])
+        served.longest_pause()
+        took.append(served.timed("filter", asked(pod, names))[0] / 1000)
+        pauses.append(served.longest_pause()["cpu_ms"])
     return {"first filter of all, ms": round(median(took), 1), "longest step, ms": max(pauses)}
 
 
-def _body(pod: Mapping[str, Any], names: Sequence[str]) -> bytes:
-    return json.dumps({"Pod": pod, "Nodes": None, "NodeNames": names}, separators=(",", ":")).encode()
-
-
-def _timed(served: Served, verb: str, pod: Mapping[str, Any], names: Sequence[str]) -> tuple[float, Any]:
-    """Microseconds, and the answer."""
-    return _timed_body(served, verb, _body(pod, names))
-
-
-def _timed_body(served: Served, verb: str, body: bytes) -> tuple[float, Any]:
-    began = time.perf_counter()
-    answer = served.connection.post(f"/lean/{verb}", body)
-    took = (time.perf_counter() - began) * 1e6
-    return took, json.loads(answer)
-
-
-def _places(served: Served, pod: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    found: list[str] = _timed(served, "filter", pod, names)[1]["NodeNames"]
+def _places(served: Service, body: bytes) -> list[str]:
+    found: list[str] = served.post("/lean/filter", body)["NodeNames"]
     return found
 
 
-def _bind(served: Served, pod: Mapping[str, Any], places: Sequence[str]) -> None:
+def _bind(served: Service, pod: Mapping[str, Any], places: Sequence[str]) -> None:
     """To the first that will do: where plugins are asked at bind alone, filter may have let through what they refuse.
 
     Raises ``RuntimeError`` if none does.
@@ -202,7 +189,7 @@ def _bind(served: Served, pod: Mapping[str, Any], places: Sequence[str]) -> None
     meta, error = pod["metadata"], "there is no place"
     for place in places[:_TRIES]:
         named = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": place}
-        error = json.loads(served.connection.post("/bind", json.dumps(named).encode())).get("Error")
+        error = served.post("/bind", json.dumps(named).encode()).get("Error")
         if not error:
             return
     raise RuntimeError(error)
@@ -211,7 +198,7 @@ def _bind(served: Served, pod: Mapping[str, Any], places: Sequence[str]) -> None
 def measure(sizes: Sizes) -> dict[str, Any]:
     found = {}
     for name, profile in PROFILES.items():
-        with homeport(profile, sizes) as served:
+        with service(profile, sizes) as served:
             found[name] = {
                 **known_workloads(served, sizes),
                 **binds(served, sizes),

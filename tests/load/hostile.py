@@ -269,24 +269,12 @@ def labelled_nodes(shop: Shop, most: int) -> None:
         shop.picture.upsert_node(node_of(made))
 
 
-def own_affinities(shop: Shop, count: int) -> dict[str, Any]:
-    """Pods each with a node affinity of its own, over hosts."""
-    before = resident_megabytes(os.getpid())
-    for number in range(count):
-        made = base(affinity=required([{"matchExpressions": [{"key": f"k{number}", "operator": "DoesNotExist"}]}]))
-        made["spec"]["topologySpreadConstraints"] = [one()]
-        pod = decode_pod(json.dumps(made).encode())
-        shop.filter(pod, shop.sample())
-    return {"pods": count, "megabytes": round(resident_megabytes(os.getpid()) - before, 1)}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser("python -m tests.load.hostile", description=__doc__)
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=20_000)
     parser.add_argument("--constraints", type=int, default=MOST_CONSTRAINTS)
     parser.add_argument("--only", default="", help="shapes whose name contains this")
-    parser.add_argument("--output", default="", help="also write the JSON to this file")
     arguments = parser.parse_args()
     most = arguments.constraints
     shop = Shop(arguments.nodes, arguments.pods)
@@ -299,25 +287,12 @@ def main() -> None:
     for name, shape in shapes.items():
         if arguments.only in name:
             found[name] = asyncio.run(measured(shop, web, shape()))
+            head = f"{name}, {found[name]['bytes']} bytes, {found[name]['megabytes']} MB"
+            columns = ("longest", "again", "total", "total again", "said")
             verbs = {verb: it for verb, it in found[name].items() if isinstance(it, dict)}
-            report.table(
-                (
-                    f"{name}, {found[name]['bytes']} bytes, {found[name]['megabytes']} MB",
-                    "longest",
-                    "again",
-                    "total",
-                    "again",
-                    "said",
-                ),
-                [
-                    (verb, it["longest"], it.get("again"), it.get("total"), it.get("total again"), it.get("said", ""))
-                    for verb, it in verbs.items()
-                ],
-            )
-    if arguments.only in "own affinities":
-        found["own affinities"] = own_affinities(shop, 300)
-        report.say(str(found["own affinities"]))
-    report.publish({"machine": report.machine(), "hostile": found}, arguments.output)
+            rows = [(verb, *(it.get(column, "") for column in columns)) for verb, it in verbs.items()]
+            report.table((head, *columns), rows)
+    report.publish({"machine": report.machine(), "hostile": found})
 
 
 if __name__ == "__main__":

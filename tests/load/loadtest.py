@@ -17,6 +17,7 @@ import csv
 import io
 import os
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,9 +25,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.controlplane import binaries
-from tests.controlplane.processes import free_port
 from tests.load import report
-from tests.load.bench import answers, running, wait_for
+from tests.served import served
 
 HEY: Final = ("github.com/rakyll/hey", "v0.1.5")
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
@@ -48,11 +48,9 @@ def serving(url: str) -> Iterator[str]:
     if url:
         yield url.rstrip("/")
         return
-    port = free_port()
-    flags = (f"--cluster={EXAMPLES / 'sample-cluster.yaml'}", f"--port={port}", "--log-level=error")
-    with running("homeport", "serve", *flags):
-        wait_for(lambda: answers(port, "/readyz"))
-        yield f"http://127.0.0.1:{port}"
+    saved = EXAMPLES / "sample-cluster.yaml"
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder), "--cluster", saved, "--log-level=error") as http:
+        yield str(http.base_url)
 
 
 def load(hey: Path, url: str, body: Path, seconds: float, at_once: int) -> dict[str, Any]:

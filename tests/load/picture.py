@@ -131,12 +131,7 @@ def events(busy: Shop, quiet: Shop) -> dict[str, Any]:
 
 def questions(shop: Shop) -> dict[str, Any]:
     """Each worst case, cold where it can be cold, beside the same question once its counts are kept."""
-    return {
-        **never_seen(shop),
-        **hostname(shop),
-        **rollouts(shop),
-        **preemption(shop),
-    }
+    return {**never_seen(shop), **hostname(shop), **rollouts(shop), **preemption(shop)}
 
 
 def never_seen(shop: Shop) -> dict[str, Any]:
@@ -277,11 +272,10 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=150_000)
     parser.add_argument("--constraints", type=int, default=3_000)
-    parser.add_argument("--output", default="", help="also write the JSON to this file")
     arguments = parser.parse_args()
     found = measure(arguments.nodes, arguments.pods, arguments.constraints)
     show(found)
-    report.publish({"machine": report.machine(), "picture": found}, arguments.output)
+    report.publish({"machine": report.machine(), "picture": found})
 
 
 if __name__ == "__main__":

@@ -8,12 +8,15 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from tests.controlplane.controlplane import ControlPlane
 
+NODES: Final = "/api/v1/nodes"
+PODS: Final = "/api/v1/namespaces/default/pods"
 _WORKERS: Final = 8
 _NAMES_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _LIST_OF_NAMES: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -38,27 +41,20 @@ class Population:
 
     def create(self, path: str, objects: Iterable[dict[str, Any]]) -> None:
         """POST every object to a collection. Raises ``ApiRefused`` for the first that is not taken."""
-        bodies = _Shared(json.dumps(it).encode() for it in objects)
-        failures: list[Exception] = []
+        local, opened = threading.local(), list[http.client.HTTPSConnection]()
 
-        def work() -> None:
-            connection = self.connect()
-            try:
-                for body in bodies:
-                    self.request(connection, "POST", path, body)
-            except (ApiRefused, OSError) as error:
-                failures.append(error)
-                bodies.end()
-            finally:
+        def create(body: bytes) -> None:
+            if not hasattr(local, "connection"):
+                local.connection = self.connect()
+                opened.append(local.connection)
+            self.request(local.connection, "POST", path, body)
+
+        try:
+            with ThreadPoolExecutor(_WORKERS) as pool:
+                list(pool.map(create, (json.dumps(it).encode() for it in objects)))
+        finally:
+            for connection in opened:
                 connection.close()
-
-        workers = [threading.Thread(target=work) for _ in range(_WORKERS)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        if failures:
-            raise failures[0]
 
     def delete(self, path: str, selector: str) -> None:
         """Delete what carries these labels, at once, and return when it is gone."""
@@ -101,39 +97,19 @@ class Population:
             yield line
 
 
-class _Shared:
-    """One iterator for several threads."""
-
-    def __init__(self, items: Iterable[bytes]) -> None:
-        self._items = iter(items)
-        self._lock = threading.Lock()
-
-    def __iter__(self) -> _Shared:
-        return self
-
-    def __next__(self) -> bytes:
-        with self._lock:
-            return next(self._items)
-
-    def end(self) -> None:
-        """Nobody gets another one."""
-        with self._lock:
-            self._items = iter(())
-
-
 class BoundWatch:
-    """Writes down when each pod with these labels is bound, and calls ``at[n](n)`` in the moment of the n-th.
+    """Record when each pod with these labels is bound (``seen``), and call ``at[n](n)`` in the moment of the n-th.
 
     It watches names only, of bound pods only: an event costs the API server the least there is.
     """
 
-    def __init__(self, population: Population, path: str, selector: str, at: dict[int, Callable[[int], None]]) -> None:
-        self.times: list[float] = []
+    def __init__(self, population: Population, selector: str, at: dict[int, Callable[[int], None]]) -> None:
+        self.seen: dict[str, float] = {}
         self._population = population
         self._at = at
         self._connection = population.connect(timeout=3600)
         fields = f"labelSelector={quote(selector)}&fieldSelector={quote('spec.nodeName!=')}"
-        self._query = f"{path}?watch=1&allowWatchBookmarks=false&{fields}"
+        self._query = f"{PODS}?watch=1&allowWatchBookmarks=false&{fields}"
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
@@ -141,18 +117,19 @@ class BoundWatch:
         with suppress(OSError, http.client.HTTPException, ValueError, AttributeError):  # closed under its reader
             for line in self._population.lines(self._connection, self._query):
                 if line.startswith(b'{"type":"ADDED"'):
-                    self.times.append(time.perf_counter())
-                    if (called := self._at.get(len(self.times))) is not None:
-                        called(len(self.times))
+                    now = time.perf_counter()
+                    self.seen[json.loads(line)["object"]["metadata"]["name"]] = now
+                    if (called := self._at.get(len(self.seen))) is not None:
+                        called(len(self.seen))
 
     def wait(self, count: int) -> int:
         """Return once so many are bound, or when nothing has moved for long; says how many are."""
-        seen, moved = 0, time.monotonic()
-        while len(self.times) < count and time.monotonic() - moved < _PATIENCE:
-            if len(self.times) != seen:
-                seen, moved = len(self.times), time.monotonic()
+        before, moved = 0, time.monotonic()
+        while len(self.seen) < count and time.monotonic() - moved < _PATIENCE:
+            if len(self.seen) != before:
+                before, moved = len(self.seen), time.monotonic()
             time.sleep(0.05)
-        return len(self.times)
+        return len(self.seen)
 
     def close(self) -> None:
         if self._connection.sock is not None:

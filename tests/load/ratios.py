@@ -73,10 +73,7 @@ def events(nodes: int, pods: int) -> dict[str, float]:
 
 
 def measure(nodes: int, pods: int, count: int) -> dict[str, Any]:
-    return {
-        **limited(calls(nodes, pods, count), RECORDED),
-        **limited(events(nodes, pods), EVENTS_RECORDED),
-    }
+    return {**limited(calls(nodes, pods, count), RECORDED), **limited(events(nodes, pods), EVENTS_RECORDED)}
 
 
 def main() -> None:

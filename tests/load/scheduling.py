@@ -31,22 +31,18 @@ from msgspec.structs import replace
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.load import report
-from tests.load.counting import CountingProxy
-from tests.load.population import BoundWatch, Population
+from tests.load.population import NODES, PODS, BoundWatch, Population
 from tests.load.quiet import Probe
-from tests.load.systems import SYSTEMS, VARIANTS, Running, serving, with_homeport
-from tests.load.usage import all_cpu_seconds, all_waits
+from tests.load.systems import SYSTEMS, Running
+from tests.load.usage import cpu_seconds
 from tests.load.workload import SELECTED, Case, Constraint, chosen, load
 
-NODES: Final = "/api/v1/nodes"
-PODS: Final = "/api/v1/namespaces/default/pods"
 ZONES: Final = ("zone-a", "zone-b", "zone-c", "zone-d")
 """As many as divide the numbers of nodes, so that existing pods break no constraint."""
 
 MEASURED: Final = {"bench": "measured"}
 _SELECTOR: Final = "bench=measured"
 _APISERVER: Final = ("--delete-collection-workers=8",)
-_COUNTED_PODS: Final = 200
 _IN_TREE: Final = "in-tree"
 _HOMEPORT: Final = "homeport"
 
@@ -63,8 +59,8 @@ class Evenness(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """One system, once. ``cpu_ms`` and ``waits`` (of its threads): by process, for a pod. ``wrong``: what a constraint
-    that is broken says. ``even``: by topology key.
+    """One system, once. ``cpu_ms``: by process, for a pod. ``wrong``: constraints that are broken. ``even``: by
+    topology key.
 
     ``before_the_tail``: pods a second until 95 % are bound. A pod that is sent back waits seconds for its next turn.
     """
@@ -74,7 +70,6 @@ class Run(Struct, frozen=True):
     unplaced: int
     attempts: Mapping[str, int]
     cpu_ms: Mapping[str, float | None]
-    waits: Mapping[str, float | None]
     wrong: Sequence[str]
     even: Mapping[str, Evenness] = {}
 
@@ -139,17 +134,17 @@ class Bench:
         size = case.size
         marks = Marks()
         warm = max(1, size.measured // 10)
-        watch = BoundWatch(self._population, PODS, _SELECTOR, {warm: marks.take, size.measured: marks.take})
+        watch = BoundWatch(self._population, _SELECTOR, {warm: marks.take, size.measured: marks.take})
         try:
             with SYSTEMS[system](self._plane, self._folder, size.percentage_of_nodes_to_score) as running:
-                marks.watch(running, lambda: len(watch.times))
+                marks.watch(running, lambda: len(watch.seen))
                 bound = watch.wait(size.measured)
                 marks.take(bound)
                 attempts = _attempts(running.scheduler)
         finally:
             watch.close()
         placed = self._population.nodes_of(PODS, _SELECTOR)
-        counted = watch.times[warm - 1 : bound]
+        counted = list(watch.seen.values())[warm - 1 : bound]
         even = self._evenness(case.workload.constraints, [node for node in placed.values() if node])
         return Run(
             pods_per_second=_rate(counted),
@@ -157,7 +152,6 @@ class Bench:
             unplaced=sum(not node for node in placed.values()),
             attempts=attempts,
             cpu_ms=marks.cpu_ms(),
-            waits=marks.waits(),
             wrong=broken(case.workload.constraints, even),
             even=even,
         )
@@ -172,25 +166,6 @@ class Bench:
                 counts[domain(name)] += 1
             found[key] = evenness(counts, len(placed))
         return found
-
-    def names(self, case: Case, system: str) -> dict[str, Any]:
-        """What goes over the wire for a pod, counted by a proxy in a run that is not timed."""
-        size, variant = case.size, VARIANTS[system]
-        count = min(size.measured, _COUNTED_PODS)
-        self._population.create(PODS, measured(count, case.workload.constraints))
-        watch = BoundWatch(self._population, PODS, _SELECTOR, {})
-        try:
-            with (
-                serving(variant, self._plane, self._folder) as extender,
-                CountingProxy(extender.port) as proxy,
-            ):
-                sampling = size.percentage_of_nodes_to_score
-                with with_homeport(variant, self._plane, extender, sampling, at=proxy.url):
-                    watch.wait(count)
-                return proxy.per_call()
-        finally:
-            watch.close()
-            self._population.delete(PODS, _SELECTOR)
 
 
 def evenness(counts: Mapping[str, int], placed: int) -> Evenness:
@@ -210,14 +185,14 @@ def broken(constraints: Iterable[Constraint], even: Mapping[str, Evenness]) -> l
 
 
 class Marks:
-    """Processor time and waits at two moments, each with the number of pods bound by then.
+    """Processor time at two moments, each with the number of pods bound by then.
 
     Pods may be bound before the processes are known. Then the first moment is when they are.
     """
 
     def __init__(self) -> None:
         self._pids: Mapping[str, int] = {}
-        self._taken: list[tuple[int, dict[str, float], dict[str, float]]] = []
+        self._taken: list[tuple[int, dict[str, float]]] = []
         self._missed = False
 
     def watch(self, running: Running, bound: Callable[[], int]) -> None:
@@ -228,21 +203,13 @@ class Marks:
     def take(self, bound: int) -> None:
         self._missed = not self._pids
         if self._pids:
-            self._taken.append((bound, all_cpu_seconds(self._pids), all_waits(self._pids)))
+            self._taken.append((bound, {name: cpu_seconds(pid) for name, pid in self._pids.items()}))
 
     def cpu_ms(self) -> dict[str, float | None]:
         """For a pod; unknown where none was bound in between."""
-        return self._for_a_pod([(bound, cpu) for bound, cpu, _ in self._taken], 1000, 2)
-
-    def waits(self) -> dict[str, float | None]:
-        """The same."""
-        return self._for_a_pod([(bound, waits) for bound, _, waits in self._taken], 1, 1)
-
-    @staticmethod
-    def _for_a_pod(taken: Sequence[tuple[int, Mapping[str, float]]], unit: int, digits: int) -> dict[str, float | None]:
-        (before, first), (after, last) = taken[0], taken[-1]
+        (before, first), (after, last) = self._taken[0], self._taken[-1]
         pods = after - before
-        return {name: round((last[name] - first[name]) * unit / pods, digits) if pods else None for name in first}
+        return {name: round((last[name] - first[name]) * 1000 / pods, 2) if pods else None for name in first}
 
 
 def _rate(times: Sequence[float]) -> float:
@@ -257,8 +224,8 @@ def _attempts(scheduler: Scheduler) -> dict[str, int]:
     return {result: int(float(count)) for result, count in found}
 
 
-def compared(case: Case, runs: Mapping[str, Sequence[Run]], names: Mapping[str, Any]) -> dict[str, Any]:
-    """What is reported of a case. ``names``: what was on the wire, by system."""
+def compared(case: Case, runs: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
+    """What is reported of a case."""
     ratios = {name: _ratios(runs, name) for name in runs if name != _IN_TREE}
     size = case.size
     return {
@@ -274,7 +241,6 @@ def compared(case: Case, runs: Mapping[str, Sequence[Run]], names: Mapping[str, 
             name: {**_summary(found), "ratio": _median(ratios.get(name, ())), "ratios": ratios.get(name, [])}
             for name, found in runs.items()
         },
-        "wire": dict(names),
     }
 
 
@@ -293,7 +259,6 @@ def _summary(runs: Sequence[Run]) -> dict[str, Any]:
         "broken": [text for run in runs for text in run.wrong],
         "attempts": {key: sum(run.attempts.get(key, 0) for run in runs) for key in sorted(_keys(runs))},
         "cpu_ms_per_pod": {name: _median(run.cpu_ms[name] for run in runs) for name in runs[0].cpu_ms},
-        "waits_per_pod": {name: _median(run.waits[name] for run in runs) for name in runs[0].waits},
         "even": {
             key: {
                 "skew": _median(run.even[key].skew for run in runs),
@@ -325,7 +290,7 @@ def measure_case(bench: Bench, case: Case, systems: Sequence[str], rounds: int, 
             run = bench.run(case, name)
             runs[name].append(run)
             report.say(f"{case.name}: {name} {run.pods_per_second} pods/s, {run.unplaced} unplaced {list(run.wrong)}")
-    return compared(case, runs, {name: bench.names(case, name) for name in systems if name in VARIANTS})
+    return compared(case, runs)
 
 
 def measure(cases: Sequence[Case], systems: Sequence[str], rounds: int, probe: Probe) -> list[dict[str, Any]]:
@@ -339,7 +304,7 @@ def measure(cases: Sequence[Case], systems: Sequence[str], rounds: int, probe: P
 
 
 def show(found: Sequence[Mapping[str, Any]], systems: Sequence[str]) -> None:
-    """Four tables: pods a second; what was on the wire; processor time; how even the pods stand."""
+    """Three tables: pods a second; processor time; how even the pods stand."""
     others = [name for name in systems if name != _IN_TREE]
     report.table(
         ("workload", *(f"{name} pods/s" for name in systems), *(f"{name} ratio" for name in others), "target"),
@@ -353,27 +318,14 @@ def show(found: Sequence[Mapping[str, Any]], systems: Sequence[str]) -> None:
             for it in found
         ],
     )
-    report.table(
-        ("names a call", "system", "asked", "passed", "asked to score", "scored"),
-        [
-            (
-                it["workload"],
-                name,
-                *(wire.get("filter", {}).get(what) for what in ("names asked", "names passed")),
-                *(wire.get("prioritize", {}).get(what) for what in ("names asked", "names scored")),
-            )
-            for it in found
-            for name, wire in it["wire"].items()
-        ],
-    )
     processes = ("kube-scheduler", "extender", "kube-apiserver", "etcd")
     report.table(
-        ("CPU ms a pod (waits)", "system", *processes, "unplaced", "sent back", "broken"),
+        ("CPU ms a pod", "system", *processes, "unplaced", "sent back", "broken"),
         [
             (
                 it["workload"],
                 name,
-                *(_with_waits(it["systems"][name], process) for process in processes),
+                *(it["systems"][name]["cpu_ms_per_pod"].get(process) for process in processes),
                 it["systems"][name]["unplaced"],
                 sum(count for result, count in it["systems"][name]["attempts"].items() if result != "scheduled"),
                 len(it["systems"][name]["broken"]),
@@ -393,12 +345,6 @@ def show(found: Sequence[Mapping[str, Any]], systems: Sequence[str]) -> None:
     )
 
 
-def _with_waits(summary: Mapping[str, Any], process: str) -> str | None:
-    if summary["cpu_ms_per_pod"].get(process) is None:
-        return None
-    return f"{summary['cpu_ms_per_pod'][process]} ({summary['waits_per_pod'][process]:.0f})"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser("python -m tests.load.scheduling", description=__doc__)
     parser.add_argument("--label", default="", help="only sizes with this label")
@@ -409,7 +355,6 @@ def main() -> None:
     parser.add_argument(
         "--systems", default=f"{_IN_TREE},{_HOMEPORT}", help=f"of {', '.join(SYSTEMS)}; default: %(default)s"
     )
-    parser.add_argument("--output", default="", help="also write the JSON to this file")
     arguments = parser.parse_args()
     systems = arguments.systems.split(",")
     cases = chosen(load("scheduling"), label=arguments.label, matching=arguments.matching, scale=arguments.scale)
@@ -418,7 +363,7 @@ def main() -> None:
     found = measure(cases, systems, arguments.rounds, probe)
     show(found, systems)
     beside = {"machine": report.machine(), "quiet": probe.as_json(), "rounds": arguments.rounds}
-    report.publish({**beside, "scheduling": found}, arguments.output)
+    report.publish({**beside, "scheduling": found})
 
 
 if __name__ == "__main__":

@@ -27,15 +27,14 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tests.beside import beside
-from tests.controlplane.processes import free_port
 from tests.load import cluster, report
-from tests.load.bench import Connection, answers, requests, running, wait_for, write_kubeconfig
-from tests.load.nodes_form import NODE_BYTES, big_node
+from tests.load.bench import Connection, Served, homeport, requests, wait_for
 from tests.load.shop import app, asked, constraint, pending_json
 from tests.load.usage import cpu_seconds, peak_megabytes, resident_megabytes
 
 _EVENTS_PER_SECOND: Final = 1000
 _BODY_BYTES: Final = 32 << 20
+_NODE_BYTES: Final = 12_000
 _WARM_UP: Final = 100
 _ORDERS: Final = 20
 """kube-scheduler asks in another order each time: no answer may come from one that was given."""
@@ -53,34 +52,6 @@ class Sizes(Struct, frozen=True):
     calls: int
     seconds: float
     binds: int
-
-
-class Served(Struct, frozen=True):
-    """A Homeport and the API server it watches."""
-
-    port: int
-    pid: int
-    apiserver: int
-    started: float
-
-
-@contextmanager
-def homeport(
-    nodes: int, pods: int, pending: int = 0, *, observed: bool = False, ready: bool = True
-) -> Iterator[Served]:
-    """Both as processes of their own."""
-    with tempfile.TemporaryDirectory() as folder:
-        apiserver, port = free_port(), free_port()
-        with running("tests.load.apiserver", *map(str, (apiserver, nodes, pods, pending))):
-            wait_for(lambda: answers(apiserver))
-            kubeconfig = write_kubeconfig(Path(folder), apiserver)
-            started = time.monotonic()
-            plain = ("homeport", "serve", "--log-level=error", f"--kubeconfig={kubeconfig}", f"--port={port}")
-            command = ("tests.load.observed", str(port), str(kubeconfig)) if observed else plain
-            with running(*command) as process:
-                if ready:
-                    wait_for(lambda: answers(port, "/readyz"))
-                yield Served(port, process.pid, apiserver, started)
 
 
 def timed(connection: Connection, verb: str, body: bytes) -> float:
@@ -125,17 +96,17 @@ def under_events(sizes: Sizes) -> dict[str, Any]:
 def _segment(
     served: Served, bodies: Sequence[bytes], seconds: float, beside: AbstractContextManager[None]
 ) -> dict[str, Any]:
-    connection, pages = Connection(served.port), Connection(served.port)
+    connection = Connection(served.port)
     with beside:
         for number in range(_WARM_UP):
             timed(connection, "filter", bodies[number % _ORDERS])
-        pages.get("/bench/pauses")
+        served.longest_pause()
         found: list[float] = []
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             found.append(timed(connection, "filter", bodies[len(found) % _ORDERS]))
         times = report.percentiles(found)
-        pauses = json.loads(pages.get("/bench/pauses"))
+        pauses = served.longest_pause()
     return {
         "calls": len(found),
         "us": times,
@@ -144,14 +115,21 @@ def _segment(
     }
 
 
+def big_node(number: int) -> dict[str, Any]:
+    """A node padded with an annotation."""
+    made = cluster.node(number)
+    made["metadata"]["annotations"] = {"example.com/padding": "x" * (_NODE_BYTES - len(json.dumps(made)))}
+    return made
+
+
 def _large_body() -> bytes:
     """A filter of whole nodes, nearly as large as is taken."""
     made = {"Pod": cluster.pending_pod(7), "NodeNames": None}
     items: list[dict[str, Any]] = []
     size = 0
-    while size < _BODY_BYTES - 4 * NODE_BYTES:
+    while size < _BODY_BYTES - 4 * _NODE_BYTES:
         items.append(big_node(len(items)))
-        size += NODE_BYTES + 32
+        size += _NODE_BYTES + 32
     return json.dumps({**made, "Nodes": {"metadata": {}, "items": items}}, separators=(",", ":")).encode()
 
 
@@ -360,12 +338,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15, help="of each part of events; default: %(default)s")
     parser.add_argument("--binds", type=int, default=4_000)
     parser.add_argument("--only", default=",".join(PARTS), help="parts; default: %(default)s")
-    parser.add_argument("--output", default="", help="also write the JSON to this file")
     given = parser.parse_args()
     sizes = Sizes(given.nodes, given.many_nodes, given.pods, given.calls, given.seconds, given.binds)
     found = {name: PARTS[name](sizes) for name in given.only.split(",")}
     show(found)
-    report.publish({"machine": report.machine(), "service": found}, given.output)
+    report.publish({"machine": report.machine(), "service": found})
 
 
 if __name__ == "__main__":

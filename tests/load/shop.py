@@ -34,9 +34,8 @@ class Shop:
         self.nodes = nodes
         self.pods = pods
         configure("error", "json")
-        first = {"apiVersion": "v1", "kind": "Node", **cluster.node(0)}
         with tempfile.NamedTemporaryFile(suffix=".json") as saved:
-            Path(saved.name).write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [first]}))
+            Path(saved.name).write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [cluster.node(0)]}))
             self._service = HomeportService(
                 Settings(cluster=saved.name, due_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="bench"
             )

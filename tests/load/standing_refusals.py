@@ -10,78 +10,36 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
-
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.integration.service import HTTP, Homeport, scheduler_config
+from tests.load.population import NODES, PODS, BoundWatch, Population
 from tests.load.report import percentiles
+from tests.load.usage import cpu_seconds
 
 _ZONES: Final = ("zone-a", "zone-b", "zone-c")
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _WORKERS: Final = 8
 _SETTLE_SECONDS: Final = 120
 _FIGURE: Final = re.compile(r"^(homeport_\w+?)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
-
-
-class Binds(threading.Thread):
-    """Watches pods and writes down when each was first seen on a node."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        super().__init__(daemon=True)
-        self._plane = plane
-        self._ended = threading.Event()
-        self.seen: dict[str, float] = {}
-
-    def run(self) -> None:
-        headers = {"Authorization": f"Bearer {self._plane.token}"}
-        with httpx.Client(verify=False, headers=headers, timeout=None, trust_env=False) as http:  # loopback
-            version = ""
-            while not self._ended.is_set():  # the API server ends a watch that falls behind
-                try:
-                    version = self._watch(http, version)
-                except httpx.TransportError:
-                    version = ""
-
-    def _watch(self, http: httpx.Client, version: str) -> str:
-        """One watch from a version on; returns how far it came."""
-        params = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "20"}
-        url = f"{self._plane.server}/api/v1/namespaces/default/pods"
-        with http.stream("GET", url, params=params) as stream:
-            for line in stream.iter_lines():
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    return ""
-                found = event["object"]
-                version = found["metadata"]["resourceVersion"]
-                if found["spec"].get("nodeName"):
-                    self.seen.setdefault(found["metadata"]["name"], time.monotonic())
-        return version
-
-    def end(self) -> None:
-        self._ended.set()
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def figures(homeport: Homeport) -> dict[str, float]:
     """The counters of interest, by name and labels."""
     text = HTTP.get(f"{homeport.url}/metrics").text
     return {f"{name}{{{labels or ''}}}": float(value) for name, labels, value in _FIGURE.findall(text)}
+
+
+def large_node(number: int) -> dict[str, Any]:
+    return objects.node(f"node-{number}", zone=_ZONES[number % 3], cpu="640", memory="2560Gi", pods="2000")
 
 
 def refused_pod(number: int, workloads: int) -> dict[str, Any]:
@@ -92,13 +50,8 @@ def refused_pod(number: int, workloads: int) -> dict[str, Any]:
 
 
 def arriving_pod(run: str, number: int) -> dict[str, Any]:
-    labels = {"app": f"arriving-{number % 10}"}
+    labels = {"app": f"arriving-{number % 10}", "run": run}
     return objects.pod(f"{run}-{number}", labels=labels, spread_constraints=[objects.spread(labels)])
-
-
-def create_all(client: Client, pods: Sequence[dict[str, Any]]) -> None:
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        list(pool.map(client.create, pods))
 
 
 def create_at(client: Client, pods: Sequence[dict[str, Any]], rate: float) -> dict[str, float]:
@@ -107,7 +60,7 @@ def create_at(client: Client, pods: Sequence[dict[str, Any]], rate: float) -> di
 
     def create(number: int, pod: dict[str, Any]) -> None:
         time.sleep(max(0.0, started + number / rate - time.monotonic()))
-        sent[pod["metadata"]["name"]] = time.monotonic()
+        sent[pod["metadata"]["name"]] = time.perf_counter()
         client.create(pod)
 
     started = time.monotonic()
@@ -132,18 +85,17 @@ def measured(
     plane: ControlPlane, homeport: Homeport, scheduler: Scheduler, name: str, arrivals: int, rate: float
 ) -> dict[str, Any]:
     """Pods arrive; what it cost until all of them were bound."""
-    binds = Binds(plane)
-    binds.start()
+    watch = BoundWatch(Population(plane), f"run={name}", {})
     pids = {"homeport": homeport.pid, "kube_scheduler": scheduler.process.pid}
     spent = {process: cpu_seconds(pid) for process, pid in pids.items()}
     before, started = figures(homeport), time.monotonic()
     sent = create_at(plane.client, [arriving_pod(name, number) for number in range(arrivals)], rate)
     arrived = time.monotonic() - started
-    plane.client.wait_for(lambda: sent.keys() <= binds.seen.keys(), timeout=600, what="all pods to be bound")
+    plane.client.wait_for(lambda: sent.keys() <= watch.seen.keys(), timeout=600, what="all pods to be bound")
     took = time.monotonic() - started
     after = figures(homeport)
-    binds.end()
-    latencies = [(binds.seen[pod] - at) * 1e3 for pod, at in sent.items()]
+    watch.close()
+    latencies = [(watch.seen[pod] - at) * 1e3 for pod, at in sent.items()]
     return {
         "arrivals": arrivals,
         "arrived_per_second": round(arrivals / arrived, 1),
@@ -172,24 +124,16 @@ def _calls(before: Mapping[str, float], after: Mapping[str, float], seconds: flo
 def story(arguments: argparse.Namespace) -> dict[str, Any]:
     """Both runs on one control plane: first without refused pods, then with."""
     with ControlPlane() as plane, tempfile.TemporaryDirectory() as folder:
-        client = plane.client
-        nodes = [
-            objects.node(f"node-{number}", zone=_ZONES[number % 3], cpu="640", memory="2560Gi", pods="2000")
-            for number in range(arguments.nodes)
-        ]
-        with ThreadPoolExecutor(_WORKERS) as pool:
-            list(pool.map(client.create_node, nodes))
+        population = Population(plane)
+        population.create(NODES, map(large_node, range(arguments.nodes)))
         with Homeport(plane.kubeconfig, Path(folder)) as homeport:
             config = {**scheduler_config(homeport), "clientConnection": {"qps": 5000, "burst": 10000}}
             with plane.start_scheduler(config) as scheduler:
                 run = (arguments.arrivals, arguments.rate)
                 measured(plane, homeport, scheduler, "warm", 50, arguments.rate)
                 without = measured(plane, homeport, scheduler, "alone", *run)
-                refused = [
-                    refused_pod(number, arguments.workloads)
-                    for number in range(arguments.refused + len(_ZONES) * arguments.workloads)
-                ]
-                create_all(client, refused)
+                refused = range(arguments.refused + len(_ZONES) * arguments.workloads)
+                population.create(PODS, (refused_pod(number, arguments.workloads) for number in refused))
                 quiet(homeport)
                 beside = measured(plane, homeport, scheduler, "beside", *run)
     return {

@@ -7,7 +7,6 @@ its caches with others, is slower at both.
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Callable, Iterator
 from time import thread_time
 from typing import Any, Final
@@ -268,10 +267,3 @@ def test_a_volume_that_comes_does_not_undo_the_looks_of_selectors(changed: str) 
 
     assert sum(again.pieces) + sum(again.decisions) <= 0.6 * (sum(first.pieces) + sum(first.decisions))
     assert again.longest <= A_STEP * a_loop()
-
-
-def test_stories_are_what_they_say() -> None:
-    _, pod = claims_of_different_selectors()
-    selector = json.dumps(long_selector(0))
-
-    assert (CLAIMS, True) == (len(pod.spec.volumes), 8_000 <= len(selector) <= 10_000)

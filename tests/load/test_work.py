@@ -68,16 +68,6 @@ def work(shop: Shop, verb: Verb, made: dict[str, Any], names: int) -> int:
     return usual(lambda: shop.call(verb, body))
 
 
-def test_counting_is_exact() -> None:
-    def loop(times: int) -> None:
-        for _ in range(times):
-            pass
-
-    one, two, three = (usual(partial(loop, times)) for times in (1000, 2000, 3000))
-
-    assert three - two == two - one > 0
-
-
 @pytest.mark.parametrize(
     ("verb", "spread", "a_call", "a_name"),
     [

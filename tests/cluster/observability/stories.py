@@ -88,7 +88,6 @@ STORIES: Final = (
         150,
         [NAMESPACE],
     ),
-    Story("HomeportReplicaMissing", "both are there", {_BUILT: "1x180", _BUILT_B: "1x180"}, 150),
     Story(
         "HomeportReplicaMissing",
         "a rolling update",
@@ -126,7 +125,6 @@ STORIES: Final = (
         10,
         [{**NAMESPACE, "name": "homeport-scheduler"}],
     ),
-    Story("HomeportSchedulerNoLeader", "it leads", {_SCHEDULER: "1x30", _BUILT: "1x30"}, 10),
     Story(
         "HomeportSchedulerNoLeader",
         "it leads beside a Homeport that is dead",
@@ -148,12 +146,6 @@ STORIES: Final = (
             _SCHEDULER.replace("homeport-scheduler", "kube-controller-manager"): "0x30",
             _BUILT: "1x30",
         },
-        10,
-    ),
-    Story(
-        "HomeportSchedulerNoLeader",
-        "another one's business",
-        {_CONTROL_PLANE: "0x30", _SCHEDULER: "1x30", _BUILT: "1x30"},
         10,
     ),
     Story(
@@ -313,13 +305,6 @@ STORIES: Final = (
         "one in ten minutes",
         {f'homeport_nominations_total{{{A},result="hit"}}': "0+0.1x180"},
         130,
-    ),
-    Story(
-        "HomeportBindConflicts",
-        "one in five",
-        {_requests("bind", "bind_conflict"): "0+20x60", _requests("bind", "bound"): "0+80x60"},
-        40,
-        [NAMESPACE],
     ),
     Story(
         "HomeportBindConflicts",

@@ -49,11 +49,7 @@ def test_each_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not()
 
 @pytest.mark.parametrize("story", [pytest.param(it, id=f"{it.alert}, {it.about}") for it in STORIES])
 def test_an_alert_fires_when_it_should(story: Story, tmp_path: Path) -> None:
-    test = {
-        "rule_files": [str(ALERTS)],
-        "evaluation_interval": "1m",
-        "tests": [story.written(SEVERITIES[story.alert])],
-    }
+    test = {"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": [story.written(SEVERITIES[story.alert])]}
     written = tmp_path / "story.yaml"
     written.write_text(yaml.safe_dump(test))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import ssl
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,6 +21,7 @@ from tests.cluster.observability.programs import program, promtool
 from tests.cluster.observability.test_promtool import replaced
 from tests.controlplane.processes import ProcessGroup, free_port
 from tests.observability.files import ALERTS, alerts, dashboard
+from tests.served import started
 
 START_SECONDS: Final = 60
 TARGET: Final = {"namespace": "homeport", "pod": "homeport-0"}
@@ -43,31 +43,10 @@ WITHOUT_DATA: Final = {
 class Homeport:
     """One that serves the sample cluster over TLS, with plain pages."""
 
-    def __init__(self, folder: Path, processes: ProcessGroup) -> None:
-        authority = Authority(folder)
-        certificate, key = authority.issue("server", "127.0.0.1")
-        self._port, self.pages = free_port(), free_port()
-        config = folder / "homeport.yaml"
-        config.write_text(
-            yaml.safe_dump(
-                {
-                    "apiVersion": "homeport.dev/v1alpha1",
-                    "kind": "HomeportConfiguration",
-                    "cluster": str(SAMPLE),
-                    "host": "127.0.0.1",
-                    "port": self._port,
-                    "operatorPort": self.pages,
-                    "operatorTls": False,
-                    "tlsCertFile": str(certificate),
-                    "tlsPrivateKeyFile": str(key),
-                    "profiles": [{"schedulerName": "default-scheduler"}],
-                }
-            )
-        )
-        command = [sys.executable, "-m", "homeport", "serve", f"--config={config}"]
-        started = processes.start("homeport", command)
-        started.wait_ready(lambda: answers(f"http://127.0.0.1:{self.pages}/readyz"), START_SECONDS)
-        self._trusted = ssl.create_default_context(cafile=authority.file)
+    def __init__(self, port: int | None, pages: int, trusted: ssl.SSLContext) -> None:
+        self.pages = pages
+        self._port = port
+        self._trusted = trusted
 
     def metrics(self) -> str:
         return httpx.get(f"http://127.0.0.1:{self.pages}/metrics", trust_env=False).raise_for_status().text
@@ -115,8 +94,8 @@ class Prometheus:
             f"--storage.tsdb.path={folder / 'series'}",
             f"--web.listen-address=127.0.0.1:{port}",
         ]
-        started = processes.start("prometheus", command)
-        started.wait_ready(lambda: answers(f"{self._url}/-/ready"), START_SECONDS)
+        server = processes.start("prometheus", command)
+        server.wait_ready(lambda: answers(f"{self._url}/-/ready"), START_SECONDS)
 
     def ask(self, expression: str) -> list[Any]:
         """What a query is answered now."""
@@ -159,8 +138,23 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessGroup
 
 
 @pytest.fixture(scope="module")
-def homeport(tmp_path_factory: pytest.TempPathFactory, processes: ProcessGroup) -> Homeport:
-    return Homeport(tmp_path_factory.mktemp("homeport"), processes)
+def homeport(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homeport]:
+    folder, pages = tmp_path_factory.mktemp("homeport"), free_port()
+    authority = Authority(folder)
+    certificate, key = authority.issue("server", "127.0.0.1")
+    flags = {
+        "cluster": SAMPLE,
+        "operator-port": pages,
+        "operator-tls": "false",
+        "tls-cert-file": certificate,
+        "tls-private-key-file": key,
+    }
+    config = folder / "homeport.yaml"
+    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
+    config.write_text(yaml.safe_dump({**head, "profiles": [{"schedulerName": "default-scheduler"}]}))
+    written = (f"--{name}={value}" for name, value in flags.items())
+    with started(folder, f"--config={config}", *written, ready_at=pages) as (_, http):
+        yield Homeport(http.base_url.port, pages, ssl.create_default_context(cafile=authority.file))
 
 
 @pytest.fixture(scope="module")

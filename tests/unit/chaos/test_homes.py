@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import count
-from typing import Any
-
 import pytest
 
 from tests.chaos import homes
-from tests.chaos.checker import HOME, Change, Event, Json, Kind
+from tests.chaos.checker import HOME, Change, Json
 from tests.chaos.homes import HEARD, MACHINE, OWNER, REPLACES, SINCE, HomesJudgement, Place, Rest
 from tests.controlplane import objects
+from tests.unit.chaos.history import History
 
 DB = Place("VirtualMachine", "default/db")
 MEMBER = Place("StatefulSet", "default/web", "3")
 
 
-class Story:
+class Story(History):
     """Writes a history, a revision a line: what stands on the machine ``db``, or on another, and what happens to it."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        super().__init__()
         self.people: set[int] = set()
-        self._revisions: Iterator[int] = count(1)
         for name in ("n1", "n2", "n3"):
             self.node(name)
-
-    def tell(self, kind: Kind, change: Change, found: Json, uid: str = "", **metadata: Any) -> int:
-        revision = next(self._revisions)
-        named = {"namespace": "default", **found["metadata"], **metadata}
-        named |= {"uid": uid or f"uid-{named['name']}", "resourceVersion": str(revision)}
-        self.events.append(Event(kind, change, {**found, "metadata": named}))
-        return revision
 
     def node(self, name: str, *, cordoned: bool = False) -> None:
         found = objects.node(name, unschedulable=cordoned)
@@ -40,10 +29,15 @@ class Story:
         self.tell("Node", "MODIFIED", found)
 
     def machine(self, name: str = "db", uid: str = "", **said: str) -> None:
-        self.tell("VirtualMachine", "ADDED", objects.virtual_machine(name), uid, annotations=_said(said))
+        self._machine("ADDED", name, uid, said)
 
     def homeport(self, name: str = "db", uid: str = "", **said: str) -> int:
-        return self.tell("VirtualMachine", "MODIFIED", objects.virtual_machine(name), uid, annotations=_said(said))
+        return self._machine("MODIFIED", name, uid, said)
+
+    def _machine(self, change: Change, name: str, uid: str, said: dict[str, str]) -> int:
+        uid = uid or f"uid-{name}"
+        self.tell("VirtualMachine", change, objects.virtual_machine(name), uid=uid, annotations=_said(said))
+        return len(self.events)
 
     def person(self, name: str = "db", **said: str) -> None:
         self.people.add(self.homeport(name, **said))
@@ -52,7 +46,7 @@ class Story:
         found = objects.virtual_machine_instance(name, uid or f"uid-{name}")
         moved = {"migrationState": {"sourceNode": source, "targetNode": node}} if source else {}
         found["status"] = {"nodeName": node, **moved}
-        self.tell("VirtualMachineInstance", "MODIFIED", found, f"uid-vmi-{uid or name}")
+        self.tell("VirtualMachineInstance", "MODIFIED", found, uid=f"uid-vmi-{uid or name}")
 
     def bound(self, node: str, name: str = "db", replaces: str = "", uid: str = "", *, is_target: bool = False) -> None:
         reference = objects.owner_reference_to(

@@ -1,31 +1,25 @@
 """The checker of room is fed nodes that hold too much, and nodes that only look it."""
 
-from itertools import count
 from typing import Any
 
 import pytest
 
-from tests.chaos.checker import Change, Event, Json, UnsupportedHistory
+from tests.chaos.checker import Json, UnsupportedHistory
 from tests.chaos.room import REQUIRED, RoomJudgement, judge_room, quantity, slim
 from tests.controlplane import objects
+from tests.unit.chaos.history import History
 
 HOST = objects.HOSTNAME_LABEL
 ZONE = objects.ZONE_LABEL
 
 
-class Story:
+class Story(History):
     """Writes a history of four-CPU nodes, a revision a line."""
 
     def __init__(self, *nodes: str) -> None:
-        self.events: list[Event] = []
-        self._revisions = count(1)
+        super().__init__()
         for name in nodes or ("a", "b"):
             self.tell("Node", "ADDED", objects.node(name, zone="z", cpu="4", pods="3"))
-
-    def tell(self, kind: Any, change: Change, found: Json) -> None:
-        named = {"namespace": "default", "uid": f"uid-{found['metadata']['name']}", **found["metadata"]}
-        made = {**found, "metadata": {**named, "resourceVersion": str(next(self._revisions))}}
-        self.events.append(Event(kind, change, made))
 
     def binds(self, pod: Json, node: str) -> Json:
         """The pod waits, and is bound."""
@@ -58,29 +52,85 @@ def keeps_away(name: str, app: str, *, of: str = "", key: str = HOST, **more: An
     return objects.pod(name, labels={"app": app}, affinity={"podAntiAffinity": {REQUIRED: [term]}})
 
 
+def in_namespace(pod: Json, namespace: str) -> Json:
+    return {**pod, "metadata": {**pod["metadata"], "namespace": namespace}}
+
+
+GUEST = objects.pod("guest", labels={"app": "guest"})
+HERMIT = keeps_away("hermit", "hermit", of="guest")
+ONE = listens("one", 80)
+
+
+@pytest.mark.parametrize(
+    ("binds", "broken"),
+    [
+        pytest.param(
+            [(asks("one", "3"), "a"), (asks("two", "1"), "a"), (asks("three", "1m"), "a")],
+            ("three", "cpu: 4.001 of 4"),
+            id="the binding that goes beyond",
+        ),
+        pytest.param(
+            [(asks(name), "a") for name in ("one", "two", "three", "four")],
+            ("four", "pods: 4 of 3"),
+            id="pods count whatever they ask for",
+        ),
+        pytest.param(
+            [(asks("one", "5"), "a"), (asks("two"), "a")],
+            ("one", "cpu: 5 of 4"),
+            id="an overbooked node may take a pod that asks for nothing",
+        ),
+        pytest.param(
+            [(ONE, "a"), (listens("two", 80), "a")], ("two", "TCP/80, also of default/one"), id="a port twice"
+        ),
+        pytest.param(
+            [(ONE, "a"), (listens("two", 80, "10.0.0.1"), "a")],
+            ("two", "TCP/80, also of default/one"),
+            id="a port on one address of all",
+        ),
+        pytest.param([(ONE, "a"), (listens("two", 81), "a")], None, id="another port"),
+        pytest.param([(ONE, "a"), (listens("two", 80, protocol="UDP"), "a")], None, id="another protocol"),
+        pytest.param(
+            [(listens("one", 80, "10.0.0.1"), "a"), (listens("two", 80, "10.0.0.2"), "a")], None, id="two addresses"
+        ),
+        pytest.param([(ONE, "a"), (listens("two", 80), "b")], None, id="two nodes"),
+        pytest.param(
+            [(GUEST, "a"), (HERMIT, "a")], ("hermit", "default/guest on a"), id="one that keeps away comes near"
+        ),
+        pytest.param(
+            [(HERMIT, "a"), (GUEST, "a")], ("guest", "default/hermit on a"), id="another comes near one that keeps away"
+        ),
+        pytest.param(
+            [(keeps_away("one", "web"), "a"), (keeps_away("two", "web"), "a")],
+            ("two", "default/one on a"),
+            id="two that keep away from each other are told once",
+        ),
+        pytest.param(
+            [(keeps_away(name, "web", key=ZONE), node) for name, node in (("one", "a"), ("two", "b"))],
+            ("two", "default/one on a"),
+            id="a domain of many nodes",
+        ),
+        pytest.param(
+            [(keeps_away(name, "web"), node) for name, node in (("one", "a"), ("two", "b"))], None, id="of one node"
+        ),
+        pytest.param(
+            [(keeps_away("one", "web"), "a"), (in_namespace(keeps_away("two", "web"), "shop"), "a")],
+            None,
+            id="another namespace",
+        ),
+    ],
+)
+def test_the_binding_that_breaks_something_is_the_one_that_is_told(
+    binds: list[tuple[Json, str]], broken: tuple[str, str] | None
+) -> None:
+    story = Story()
+    for pod, node in binds:
+        story.binds(pod, node)
+
+    assert ([] if broken is None else [broken]) == story.found()
+    assert len(binds) == story.judged().binds
+
+
 class TestResources:
-    def test_the_binding_that_goes_beyond_is_the_one_that_is_told(self) -> None:
-        story = Story()
-        for name, cpu in (("one", "3"), ("two", "1"), ("three", "1m")):
-            story.binds(asks(name, cpu), "a")
-
-        assert [("three", "cpu: 4.001 of 4")] == story.found()
-        assert (3, {"a"}) == (story.judged().binds, story.judged().nodes)
-
-    def test_pods_count_whatever_they_ask_for(self) -> None:
-        story = Story()
-        for name in ("one", "two", "three", "four"):
-            story.binds(asks(name), "a")
-
-        assert [("four", "pods: 4 of 3")] == story.found()
-
-    def test_a_node_that_is_overbooked_may_take_who_asks_for_none_of_it(self) -> None:
-        story = Story()
-        story.binds(asks("one", "5"), "a")
-        story.binds(asks("two"), "a")
-
-        assert [("one", "cpu: 5 of 4")] == story.found()
-
     def test_who_went_away_or_has_finished_leaves_room(self) -> None:
         story = Story()
         gone, done = story.binds(asks("gone", "3"), "a"), story.binds(asks("done", "1"), "a")
@@ -114,76 +164,7 @@ class TestResources:
         assert expected == float(quantity(text))
 
 
-class TestPorts:
-    @pytest.mark.parametrize(
-        ("second", "expected"),
-        [
-            pytest.param(listens("two", 80), "TCP/80, also of default/one", id="the same"),
-            pytest.param(listens("two", 80, "10.0.0.1"), "TCP/80, also of default/one", id="one address of all"),
-            pytest.param(listens("two", 81), "", id="another port"),
-            pytest.param(listens("two", 80, protocol="UDP"), "", id="another protocol"),
-        ],
-    )
-    def test_taken_twice(self, second: Json, expected: str) -> None:
-        story = Story()
-        story.binds(listens("one", 80), "a")
-        story.binds(second, "a")
-
-        assert ([("two", expected)] if expected else []) == story.found()
-
-    def test_two_addresses_share_a_port(self) -> None:
-        story = Story()
-        story.binds(listens("one", 80, "10.0.0.1"), "a")
-        story.binds(listens("two", 80, "10.0.0.2"), "a")
-
-        assert [] == story.found()
-
-    def test_so_do_two_nodes(self) -> None:
-        story = Story()
-        story.binds(listens("one", 80), "a")
-        story.binds(listens("two", 80), "b")
-
-        assert [] == story.found()
-
-
 class TestApart:
-    def test_one_that_keeps_away_comes_near(self) -> None:
-        story = Story()
-        story.binds(objects.pod("guest", labels={"app": "guest"}), "a")
-        story.binds(keeps_away("hermit", "hermit", of="guest"), "a")
-
-        assert [("hermit", "default/guest on a")] == story.found()
-
-    def test_somebody_comes_near_one_that_keeps_away(self) -> None:
-        story = Story()
-        story.binds(keeps_away("hermit", "hermit", of="guest"), "a")
-        story.binds(objects.pod("guest", labels={"app": "guest"}), "a")
-
-        assert [("guest", "default/hermit on a")] == story.found()
-
-    def test_two_that_keep_away_from_each_other_are_told_once(self) -> None:
-        story = Story()
-        story.binds(keeps_away("one", "web"), "a")
-        story.binds(keeps_away("two", "web"), "a")
-
-        assert [("two", "default/one on a")] == story.found()
-
-    def test_a_domain_may_be_many_nodes_or_one(self) -> None:
-        near, far = Story(), Story()
-        for story, key in ((near, ZONE), (far, HOST)):
-            story.binds(keeps_away("one", "web", key=key), "a")
-            story.binds(keeps_away("two", "web", key=key), "b")
-
-        assert ([("two", "default/one on a")], []) == (near.found(), far.found())
-
-    def test_other_namespaces_are_not_meant(self) -> None:
-        story = Story()
-        pod = keeps_away("two", "web")
-        story.binds(keeps_away("one", "web"), "a")
-        story.binds({**pod, "metadata": {**pod["metadata"], "namespace": "shop"}}, "a")
-
-        assert [] == story.found()
-
     def test_a_term_that_is_not_judged_is_refused(self) -> None:
         story = Story()
         story.binds(objects.pod("one"), "a")

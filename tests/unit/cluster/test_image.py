@@ -21,13 +21,6 @@ def install(folder: Path, name: str, says: str = "", code: int = 0) -> None:
     program.chmod(0o755)
 
 
-def test_the_first_engine_that_is_there_builds(empty_path: Path) -> None:
-    install(empty_path, "docker")
-    install(empty_path, "podman")
-
-    assert Engine("podman") == Engine.found()
-
-
 def test_without_an_engine_it_says_which_would_do(empty_path: Path) -> None:
     with pytest.raises(ImageError, match=r"^none of buildah, podman, docker is installed"):
         Engine.found()
@@ -88,8 +81,3 @@ def test_what_pip_is_told_here_is_told_to_the_build_and_left_nowhere(
     settings = "[global]\ndefault-timeout = 7\nindex-url = https://index.example.com/simple\ncert = /etc/pip.pem\n"
     assert {"pip.pem": "an authority", "pip.conf": settings} == told
     assert [] == [path for path in secrets.values() if path.exists()]
-
-
-@pytest.mark.parametrize(("said", "expected"), [("281 MB", 281_000_000), ("1.5 GB", 1_500_000_000), (4096, 4096)])
-def test_sizes(said: object, expected: int) -> None:
-    assert expected == image._bytes(said)

@@ -30,23 +30,6 @@ def broken_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{go.parent}{os.pathsep}{os.environ['PATH']}")
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        pytest.param({"CONTROL_PLANE_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a", id="its own variable first"),
-        pytest.param({"XDG_CACHE_HOME": "/b"}, "/b/homeport/control-plane", id="then the user's cache folder"),
-        pytest.param({}, "/home/me/.cache/homeport/control-plane", id="then the usual place of one"),
-    ],
-)
-def test_cache_dir(settings: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("CONTROL_PLANE_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(variable, raising=False)
-    for variable, value in {"HOME": "/home/me", **settings}.items():
-        monkeypatch.setenv(variable, value)
-
-    assert str(binaries.cache_dir()) == expected
-
-
 def test_a_missing_binary_names_the_command_that_builds_it(cache: Path) -> None:
     command = "python -m tests.controlplane.binaries --kubernetes 1.36.3"
     with pytest.raises(BinaryMissingError, match=f"^kube-scheduler for Kubernetes 1.36.3 .*{command}$"):
@@ -54,39 +37,11 @@ def test_a_missing_binary_names_the_command_that_builds_it(cache: Path) -> None:
     assert not cache.exists()
 
 
-def test_what_only_nodes_run_is_built_for_a_whole_cluster_alone(cache: Path) -> None:
-    release = binaries.release_of("1.36.3")
-    with pytest.raises(BinaryMissingError, match=r"^kubelet for .*--kubernetes 1.36.3 --whole$"):
-        binaries.binary("kubelet")
-
-    assert not set(release.of_nodes) & set(release.chosen(whole=False))
-    assert {*release.components, "kubelet", "kube-proxy", "kube-controller-manager", "kubectl"} == set(
-        release.chosen(whole=True)
-    )
-
-
-def test_what_is_built_is_left_alone(cache: Path, broken_go: None) -> None:
-    """With every binary in its place no tool is run, not even one that would fail."""
-    expected = {component: cache / "1.36.3" / component for component in binaries.release_of("1.36.3").components}
-    (cache / "1.36.3").mkdir(parents=True)
-    for path in expected.values():
-        path.touch()
-
-    assert binaries.build("1.36.3") == expected
-
-
 def test_a_failing_tool_is_an_error_with_its_output(cache: Path, broken_go: None) -> None:
     """And leaves nothing that a later build would take for finished."""
     with pytest.raises(BuildError, match=r"go mod tidy ended with 1:\nno such module"):
         binaries.build("1.36.3")
     assert [path.name for path in (cache / "1.36.3").iterdir()] == [".etcd-module.unfinished"]
-
-
-def test_a_program_that_is_built_is_left_alone(cache: Path, tmp_path: Path, broken_go: None) -> None:
-    (cache / "1.36.3").mkdir(parents=True)
-    (cache / "1.36.3" / "mine-1").touch()
-
-    assert cache / "1.36.3" / "mine-1" == binaries.program(tmp_path, "mine-1")
 
 
 def test_a_program_that_cannot_be_built_is_an_error(cache: Path, tmp_path: Path, broken_go: None) -> None:
@@ -100,11 +55,6 @@ def test_a_program_that_cannot_be_built_is_an_error(cache: Path, tmp_path: Path,
         binaries.program(sources, "mine-1")
     assert ["module"] == [path.name for path in (cache / "1.36.3").iterdir()]
     assert ["main.go"] == [path.name for path in (cache / "1.36.3" / "module" / "mine").iterdir()]
-
-
-def test_an_unknown_release_is_refused(cache: Path) -> None:
-    with pytest.raises(BuildError, match=r"Kubernetes 1\.0\.0 is not one of 1\.36\.3, 1\.35\.4"):
-        binaries.build("1.0.0")
 
 
 def test_the_callers_go_settings_hold(monkeypatch: pytest.MonkeyPatch) -> None:
