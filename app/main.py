@@ -209,8 +209,8 @@ class HomeportService:
         """Create the context that all verbs share."""
         due = ExpectedBinds(
             monotonic,
-            wait_seconds=self._settings.due_bind_wait,
-            observe=self._metrics.batched(self._metrics.due_bind_wait.observe),
+            wait_seconds=self._settings.expected_bind_wait,
+            observe=self._metrics.batched(self._metrics.expected_bind_wait.observe),
             is_placed=self._is_placed,
         )
         self._cluster.on_placed(due.arrived)
@@ -521,7 +521,7 @@ class HomeportService:
             most=_MOST_OPERATORS if role == "operator" else settings.max_connections,
             gives_way=role == "operator",
             certificates=certificates,
-            on_rejected=lambda name, cause: self._metrics.turned_away.labels(name, cause).inc(),
+            on_rejected=lambda name, cause: self._metrics.rejections.labels(name, cause).inc(),
         )
 
     def _web(

@@ -39,14 +39,14 @@ class Filter:
         self.problem = ""
         self.remembered, self.computed = Tally(), Tally()
         self.framework = framework = world.framework
-        self.standing = RefusalCache(world.cluster, remembered=self.remembered, computed=self.computed, **limits)
+        self.refusals = RefusalCache(world.cluster, remembered=self.remembered, computed=self.computed, **limits)
         context = VerbContext(
             world.cluster, {framework.scheduler_name: framework}, NullReader(), lambda: self.problem, self.due
         )
         self.picked, self.failed = Tally(), Tally()
         picks = Picks(made=self.picked, failed=self.failed)
         self.results = FilterResultCache()
-        self.verb = FilterVerb(context, self.standing, self.results, lambda *_: None, picks, lean=lean)
+        self.verb = FilterVerb(context, self.refusals, self.results, lambda *_: None, picks, lean=lean)
 
     def raw(self, pod: JsonObject, names: Sequence[str], spelled: Callable[[bytes], bytes] = bytes) -> bytes:
         """The answer to a request in names form, which takes no time and waits for nobody."""

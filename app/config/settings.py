@@ -130,7 +130,7 @@ class Settings(BaseSettings):
         ge=1,
         description="Maximum number of filter, prioritize and preempt calls in flight; further ones are rejected.",
     )
-    due_bind_wait: Seconds = Field(
+    expected_bind_wait: Seconds = Field(
         default=0.05,
         ge=0.0,
         le=1.0,

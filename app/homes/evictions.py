@@ -60,7 +60,7 @@ class DrainOutcome(Struct, frozen=True):
     is_judged: bool = True
 
 
-class SearchResult(Struct, frozen=True):
+class NodeSearch(Struct, frozen=True):
     """Result of a search. ``best``: the passing node with the highest score, then with the fewest pods; empty if none
     was scored.
     """
@@ -83,7 +83,7 @@ class EvictedPod(Struct, frozen=True):
         """Sort key in the order of the scheduling queue."""
         return (-self.pod.spec.priority, self.pod.created, *self.pod.key)
 
-    def outcome(self, then: str, result: SearchResult | None = None, **more: Any) -> DrainOutcome:
+    def outcome(self, then: str, result: NodeSearch | None = None, **more: Any) -> DrainOutcome:
         """Build the pod's outcome."""
         waits_for = self.home.node if self.home is not None and self.condition is not Restart.FREE else ""
         given: dict[str, Any] = {"waits_for": waits_for, **more}

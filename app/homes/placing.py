@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.framework.status import Status
-from app.homes.evictions import DrainOutcome, EvictedPod, Restart, SearchResult, tried_first
+from app.homes.evictions import DrainOutcome, EvictedPod, NodeSearch, Restart, tried_first
 from app.homes.protocol import HomesPlugin
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
@@ -206,7 +206,7 @@ class DrainPlacement:
         return evicted_pod.outcome(f"waits for {home}, which does not take it: {refused.why}", result)
 
     async def _without_room(
-        self, rules: Rules, evicted_pod: EvictedPod, result: SearchResult, waits: str
+        self, rules: Rules, evicted_pod: EvictedPod, result: NodeSearch, waits: str
     ) -> DrainOutcome:
         alone = await self._search(rules, evicted_pod, alone=True) if self._placed else result
         why = "the others take its room" if alone.passed else "no other node takes it"
@@ -221,13 +221,13 @@ class DrainPlacement:
         rules = self._rules.of(evicted_pod.pod)
         return rules, NO_PROFILE if rules is None else ""
 
-    def _place(self, evicted_pod: EvictedPod, result: SearchResult, then: str, *, waits_for: str) -> DrainOutcome:
+    def _place(self, evicted_pod: EvictedPod, result: NodeSearch, then: str, *, waits_for: str) -> DrainOutcome:
         self._placed[evicted_pod.pod.key] = replace(evicted_pod.pod, node_name=result.best).nominated("")
         return evicted_pod.outcome(then, result, goes_to=result.best, fits_alone=True, waits_for=waits_for)
 
     async def _search(
         self, rules: Rules, evicted_pod: EvictedPod, names: Sequence[str] | None = None, *, alone: bool = False
-    ) -> SearchResult:
+    ) -> NodeSearch:
         """Search nodes for a pod together with all pods placed before; ``alone``: without them."""
         pod = replace(evicted_pod.pod, node_name="").nominated("")
         refused = {self._node, *unreadable_nodes(self._cluster)}
@@ -242,12 +242,12 @@ class DrainPlacement:
             await yield_to_loop()
             await decide_prepared(partial(self._judge_last, rules, pod, candidates, progress, alone))
         if not progress.passed:
-            return SearchResult(why=progress.why)
+            return NodeSearch(why=progress.why)
         await yield_to_loop()
         best = (
             "" if alone else await decide_prepared(partial(self._best, rules, pod, [it for _, it in progress.emptiest]))
         )
-        return SearchResult(progress.passed, best, progress.why)
+        return NodeSearch(progress.passed, best, progress.why)
 
     def _judge(self, rules: Rules, pod: Pod, names: Sequence[str], progress: _Search, alone: bool) -> None:
         """Judge one batch of nodes. Raises ``PluginError`` or ``Unprepared`` before any result is stored."""

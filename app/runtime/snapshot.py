@@ -11,7 +11,7 @@ from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 
 
-class NodeChanges(Protocol):
+class NodeJournal(Protocol):
     """Journal of changed nodes."""
 
     @property
@@ -43,12 +43,12 @@ class Snapshot(Protocol):
         ...
 
     @property
-    def node_changes(self) -> NodeChanges:
+    def node_changes(self) -> NodeJournal:
         """Journal of nodes that were added, deleted, or changed in anything but the resourceVersion."""
         ...
 
     @property
-    def pod_changes(self) -> NodeChanges:
+    def pod_changes(self) -> NodeJournal:
         """Journal of nodes whose pods were added, removed or changed."""
         ...
 

@@ -36,7 +36,7 @@ def checks(
 
     ``permissions`` is ``None`` for a saved cluster, ``authority`` without self-signed certificates.
     """
-    yield ReadinessCheck("picture", feed.problem())
+    yield ReadinessCheck("snapshot", feed.problem())
     for kind, state in feed.states().items():
         yield _feed(f"feed/{kind}", state)
     if role := leadership.role():

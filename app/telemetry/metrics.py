@@ -82,16 +82,16 @@ class Metrics:
         self.failed_picks = self._counter(
             "homeport_failed_picks", "Failed picks: filter was called for the pod once more."
         )
-        self.due_bind_wait = self._histogram(
-            "homeport_due_bind_wait_seconds",
+        self.expected_bind_wait = self._histogram(
+            "homeport_expected_bind_wait_seconds",
             "Time that filter, prioritize and cycle calls waited for binds in flight.",
             _WAIT_BUCKETS,
         )
         self.bind_batch_wait = self._histogram(
             "homeport_bind_batch_wait_seconds", "Time that Bindings were held to be sent in a batch.", _WAIT_BUCKETS
         )
-        self.turned_away = self._counter(
-            "homeport_turned_away",
+        self.rejections = self._counter(
+            "homeport_listener_rejections",
             "Connections and requests that a listener refused, by listener and cause.",
             "listener",
             "cause",
@@ -163,7 +163,7 @@ class Metrics:
         )
         self.events = self._counter("homeport_events", "Events raised, by result.", "result")
         self.snapshot_checks = self._counter(
-            "homeport_picture_checks",
+            "homeport_snapshot_checks",
             "Comparisons of cached counts with a recount of all objects, by result.",
             "result",
         )

@@ -57,7 +57,7 @@ class SnapshotCollector(Collector):
         gauges = {
             "homeport_objects": ("Objects in the snapshot, by kind.", lambda it: it.objects),
             "homeport_feed_age_seconds": ("Time since the watch was last heard of.", lambda it: it.age),
-            "homeport_feed_left_out": ("Objects that cannot be read.", lambda it: len(it.left_out)),
+            "homeport_feed_unreadable_objects": ("Objects that cannot be read.", lambda it: len(it.left_out)),
             "homeport_feed_synced": ("1 once the first list of a kind is applied.", lambda it: float(it.synced)),
         }
         counters = {

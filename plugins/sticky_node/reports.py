@@ -86,7 +86,7 @@ OTHERS: Final = "(others)"
 NO_NODE: Final = "(gone)"
 """Label for homes on nodes that do not exist: users can write any name there, so names are not used as labels."""
 
-_BY_STANDING: Final = (
+_BY_NODE_STATE: Final = (
     "Homes by what their node is like now: usable, away, leaving, gone or other_machine; and by their owner's policy."
 )
 _BY_NODE: Final = (
@@ -104,7 +104,7 @@ class NodeStateFigures:
         self._policies = policies
 
     def figures(self) -> Iterator[Figure | None]:
-        """Yield ``homes_by_standing`` and ``homes_unusable``."""
+        """Yield ``homes_by_node_state`` and ``homes_unusable``."""
         counts: Counter[tuple[str, str]] = Counter()
         nodes: Counter[str] = Counter()
         for owner in in_steps(self._scan.owners()):
@@ -122,8 +122,8 @@ class NodeStateFigures:
                     nodes[NO_NODE if state is State.GONE else home] += 1
         for home_state in STANDINGS:
             for policy in Policy:
-                labels = {"standing": home_state, "policy": policy.value}
-                yield Figure("homes_by_standing", _BY_STANDING, counts[home_state, policy.value], labels)
+                labels = {"node_state": home_state, "policy": policy.value}
+                yield Figure("homes_by_node_state", _BY_NODE_STATE, counts[home_state, policy.value], labels)
         for node, count in _bounded(nodes).items():
             yield Figure("homes_unusable", _BY_NODE, count, {"node": node})
 
@@ -257,7 +257,7 @@ _HOME_OFF: Final = "none: the policy is off"
 
 
 def explain_missing(owner: Missing) -> Explanation:
-    return Explanation(unblock=(f"the pod's owner {owner} is not in the picture: it must exist first",))
+    return Explanation(unblock=(f"the pod's owner {owner} is not in the snapshot: it must exist first",))
 
 
 def explain_home(

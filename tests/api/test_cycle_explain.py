@@ -73,7 +73,7 @@ def with_plugin(name: str) -> tuple[Profile, ...]:
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    async with serving(Settings(cluster=saved(tmp_path, ALSO), profiles=OURS, due_bind_wait=0.1)) as api:
+    async with serving(Settings(cluster=saved(tmp_path, ALSO), profiles=OURS, expected_bind_wait=0.1)) as api:
         yield api
 
 
@@ -200,7 +200,7 @@ class TestCycle:
     async def test_it_has_no_more_time_than_other_calls(self, tmp_path: Path) -> None:
         """It waits for a bind that is due until then, and then leaves its place to the next one."""
         settings = Settings(
-            cluster=saved(tmp_path, ALSO), profiles=OURS, due_bind_wait=1.0, http_timeout=0.5, max_in_flight=1
+            cluster=saved(tmp_path, ALSO), profiles=OURS, expected_bind_wait=1.0, http_timeout=0.5, max_in_flight=1
         )
         async with serving(settings) as api:
             await ask(api, "cycle", {"pod": NEW, "nodes": ["n2"]})
@@ -266,7 +266,7 @@ class TestTheNextOne:
 
 async def waits(api: Api) -> float:
     """How many decisions have waited for a bind that was due."""
-    return (await api.samples("homeport_due_bind_wait_seconds_count"))[""]
+    return (await api.samples("homeport_expected_bind_wait_seconds_count"))[""]
 
 
 EITHER: Final = {
@@ -580,7 +580,7 @@ class TestExplainHome:
     async def test_a_pod_that_is_rejected_before_any_node_is_looked_at(self, tmp_path: Path) -> None:
         found = await explained_with_homes(tmp_path, pod_object("db-0", owner=owned_by("db")))
 
-        sentence = "the pod's owner Database default/db is not in the picture: it must exist first"
+        sentence = "the pod's owner Database default/db is not in the snapshot: it must exist first"
         assert {
             "pod": "default/db-0",
             "profile": "default-scheduler",

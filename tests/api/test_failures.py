@@ -180,5 +180,5 @@ class TestFault:
 def with_fault(folder: Path, *methods: str, spec: Any = None) -> Any:
     """The small cluster, with the faulty plugin in its profile."""
     needed = [it for method in methods for it in NEEDED.get(method, (method,))]
-    settings = Settings(cluster=saved(folder), profiles=with_faulty(binds="bind" in methods), due_bind_wait=0.1)
+    settings = Settings(cluster=saved(folder), profiles=with_faulty(binds="bind" in methods), expected_bind_wait=0.1)
     return serving(settings, (*SHIPPED, spec or faulty(*needed)), DEFAULT_WEIGHTS)

@@ -65,7 +65,7 @@ async def test_a_fault_in_counting_takes_no_other_metric_with_it_and_is_told_onc
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://homeport") as http:
             found = await http.get("/metrics")
-        return found.status_code, "homeport_picture_checks_total" in found.text
+        return found.status_code, "homeport_snapshot_checks_total" in found.text
 
     with capture_logs() as said:
         assert [(200, True)] * 3 == [await scraped() for _ in range(3)]

@@ -25,7 +25,7 @@ class Shop:
 
     def __init__(self) -> None:
         self.service = HomeportService(
-            Settings(cluster=str(SAMPLE), due_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="1"
+            Settings(cluster=str(SAMPLE), expected_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="1"
         )
 
     def mark_unreadable(self, kind: Kind[Any], *key: str) -> None:

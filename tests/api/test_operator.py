@@ -100,7 +100,7 @@ async def test_ready_in_many_words(api: Api, query: str) -> None:
     response = await api.http.get(f"/readyz?{query}")
 
     first, *feeds, last = response.text.splitlines()
-    assert (200, "[+]picture ok", "readyz check passed") == (response.status_code, first, last)
+    assert (200, "[+]snapshot ok", "readyz check passed") == (response.status_code, first, last)
     (remembered,) = [it for it in feeds if it.startswith(f"[+]feed/{HOMES} ok: saved, ")]
     told = [f"[+]feed/{kind} ok: saved, {count} objects" for kind, count in OBJECTS.items()]
     assert sorted([*told, remembered]) == sorted(feeds)
@@ -115,7 +115,7 @@ async def test_not_ready_in_many_words_and_in_one(tmp_path: Path) -> None:
 
     lines = long.text.splitlines()
     assert (503, 503) == (short.status_code, long.status_code)
-    assert (f"[-]picture failed: {short.text.strip()}", "readyz check failed") == (lines[0], lines[-1])
+    assert (f"[-]snapshot failed: {short.text.strip()}", "readyz check failed") == (lines[0], lines[-1])
     assert {f"[-]feed/{kind} failed" for kind in (*OBJECTS, HOMES)} == {line.partition(": ")[0] for line in lines[1:-2]}
     assert lines[-2].startswith("[-]permissions failed: not checked")
     assert [] == status["permissions"]["missing"]

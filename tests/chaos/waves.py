@@ -267,7 +267,7 @@ def conflicts(binds: int, per_app: int, seed: int) -> Report:
         report.add("binds answered with a conflict", refused)
         report.add("of all binds", round(share, 3), 0.1, unit=" %")
         report.details["outcomes"] = outcomes
-        report.details["due bind waits"] = histogram(homeport, "homeport_due_bind_wait_seconds")
+        report.details["due bind waits"] = histogram(homeport, "homeport_expected_bind_wait_seconds")
         gaps = [after - before for before, after in pairwise(bound_at(arena.observer.history()))]
         report.details["seconds between bindings"] = percentiles(gaps)
     return report

@@ -152,7 +152,7 @@ def test_picks_in_a_row_know_of_each_other(plane: ControlPlane, start: StartHome
     names = [f"n{number}" for number in range(5)]
     for name in names:
         plane.client.create_node(objects.node(name, cpu="32", memory="128Gi", pods="1000"))
-    homeport = start(PICK, "--due-bind-wait=1s")  # a busy machine may take long to send one
+    homeport = start(PICK, "--expected-bind-wait=1s")  # a busy machine may take long to send one
     pods = [f"pod-{number}" for number in range(100)]
     for name in pods:
         plane.client.create(objects.pod(name, requests={"cpu": "1", "memory": "4Gi"}))

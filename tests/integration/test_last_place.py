@@ -42,7 +42,7 @@ def test_of_two_pods_for_the_last_place_the_earlier_one_gets_it(
     plane.client.create_node(objects.node("n1", cpu="1"))
     for name in ("one", "other"):  # the scheduler tries either of them first
         plane.client.create(objects.pod(name, requests={"cpu": "600m"}))
-    homeport = start_homeport(f"--config={config}", "--due-bind-wait=1s")
+    homeport = start_homeport(f"--config={config}", "--expected-bind-wait=1s")
 
     with first_bind_late(homeport) as address:
         scheduling = dict(scheduler_config(homeport, file=COMPLETE))

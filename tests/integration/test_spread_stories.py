@@ -46,7 +46,7 @@ def wait_all_bound(plane: ControlPlane, names: Iterable[str], timeout: float = 6
     [
         pytest.param("DoNotSchedule", (), id="hard"),
         pytest.param(
-            "ScheduleAnyway", ("--max-priority=100", "--due-bind-wait=100ms"), id="soft", marks=pytest.mark.long
+            "ScheduleAnyway", ("--max-priority=100", "--expected-bind-wait=100ms"), id="soft", marks=pytest.mark.long
         ),
     ],
 )

@@ -75,7 +75,7 @@ class Service:
 @contextmanager
 def service(profile: Mapping[str, Any], sizes: Sizes) -> Iterator[Service]:
     """Start a Homeport with one profile, beside an API server with furnished nodes and pods."""
-    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration", "dueBindWait": "0s"}
+    head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration", "expectedBindWait": "0s"}
     numbers = (sizes.nodes, sizes.pods, 2 * _WARM_UP + 3 * sizes.calls, 1, _KNOWN)
     cores = os.sched_getaffinity(0)
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:

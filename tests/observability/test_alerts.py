@@ -18,7 +18,7 @@ PARTS: Final = ("Meaning", "Affected", "Check", "Fix", "Escalate")
 ROLLING_UPDATE_SECONDS: Final = 60.0
 """Two replicas one after the other, and a leader that was killed on the way."""
 
-AT_ONCE: Final = {"HomeportPluginFaults", "HomeportPictureWrong"}
+AT_ONCE: Final = {"HomeportPluginFaults", "HomeportSnapshotWrong"}
 """What never happens in a rolling update either, and is looked at over a range already."""
 
 

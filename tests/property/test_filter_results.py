@@ -37,10 +37,10 @@ class Verbs:
         due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
         framework = world.framework
         context = VerbContext(world.cluster, {framework.scheduler_name: framework}, NullReader(), str, due)
-        standing = RefusalCache(world.cluster, remembered=Tally(), computed=Tally())
+        refusals = RefusalCache(world.cluster, remembered=Tally(), computed=Tally())
         self.handed = FilterResultCache()
         picks = Picks(made=Tally(), failed=Tally())
-        self.filter = FilterVerb(context, standing, self.handed, lambda *_: None, picks, lean=lean)
+        self.filter = FilterVerb(context, refusals, self.handed, lambda *_: None, picks, lean=lean)
         self.prioritize = PrioritizeVerb(context, self.handed, lean=lean)
         self.afresh = PrioritizeVerb(context, FilterResultCache(), lean=lean)
 

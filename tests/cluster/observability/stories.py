@@ -68,13 +68,13 @@ _CONTROL_PLANE: Final = (
 _FORWARDED: Final = f'homeport_forwarded_requests_total{{{A}, verb="filter", outcome="%s"}}'
 _ENDS: Final = f'homeport_certificate_expiration_timestamp_seconds{{{A}, certificate="%s"}}'
 _FAULTS: Final = f'homeport_plugin_faults_total{{{A}, plugin="Quiet", extension_point="Filter"}}'
-_TURNED: Final = f'homeport_turned_away_total{{{A}, listener="verbs", cause="handshake"}}'
+_TURNED: Final = f'homeport_listener_rejections_total{{{A}, listener="verbs", cause="handshake"}}'
 _UNSERVED: Final = f'homeport_unserved_requests_total{{{A}, verb="filter", scheduler_name="other"}}'
 _HOMES: Final = f'homeport_homes{{{A}, profile="*", state="%s"}}'
 _WAITS: Final = f'homeport_homes_longest_wait_seconds{{{A}, profile="*"}}'
 _AGE: Final = f'homeport_feed_age_seconds{{{A}, kind="v1 Pod"}}'
-_LEFT: Final = f'homeport_feed_left_out{{{A}, kind="v1 Node"}}'
-_CHECKS: Final = f'homeport_picture_checks_total{{{A}, result="%s"}}'
+_LEFT: Final = f'homeport_feed_unreadable_objects{{{A}, kind="v1 Node"}}'
+_CHECKS: Final = f'homeport_snapshot_checks_total{{{A}, result="%s"}}'
 
 STORIES: Final = (
     Story("HomeportAbsent", "nobody", {}, 15, [{}]),
@@ -278,13 +278,13 @@ STORIES: Final = (
     ),
     Story("HomeportPluginFaults", "long ago", {_FAULTS: "0x20 1x40"}, 50),
     Story(
-        "HomeportTurnsAway",
+        "HomeportRejectsConnections",
         "one a second",
         {_TURNED: "0+60x60"},
         40,
         [{**POD, "listener": "verbs", "cause": "handshake"}],
     ),
-    Story("HomeportTurnsAway", "one a minute", {_TURNED: "0+1x60"}, 40),
+    Story("HomeportRejectsConnections", "one a minute", {_TURNED: "0+1x60"}, 40),
     Story(
         "HomeportPodsUnchecked",
         "again and again",
@@ -346,10 +346,10 @@ STORIES: Final = (
     Story("HomeportHomesUnrecorded", "written meanwhile", {_HOMES % "unrecorded": "1x10 0x60"}, 40),
     Story("HomeportFeedTooOld", "nothing heard", {_AGE: "0+60x30"}, 10, [{**POD, "kind": "v1 Pod"}]),
     Story("HomeportFeedTooOld", "quiet, and asked after", {_AGE: "30x30"}, 10),
-    Story("HomeportObjectsLeftOut", "one", {_LEFT: "1x30"}, 20, [{**NAMESPACE, "kind": "v1 Node"}]),
-    Story("HomeportObjectsLeftOut", "mended", {_LEFT: "1x5 0x30"}, 20),
-    Story("HomeportPictureWrong", "once", {_CHECKS % "different": "0x20 1x60"}, 25, [POD]),
+    Story("HomeportObjectsUnreadable", "one", {_LEFT: "1x30"}, 20, [{**NAMESPACE, "kind": "v1 Node"}]),
+    Story("HomeportObjectsUnreadable", "mended", {_LEFT: "1x5 0x30"}, 20),
+    Story("HomeportSnapshotWrong", "once", {_CHECKS % "different": "0x20 1x60"}, 25, [POD]),
     Story(
-        "HomeportPictureWrong", "all is well", {_CHECKS % "different": "0x180", _CHECKS % "consistent": "0+1x180"}, 150
+        "HomeportSnapshotWrong", "all is well", {_CHECKS % "different": "0x180", _CHECKS % "consistent": "0+1x180"}, 150
     ),
 )

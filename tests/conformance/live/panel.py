@@ -256,7 +256,7 @@ def homeport_with(plane: ControlPlane, profiles: Sequence[Json], scale: int) -> 
     config_file = plane.folder / "homeport.json"
     document = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration", "profiles": profiles}
     config_file.write_text(json.dumps(document))
-    flags = ("--due-bind-wait=0s", f"--http-timeout={TIMEOUT_SECONDS}s", f"--max-priority={scale}")
+    flags = ("--expected-bind-wait=0s", f"--http-timeout={TIMEOUT_SECONDS}s", f"--max-priority={scale}")
     return Homeport(plane.kubeconfig, plane.folder, (*flags, f"--config={config_file}"))
 
 

@@ -157,7 +157,7 @@ def _sum_without_spread(scores: Mapping[str, int]) -> int:
 def panel_for(plane: ControlPlane, settings: Sequence[Setting]) -> Iterator[Panel]:
     """The stock scheduler and, in the order of the settings, those that ask Homeport."""
     with ExitStack() as stack:
-        flags = ("--due-bind-wait=0s", f"--http-timeout={TIMEOUT_SECONDS}s")
+        flags = ("--expected-bind-wait=0s", f"--http-timeout={TIMEOUT_SECONDS}s")
         homeports: dict[int, Homeport] = {}
         for scale in {it.max_priority for it in settings}:
             homeport = Homeport(plane.kubeconfig, plane.folder, (*flags, f"--max-priority={scale}"))

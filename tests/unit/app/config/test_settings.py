@@ -67,13 +67,13 @@ class TestSources:
     def test_each_source_gives_what_the_others_do_not(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HOMEPORT_HTTP_TIMEOUT", "2s")
 
-        found = load_settings({"port": "3"}, config=config(tmp_path, maxPriority=100, dueBindWait="0s"))
+        found = load_settings({"port": "3"}, config=config(tmp_path, maxPriority=100, expectedBindWait="0s"))
 
         assert (3, 2.0, 100, 0.0, "127.0.0.1") == (
             found.port,
             found.http_timeout,
             found.max_priority,
-            found.due_bind_wait,
+            found.expected_bind_wait,
             found.host,
         )
 

@@ -10,7 +10,7 @@ from app.server.checks import ReadinessCheck, verbose
 @pytest.mark.parametrize(
     ("found", "line"),
     [
-        (ReadinessCheck("picture"), "[+]picture ok"),
+        (ReadinessCheck("snapshot"), "[+]snapshot ok"),
         (ReadinessCheck("leader", detail="follower of a"), "[+]leader ok: follower of a"),
         (ReadinessCheck("leader", "no replica leads", "no replica leads"), "[-]leader failed: no replica leads"),
     ],
@@ -27,6 +27,8 @@ def test_a_line(found: ReadinessCheck, line: str) -> None:
     ],
 )
 def test_the_answer(problem: str, verdict: str) -> None:
-    lines = [ReadinessCheck("picture"), ReadinessCheck("permissions", "may not patch pods/status")]
+    lines = [ReadinessCheck("snapshot"), ReadinessCheck("permissions", "not allowed to patch pods/status")]
 
-    assert f"[+]picture ok\n[-]permissions failed: may not patch pods/status\n{verdict}\n" == verbose(lines, problem)
+    assert f"[+]snapshot ok\n[-]permissions failed: not allowed to patch pods/status\n{verdict}\n" == verbose(
+        lines, problem
+    )

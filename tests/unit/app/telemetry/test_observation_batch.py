@@ -7,12 +7,12 @@ import asyncio
 from app.telemetry.metrics import Metrics
 from app.telemetry.observation_batch import ObservationBatch
 
-COUNT = "homeport_due_bind_wait_seconds_count"
+COUNT = "homeport_expected_bind_wait_seconds_count"
 
 
 def test_what_was_noted_is_found() -> None:
     metrics = Metrics()
-    note = metrics.batched(metrics.due_bind_wait.observe)
+    note = metrics.batched(metrics.expected_bind_wait.observe)
     for _ in range(3):
         note(0.001)
     first = metrics.registry.get_sample_value(COUNT)

@@ -464,10 +464,10 @@ def figures(machines: Watched, name: str) -> list[Figure]:
 
 
 def counted_by_node_state(machines: Watched) -> dict[tuple[str, str], float]:
-    """By standing and policy, where there are some."""
-    found = figures(machines, "homes_by_standing")
+    """By node state and policy, where there are some."""
+    found = figures(machines, "homes_by_node_state")
     assert 5 * len(Policy) == len(found)
-    return {(it.labels["standing"], it.labels["policy"]): it.value for it in found if it.value}
+    return {(it.labels["node_state"], it.labels["policy"]): it.value for it in found if it.value}
 
 
 def unusable(machines: Watched) -> dict[str, float]:
@@ -565,7 +565,7 @@ def under_way(machines: Machines) -> None:
             launcher(),
             Explanation(
                 unblock=(
-                    "the pod's owner VirtualMachineInstance default/db is not in the picture: it must exist first",
+                    "the pod's owner VirtualMachineInstance default/db is not in the snapshot: it must exist first",
                 )
             ),
             id="an owner that is not there",
