@@ -24,7 +24,8 @@ user.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -32,12 +33,13 @@ from typing import Any, Final
 from msgspec import Struct
 
 from app.framework.handle import Handle
+from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import HomeRecord, memory_name
 from app.kube.kinds import AnnotatedObject, Kind
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_subdomain, shown
-from plugins.sticky_node.owners import HOMES, Owner
+from plugins.sticky_node.owners import HOMES, Owner, Slot
 from plugins.sticky_node.pods import slots
 
 HOME: Final = f"{ANNOTATION_DOMAIN}home"
@@ -181,6 +183,14 @@ def readable(home: str) -> str:
     return home if is_subdomain(home) else shown(home)
 
 
+def machine_of(handle: Handle, node: str) -> str:
+    """Return the systemUUID of a node; empty if it is unknown."""
+    with suppress(Unreadable):
+        info = handle.nodes.get(node)
+        return "" if info is None else info.node.state.machine
+    return ""
+
+
 def owner_annotations(owner: Owner, claim: Claim, machine: str) -> dict[str, str | None]:
     """Return the annotations that record a claim on its owner.
 
@@ -270,3 +280,68 @@ def seconds(time: str) -> float | None:
 def rfc3339(time: float) -> str:
     """Return a time in seconds since 1970 in RFC 3339, to the second, limited to the years 1970 to 9999."""
     return datetime.fromtimestamp(min(max(time, 0.0), _LATEST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class PendingHomes:
+    """Claims that are not recorded yet, by the UID of their pod.
+
+    Several pods of one owner can be bound at the same time; the later ones have to follow the first. If the first bind
+    fails, the next pod takes its place.
+    """
+
+    def __init__(self) -> None:
+        self._claims: dict[str, Claim] = {}
+        self._of_owner: dict[Slot, dict[str, Claim]] = {}
+        self._made: set[str] = set()
+
+    def begin(self, claim: Claim) -> None:
+        """Add the claim of a bind in flight, which makes the home if it succeeds."""
+        self._claims[claim.pod.uid] = claim
+        self._of_owner.setdefault(claim.owner.key, {})[claim.pod.uid] = claim
+
+    def pod_bound(self, claim: Claim) -> None:
+        """Note that the claim's pod is bound, and that the home is not on its owner yet."""
+        self.begin(claim)
+        self._made.add(claim.pod.uid)
+
+    def keep(self, claim: Claim) -> None:
+        """Keep a claim whose owner cannot be written now. It replaces claims of the owner's earlier pods."""
+        self.pod_bound(claim)
+        for other in list(self._of_owner[claim.owner.key].values()):
+            if other.pod.uid != claim.pod.uid and self.is_made(other.pod):
+                self.drop(other.pod)
+
+    def drop(self, pod: Pod) -> None:
+        """Drop the pod's claim, if any.
+
+        The claim is found by the pod, because the pod's owner cannot be found any more if a machine is stopped during a
+        bind.
+        """
+        claim = self._claims.pop(pod.uid, None)
+        if claim is None:
+            return
+        self._made.discard(pod.uid)
+        of_owner = self._of_owner[claim.owner.key]
+        del of_owner[pod.uid]
+        if not of_owner:
+            del self._of_owner[claim.owner.key]
+
+    def of(self, pod: Pod) -> Claim | None:
+        return self._claims.get(pod.uid)
+
+    def holds(self, owner: Owner, pod: Pod) -> Claim | None:
+        """Return the first claim of another pod that can still make the home, which ``pod`` has to follow; ``None``
+        without one.
+
+        A claim that replaces a home takes effect immediately, in place of the recorded home.
+        """
+        claims = self._of_owner.get(owner.key, {}).values()
+        return next((it for it in claims if it.pod.uid != pod.uid and it.decides and it.makes(owner)), None)
+
+    def is_made(self, pod: Pod) -> bool:
+        """Return whether the pod is bound and its home is not recorded yet."""
+        return pod.uid in self._made
+
+    def made(self) -> Collection[Claim]:
+        """Return the claims whose pods are bound."""
+        return [self._claims[uid] for uid in self._made]

@@ -5,19 +5,32 @@ The ``Recorder`` calls this module for homes that Homeport writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import structlog
+from msgspec import Struct
 
 from app.framework.events import EventRecorder, EventType, Reference
+from app.framework.handle import Handle
 from app.homes.protocol import Policy, State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, NODES, PERSISTENT_VOLUMES, AnnotatedObject, Kind
 from app.kube.names import is_subdomain, shown
-from plugins.sticky_node.annotations import HOME, HOME_POD, Claim, ClaimSource, home_in, readable, rfc3339, slot_key
+from plugins.sticky_node.annotations import (
+    HOME,
+    HOME_POD,
+    HOME_SINCE,
+    Claim,
+    ClaimSource,
+    home_in,
+    readable,
+    rfc3339,
+    slot_key,
+)
+from plugins.sticky_node.grace import read_since
 from plugins.sticky_node.home_state import HomeState
-from plugins.sticky_node.owners import Owner
+from plugins.sticky_node.owners import Owner, Slot
 from plugins.sticky_node.policy import POLICY, Action, Decision
 
 _LOG: Final = structlog.get_logger(__name__)
@@ -256,3 +269,54 @@ def reasons_text(reasons: Sequence[str]) -> str:
     said = [it if it.isprintable() and len(it) <= _LONGEST_REASON else shown(it) for it in reasons[:_MOST_REASONS]]
     more = len(reasons) - len(said)
     return ", ".join((*said, f"and {more} more") if more else said)
+
+
+class OwnedHome(Struct, frozen=True):
+    """Home as last evaluated. ``home_state``: from its node alone; ``NONE`` if the policy is ``off``."""
+
+    owner: Owner
+    node: str
+    home_state: HomeState
+
+
+HomesBySlot: TypeAlias = Mapping[str, OwnedHome]
+"""Homes of one owner, by slot."""
+
+
+class StateReporter:
+    """Reports each change of state once, also if the state cannot be written to the owner."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._events = handle.event_recorder
+        self._now = handle.timing.wall_clock
+        self._unwritten: dict[Slot, State] = {}
+
+    def forget(self, slot: Slot) -> None:
+        """Forget a slot whose owner was deleted."""
+        self._unwritten.pop(slot, None)
+
+    def written(self, obj: AnnotatedObject, homes: HomesBySlot, given: Collection[str]) -> None:
+        """Report changes after a write, compared with the previous annotations."""
+        now = self._now()
+        for slot, home in homes.items():
+            written = read_since(obj.annotations.get(slot_key(HOME_SINCE, slot), ""), home.node, now)
+            before = State.USABLE if written is None else written.state
+            told = self._unwritten.pop(home.owner.key, before)
+            self._report(home, told, is_given=slot in given)
+
+    def unwritten(self, homes: HomesBySlot, given: Collection[str]) -> None:
+        """Report changes that could not be written, compared with the last report."""
+        for slot, home in homes.items():
+            told = self._unwritten.get(home.owner.key, State.USABLE)
+            self._report(home, told, is_given=slot in given)
+            self._unwritten[home.owner.key] = home.home_state.state
+
+    def settled(self, homes: HomesBySlot) -> None:
+        """Report the return of homes whose earlier state was reported but could not be written."""
+        for home in homes.values():
+            told = self._unwritten.pop(home.owner.key, None)
+            if told is not None and home.home_state.state is State.USABLE:
+                self._report(home, told, is_given=False)
+
+    def _report(self, home: OwnedHome, before: State, *, is_given: bool) -> None:
+        state_changed(self._events, home.owner, home.node, home.home_state, before=before, is_given=is_given)

@@ -46,7 +46,14 @@ from app.framework.status import SKIP, SUCCESS, Status, unresolvable
 from app.homes.protocol import Home, HomesPlugin, Keeper, Policy
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, Kind
-from plugins.sticky_node.annotations import Claim, home_pod, no_claim_annotations, pod_annotations, recorded_home
+from plugins.sticky_node.annotations import (
+    Claim,
+    PendingHomes,
+    home_pod,
+    no_claim_annotations,
+    pod_annotations,
+    recorded_home,
+)
 from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
 from plugins.sticky_node.background import HomeScan
 from plugins.sticky_node.events import report_edits
@@ -56,7 +63,7 @@ from plugins.sticky_node.owners import HOMES, Missing, Owner, Owners, keepers_of
 from plugins.sticky_node.pods import ActivePods, is_target
 from plugins.sticky_node.policy import Action, Decider, Decision, Policies, Reason, is_held, kinds_of_policies
 from plugins.sticky_node.reconciler import Reconciler
-from plugins.sticky_node.recorder import PendingHomes, Recorder
+from plugins.sticky_node.recorder import Recorder
 from plugins.sticky_node.reports import (
     Listing,
     NodeStateFigures,

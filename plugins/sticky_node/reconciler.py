@@ -9,200 +9,50 @@ its name gets its home back. Without the CustomResourceDefinition, homes end wit
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
-from operator import attrgetter
 from typing import Final
 
 import structlog
+from msgspec import Struct
 
 from app.framework.handle import Handle
 from app.framework.objects import Unreadable
 from app.kube.core_v1 import Pod
-from app.kube.homes_v1alpha1 import HomeRecord, memory_name
-from app.kube.kinds import AnnotatedObject, Kind
-from app.kube.names import is_subdomain
+from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES, AnnotatedObject, Kind
+from app.kube.kubevirt_v1 import VirtualMachineInstance
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import (
-    HOME_MACHINE,
+    HOME,
+    HOME_AFTER,
+    HOME_POD,
+    HOME_REPLACES,
+    Claim,
+    ClaimSource,
+    PendingHomes,
     home_in,
+    home_pod,
     is_confirmed,
     is_copied,
-    last_pod_in,
-    remember,
-    restored_annotations,
+    is_own,
+    machine_of,
+    ownership_annotations,
+    readable,
+    recorded_home,
+    release_annotations,
     slot_key,
     slots_of,
+    without,
 )
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.background import ResumableIteration, Steps, WriteBudget, WriteBudgetExhausted
-from plugins.sticky_node.home_ownership import HomeOwnership
-from plugins.sticky_node.migrated_homes import MigratedHomes
-from plugins.sticky_node.owners import HOMES, Owner, Owners, remembered
-from plugins.sticky_node.pods import ActivePods, is_slot
-from plugins.sticky_node.recorder import PendingHomes, Recorder
+from plugins.sticky_node.owners import HOMES, Owner, Owners
+from plugins.sticky_node.pods import ActivePods, is_target
+from plugins.sticky_node.recorder import Recorder, RememberedHomes
 
 _LOG: Final = structlog.get_logger(__name__)
-
-
-MOST_ORPHANS: Final = 1000
-"""Maximum number of remembered homes per namespace whose owners do not exist; the newest are kept."""
-
-MOST_OF_NAMESPACE: Final = 10_000
-"""Maximum number of Homes in one namespace: beyond it, existing Homes are updated, but no more are created."""
-
-MOST_REMEMBERED: Final = 512
-"""Maximum number of remembered homes of one object."""
-
-
-class RememberedHomes:
-    """Keeps Home objects equal to the owners' homes, and restores homes to recreated owners."""
-
-    def __init__(self, owners: Owners, budget: WriteBudget, handle: Handle) -> None:
-        self._budget = budget
-        self._handle = handle
-        self._noted: dict[str, tuple[AnnotatedObject, tuple[HomeRecord, ...]]] = {}
-        self._owners = owners
-        self._full: set[str] = set()
-        self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
-        self._iteration = ResumableIteration(owners, self._kinds.values(), self._noted)
-        self._iteration_of_homes = ResumableIteration(handle.objects, (HOMES,), {})
-
-    async def all(self) -> bool:
-        """Restore remembered homes, and delete those whose home a user removed.
-
-        Return whether nothing is left to do.
-        """
-        complete, steps = True, Steps(self._handle.timing.sleep)
-        for _, home in self._iteration_of_homes:
-            await steps()
-            kind = None if home is None else self._kind_of(home)
-            if home is None or kind is None:
-                continue
-            try:
-                obj = self._handle.objects.get(kind, home.namespace, home.keeper.name)
-                slot = home.keeper.slot
-                if obj is None or not self._owners.keeps(kind, obj):
-                    continue
-                if remembered(self._handle.objects, kind, obj, slot) is not home or home_in(obj, slot):
-                    continue
-            except Unreadable:
-                complete = False
-                continue
-            complete &= await self._settle(kind, obj, home)
-        return complete
-
-    async def forget(self) -> bool:
-        """Delete the oldest remembered homes of missing owners beyond ``MOST_ORPHANS``; return whether nothing is left
-        to do.
-        """
-        complete, steps = True, Steps(self._handle.timing.sleep)
-        orphans: dict[str, list[HomeRecord]] = {}
-        for home in self._handle.objects.every(HOMES):
-            await steps()
-            kind = self._kind_of(home)
-            with suppress(Unreadable):  # an unreadable owner exists
-                if kind is not None and self._handle.objects.get(kind, home.namespace, home.keeper.name) is None:
-                    orphans.setdefault(home.namespace, []).append(home)
-        for found_there in orphans.values():
-            for home in sorted(found_there, key=attrgetter("since"))[:-MOST_ORPHANS]:
-                complete &= await self._forget(home)
-        return complete
-
-    def _kind_of(self, home: HomeRecord) -> Kind[AnnotatedObject] | None:
-        return self._kinds.get((home.keeper.api_version, home.keeper.kind))
-
-    async def _forget(self, home: HomeRecord) -> bool:
-        return await self._budget.of_memory("/".join(home.key), partial(self._handle.writer.delete, HOMES, home))
-
-    async def _settle(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, home: HomeRecord) -> bool:
-        """Handle an existing object without a home: delete its own Home, or restore its predecessor's."""
-        slot = home.keeper.slot
-        if home.keeper.uid == obj.uid or last_pod_in(obj, slot):
-            return await self._forget(home)
-        if not is_slot(slot) or is_copied(obj, slot):
-            return True
-        owner = Owner(kind, obj, slot, obj, home)
-        return await self._budget.of_owner(" ".join(owner.key), partial(self._give_back, owner, home))
-
-    async def _give_back(self, owner: Owner, home: HomeRecord) -> None:
-        await self._handle.writer.annotate(owner.kind, owner.obj, restored_annotations(owner, home))
-        _LOG.info("home remembered", machine=str(owner), node=home.node)
-        events.remembered(self._handle.event_recorder, owner, home.node)
-
-    async def note(self) -> bool:
-        """Write every changed home to its Home object; return whether nothing is left to do."""
-        if not self._budget.may_remember():
-            return False
-        complete, steps = True, Steps(self._handle.timing.sleep)
-        there: dict[str, set[str]] | None = None
-        for kind, obj in self._iteration:
-            await steps()
-            if obj is None:
-                continue
-            try:
-                slots = self._unnoted(kind, obj)
-            except Unreadable:
-                complete = False
-                continue
-            for slot in slots:
-                name = memory_name(kind.api_version, kind.kind, obj.name, slot)
-                there = await self._there(steps) if there is None else there
-                if self._has_room(there[obj.namespace], obj.namespace, name):
-                    key = f"{obj.namespace}/{name}"
-                    machine = obj.annotations.get(slot_key(HOME_MACHINE, slot), "")
-                    keep = partial(remember, self._handle, kind, obj, slot, home_in(obj, slot), machine)
-                    complete &= await self._budget.of_memory(key, keep)
-        return complete
-
-    async def _there(self, steps: Steps) -> dict[str, set[str]]:
-        """Return the names of the Homes in each namespace."""
-        there: dict[str, set[str]] = defaultdict(set)
-        for home in self._handle.objects.every(HOMES):
-            await steps()
-            there[home.namespace].add(home.name)
-        return there
-
-    def _has_room(self, there: set[str], namespace: str, name: str) -> bool:
-        """Return whether a Home of that name may be written; if so, count it."""
-        if name not in there and len(there) >= MOST_OF_NAMESPACE:
-            if namespace not in self._full:
-                self._full.add(namespace)
-                _LOG.warning("homes not remembered", cause=f"namespace {namespace} has {MOST_OF_NAMESPACE} Homes")
-            return False
-        there.add(name)
-        return True
-
-    def _unnoted(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> tuple[str, ...]:
-        """Return the slots whose homes have to be written. An empty result is cached until something changes.
-
-        Raises ``Unreadable``.
-        """
-        noted, homes = self._noted.get(obj.uid, (None, ()))
-        if noted is obj and all(self._handle.objects.get(HOMES, *home.key) is home for home in homes):
-            return ()  # unchanged since the last check
-        slots = tuple(self._to_remember(kind, obj))
-        if not slots:
-            known = (remembered(self._handle.objects, kind, obj, slot) for slot in self._slots_of(kind, obj))
-            self._noted[obj.uid] = (obj, tuple(it for it in known if it is not None))
-        return slots
-
-    def _slots_of(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> list[str]:
-        """Return the slots that pods of the object can have, at most ``MOST_REMEMBERED``, lowest ordinals first."""
-        return list(filter(is_slot, slots_of(obj, per_ordinal=self._owners.is_per_ordinal(kind))))[:MOST_REMEMBERED]
-
-    def _to_remember(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> Iterator[str]:
-        """Yield the slots with confirmed homes whose Home object is missing or different."""
-        for slot in self._slots_of(kind, obj):
-            home = home_in(obj, slot)
-            if home and is_confirmed(obj, slot) and is_subdomain(home):
-                known = remembered(self._handle.objects, kind, obj, slot)
-                told = (obj.uid, home, obj.annotations.get(slot_key(HOME_MACHINE, slot), ""))
-                if known is None or told != (known.keeper.uid, known.node, known.machine):
-                    yield slot
 
 
 _PERIOD_SECONDS: Final = 1.0
@@ -282,3 +132,183 @@ class Reconciler:
         if is_whole:
             self._budget.end()
         return is_done
+
+
+class _Correction(Struct):
+    """Corrections for one object.
+
+    ``written``: annotations to write · ``copied``: slots with copied homes · ``is_all``: false if something cannot be
+    decided yet.
+    """
+
+    written: dict[str, str | None] = {}
+    copied: list[str] = []
+    is_all: bool = True
+
+
+class HomeOwnership:
+    """Writes the owner's UID beside each home, and removes homes that were copied from another object."""
+
+    def __init__(
+        self, owners: Owners, active: ActivePods, recorder: Recorder, budget: WriteBudget, handle: Handle
+    ) -> None:
+        self._owners = owners
+        self._active = active
+        self._recorder = recorder
+        self._budget = budget
+        self._handle = handle
+        self._correct_objects: dict[str, AnnotatedObject] = {}
+        self._iteration = ResumableIteration(owners, owners.keepers(), self._correct_objects)
+
+    async def all(self) -> bool:
+        """Check every owner that has changed since it was last correct; return whether nothing is left to do."""
+        complete, steps = True, Steps(self._handle.timing.sleep)
+        for kind, obj in self._iteration:
+            await steps()
+            if obj is None or self._correct_objects.get(obj.uid) is obj:
+                continue
+            try:
+                wrong = self._correction(kind, obj) if obj.annotations else _Correction()
+            except Unreadable:
+                complete = False
+                continue
+            if wrong.written:
+                complete &= await self._budget.of_owner(obj.uid, partial(self._correct, kind, obj, wrong))
+            elif wrong.is_all:
+                self._correct_objects[obj.uid] = obj
+            complete &= wrong.is_all
+        return complete
+
+    def _correction(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> _Correction:
+        """Return everything to correct on one object, to be written in one request."""
+        written: dict[str, str | None] = {}
+        copied: list[str] = []
+        is_all = True
+        for slot in slots_of(obj, per_ordinal=self._owners.is_per_ordinal(kind)):
+            if is_copied(obj, slot):
+                copied.append(slot)
+                written |= without(obj, slot)
+            elif home_in(obj, slot) and not is_confirmed(obj, slot):
+                of_slot = self._confirming_annotations(kind, obj, slot)
+                is_all &= of_slot is not None
+                written |= of_slot or {}
+            else:
+                written |= release_annotations(obj, slot)
+        return _Correction(written, copied, is_all)
+
+    async def _correct(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, wrong: _Correction) -> None:
+        await self._handle.writer.annotate(kind, obj, wrong.written)
+        for home in filter(None, (obj.annotations.get(slot_key(HOME, slot)) for slot in wrong.copied)):
+            machine = f"{kind.kind} {obj.namespace}/{obj.name}"
+            _LOG.info("home not inherited", machine=machine, node=readable(home))
+            events.not_inherited(self._handle.event_recorder, kind, obj, home)
+
+    def _confirming_annotations(
+        self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, slot: str
+    ) -> dict[str, str | None] | None:
+        """Return the annotations that confirm a home that a user wrote; ``None`` if they cannot be known yet.
+
+        The user wrote it after any finished migration, so the home must not follow that migration: ``home-pod`` names
+        the pod that runs now. ``None`` while that pod is not in the snapshot.
+        """
+        home, running = home_in(obj, slot), self._owners.running(obj)
+        written = ownership_annotations(Owner(kind, obj, slot, running or obj), home, machine_of(self._handle, home))
+        if running is not None and running.moved_to == running.node_name != "":
+            if (pod := self._active.of(running)) is None:
+                return None
+            written[slot_key(HOME_POD, slot)] = pod.uid
+        return written
+
+
+class MigratedHomes:
+    """Finds KubeVirt machines that migrated, or that run without a home. ``is_off``: whether the policy is ``off``."""
+
+    def __init__(
+        self,
+        args: StickyNodeArgs,
+        owners: Owners,
+        active: ActivePods,
+        pending: PendingHomes,
+        recorder: Recorder,
+        budget: WriteBudget,
+        handle: Handle,
+        is_off: Callable[[Owner, Pod], bool],
+    ) -> None:
+        self._args = args
+        self._owners = owners
+        self._active = active
+        self._pending = pending
+        self._recorder = recorder
+        self._budget = budget
+        self._is_off = is_off
+        self._handle = handle
+        self._settled: dict[str, tuple[VirtualMachineInstance, Owner]] = {}
+        self._iteration = ResumableIteration(handle.objects, (VIRTUAL_MACHINE_INSTANCES,), self._settled)
+
+    async def all(self) -> bool:
+        """Record the claims of running machines; return ``False`` if a machine's pod or node is not in the snapshot
+        yet.
+        """
+        complete, steps = True, Steps(self._handle.timing.sleep)
+        for _, machine in self._iteration:
+            await steps()
+            if machine is None or not machine.node_name or self._is_settled(machine):
+                continue
+            pod = self._active.of(machine)
+            if pod is None or not self._handle.objects.has_node(machine.node_name):
+                complete = False
+                continue
+            try:
+                claim = self._claim(machine, pod)
+            except Unreadable:
+                complete = False
+                continue
+            if claim is not None:
+                key = " ".join(claim.owner.key)
+                complete &= await self._budget.of_owner(key, partial(self._recorder.write_claim, claim))
+        return complete
+
+    def _is_settled(self, machine: VirtualMachineInstance) -> bool:
+        """Return whether the machine and its owner are unchanged since nothing had to be done."""
+        known, owner = self._settled.get(machine.uid, (None, None))
+        if known is not machine or owner is None:
+            return False
+        with suppress(Unreadable):
+            return self._handle.objects.get(owner.kind, *owner.obj.key) is owner.obj
+        return False
+
+    def _claim(self, machine: VirtualMachineInstance, pod: Pod) -> Claim | None:
+        owner = self._owners.of(pod) if self._handle.profile.serves(pod.spec.scheduler_name) else None
+        if not isinstance(owner, Owner) or self._pending.of(pod) is not None or self._is_off(owner, pod):
+            return None
+        home, heard = recorded_home(owner), home_pod(owner)
+        if self._args.follow_migration and heard != pod.uid and _has_left(machine, pod, owner):
+            return Claim(pod, machine.node_name, owner, heard, True, home, ClaimSource.MIGRATION)
+        if not home and not heard and self._args.adopt and not is_own(owner.obj, owner.slot):
+            return Claim(pod, machine.node_name, owner, heard, True, by=ClaimSource.ADOPTION)
+        if home_in(owner.obj, owner.slot):
+            self._settled[machine.uid] = (machine, owner)
+        return None
+
+
+def _has_left(machine: VirtualMachineInstance, pod: Pod, owner: Owner) -> bool:
+    """Return true if the machine has completed a migration away from its home.
+
+    KubeVirt updates ``nodeName`` last. ``migrationState.completed`` does not help, because it is true for failed
+    migrations, too.
+    """
+    source = machine.moved_from
+    if not source or not machine.node_name == machine.moved_to != source:
+        return False
+    home = recorded_home(owner)
+    return (home == source and is_confirmed(owner.obj, owner.slot)) or _was_to_be(home, source, pod, owner)
+
+
+def _was_to_be(home: str, source: str, pod: Pod, owner: Owner) -> bool:
+    """Return true if the source node was about to become the home when the migration began, and no other home was
+    recorded since.
+
+    The target's Binding carries that claim (see ``pre_bind``), because the pod that made the claim was deleted.
+    """
+    carried = [pod.annotations.get(key, "") for key in (HOME, HOME_AFTER, HOME_REPLACES)]
+    return is_target(pod) and carried == [source, home_pod(owner), home]

@@ -6,8 +6,11 @@ along if it ran at home. A running machine that never had a home gets one on its
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from operator import attrgetter
 from typing import Final
 
 import structlog
@@ -16,89 +19,48 @@ from msgspec.structs import replace
 from app.framework.handle import Handle
 from app.framework.objects import ObjectGone, Unreadable, WriteConflict
 from app.kube.core_v1 import Pod
+from app.kube.homes_v1alpha1 import HomeRecord, memory_name
+from app.kube.kinds import AnnotatedObject, Kind
+from app.kube.names import is_subdomain
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import (
     HOME,
     HOME_AFTER,
+    HOME_MACHINE,
     HOME_REPLACES,
     Claim,
     ClaimSource,
+    PendingHomes,
+    home_in,
     home_pod,
+    is_confirmed,
+    is_copied,
+    last_pod_in,
+    machine_of,
     owner_annotations,
     readable,
     recorded_home,
+    remember,
+    restored_annotations,
+    slot_key,
+    slots_of,
 )
-from plugins.sticky_node.background import Steps
-from plugins.sticky_node.owners import Owner, Owners, Slot
-from plugins.sticky_node.pods import ActivePods, is_target
-
-
-class PendingHomes:
-    """Claims that are not recorded yet, by the UID of their pod.
-
-    Several pods of one owner can be bound at the same time; the later ones have to follow the first. If the first bind
-    fails, the next pod takes its place.
-    """
-
-    def __init__(self) -> None:
-        self._claims: dict[str, Claim] = {}
-        self._of_owner: dict[Slot, dict[str, Claim]] = {}
-        self._made: set[str] = set()
-
-    def begin(self, claim: Claim) -> None:
-        """Add the claim of a bind in flight, which makes the home if it succeeds."""
-        self._claims[claim.pod.uid] = claim
-        self._of_owner.setdefault(claim.owner.key, {})[claim.pod.uid] = claim
-
-    def pod_bound(self, claim: Claim) -> None:
-        """Note that the claim's pod is bound, and that the home is not on its owner yet."""
-        self.begin(claim)
-        self._made.add(claim.pod.uid)
-
-    def keep(self, claim: Claim) -> None:
-        """Keep a claim whose owner cannot be written now. It replaces claims of the owner's earlier pods."""
-        self.pod_bound(claim)
-        for other in list(self._of_owner[claim.owner.key].values()):
-            if other.pod.uid != claim.pod.uid and self.is_made(other.pod):
-                self.drop(other.pod)
-
-    def drop(self, pod: Pod) -> None:
-        """Drop the pod's claim, if any.
-
-        The claim is found by the pod, because the pod's owner cannot be found any more if a machine is stopped during a
-        bind.
-        """
-        claim = self._claims.pop(pod.uid, None)
-        if claim is None:
-            return
-        self._made.discard(pod.uid)
-        of_owner = self._of_owner[claim.owner.key]
-        del of_owner[pod.uid]
-        if not of_owner:
-            del self._of_owner[claim.owner.key]
-
-    def of(self, pod: Pod) -> Claim | None:
-        return self._claims.get(pod.uid)
-
-    def holds(self, owner: Owner, pod: Pod) -> Claim | None:
-        """Return the first claim of another pod that can still make the home, which ``pod`` has to follow; ``None``
-        without one.
-
-        A claim that replaces a home takes effect immediately, in place of the recorded home.
-        """
-        claims = self._of_owner.get(owner.key, {}).values()
-        return next((it for it in claims if it.pod.uid != pod.uid and it.decides and it.makes(owner)), None)
-
-    def is_made(self, pod: Pod) -> bool:
-        """Return whether the pod is bound and its home is not recorded yet."""
-        return pod.uid in self._made
-
-    def made(self) -> Collection[Claim]:
-        """Return the claims whose pods are bound."""
-        return [self._claims[uid] for uid in self._made]
-
+from plugins.sticky_node.background import ResumableIteration, Steps, WriteBudget
+from plugins.sticky_node.owners import HOMES, Owner, Owners, Slot, remembered
+from plugins.sticky_node.pods import ActivePods, is_slot, is_target
 
 _ATTEMPTS: Final = 5
+"""Maximum number of writes of one claim whose owner keeps changing."""
+
+MOST_ORPHANS: Final = 1000
+"""Maximum number of remembered homes per namespace whose owners do not exist; the newest are kept."""
+
+MOST_OF_NAMESPACE: Final = 10_000
+"""Maximum number of Homes in one namespace: beyond it, existing Homes are updated, but no more are created."""
+
+MOST_REMEMBERED: Final = 512
+"""Maximum number of remembered homes of one object."""
+
 _LOG: Final = structlog.get_logger(__name__)
 
 
@@ -140,11 +102,7 @@ class Recorder:
             self._causes.pop(key, None)
 
     def open_claim(self, owner: Owner) -> Claim | None:
-        """Return the claim that would make the machine's home now, from memory or from its bound pods; ``None`` without
-        one.
-
-        Pods of other profiles are included, because each profile has its own plugin instance and memory.
-        """
+        """Return the claim, in memory or on bound pods of any profile, that would make the machine's home now."""
         claims = [it for it in self._pending.made() if it.owner.key == owner.key]
         for pod in self._active.pods(owner.controller):
             with suppress(Unreadable):
@@ -169,9 +127,7 @@ class Recorder:
         return Claim(pod, pod.node_name, owner, after, decides, pod.annotations.get(HOME_REPLACES, ""))
 
     async def record(self, claim: Claim) -> None:
-        """Write the claim's home to its owner. The claim is dropped if that succeeds or it is closed, and kept
-        otherwise.
-        """
+        """Write the claim's home to its owner. The claim is dropped if it is written or closed, and kept otherwise."""
         try:
             if not await self.write_claim(claim):
                 self._pending.keep(claim)
@@ -193,7 +149,7 @@ class Recorder:
                 self._settled(claim, owner)
                 return True
             try:
-                written = owner_annotations(owner, claim, self.machine(claim.node))
+                written = owner_annotations(owner, claim, machine_of(self._handle, claim.node))
                 await self._handle.writer.annotate(owner.kind, owner.obj, written)
             except WriteConflict:
                 continue
@@ -203,13 +159,6 @@ class Recorder:
             self._written(claim, owner)
             return True
         return False
-
-    def machine(self, node: str) -> str:
-        """Return the systemUUID of a node; empty if it is unknown."""
-        with suppress(Unreadable):
-            info = self._handle.nodes.get(node)
-            return "" if info is None else info.node.state.machine
-        return ""
 
     def _decides(self, claim: Claim) -> bool:
         """Return whether the pod is active now; for a machine that was stopped, whether it was when last checked."""
@@ -256,3 +205,145 @@ class Recorder:
             self._pending.keep(claim)
         else:
             self._pending.drop(claim.pod)
+
+
+class RememberedHomes:
+    """Keeps Home objects equal to the owners' homes, and restores homes to recreated owners."""
+
+    def __init__(self, owners: Owners, budget: WriteBudget, handle: Handle) -> None:
+        self._budget = budget
+        self._handle = handle
+        self._noted: dict[str, tuple[AnnotatedObject, tuple[HomeRecord, ...]]] = {}
+        self._owners = owners
+        self._full: set[str] = set()
+        self._kinds = {(it.api_version, it.kind): it for it in owners.keepers() if owners.is_remembered(it)}
+        self._iteration = ResumableIteration(owners, self._kinds.values(), self._noted)
+        self._iteration_of_homes = ResumableIteration(handle.objects, (HOMES,), {})
+
+    async def all(self) -> bool:
+        """Restore remembered homes; delete those that a user released. Return whether nothing is left to do."""
+        complete, steps = True, Steps(self._handle.timing.sleep)
+        for _, home in self._iteration_of_homes:
+            await steps()
+            kind = None if home is None else self._kind_of(home)
+            if home is None or kind is None:
+                continue
+            try:
+                obj = self._handle.objects.get(kind, home.namespace, home.keeper.name)
+                slot = home.keeper.slot
+                if obj is None or not self._owners.keeps(kind, obj):
+                    continue
+                if remembered(self._handle.objects, kind, obj, slot) is not home or home_in(obj, slot):
+                    continue
+            except Unreadable:
+                complete = False
+                continue
+            complete &= await self._settle(kind, obj, home)
+        return complete
+
+    async def forget(self) -> bool:
+        """Delete the oldest Homes of missing owners beyond ``MOST_ORPHANS``. Return whether nothing is left to do."""
+        complete, steps = True, Steps(self._handle.timing.sleep)
+        orphans: dict[str, list[HomeRecord]] = {}
+        for home in self._handle.objects.every(HOMES):
+            await steps()
+            kind = self._kind_of(home)
+            with suppress(Unreadable):  # an unreadable owner exists
+                if kind is not None and self._handle.objects.get(kind, home.namespace, home.keeper.name) is None:
+                    orphans.setdefault(home.namespace, []).append(home)
+        for found_there in orphans.values():
+            for home in sorted(found_there, key=attrgetter("since"))[:-MOST_ORPHANS]:
+                complete &= await self._forget(home)
+        return complete
+
+    def _kind_of(self, home: HomeRecord) -> Kind[AnnotatedObject] | None:
+        return self._kinds.get((home.keeper.api_version, home.keeper.kind))
+
+    async def _forget(self, home: HomeRecord) -> bool:
+        return await self._budget.of_memory("/".join(home.key), partial(self._handle.writer.delete, HOMES, home))
+
+    async def _settle(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, home: HomeRecord) -> bool:
+        """Handle an existing object without a home: delete its own Home, or restore its predecessor's."""
+        slot = home.keeper.slot
+        if home.keeper.uid == obj.uid or last_pod_in(obj, slot):
+            return await self._forget(home)
+        if not is_slot(slot) or is_copied(obj, slot):
+            return True
+        owner = Owner(kind, obj, slot, obj, home)
+        return await self._budget.of_owner(" ".join(owner.key), partial(self._give_back, owner, home))
+
+    async def _give_back(self, owner: Owner, home: HomeRecord) -> None:
+        await self._handle.writer.annotate(owner.kind, owner.obj, restored_annotations(owner, home))
+        _LOG.info("home remembered", machine=str(owner), node=home.node)
+        events.remembered(self._handle.event_recorder, owner, home.node)
+
+    async def note(self) -> bool:
+        """Write every changed home to its Home object; return whether nothing is left to do."""
+        if not self._budget.may_remember():
+            return False
+        complete, steps = True, Steps(self._handle.timing.sleep)
+        there: dict[str, set[str]] | None = None
+        for kind, obj in self._iteration:
+            await steps()
+            if obj is None:
+                continue
+            try:
+                slots = self._unnoted(kind, obj)
+            except Unreadable:
+                complete = False
+                continue
+            for slot in slots:
+                name = memory_name(kind.api_version, kind.kind, obj.name, slot)
+                there = await self._there(steps) if there is None else there
+                if self._has_room(there[obj.namespace], obj.namespace, name):
+                    key = f"{obj.namespace}/{name}"
+                    machine = obj.annotations.get(slot_key(HOME_MACHINE, slot), "")
+                    keep = partial(remember, self._handle, kind, obj, slot, home_in(obj, slot), machine)
+                    complete &= await self._budget.of_memory(key, keep)
+        return complete
+
+    async def _there(self, steps: Steps) -> dict[str, set[str]]:
+        """Return the names of the Homes in each namespace."""
+        there: dict[str, set[str]] = defaultdict(set)
+        for home in self._handle.objects.every(HOMES):
+            await steps()
+            there[home.namespace].add(home.name)
+        return there
+
+    def _has_room(self, there: set[str], namespace: str, name: str) -> bool:
+        """Return whether a Home of that name may be written; if so, count it."""
+        if name not in there and len(there) >= MOST_OF_NAMESPACE:
+            if namespace not in self._full:
+                self._full.add(namespace)
+                _LOG.warning("homes not remembered", cause=f"namespace {namespace} has {MOST_OF_NAMESPACE} Homes")
+            return False
+        there.add(name)
+        return True
+
+    def _unnoted(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> tuple[str, ...]:
+        """Return the slots whose homes have to be written. An empty result is cached until something changes.
+
+        Raises ``Unreadable``.
+        """
+        noted, homes = self._noted.get(obj.uid, (None, ()))
+        if noted is obj and all(self._handle.objects.get(HOMES, *home.key) is home for home in homes):
+            return ()  # unchanged since the last check
+        slots = tuple(self._to_remember(kind, obj))
+        if not slots:
+            known = (remembered(self._handle.objects, kind, obj, slot) for slot in self._slots_of(kind, obj))
+            self._noted[obj.uid] = (obj, tuple(it for it in known if it is not None))
+        return slots
+
+    def _slots_of(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> list[str]:
+        """Return the slots that pods of the object can have, at most ``MOST_REMEMBERED``, lowest ordinals first."""
+        return list(filter(is_slot, slots_of(obj, per_ordinal=self._owners.is_per_ordinal(kind))))[:MOST_REMEMBERED]
+
+    def _to_remember(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> Iterator[str]:
+        """Yield the slots with confirmed homes whose Home object is missing or different."""
+        for slot in self._slots_of(kind, obj):
+            home = home_in(obj, slot)
+            if home and is_confirmed(obj, slot) and is_subdomain(home):
+                known = remembered(self._handle.objects, kind, obj, slot)
+                told = (obj.uid, home, obj.annotations.get(slot_key(HOME_MACHINE, slot), ""))
+                if known is None or told != (known.keeper.uid, known.node, known.machine):
+                    yield slot

@@ -17,14 +17,13 @@ from app.framework.objects import Objects, Unreadable
 from app.homes.protocol import Home, HomeOwner, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
-from plugins.sticky_node.annotations import HOME, Claim, readable, recorded_home, rfc3339, slot_key
+from plugins.sticky_node.annotations import HOME, Claim, PendingHomes, readable, recorded_home, rfc3339, slot_key
 from plugins.sticky_node.background import HomeEntry, HomeScan, in_steps
 from plugins.sticky_node.events import reasons_text
 from plugins.sticky_node.grace import GraceClocks
 from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Missing, Owner
 from plugins.sticky_node.policy import POLICY, STATES, Action, Decider, Decision, Policies
-from plugins.sticky_node.recorder import PendingHomes
 
 AWAY: Final = "away"
 NODE_GONE: Final = "node_gone"

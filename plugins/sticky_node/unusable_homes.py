@@ -23,12 +23,12 @@ from app.kube.kinds import NAMESPACES, AnnotatedObject, Kind
 from plugins.sticky_node import events
 from plugins.sticky_node.annotations import HOME, HOME_SINCE, recorded_home, slot_key
 from plugins.sticky_node.background import LOOK_SECONDS, TICK_SECONDS, Steps
+from plugins.sticky_node.events import HomesBySlot, OwnedHome, StateReporter
 from plugins.sticky_node.grace import GraceClocks
 from plugins.sticky_node.home_state import HomeState, HomeStates
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.pods import slots
 from plugins.sticky_node.policy import Policies, unknown_policy
-from plugins.sticky_node.state_reports import HomesBySlot, OwnedHome, StateReporter
 
 PACE_SECONDS: Final = 0.02
 """Delay after each write, which limits writes to 50 per second."""

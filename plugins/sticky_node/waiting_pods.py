@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Hashable
 from contextlib import suppress
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from app.framework.handle import Handle
+from app.framework.background import next_delay
+from app.framework.handle import NOT_KNOWN, Handle
 from app.framework.objects import Unreadable
 from app.homes.protocol import State
 from app.kube.core_v1 import Pod
@@ -22,30 +23,132 @@ from app.kube.kinds import Kind
 from app.kube.memo import Newest
 from plugins.sticky_node import events
 from plugins.sticky_node.background import LOOK_SECONDS, TICK_SECONDS, Steps
+from plugins.sticky_node.events import reasons_text
 from plugins.sticky_node.grace import GraceClocks
-from plugins.sticky_node.home_refusals import HomeRefusalReporter
 from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.policy import Action, Decision, is_held
+
+Decide: TypeAlias = Callable[[Owner, Pod], Decision]
 
 NEW_LOOK_SECONDS: Final = 0.5
 """Minimum time between two comparisons of pods that were rejected just now."""
 
 NEW_SECONDS: Final = 5.0
-"""Time after its first rejection in which a pod counts as new, because the scheduler still writes its condition."""
 AGAIN_SECONDS: Final = 1.0
-"""Time after a later rejection in which a pod counts as new."""
+"""Time for which a pod counts as new after its first, and after a later rejection: its condition is still written."""
 
 SEARCH_SECONDS: Final = 30.0
-"""Delay between two searches for waiting pods that filter was never called for, and precision of the end of their
-gates.
-"""
+"""Delay between two searches for pods that filter was never called for; also the precision with which gates end."""
 
 AT_ONCE: Final = 10
-"""Number of pods woken per tick after a take-over: fewer than a tick can wake, so that other wake-ups need not queue.
-"""
+"""Number of pods woken per tick after a take-over. A tick can wake more, so other wake-ups need not queue."""
 
 MOST_KNOWN: Final = 1 << 14
 """Maximum number of pods compared. The oldest are dropped first, and the next search finds them again."""
+
+FIRST_ASK_SECONDS: Final = 3.0
+"""Delay after the first refusal: within it, the sampling guard nominates a home missing from the sample."""
+
+
+ASK_AGAIN_SECONDS: Final = 15.0
+LONGEST_ASK_SECONDS: Final = 480.0
+"""Minimum and maximum time between two queries about a pod. It doubles, because most pods wait for one reason."""
+
+
+MOST: Final = 1024
+"""Maximum number of pods queried. Pods beyond it get no Event."""
+
+
+MOST_OF_NAMESPACE: Final = 128
+"""Maximum number of pods queried in one namespace, so that one tenant cannot displace all others."""
+
+
+PACE_SECONDS: Final = 0.1
+"""Delay between two queries."""
+
+
+class _RefusedPod(Struct):
+    """Pod rejected by its usable home. ``not_before``: monotonic time of the next query. ``told``: the last Event."""
+
+    pod: Pod
+    not_before: float
+    pause: float = ASK_AGAIN_SECONDS
+    told: tuple[str, str] = ("", "")
+
+
+class HomeRefusalReporter:
+    """Reports why a usable home rejects a pod, by evaluating the in-tree filters for the home.
+
+    ``newest``: returns the pod's newest version, ``None`` once it no longer waits · ``decided``: returns the decision.
+    """
+
+    def __init__(self, owners: Owners, handle: Handle, newest: Callable[[Pod], Pod | None], decided: Decide) -> None:
+        self._owners = owners
+        self._newest = newest
+        self._decision = decided
+        self._handle = handle
+        self.begin()
+
+    def begin(self) -> None:
+        """Clear the memory when this process becomes the leader."""
+        self._pods: dict[str, _RefusedPod] = {}
+
+    def knows(self, pod: Pod) -> bool:
+        """Return whether the pod is queried."""
+        return pod.uid in self._pods
+
+    def note(self, pod: Pod) -> None:
+        """Add a pod that is restricted to its home, and for which the scheduler found no node."""
+        of_namespace = sum(it.pod.namespace == pod.namespace for it in self._pods.values())
+        if len(self._pods) < MOST and of_namespace < MOST_OF_NAMESPACE:
+            self._pods[pod.uid] = _RefusedPod(pod, self._handle.timing.clock() + FIRST_ASK_SECONDS)
+
+    def forget(self, uid: str) -> None:
+        """Remove a pod that no longer waits."""
+        self._pods.pop(uid, None)
+
+    def said(self, pod: Pod, home: str) -> str:
+        """Return the last reported reasons of this home; empty without any."""
+        refused = self._pods.get(pod.uid)
+        return refused.told[1] if refused is not None and refused.told[0] == home else ""
+
+    async def run(self) -> None:
+        """Query one pod at a time until cancelled."""
+        while True:
+            now = self._handle.timing.clock()
+            due = next((uid for uid, it in self._pods.items() if it.not_before <= now), None)
+            if due is None:
+                await self._handle.timing.sleep(TICK_SECONDS)
+            else:
+                await self._query(due)
+                await self._handle.timing.sleep(PACE_SECONDS)
+
+    async def _query(self, uid: str) -> None:
+        refused = self._pods[uid]
+        before = self._held(refused.pod)
+        verdict = NOT_KNOWN if before is None else await self._handle.profile.why(refused.pod, before[2].home)
+        now = self._held(refused.pod)
+        self.forget(uid)
+        if before is None or now is None:
+            return
+        pod, owner, decision = now
+        if decision.home == before[2].home and verdict.reasons:
+            told, refused.told = refused.told, (decision.home, reasons_text(verdict.reasons))
+            if told != refused.told:
+                events.refused(self._handle.event_recorder, owner, pod, decision, refused.told[1])
+        refused.pod = pod
+        refused.not_before = self._handle.timing.clock() + refused.pause
+        refused.pause = next_delay(refused.pause, ASK_AGAIN_SECONDS, LONGEST_ASK_SECONDS)
+        self._pods[uid] = refused  # at the end of the queue
+
+    def _held(self, pod: Pod) -> tuple[Pod, Owner, Decision] | None:
+        """Return the pod with its owner and decision, if it still waits for a usable home."""
+        newest = self._newest(pod)
+        with suppress(Unreadable):
+            if newest is not None and isinstance(owner := self._owners.of(newest), Owner):
+                decision = self._decision(owner, newest)
+                return (newest, owner, decision) if is_held(decision) else None
+        return None
 
 
 class _WaitingPod(Struct):
@@ -63,10 +166,7 @@ class _WaitingPod(Struct):
 
 
 class PodWaker:
-    """Stores filter's verdict for each waiting pod, and wakes the pod once the verdict has changed.
-
-    ``refused``: reports why homes reject pods.
-    """
+    """Stores filter's verdict for each waiting pod, and wakes the pod once the verdict has changed."""
 
     def __init__(
         self,
@@ -74,7 +174,7 @@ class PodWaker:
         handle: Handle,
         verdict: Callable[[Pod], Hashable],
         ends_at: Callable[[Pod], float | None],
-        decided: Callable[[Owner, Pod], Decision],
+        decided: Decide,
         kinds: Collection[Kind[Any]],
         clocks: GraceClocks,
     ) -> None:

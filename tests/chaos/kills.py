@@ -57,7 +57,7 @@ DELAYS: Final = (
     Rule("app.kube.client:KubeClient.get:1", "error", "before", probability=0.05, error=UNAVAILABLE),
     Rule(WRITE, "delay", "before", expression="answer", probability=0.1, seconds=0.03),
     Rule("app.runtime.binding:BindingCycle.pre_bind:1", "delay", "before", probability=0.1, seconds=0.03),
-    Rule("app.kube.connections:Connections.taken:2", "delay", "before", probability=0.1, seconds=0.03),
+    Rule("app.kube.connections:Connections.acquire:2", "delay", "before", probability=0.1, seconds=0.03),
     Rule("app.kube.client:KubeClient.patch:1", "delay", "before", probability=0.3, seconds=0.03),
     Rule("app.writes.api_writes:ApiWriter._send:1", "error", "before", probability=0.05, error=UNAVAILABLE),
     Rule("app.writes.events:ApiRecorder._write:1", "error", "before", probability=0.1, error=UNAVAILABLE),
@@ -72,7 +72,7 @@ PERIODS: Final = {"plugins.sticky_node.waiting_pods:SEARCH_SECONDS": 1.0, "app.w
 FIRST: Final = (
     "plugins.sticky_node.plugin:StickyNode.post_bind:1:before",
     "plugins.sticky_node.recorder:Recorder.record:1:before",
-    "plugins.sticky_node.recorder:Recorder.hear:1:before",
+    "plugins.sticky_node.recorder:Recorder.write_claim:1:before",
     "app.writes.api_writes:ApiWriter.annotate:1:before",
 )
 """Where a kill leaves a home on a pod that has not reached its owner: whatever is short is to have that, too."""
@@ -97,8 +97,8 @@ ELSEWHERE: Final = (
     "plugins.sticky_node.plugin:StickyNode._watch:2:after",
     "app.writes.events:ApiRecorder._attempt:2:*",  # an Event that has had its hour
     "plugins.sticky_node.plugin:StickyNode._refused:*",  # a home that is full: it is asked why, and nothing is written
-    "plugins.sticky_node.waiting_pods:RefusedPods._ask:*",
-    "plugins.sticky_node.waiting_pods:RefusedPods.run:[23]:*",
+    "plugins.sticky_node.waiting_pods:HomeRefusalReporter._query:*",
+    "plugins.sticky_node.waiting_pods:HomeRefusalReporter.run:[23]:*",
     "plugins.sticky_node.unusable_homes:UnusableHomes.look:3:*",  # claims that no rule selects
 )
 """Points that nothing here leads to, or too seldom to be counted on."""

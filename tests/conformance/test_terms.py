@@ -18,6 +18,6 @@ def test_they_do_where_hardly_anything_has_room(monkeypatch: pytest.MonkeyPatch)
     """As much as one question needs: what others need is given up for it."""
     for name, limit in {"_MOST_OF_A_GROUP": 6, "_MOST_OF_A_SELECTION": 3, "_AT_AN_EVENT": 1, "_PIECE": 3}.items():
         monkeypatch.setattr(counters, name, limit)
-    monkeypatch.setattr(terms, "_MOST_TOLD", 6)
+    monkeypatch.setattr(terms, "_MOST_FAN_OUT", 6)
 
     assert run(changes=1500, seed=7)["rejections"] > 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from inspect import signature
+from pathlib import Path
 
 from app.framework.handle import Handle
 from app.framework.points import Plugin
@@ -10,6 +11,7 @@ from app.framework.spec import PluginSpec
 from app.homes.protocol import HomesPlugin
 from app.runtime.post_filters import Preemption
 from app.runtime.slots import BASES
+from plugins import sticky_node
 from plugins.sticky_node.plugin import StickyNode
 
 
@@ -31,6 +33,12 @@ def test_the_contract_has_this_size() -> None:
         "parameters of PluginSpec": len(parameters),
         "bases of StickyNode": len(StickyNode.__bases__),
     }
+
+
+def test_the_plugin_of_homes_has_this_size() -> None:
+    modules = Path(sticky_node.__file__).parent.glob("[!_]*.py")
+
+    assert 15 == len([*modules])
 
 
 def test_no_base_of_one_plugin_alone_is_in_it() -> None:

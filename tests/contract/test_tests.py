@@ -107,10 +107,6 @@ ELSEWHERE: Final = {
     "tests/unit/app/runtime/test_cached_verdicts.py": [
         f"app/runtime/{name}.py" for name in ("cache_entries", "search", "snapshot", "verdict_cache")
     ],
-    "tests/unit/plugins/sticky_node/test_annotations.py": ["plugins/sticky_node/home_ownership.py"],
-    "tests/unit/plugins/sticky_node/test_recorder.py": ["plugins/sticky_node/migrated_homes.py"],
-    "tests/unit/plugins/sticky_node/test_unusable_homes.py": ["plugins/sticky_node/state_reports.py"],
-    "tests/unit/plugins/sticky_node/test_waiting_pods.py": ["plugins/sticky_node/home_refusals.py"],
     "tests/unit/app/feeds/test_live.py": ["app/writes/writes.py"],
     "tests/unit/app/writes/test_activator.py": ["app/framework/activation.py"],
     "tests/unit/app/cache/test_nodes.py": ["app/framework/listers.py"],

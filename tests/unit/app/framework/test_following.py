@@ -92,7 +92,7 @@ def test_steps_need_not_be_taken_to_the_end(cluster: Cluster) -> None:
 
 
 def test_more_changes_than_are_listed_are_a_new_beginning(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.cache.objects._MOST_NOTED", 2)
+    monkeypatch.setattr("app.cache.changes.MOST", 2)
     names = Names(cluster)
     names.following.catch_up()
     put(cluster, "d", "e", "f")

@@ -17,7 +17,7 @@ from app.kube.api_errors import ApiUnavailable, UnknownOutcome
 from app.kube.core_v1 import Pod
 from app.kube.homes_v1alpha1 import HomeRecord, RecordedKeeper, decode_home, memory_name
 from app.kube.kinds import AnnotatedObject, Kind
-from plugins.sticky_node import SPEC, reconciler
+from plugins.sticky_node import SPEC, recorder
 from plugins.sticky_node.annotations import Claim, home_pod, recorded_home
 from plugins.sticky_node.args import KUBEVIRT, OwnerRule, StickyNodeArgs
 from plugins.sticky_node.background import WriteBudget
@@ -227,8 +227,8 @@ class TestBounds:
         assert {("db", "")} == remembered(machines)
 
     async def test_with_ordinals_so_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert 512 == reconciler.MOST_REMEMBERED
-        monkeypatch.setattr(reconciler, "MOST_REMEMBERED", 3)
+        assert 512 == recorder.MOST_REMEMBERED
+        monkeypatch.setattr(recorder, "MOST_REMEMBERED", 3)
         machines = Machines({"owners": [SETS]})
         written: dict[str, str] = {}
         for slot, node in (("0", "n1"), ("10", "n1"), ("2", "n2"), ("9", "n3"), ("x", "n1")):
@@ -241,7 +241,7 @@ class TestBounds:
 
     async def test_a_namespace_so_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Those that are there are kept up."""
-        monkeypatch.setattr(reconciler, "MOST_OF_NAMESPACE", 2)
+        monkeypatch.setattr(recorder, "MOST_OF_NAMESPACE", 2)
         machines = Machines()
         with capture_logs() as said:
             for name in ("a", "b", "c", "d"):

@@ -20,10 +20,9 @@ from app.framework.handle import NodeVerdict
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, AnnotatedObject, Kind
 from app.kube.names import shown
-from plugins.sticky_node import home_refusals, waiting_pods
+from plugins.sticky_node import waiting_pods
 from plugins.sticky_node.events import reasons_text
-from plugins.sticky_node.home_refusals import ASK_AGAIN_SECONDS, FIRST_ASK_SECONDS
-from plugins.sticky_node.waiting_pods import AT_ONCE
+from plugins.sticky_node.waiting_pods import ASK_AGAIN_SECONDS, AT_ONCE, FIRST_ASK_SECONDS
 from tests.api.virtual import now, virtual_time
 from tests.builders import JsonObject, claim_object, encoded, make_pod, mounting, volume_object
 from tests.fakes import Told
@@ -565,7 +564,7 @@ async def test_a_pod_that_is_not_held_is_not_asked_about() -> None:
 
 @virtual_time
 async def test_no_more_pods_are_kept_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home_refusals, "MOST", 2)
+    monkeypatch.setattr(waiting_pods, "MOST", 2)
     machines = Asked({"policy": "hard"})
     async with machines.leading():
         await at(1)
@@ -582,7 +581,7 @@ async def test_no_more_pods_are_kept_than_a_bound(monkeypatch: pytest.MonkeyPatc
 
 @virtual_time
 async def test_pods_of_one_namespace_silence_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home_refusals, "MOST_OF_NAMESPACE", 1)
+    monkeypatch.setattr(waiting_pods, "MOST_OF_NAMESPACE", 1)
     machines = Asked({"policy": "hard"})
     pods = machines.plugin._waiting_pods.refused
     for name, namespace in (("a", "one"), ("b", "one"), ("c", "two")):
