@@ -90,7 +90,7 @@ def draining_router(verb: DrainVerb, *, max_body_bytes: int) -> APIRouter:
         "/homes/drain",
         response_model=DrainPlan,
         responses=_FAILURES,
-        summary=f"Who would go where if a node were drained: judged for {SECONDS:g} s at most",
+        summary=f"Plan of a drain: the new node of each pod, computed for at most {SECONDS:g} s",
         openapi_extra=documented(DrainRequest, by_name=_EXAMPLE),
     )
     async def drain(request: Request) -> Response:

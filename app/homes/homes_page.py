@@ -153,7 +153,7 @@ def homes_router(homes: HomeLists, problem: Problem) -> APIRouter:
     """Create the router. It reads the snapshot in short steps and changes nothing."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
-    @router.get("/homes", response_model=HomesPage, responses=_FAILURES, summary="Who lives where")
+    @router.get("/homes", response_model=HomesPage, responses=_FAILURES, summary="Homes: owner, node, state and policy")
     async def who_lives_where(query: Annotated[HomesQuery, Query()]) -> Response:
         after = _place(query.continue_)
         require_snapshot(problem)

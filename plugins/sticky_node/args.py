@@ -104,7 +104,7 @@ class OwnerRule(KindName):
             if pair in _NEVER_OWNERS:
                 raise ValueError(f"{_words(pair)} neither keeps homes nor leads to what does")
         if len(set(self.chain)) < len(self.chain):
-            raise ValueError(f"through: {_words(_repeated(self.chain))} is on the way twice")
+            raise ValueError(f"through: {_words(_repeated(self.chain))} occurs twice")
         if self.pair == LEADER_WORKER_SET and self.chain[:-1] != (STATEFUL_SET,):
             raise ValueError(f"through: pods of {_words(self.pair)} belong to {_words(STATEFUL_SET)}, and to it alone")
         return self

@@ -103,7 +103,7 @@ def state_changed(
         reason, note = "HomeReturned", f"the home {node} is usable again"
     elif state is State.GONE and is_given:
         _LOG.warning("home unknown", machine=machine, node=node)
-        note = f"the home {node} is no node of the cluster: correct or remove {slot_key(HOME, owner.slot)}"
+        note = f"the home {node} does not name an existing node: correct or remove {slot_key(HOME, owner.slot)}"
         type_, reason = "Warning", "HomeUnknown"
     else:
         _LOG.info("home not usable", machine=machine, node=node, state=state.words, mark=home_state.mark)
@@ -115,7 +115,7 @@ def unknown_policy(events: EventRecorder, owner: Owner, said: str) -> None:
     """Report a policy annotation that does not name a policy."""
     _LOG.warning("policy unknown", machine=str(owner), policy=readable(said))
     there = ", ".join(it.value for it in Policy)
-    note = f"{POLICY} says {readable(said)}, which is no policy and is passed over: there are {there}"
+    note = f"{POLICY} says {readable(said)}, which is not a policy and is ignored: use one of {there}"
     _about(events, owner, None, "Warning", "PolicyUnknown", _WATCHING, note)
 
 

@@ -137,7 +137,7 @@ def _bounded(nodes: Mapping[str, int]) -> dict[str, int]:
     return {**{it: nodes[it] for it in named[:MOST_NODES]}, OTHERS: rest, NO_NODE: nodes.get(NO_NODE, 0)}
 
 
-NO_NAME: Final = "what is written there is no name of a node"
+NO_NAME: Final = "the annotation is not a valid node name"
 _AWAY: Final = frozenset({State.AWAY, State.LEAVING})
 _ORPHANED: Final = frozenset({State.GONE, State.OTHER_MACHINE})
 
@@ -297,7 +297,7 @@ def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | Non
     if not said:
         return Explanation(tables)
     cures = (
-        f"node {home} is the home, and does not take the pod: {said}: see to that",
+        f"node {home} is the home, and does not take the pod: remove the cause: {said}",
         f"move the home or release it: set or remove {slot_key(HOME, owner.slot)} on {owner}",
         f"let the pod go elsewhere while its home does not take it: set {POLICY}={Policy.SOFT.value} on {owner}",
     )

@@ -40,7 +40,7 @@ CONTRADICTORY = """\
 NAMESPACE  OWNER                   NODE          STATE   MACHINE    POLICY  CONTRADICTION
 default    StatefulSet/db/2        n2            away    elsewhere  hard    its pod runs on n1
 machines   VirtualMachine/moved01  n1            usable  elsewhere  grace   its pod runs on n3
-machines   VirtualMachine/odd01    'Not A Node'  gone    idle       grace   what is written there is no name of a node
+machines   VirtualMachine/odd01    'Not A Node'  gone    idle       grace   the annotation is not a valid node name
 """
 
 DRAINED = """\

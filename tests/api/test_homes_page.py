@@ -141,7 +141,7 @@ async def test_contradictions_are_told_in_words(api: Api) -> None:
     assert [
         ("n2", "its pod runs on n1"),
         ("n1", "its pod runs on n3"),
-        ("'Not A Node'", "what is written there is no name of a node"),
+        ("'Not A Node'", "the annotation is not a valid node name"),
     ] == [(it["node"], it["contradiction"]) for it in found["items"]]
 
 

@@ -172,7 +172,7 @@ def test_a_machine_whose_home_does_not_take_it_is_told_why(
     assert ["zone-a-0", "Insufficient cpu"] == row[:2]
     assert "InterPodAffinity" in row[2]
     assert [
-        "node zone-a-0 is the home, and does not take the pod: Insufficient cpu: see to that",
+        "node zone-a-0 is the home, and does not take the pod: remove the cause: Insufficient cpu",
         "move the home or release it: set or remove homeport.dev/home on VirtualMachine default/full01",
         f"let the pod go elsewhere while its home does not take it: set {POLICY}=soft on VirtualMachine default/full01",
     ] == found["plugins"]["StickyNode"]["unblock"]

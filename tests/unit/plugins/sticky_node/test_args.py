@@ -131,7 +131,7 @@ def test_claims_are_written_and_the_volumes_of_all_pods_read_where_a_rule_speaks
         ),
         pytest.param(
             {"owners": [{**DATABASES, "through": [STATEFUL_SET, STATEFUL_SET]}]},
-            "through: apps/v1 StatefulSet is on the way twice",
+            "through: apps/v1 StatefulSet occurs twice",
             id="a way in circles",
         ),
         pytest.param(

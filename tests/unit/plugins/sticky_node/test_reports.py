@@ -650,7 +650,7 @@ async def test_a_home_that_could_not_be_recorded() -> None:
 
 
 CURES = (
-    "node n2 is the home, and does not take the pod: {}: see to that",
+    "node n2 is the home, and does not take the pod: remove the cause: {}",
     f"move the home or release it: {MOVE}",
     f"let the pod go elsewhere while its home does not take it: set homeport.dev/policy=soft on {KEEPER}",
 )

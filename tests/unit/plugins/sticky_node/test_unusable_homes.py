@@ -672,7 +672,7 @@ class TestTold:
         bad, new = machines.events.told
         assert ("", True) == (bad.related, bad.note.startswith("the home 'N 1\\x00N 1"))
         assert len(bad.note) < 300
-        note = "the home n9 is no node of the cluster: correct or remove homeport.dev/home"
+        note = "the home n9 does not name an existing node: correct or remove homeport.dev/home"
         assert Told("VirtualMachine default/new", "Node n9", "Warning", "HomeUnknown", "Watching", note) == new
         assert ["home unknown"] * 2 == [it["event"] for it in said if it["event"] == "home unknown"]
 
@@ -714,7 +714,7 @@ class TestTold:
 
         first, second = machines.events.told
         note = (
-            "homeport.dev/policy says 'stict', which is no policy and is passed over: there are off, soft, hard, grace"
+            "homeport.dev/policy says 'stict', which is not a policy and is ignored: use one of off, soft, hard, grace"
         )
         assert Told(DB, "", "Warning", "PolicyUnknown", "Watching", note.replace("'stict'", "stict")) == first
         assert len(second.note) < 300
