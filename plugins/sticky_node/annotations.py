@@ -343,5 +343,5 @@ class PendingHomes:
         return pod.uid in self._made
 
     def made(self) -> Collection[Claim]:
-        """Return the claims whose pods are bound."""
+        """Return the claims of bound pods whose homes are not on their owners yet."""
         return [self._claims[uid] for uid in self._made]

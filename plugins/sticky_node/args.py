@@ -223,7 +223,7 @@ class StickyNodeArgs(PluginArgs):
 
     @model_validator(mode="after")
     def _each_keeper_alike(self) -> Self:
-        """Require that all rules for one kind agree on policy, ordinals and inheritance.
+        """Require that all rules for one kind have equal ``policy``, ``perOrdinal`` and ``remember``.
 
         The background tasks know only the owner's kind, not the rule that led to it.
         """

@@ -115,7 +115,7 @@ _MOST_WRITES: Final = 25
 """Maximum number of writes in one phase of a round, so that thousands of adopted homes do not delay other writes."""
 
 _MOST_REFUSED: Final = 5
-"""Maximum number of refused writes in one phase of a round: if writing is impossible, few writes are attempted."""
+"""Maximum number of refused writes in one phase of a round, because further writes would probably be refused too."""
 
 _MOST_OF_ONE: Final = 5
 """Maximum number of writes to one object within ``_WITHIN_SECONDS``, in case another client reverts each of them."""

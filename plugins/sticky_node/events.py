@@ -237,7 +237,7 @@ def report_edits(
 def _report_edit(
     suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
 ) -> bool:
-    """Report one slot; return whether there was an edit to report."""
+    """Report an edit of one slot's home. Return false if the home was not edited."""
     slot = suffix[1:]
     was, now = home_in(old, slot), home_in(new, slot)
     is_ours = old.annotations.get(f"{HOME_POD}{suffix}") != new.annotations.get(f"{HOME_POD}{suffix}")

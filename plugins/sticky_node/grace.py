@@ -55,7 +55,7 @@ class RecordedSince(Struct, frozen=True):
 
 
 class _ObservedHome(Struct, frozen=True):
-    """State of a home in this process's memory. ``since``: ``None`` while the home is usable.
+    """State of a home as this process observed it. ``since``: when it became unusable; ``None`` while it is usable.
 
     ``void``: value of an annotation that is no longer valid, because the home was usable in between.
     """
@@ -216,7 +216,7 @@ LONGEST_ATTEMPT_SECONDS: Final = 1.0
 """
 
 _MOST_ATTEMPTS: Final = 4096
-"""Maximum number of pods remembered. Dropped pods, the oldest first, can get one more attempt."""
+"""Maximum number of remembered pods. The oldest are dropped first; a dropped pod can get one more attempt."""
 
 
 class _Attempt(Struct):

@@ -67,7 +67,7 @@ _PRESSURE_TAINTS: Final[Mapping[str, Taint]] = {
     "PIDPressure": Taint("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
     "NetworkUnavailable": Taint("node.kubernetes.io/network-unavailable", NO_SCHEDULE),
 }
-"""Taint that the node lifecycle controller sets for each condition. Tolerating the taint tolerates the condition."""
+"""Taint that the node lifecycle controller sets for each condition. Pods that tolerate it can run there."""
 
 
 class HomeState(Struct, frozen=True, gc=False):

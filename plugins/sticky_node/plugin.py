@@ -224,7 +224,7 @@ class StickyNode(
         return not self._attempts.begin(pod.uid, home)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Apply the filter, because a pending home is certain: if its bind fails, this pod makes the same home."""
+        """Apply the filter: a pending home is certain, because this pod makes the same home if that bind fails."""
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> Hashable | None:

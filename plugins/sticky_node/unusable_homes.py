@@ -259,7 +259,7 @@ class UnusableHomes:
             entry = self._unwritten[uid]
             try:
                 await self._write(uid, entry, steps)
-            except Unreadable:  # its current version is unknown
+            except Unreadable:  # the owner cannot be read now: retry later
                 entry.pause = next_delay(entry.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
                 self._wait(uid, entry, entry.pause)
             await self._handle.timing.sleep(PACE_SECONDS)
@@ -300,7 +300,7 @@ class UnusableHomes:
         self._pauses[uid] = _WritePause(changes, seconds, now + seconds)
 
     def _failed(self, uid: str, entry: _Unwritten, cause: OSError) -> None:
-        """Handle a failed write. Failures are logged once until a write succeeds. The times stay in memory."""
+        """Log the first failed write since a success, and queue the owner for a retry."""
         if not self._is_failure_logged:
             self._is_failure_logged = True
             machine = str(Owner(entry.kind, entry.obj, "", entry.obj))
