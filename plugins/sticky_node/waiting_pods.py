@@ -221,7 +221,7 @@ class PodWaker:
             await self._handle.timing.sleep(TICK_SECONDS)
 
     async def begin(self) -> None:
-        """Restart as the new leader: queue all waiting pods with an owner for activation, first those without a home."""
+        """Restart as the new leader: queue waiting pods with an owner for activation, first those without a home."""
         self._forget_all()
         steps = Steps(self._handle.timing.sleep)
         self._stamp, self._searched_at = self._stamp_now(), self._handle.timing.clock()
