@@ -57,7 +57,7 @@ class Metrics:
         self.requests = self._counter("homeport_requests", "Answered requests, by verb and outcome.", "verb", "outcome")
         self.request_duration = self._histogram(
             "homeport_request_duration_seconds",
-            "Time from reading the body to the answer, by verb.",
+            "Time from the call of a verb to its answer, including a late body and forwarding, by verb.",
             _VERB_BUCKETS,
             "verb",
         )
