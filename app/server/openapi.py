@@ -1,7 +1,8 @@
 """OpenAPI description of the four verbs, whose requests and answers are not parsed by pydantic models.
 
-Pydantic models would cost more time per call than the decision. So these models only serve the document; ``app.wire``
-reads and writes. The examples use the sample cluster, and a test executes them there.
+Parsing with pydantic would cost more time per call than the decision. So these models only describe requests and
+answers in the document, and ``app.wire`` decodes and encodes them. The examples refer to the sample cluster, and a test
+executes them there.
 """
 
 from __future__ import annotations
@@ -85,13 +86,15 @@ class ExtenderBindingArgs(BaseModel):
 
 
 class ExtenderBindingResult(BaseModel):
-    """Result of bind; empty if the pod was seen bound to that node."""
+    """Result of bind. The error is empty if the pod is bound to that node."""
 
     Error: str
 
 
 class _VerbDescription(Struct, frozen=True):
-    """Description of a verb. ``examples``: requests and answers by name. ``fails``: condition of a 500."""
+    """Description of a verb. ``examples``: pairs of request and answer, by name. ``fails``: when the answer is a 500;
+    empty if it never is.
+    """
 
     summary: str
     request: type[BaseModel]
@@ -101,7 +104,7 @@ class _VerbDescription(Struct, frozen=True):
 
 
 def operation(path: str) -> Json:
-    """Return the route parameters that describe the verb at ``path``."""
+    """Return the parameters of ``add_api_route`` that describe the verb at ``path``."""
     prefix, _, verb = path.rpartition("/")
     described = _VERBS[verb]
     responses = {200: {"description": "The answer. docs/wire.md describes the answers to a fault."}}
@@ -118,9 +121,9 @@ def operation(path: str) -> Json:
 
 
 def with_answers(document: Json) -> Json:
-    """Add the examples' answers to the document: FastAPI would leave out null values.
+    """Add the answers of the examples to the document and return it. FastAPI would leave out null values in them.
 
-    Not for prefixed paths: docs/wire.md describes what their answers leave out.
+    Paths with a prefix get no answers, because docs/wire.md describes what their answers leave out.
     """
     for verb, described in _VERBS.items():
         if path_item := document["paths"].get(f"/{verb}"):
@@ -130,7 +133,7 @@ def with_answers(document: Json) -> Json:
 
 
 def _pod(name: str, uid: str, app: str, when: str) -> Json:
-    """Build a pod of the sample cluster with the fields that the answer depends on."""
+    """Return a pod for the sample cluster, with only those fields on which the answers depend."""
     labels = {"app": app}
     spread = {
         "maxSkew": 1,
@@ -153,7 +156,7 @@ def _binding(pod: Json, node: str) -> Json:
 
 
 WEB: Final = _pod("web-7d4b9c-new01", "acae97e9-acfd-5561-bf25-7964533af308", "web", "DoNotSchedule")
-"""Pod without a node."""
+"""Example of a pod that is not bound."""
 
 _URGENT: Final = _pod("web-urgent", "1e47a9db-9c95-58fe-8655-2b8cf18731a7", "web", "DoNotSchedule")
 _CART: Final = _pod("cart-5f6d8b-new01", "d24ec2e8-4896-5789-8374-5e6c860cbf81", "cart", "ScheduleAnyway")

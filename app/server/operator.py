@@ -14,7 +14,7 @@ from app.rights.access_review import PermissionCheck
 from app.runtime.framework import Framework
 
 _MOST_NAMED: Final = 10
-"""Maximum number of objects of a kind that are listed by name."""
+"""Maximum number of unreadable objects of a kind that are listed by name."""
 
 
 class ProfileStatus(BaseModel):
@@ -121,7 +121,9 @@ class RecountResult(BaseModel):
 
 
 def operator_router(current: Callable[[], ProcessStatus], recount: Callable[[], Awaitable[list[str]]]) -> APIRouter:
-    """Create the router of read-only pages. ``recount`` returns the differences."""
+    """Create the router of read-only pages. ``current`` returns the status. ``recount`` recomputes all cached counts,
+    and returns how they differ from the cached ones.
+    """
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
     @router.get("/status", summary="Version, feeds, cached counts, profiles")
