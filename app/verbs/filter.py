@@ -1,4 +1,4 @@
-"""The filter verb: PreFilter and Filter for the nodes of a request."""
+"""The filter verb: runs PreFilter and Filter for the nodes of a request."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ from app.wire.extender_answers import encode_passing
 from app.wire.extender_v1 import MalformedRequest, NodesRequest, SplitArgs, decode_args, split_args
 
 Answered = Callable[[Pod, int, str, Outcome], None]
-"""Callback: (pod, number of nodes asked about, name of the only one or empty, outcome)."""
+"""Callback after an answer: (pod, number of requested nodes, name of the node if it is only one, else empty, outcome).
+"""
 
 
 class FilterVerb:
-    """The filter verb. Refusals are returned in ``FailedAndUnresolvableNodes`` with constant reasons.
+    """The filter verb. Rejected nodes are returned in ``FailedAndUnresolvableNodes``, with reasons that do not change
+    between two calls, because otherwise kube-scheduler would retry such pods in a loop.
 
-    Otherwise kube-scheduler would retry such pods in a loop. ``lean``: see ``AnswerForm``.
+    ``lean``: see ``AnswerForm``. ``answered``: called for each answer about a pod with a profile here.
     """
 
     def __init__(
@@ -73,7 +75,9 @@ class FilterVerb:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
 
     def _cached_refusal(self, request: SplitArgs | None) -> Answer | None:
-        """Return a cached refusal that is still valid; ``None`` without one, or if a pending bind can affect it."""
+        """Return the answer of a cached refusal that is still valid; ``None`` without one, or if an expected bind can
+        affect it.
+        """
         cached = None if request is None else self._refusals.find(request)
         if cached is None:
             return None
@@ -116,7 +120,7 @@ class FilterVerb:
         return answer
 
     def _cacheable_answer(self, form: AnswerForm, request: SplitArgs, pod: Pod, passed: Sequence[str]) -> Answer:
-        """Return an answer with passing names only, and cache it for prioritize.
+        """Return an answer with passing names only, and cache these names for prioritize.
 
         The request's names contained no JSON escapes, so they can be copied into the answer unchanged.
         """
@@ -135,7 +139,7 @@ class FilterVerb:
         sent: Sequence[SentNode] | None,
         due: ExpectedPods,
     ) -> FilterVerdict:
-        """Return the passing nodes, and the reasons of the others if the answer needs them.
+        """Return the passing nodes and, if the answer needs them, the statuses of the rejected nodes.
 
         Raises ``PluginError``, ``Unprepared`` or ``PendingBindsConflict``.
         """
@@ -167,5 +171,7 @@ class FilterVerb:
 
 
 def _every_bind(_pod: Pod, _other: Pod) -> bool:
-    """Return true: if a node is picked, every pending bind matters, because each pod takes resources."""
+    """Return true for every expected bind. If a node is picked, each of them matters, because each pod takes resources
+    and so changes the scores.
+    """
     return True
