@@ -62,7 +62,7 @@ class KnownHead(Struct, Generic[E], frozen=True, eq=False):
 
 
 def line_of(data: bytes) -> bytes:
-    """Return the request line of a POST, the cache key of a head; empty for other requests."""
+    """Return the request line of a POST, which is the key of its head in the cache; empty for other requests."""
     return data[: data.find(b"\r\n", 0, _LONGEST)] if data.startswith(_POST) else b""
 
 

@@ -20,7 +20,7 @@ FORWARDED: Final = "homeport-forwarded"
 _LONG: Final = 1 << 20
 
 Headers = Sequence[tuple[bytes, bytes]]
-"""Header names, in lower case, with values."""
+"""Headers of a request: pairs of a name in lower case and a value."""
 
 
 class VerbRequest(Protocol):
@@ -32,7 +32,7 @@ class VerbRequest(Protocol):
     def header(self, name: str) -> str | None: ...
 
     def body(self, limit: int) -> Coroutine[Any, Any, bytes | memoryview]:
-        """Return the whole body.
+        """Read and return the whole body.
 
         Raises ``VerbFailure`` (``bad_request``) above ``limit`` bytes, and ``ClientDisconnect``.
         """
@@ -60,7 +60,7 @@ class CompleteRequest:
 
 
 class StreamedRequest:
-    """Request whose body is still being received."""
+    """Request whose body is possibly still being received."""
 
     __slots__ = ("_request",)
 

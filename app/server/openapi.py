@@ -25,7 +25,7 @@ class NodeList(BaseModel):
 
 
 class ExtenderArgs(BaseModel):
-    """Pod and the nodes to check: names, or whole nodes."""
+    """Pod, and the nodes to check or score, as names or as whole nodes."""
 
     Pod: _KubernetesObject
     Nodes: NodeList | None = None
@@ -33,7 +33,7 @@ class ExtenderArgs(BaseModel):
 
 
 class ExtenderFilterResult(BaseModel):
-    """Passing nodes, in the form of the request, and the reasons for each other node."""
+    """Passing nodes, as names or whole nodes like in the request, and the reason for each other node."""
 
     Nodes: NodeList | None
     NodeNames: list[str] | None
@@ -50,7 +50,7 @@ class HostPriority(BaseModel):
 
 
 class MetaPod(BaseModel):
-    """Victim by its UID."""
+    """Victim, identified by its UID."""
 
     UID: str
 
@@ -63,7 +63,7 @@ class MetaVictims(BaseModel):
 
 
 class ExtenderPreemptionArgs(BaseModel):
-    """Pod and the victims on each node: by UID, or whole."""
+    """Pod, and the victims on each node, as UIDs or as whole pods."""
 
     Pod: _KubernetesObject
     NodeNameToVictims: dict[str, Json] | None = Field(default=None, description="Victims as whole pods.")
@@ -71,13 +71,13 @@ class ExtenderPreemptionArgs(BaseModel):
 
 
 class ExtenderPreemptionResult(BaseModel):
-    """Nodes on which the pod would fit, and the victims there."""
+    """Nodes on which the pod would fit without the victims, and the victims there."""
 
     NodeNameToMetaVictims: dict[str, MetaVictims]
 
 
 class ExtenderBindingArgs(BaseModel):
-    """Pod and its node."""
+    """Pod, and the node to which it is to be bound."""
 
     PodName: str
     PodNamespace: str

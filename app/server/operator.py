@@ -18,7 +18,7 @@ _MOST_NAMED: Final = 10
 
 
 class ProfileStatus(BaseModel):
-    """Profile in use."""
+    """Profile in use, with its plugins."""
 
     scheduler_name: str
     preset: str = Field(description="Base of the profile: delegated or complete.")
@@ -54,7 +54,7 @@ class FeedStatus(BaseModel):
 
 
 class LeaderStatus(BaseModel):
-    """Current leader, if several replicas run."""
+    """Current leader of several replicas, and the identity of this replica."""
 
     here: bool = Field(description="True if this replica leads.")
     identity: str = Field(description="Name of the leader; empty without one.")
@@ -84,7 +84,7 @@ class MissingRight(BaseModel):
 
 
 class PermissionsStatus(BaseModel):
-    """Permissions that the configuration needs, as granted by the API server."""
+    """Result of checking which of the permissions that the configuration requires the API server grants."""
 
     problem: str = Field(description="Why the permissions could not be checked; empty if they were.")
     missing: list[MissingRight]
@@ -114,7 +114,7 @@ class ProcessStatus(BaseModel):
 
 
 class RecountResult(BaseModel):
-    """Result of recomputing all cached counts."""
+    """Result of recomputing all cached counts, and comparing them with the cached ones."""
 
     consistent: bool
     differences: list[str]

@@ -19,7 +19,7 @@ from app.telemetry.snapshot import rendered
 from app.verbs.stepwise import run_stepwise
 
 LOG_SECONDS: Final = 3600.0
-"""Minimum interval between two log lines about metrics that cannot be computed."""
+"""Minimum interval between two log lines about metrics that could not be updated."""
 
 _LOG: Final = structlog.get_logger(__name__)
 

@@ -290,7 +290,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         """
         access = self._listener.access
         if not access.certified:
-            return True  # access depends only on the head
+            return True  # access depends only on the head, which is unchanged
         return not access.refusal(self._names, b"POST", head.url, head.watched, local=self._is_local)
 
     def _continue_begun(self, begun: _IncompleteRequest, data: bytes) -> None:
@@ -348,7 +348,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             self._gather()
 
     def _gather(self) -> None:
-        if self.transport.is_closing():  # invalid HTTP, which has been answered
+        if self.transport.is_closing():  # after invalid HTTP, which has been answered
             self._take_gathered()
         elif self._size > MOST_BYTES:
             self._take_normal_path()

@@ -74,7 +74,7 @@ def verb_endpoints(
 
 
 def verb_router(endpoints: Mapping[str, Endpoint]) -> APIRouter:
-    """Create a route to each endpoint, for requests that do not take the fast path."""
+    """Create a router with a route to each endpoint, for requests that do not take the fast path."""
     router = APIRouter(tags=["extender"])
     for path, endpoint in endpoints.items():
         router.add_api_route(path, _routed(endpoint), methods=["POST"], name=path[1:], **operation(path))

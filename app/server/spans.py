@@ -80,7 +80,7 @@ Facts = Mapping[str, str | int]
 
 
 class _RecordedRequest:
-    """Request that keeps its body for the span. Implements ``VerbRequest``."""
+    """Request that keeps its body, once it is read, for the span. Implements ``VerbRequest``."""
 
     __slots__ = ("_request", "arrived", "read")
 
@@ -98,7 +98,7 @@ class _RecordedRequest:
 
 
 class VerbSpans:
-    """Spans of one verb."""
+    """Creates the spans of one verb, and sets their attributes."""
 
     def __init__(self, tracing: Tracing, verb: Verb) -> None:
         self._tracing = tracing

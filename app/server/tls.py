@@ -50,7 +50,7 @@ class CertificateSource(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names for messages: of the certificate, its key, and the authorities, if any."""
+        """Names of the certificate, its key, and the authorities, if any, for use in messages."""
         ...
 
     def stamp(self) -> object:
@@ -97,7 +97,7 @@ class CertificateFiles:
 
 
 class InMemoryCertificates(Struct, frozen=True):
-    """Certificates that another part of the process holds and renews."""
+    """Source of certificates that another part of the process holds and renews. Implements ``CertificateSource``."""
 
     stamp: Callable[[], object]
     contents: Callable[[], tuple[bytes, ...]]
@@ -243,7 +243,7 @@ def _context(purpose: int, chain: bytes, key: bytes, authorities: bytes | None =
             context.load_verify_locations(file)
     if purpose == ssl.PROTOCOL_TLS_SERVER:
         context.verify_mode = ssl.CERT_NONE if authorities is None else ssl.CERT_OPTIONAL
-        context.num_tickets = 0  # a ticket would stay valid after its authority was removed
+        context.num_tickets = 0  # a ticket would stay valid after the client's authority is removed
         context.options |= ssl.OP_NO_TICKET
     return context
 

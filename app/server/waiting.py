@@ -46,7 +46,7 @@ class AllowRequest(BaseModel):
 
 
 class RejectRequest(AllowRequest):
-    """Request to reject the pod."""
+    """Request to reject the pod on behalf of one plugin."""
 
     message: str = Field(min_length=1, description="Reason; the scheduler shows it on the pod.")
 

@@ -44,7 +44,7 @@ After ``leave`` has ended, they have at least one second, and at most ``_MOST_CL
 
 _MOST_CLOSE_SECONDS: Final = 10.0
 _CLOSED: Final = "the handler is closed"
-"""End of uvloop's message about a write to a closed transport."""
+"""Part of the message with which uvloop raises ``RuntimeError`` for a write to a closed transport."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -78,7 +78,7 @@ class Web(FastAPI):
         """Answer a request; after an unexpected exception with 500, and a log line at most once a minute per route."""
         try:
             await super().__call__(scope, receive, send)
-        except Exception as fault:  # noqa: BLE001  # uvicorn would log every one with its traceback
+        except Exception as fault:  # noqa: BLE001  # else uvicorn would log each one with its traceback
             path = str(getattr(scope.get("route"), "path", ""))
             if (held_back := self.throttle.admit(path)) is not None:
                 trace = "".join(traceback.format_exception(fault))
@@ -156,7 +156,7 @@ class _Server(uvicorn.Server):
         self._signalled_at: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn does, with a protocol, an application and TLS for each listener."""
+        """Start like uvicorn, but with a protocol, an application and TLS of its own for each listener."""
         self._loop = loop = asyncio.get_running_loop()
         await self.lifespan.startup()
         if self.lifespan.should_exit:

@@ -87,7 +87,7 @@ class OtlpTracing:
             await asyncio.wait_for(done.wait(), STOP_SECONDS)
 
     def _begins(self) -> bool:
-        return random() < self._ratio  # noqa: S311  # no secret
+        return random() < self._ratio  # noqa: S311  # sampling needs no secret
 
     def _span(self, name: str, kind: SpanKind, parent: context.Context) -> _Span:
         return _Span(self._tracer.start_span(name, parent, kind))

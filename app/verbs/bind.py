@@ -43,7 +43,7 @@ DRAIN_SECONDS: Final = 10.0
 """Maximum seconds that a shutdown waits for binds in flight."""
 
 _ANSWER_MARGIN: Final = 0.05
-"""Fraction of the time limit by which a transaction stops waiting before its caller does."""
+"""Fraction of the remaining time by which a transaction stops waiting before its caller does."""
 _MAX_ANSWER_MARGIN_SECONDS: Final = 0.5
 """Maximum seconds by which a transaction stops waiting before its caller does."""
 
@@ -164,7 +164,7 @@ class BindVerb:
         del self._running[key]
         self._context.due.arrived(uid)
         if not task.cancelled():
-            task.exception()  # mark it as retrieved: the caller may have disconnected
+            task.exception()  # marks it as retrieved, because the caller has possibly disconnected
 
     async def _answer(self, args: BindingArgs, deadline: float) -> Answer:
         """Run the bind, and turn its exceptions into ``VerbFailure``."""

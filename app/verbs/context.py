@@ -71,7 +71,7 @@ class VerbContext(Struct, frozen=True):
     unserved: Unserved = field(default_factory=Unserved)
 
     def framework_for(self, pod: Pod) -> Framework | None:
-        """Return the profile of the pod's schedulerName, or else the one for all other names; ``None`` without both."""
+        """Return the profile of the pod's schedulerName, else the profile for all other names, else ``None``."""
         framework = self.profiles.get(pod.spec.scheduler_name)
         return framework if framework is not None else self.profiles.get(ANY)
 

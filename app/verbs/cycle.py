@@ -128,7 +128,10 @@ class CycleVerb:
         return self._context.cluster.core.decode_pod(raw)
 
     async def run(self, pod: Pod, names: Sequence[str] | None = None) -> Cycle:
-        """Filter ``names`` (all nodes if ``None``), score the feasible nodes and choose one. Raises ``VerbFailure``."""
+        """Run a cycle: filter ``names`` (all nodes if ``None``), score the feasible nodes and choose one of them.
+
+        Raises ``VerbFailure``.
+        """
         framework = await self._prepared(pod)
         try:
             result = await self._run_points(framework, pod, names)
@@ -193,7 +196,7 @@ class CycleVerb:
             try:
                 await run_stepwise(self._post_filter_steps(framework, pod, result.so_far, ended))
             except Unprepared as missing:
-                await run_stepwise(missing.steps)  # then PostFilter starts again
+                await run_stepwise(missing.steps)  # then the cycle starts again
                 continue
             return ended[0]
 
@@ -242,7 +245,7 @@ class CycleVerb:
                 so_far = Cycle(search.pre_filter, statuses)
                 return _Unfinished(so_far) if statuses else so_far
             scores = framework.scoring.score(CycleState(), pod, feasible)
-        node = random.choice(scores.best)  # noqa: S311  # ties, no secret
+        node = random.choice(scores.best)  # noqa: S311  # only breaks ties
         return Cycle(search.pre_filter, statuses, scores, node)
 
     def _explain_plugins(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:

@@ -96,7 +96,9 @@ class FilterVerb:
         return Answer(refusal, "no_fit")
 
     async def _decide(self, framework: Framework, args: NodesRequest, request: SplitArgs | None) -> Answer:
-        """Decode nodes, look up owners and wait for binds; then decide on the current snapshot without an ``await``."""
+        """Decode whole nodes, look up missing objects, and wait for expected binds; then decide on the current snapshot
+        without an ``await``.
+        """
         cluster, binds, pod, form = self._context.cluster, self._context.due, args.pod, self._forms[framework]
         sent = None if args.names is not None else await read_sent(args.nodes or (), cluster.nodes, cluster.core)
         await self._context.look_up_missing(framework, pod)
@@ -156,7 +158,7 @@ class FilterVerb:
             if (form.lean and passed) or (names is not None and len(passed) == len(names)):
                 return FilterVerdict(requested.names, passed, {}, requested.raw)
             rejected = requested.with_unknown(passed, search.rejected())
-            if len(passed) + len(rejected) != len(requested.names):  # a name is repeated
+            if len(passed) + len(rejected) != len(requested.names):  # a name was requested twice
                 passed = list(filterfalse(rejected.__contains__, requested.names))
             return FilterVerdict(requested.names, passed, rejected, requested.raw, search.lasts)
 

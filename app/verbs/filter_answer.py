@@ -94,9 +94,9 @@ def randomly_rotated(items: Sequence[T]) -> Sequence[T]:
     """
     if not items:
         return items
-    start = int(random() * len(items))  # noqa: S311  # ties, no secret
+    start = int(random() * len(items))  # noqa: S311  # only breaks ties
     turned = [*items[start:], *items[:start]]
-    return turned[::-1] if random() < 0.5 else turned  # noqa: S311  # ties, no secret
+    return turned[::-1] if random() < 0.5 else turned  # noqa: S311  # only breaks ties
 
 
 def random_sample(names: Sequence[str], most: int, included: str = "") -> Sequence[str]:
@@ -106,9 +106,9 @@ def random_sample(names: Sequence[str], most: int, included: str = "") -> Sequen
     """
     pool, size = list(names), len(names)
     for place in range(most):
-        other = place + int(random() * (size - place))  # noqa: S311  # ties, no secret
+        other = place + int(random() * (size - place))  # noqa: S311  # only breaks ties
         pool[place], pool[other] = pool[other], pool[place]
     some = pool[:most]
     if included and included in names and included not in some:
-        some[int(random() * most)] = included  # noqa: S311  # ties, no secret
+        some[int(random() * most)] = included  # noqa: S311  # only breaks ties
     return some

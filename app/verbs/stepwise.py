@@ -1,10 +1,10 @@
 """Runs long computations in short steps, so that the event loop is not blocked for more than a few milliseconds.
 
-A decision is one step. If it uses counts that are not cached (``Unprepared``), these are computed in steps first, and
-the decision is repeated on the snapshot of that time. Usually all counts are cached.
+A decision itself is not interrupted. If it uses counts that are not cached (``Unprepared``), these are computed in
+steps first, and the decision is repeated on the snapshot of that time. Usually all counts are cached.
 
-Only one step runs per event-loop iteration, whichever call it belongs to. Otherwise the steps of many calls together
-would block the loop.
+Only one of these steps runs per event-loop iteration, whichever call it belongs to. Otherwise the steps of many calls
+together would block the loop.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _state() -> _LoopState:
 
 
 async def yield_to_loop() -> None:
-    """Wait before a step of work, so that only one step runs per event-loop iteration."""
+    """Wait before a step of a long computation, so that only one of these steps runs per event-loop iteration."""
     await _state().wait()
 
 

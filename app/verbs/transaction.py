@@ -121,7 +121,7 @@ class Transaction:
     async def run(self) -> tuple[Pod, CycleState]:
         """Bind the pod; return the pod that was checked, and the state of that check.
 
-        Raises ``NotBound`` and ``PluginError`` after everything has been undone.
+        Raises ``NotBound`` and ``PluginError``, after the steps have been undone as described above.
         """
         pod, state = await self._assumed()
         try:

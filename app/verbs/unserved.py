@@ -20,7 +20,7 @@ LONGEST_NAME: Final = 63
 
 
 def _ignore(_verb: Verb, _name: str) -> None:
-    """Default callback: does nothing."""
+    """Do nothing. Default for ``count``."""
 
 
 class Unserved:

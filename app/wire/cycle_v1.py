@@ -98,7 +98,7 @@ class _CamelModel(BaseModel):
 
 
 class PodRequest(_CamelModel):
-    """A pod of the cluster by name, or an inline pod."""
+    """Request about one pod: a pod of the cluster by name, or a whole inline pod."""
 
     pod: dict[str, Any] | None = Field(default=None, description="A Pod object of the Kubernetes API.")
     namespace: str = "default"
@@ -203,7 +203,7 @@ class CycleRequest(PodRequest):
 
 
 class PluginStatus(_CamelModel):
-    """A status in kube-scheduler's terms."""
+    """Status that plugins returned, with the codes of kube-scheduler's framework."""
 
     code: str = Field(description="Success, Unschedulable, UnschedulableAndUnresolvable, …")
     plugin: str = Field(description="Plugin that rejected; empty for Success.")
@@ -239,7 +239,7 @@ class CycleResponse(_CamelModel):
 
 
 class ExplanationTable(_CamelModel):
-    """Facts as a table."""
+    """Table with facts behind the answer of a plugin."""
 
     title: str
     columns: list[str]

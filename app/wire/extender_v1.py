@@ -190,7 +190,7 @@ class SplitArgs(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Number of names: at least one."""
+        """Number of node names. It is at least one, because a request with an empty list is not split."""
         return self.names.count(_BETWEEN) + 1
 
     @property
