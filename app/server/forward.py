@@ -1,4 +1,5 @@
-"""Forwards a verb to the leader: the unchanged body, one hop, over persistent connections.
+"""Forwards requests to verbs to the leader, with unchanged bodies, over persistent connections. A forwarded request is
+not forwarded again.
 
 Over TLS (``PeerTls``) both sides present the certificate that all replicas share. So a process that has taken over the
 address of a former replica is not trusted.
@@ -38,7 +39,7 @@ from app.verbs.outcome import Outcome, Verb, VerbFailure
 _LOG: Final = structlog.get_logger(__name__)
 
 MISDIRECTED: Final = 421
-"""Status of a replica's answer to a forwarded request while it does not lead. Only replicas receive it."""
+"""HTTP status with which a replica that does not lead answers a forwarded request. Only replicas receive it."""
 
 SOON_SECONDS: Final = 1.5
 """Maximum seconds that a request waits in total for a new leader to be known."""

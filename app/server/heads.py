@@ -1,4 +1,4 @@
-"""Cache of request heads: a client repeats the same head, except for the length of the body.
+"""Cache of request heads, because a client repeats the same head, except for the length of the body.
 
 Parsing a head and checking access took 7 % of a filter of 500 names. So the head of a request that took the fast path
 is cached, and later requests with the same bytes skip both steps. A head is not cached if it describes its body by
@@ -71,7 +71,7 @@ def known_head(
 ) -> KnownHead[E] | None:
     """Return the head at the start of ``data`` for the cache; ``None`` if it must not be cached.
 
-    The other parameters are those that the parser has found in it.
+    ``url``, ``headers`` and ``watched``: URL, all headers, and headers for access control, as parsed from the head.
     """
     end = data.find(_END, 0, _LONGEST)
     if end < 0 or line_of(data) != _POST + url + b" HTTP/1.1":

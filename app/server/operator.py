@@ -84,7 +84,7 @@ class MissingRight(BaseModel):
 
 
 class PermissionsStatus(BaseModel):
-    """Result of checking which of the permissions that the configuration requires the API server grants."""
+    """Permissions that the configuration requires and the API server does not grant."""
 
     problem: str = Field(description="Why the permissions could not be checked; empty if they were.")
     missing: list[MissingRight]

@@ -113,7 +113,7 @@ class PageQueues:
 
 
 def _declared(scope: Scope) -> int:
-    """Return the declared length of the body in bytes: for a chunked body the maximum that is read, without one 0."""
+    """Return the declared length of the body in bytes; ``MOST_BYTES`` for a chunked body, 0 if there is no body."""
     headers = Headers(scope=scope)
     length = headers.get("content-length", "")
     if length.isdecimal():

@@ -1,4 +1,5 @@
-"""Certificates of the listeners and of connections between replicas, from files or memory, reloaded when they change.
+"""Certificates of listeners and of connections between replicas. They are read from files or memory, and reloaded when
+they change.
 
 New connections use the last valid certificates; open connections are kept. If a new pair does not match or is
 incomplete, an error is logged and the former one stays in use. Each reload creates new contexts, because a failed
@@ -26,7 +27,9 @@ from app.replicas.issuing import BadPair, certificate_info
 _LOG: Final = structlog.get_logger(__name__)
 
 CHECK_SECONDS: Final = 1.0
-"""Interval between two checks of the source. For files, a check also detects that the kubelet has swapped a link."""
+"""Interval between two checks of the source. A check of files also detects an updated Secret volume, in which the
+kubelet swaps a symbolic link.
+"""
 
 _PROTOCOLS: Final = ["http/1.1"]
 NO_PEER: Final = (

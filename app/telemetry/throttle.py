@@ -1,4 +1,4 @@
-"""Limits how often log lines repeat that clients or faults can cause at any rate."""
+"""Limits how often a log line is written, because clients or faults can cause the same line at any rate."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def require_snapshot(problem: Problem, hosts: Sequence[str] = ()) -> None:
 
 
 class Reader(Protocol):
-    """Reads objects from the API server that the watch has not delivered yet, and stores them in the snapshot."""
+    """Reads objects that no watch has delivered yet from the API server, and stores them in the snapshot."""
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
         """Read one object and store it. Raises ``Unreadable`` if it cannot be decoded.

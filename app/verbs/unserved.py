@@ -53,5 +53,5 @@ class Unserved:
 
 
 def printable(scheduler_name: str) -> str:
-    """Return the first ``LONGEST_NAME`` characters of a schedulerName, with other than ASCII characters escaped."""
+    """Return a schedulerName with all but ASCII characters escaped, shortened to ``LONGEST_NAME`` characters."""
     return ascii(scheduler_name[:LONGEST_NAME])[1:-1][:LONGEST_NAME]
