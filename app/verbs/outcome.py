@@ -40,7 +40,8 @@ Outcome = Literal[
     bound              bind: the API server accepted the Binding
     already_bound      bind: the pod was bound to that node before
     bind_conflict      bind: a constraint would be violated, or Reserve, Permit or PreBind did not succeed
-    bind_failed        bind: pod or node is missing, the pod is bound elsewhere, or the API server refused
+    bind_failed        bind: pod or node is missing, the pod is bound elsewhere, the API server refused, or the pod
+                       has no profile here and bindOthers is false
     fault              a plugin failed, or an unexpected exception was raised
     not_ready          the snapshot is incomplete or too old
     out_of_time        the deadline has passed
