@@ -1,13 +1,15 @@
 """Access control of listeners, based on the connection's certificate and the head of the request.
 
+    listener    serves                                   accepts
     verbs       the four verbs, cycle, allow, reject     a certificate if a CA is configured, with an ``allowed`` name
     operator    probes and metrics                       every client
                 other pages: read-only                   over loopback, ``open_reads``, or a certificate of ``readers``
     peers       verbs forwarded by other replicas        a certificate with a name of our own
-    one port    on loopback, or as strict as the verbs   both of the first two
 
-Listeners reject requests from web pages of other sites, because a browser on the machine, or in the cluster's network,
-can connect wherever its user can. Links to the operator's pages work.
+Without an operator listener, the one for verbs also serves the pages, with the access rules for verbs.
+
+Listeners reject requests from web pages of other sites, because a browser on the host, or in the cluster's network, can
+connect wherever its user can. Other sites can only link to the operator's pages.
 
 Not here: certificates (``tls``), and the format of refusals (``errors``).
 """
@@ -25,9 +27,9 @@ from msgspec import Struct
 Role = Literal["verbs", "operator", "peers"]
 
 OPEN_TARGETS: Final = frozenset({"/livez", "/readyz", "/metrics"})
-"""Probes and metrics, open to every client: they show no pods and change nothing.
+"""Probes and metrics, open to every client, because they show no pods and change nothing.
 
-A query may show more, so it is not open.
+The same paths with a query, for example ``/readyz?verbose``, are not open, because they can show more.
 """
 
 WATCHED: Final = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"})
@@ -54,10 +56,12 @@ Headers = Mapping[bytes, bytes]
 
 
 class ListenerAccess(Struct, frozen=True):
-    """Access rules of a listener. ``our_names``: names in our own certificate, at that time.
+    """Access rules of a listener.
 
-    ``certified``: callers of verbs need a certificate, with one of the ``allowed`` names, if any. ``pages``: the
-    listener serves HTML pages, to which other sites can link.
+    ``certified``: callers of verbs need a certificate, with one of the ``allowed`` names, if any are configured.
+    ``readers``: names in certificates that can read the operator's pages; with ``open_reads`` every client can.
+    ``pages``: the listener serves HTML pages, to which other sites can link. ``our_names`` returns the names in our own
+    current certificate.
     """
 
     role: Role
@@ -74,10 +78,11 @@ class ListenerAccess(Struct, frozen=True):
     ) -> str:
         """Return why a request is rejected; empty if it is allowed.
 
-        ``names``: names in the client certificate, ``None`` without one.
+        ``names``: names in the client certificate, ``None`` without one. ``target``: the path with its query.
+        ``headers``: the headers of ``WATCHED`` that the request has.
 
-        ``target``: the path with its query. ``headers``: those of ``WATCHED``. ``local``: the connection came over
-        loopback, as with ``kubectl port-forward`` and ``exec``, which need permissions of their own.
+        ``local``: the connection came over loopback, for example by ``kubectl port-forward`` or ``kubectl exec``. It
+        can read the operator's pages, because these commands need permissions of their own.
         """
         local = local and is_own_host(headers.get(b"host", b""))
         return self._of_caller(names, method, target, local=local) or self._of_site(method, headers)
@@ -111,18 +116,22 @@ class ListenerAccess(Struct, frozen=True):
 
 
 def _is_link(headers: Headers) -> bool:
-    """Return true for a followed link: the page is not embedded in a frame of the other site."""
+    """Return true if the browser follows a link, so that the page is not embedded in a frame of the other site."""
     return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest", b"document") == b"document"
 
 
 def is_local_client(address: str) -> bool:
-    """Return true if a connection comes from this pod or machine. Proxies in a pod use other loopback addresses."""
+    """Return true if a connection comes from this pod or host, over 127.0.0.1 or ::1.
+
+    Service-mesh proxies in the pod use other loopback addresses, so clients behind them are not local.
+    """
     return address in _LOCAL_ADDRESSES
 
 
 def is_own_host(host: bytes) -> bool:
-    """Return true if a Host header is a loopback name or address; any other name could be made to resolve to this
-    machine.
+    """Return true if a Host header is empty, or a loopback name or address.
+
+    Other names are rejected, because an attacker can let a name of theirs resolve to a loopback address.
     """
     return not host or (len(host) <= _LONGEST_OWN_HOST and _names_loopback(host))
 
@@ -141,7 +150,7 @@ def _names_loopback(host: bytes) -> bool:
 
 
 def _is_same(origin: bytes, host: bytes) -> bool:
-    """Return true if an Origin equals the requested host. ``null`` never does."""
+    """Return true if the host of an Origin equals the requested host. The Origin ``null`` has none."""
     try:
         url = urlsplit(origin.decode("latin-1"))
     except ValueError:

@@ -1,11 +1,11 @@
 """Admission of calls: limit of calls in flight, order, and deadline.
 
 A scheduler gives up after its ``httpTimeout``; a later answer is useless. So each call has a deadline, counted from its
-first byte. Calls that decide (filter, prioritize, preempt) are rejected at once beyond a limit, because they would be
-late. Binds are never rejected, because kube-scheduler has hundreds in flight.
+first byte. If too many calls that decide are in flight (filter, prioritize, preempt, cycle), further ones are rejected
+at once, because they would be late. Binds are never rejected, because kube-scheduler has hundreds in flight.
 
-Calls that have been read are decided one per round of the event loop. Otherwise a whole burst would be decided in one
-round, and requests that arrive meanwhile would not be seen.
+Once its body is read, a call waits in a queue, from which one call is decided in each event-loop iteration. If a whole
+burst were decided in one iteration, requests that arrive meanwhile would not be read.
 
 Not here: the answer to a rejected call (``errors``).
 """
@@ -23,10 +23,14 @@ from app.verbs.outcome import Verb, VerbFailure
 from app.verbs.stepwise import LoopQueue
 
 READ_WHEN_LATE: Final = 4 << 20
-"""Maximum bytes of a body that is read only for its names, when there is no time to decide."""
+"""Maximum bytes of a prioritize request from which only the node names are read, because it was rejected for overload
+or timed out.
+"""
 
 MOST_LATE_READS: Final = 16
-"""Maximum number of such bodies at a time: their memory is not covered by the limit of calls in flight."""
+"""Maximum number of bodies of rejected requests that are read at a time, because the limit of calls in flight does not
+limit their memory.
+"""
 
 OVERLOADED: Final = "homeport: too many calls in flight"
 OUT_OF_TIME: Final = "homeport: not decided within the time limit"
@@ -36,7 +40,7 @@ HostsOf = Callable[[bytes | memoryview], Awaitable[Sequence[str]]]
 
 
 class Lane:
-    """Limit and queue of some verbs. ``most``: maximum number of calls in flight."""
+    """Limit and queue for a group of verbs. ``most``: maximum number of their calls in flight."""
 
     def __init__(self, most: float = inf) -> None:
         self._most = most
@@ -44,7 +48,10 @@ class Lane:
         self.wait_turn: Final = LoopQueue().wait
 
     def enter(self) -> None:
-        """Count a call, which must call ``leave`` at its end. Raises ``VerbFailure`` (``overloaded``)."""
+        """Count one more call in flight; the caller must call ``leave`` at its end.
+
+        Raises ``VerbFailure`` (``overloaded``) if the maximum is in flight.
+        """
         if self._in_flight >= self._most:
             raise VerbFailure("overloaded", OVERLOADED)
         self._in_flight += 1
@@ -54,9 +61,10 @@ class Lane:
 
 
 class Admission:
-    """Limits of calls. ``seconds``: maximum time from arrival to the answer; ``of_verb``: for verbs with another limit.
+    """Limits of calls. ``seconds``: maximum time from a request's first byte to the answer.
 
-    ``most``: maximum number of deciding calls in flight. ``hosts_of``: reads the node names of a rejected request.
+    ``of_verb``: this time for verbs with another limit. ``most``: maximum number of deciding calls in flight.
+    ``hosts_of`` reads the node names of a request that is not decided.
     """
 
     def __init__(
@@ -77,11 +85,13 @@ class Admission:
         self.late_reads = asyncio.Semaphore(MOST_LATE_READS)
 
     def time_limit(self, verb: Verb) -> float:
-        """Return the seconds from arrival to the answer of a verb."""
+        """Return the maximum seconds from a request's first byte to the answer."""
         return self._of_verb.get(verb, self.seconds)
 
     def deadline(self, arrived: float | None, seconds: float) -> float:
-        """Return the time on the clock at which the answer must be sent."""
+        """Return the latest time for the answer, on the clock: ``seconds`` after ``arrived``, or after now if it is
+        ``None``.
+        """
         return (self._clock() if arrived is None else arrived) + seconds
 
     def left(self, deadline: float) -> float:
@@ -89,7 +99,10 @@ class Admission:
         return deadline - self._clock()
 
     async def wait_turn(self, lane: Lane, deadline: float) -> None:
-        """Wait until the call can decide; one call decides per round of the event loop. Raises ``OutOfTime``."""
+        """Wait until the call can decide: one call of a lane decides per event-loop iteration.
+
+        Raises ``OutOfTime`` if the deadline has passed by then.
+        """
         await lane.wait_turn()
         if self.left(deadline) <= 0:
             raise OutOfTime

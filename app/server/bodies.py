@@ -1,4 +1,6 @@
-"""JSON bodies of the endpoints under /api/v1: limited in size, of any content type, and never echoed."""
+"""JSON bodies of the endpoints under /api/v1. Their length is limited, any content type is accepted, and error answers
+do not repeat the input.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ from app.server.incoming import read_body
 from app.verbs.outcome import VerbFailure
 
 MOST_BYTES: Final = 4 << 20
-"""Maximum size of a body in bytes, above the 1.5 MB limit of objects in an API server."""
+"""Maximum bytes of a body: more than an object in an API server, which can have 1.5 MB."""
 BODY_SECONDS: Final = 8.0
 """Maximum seconds to receive a body."""
 
 MOST_MISTAKES: Final = 20
-"""Maximum number of mistakes in an answer. A body can have one in each of 20,000 names."""
+"""Maximum number of mistakes that an answer lists. A body can have a mistake in each of 20,000 names."""
 
 _FAILURES: Final = {
     "408": {"description": "The body was not received in time."},
@@ -34,10 +36,11 @@ T = TypeVar("T")
 
 
 async def parsed(request: Request, parse: Callable[[bytes], T], limit: int) -> T:
-    """Parse a body: 413 above ``limit`` bytes or 4 MiB, 422 if it is invalid.
+    """Read and parse a body.
 
-    FastAPI's own parsing reads bodies of any size, accepts only ``application/json``, and repeats the input in its
-    answer, which fails for invalid UTF-8.
+    Raises exceptions that FastAPI answers with 408 for a late body, 413 above ``limit`` bytes or 4 MiB, and 422 for an
+    invalid body. FastAPI's own parsing is not used: it reads bodies of any size, accepts only ``application/json``, and
+    repeats the input in its answer, which fails for invalid UTF-8.
     """
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -57,7 +60,7 @@ async def parsed(request: Request, parse: Callable[[bytes], T], limit: int) -> T
 
 
 def _first_of(error: ValidationError) -> list[Any]:
-    """Return the first mistakes without the input, and the number of further ones."""
+    """Return the first ``MOST_MISTAKES`` mistakes without the input, and the number of further ones."""
     mistakes: list[Any] = list(error.errors(include_url=False, include_context=False, include_input=False))
     more = len(mistakes) - MOST_MISTAKES
     if more > 0:
@@ -80,7 +83,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 def request_body(model: type[BaseModel], **examples: object) -> dict[str, Any]:
     """Return the OpenAPI description of a request body.
 
-    Nested models must occur in an answer too: FastAPI documents only those.
+    Models nested in ``model`` must also be part of an answer, because FastAPI describes only models of answers.
     """
     schema = _schema(model)
     shown = {name: {"value": value} for name, value in examples.items()}

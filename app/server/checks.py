@@ -16,7 +16,7 @@ _FAILING: Final = frozenset({"forbidden", "retrying"})
 
 
 class ReadinessCheck(Struct, frozen=True):
-    """Result of one check. ``problem``: empty on success; ``detail`` is printed then."""
+    """Result of one check. ``problem``: why it failed; empty on success. ``detail``: facts printed on success."""
 
     name: str
     problem: str = ""
@@ -32,9 +32,9 @@ class ReadinessCheck(Struct, frozen=True):
 def checks(
     feed: Feed, leadership: Leadership, permissions: PermissionCheck | None, authority: Authority | None = None
 ) -> Iterator[ReadinessCheck]:
-    """Yield all checks.
+    """Yield the results of all checks.
 
-    ``permissions`` is ``None`` for a saved cluster, ``authority`` without self-signed certificates.
+    ``permissions`` is ``None`` for a saved cluster. ``authority`` is ``None`` without self-signed certificates.
     """
     yield ReadinessCheck("snapshot", feed.problem())
     for kind, state in feed.states().items():
@@ -55,9 +55,10 @@ def _feed(name: str, state: FeedState) -> ReadinessCheck:
 
 
 def _permissions(check: PermissionCheck) -> Iterator[ReadinessCheck]:
-    """Yield missing permissions.
+    """Yield a failed check for each missing permission, or one that succeeded.
 
-    They do not make the process unready: a missing required kind fails the check of the snapshot.
+    A missing permission does not make the process unready by itself. If a required kind cannot be listed without it,
+    the check of the snapshot fails.
     """
     if check.problem:
         yield ReadinessCheck("permissions", f"not checked: {check.problem}")
@@ -68,5 +69,5 @@ def _permissions(check: PermissionCheck) -> Iterator[ReadinessCheck]:
 
 
 def verbose(results: Iterable[ReadinessCheck], problem: str) -> str:
-    """Return the whole answer. ``problem`` decides readiness, not the single checks."""
+    """Return the body of ``/readyz?verbose``. Its last line depends on ``problem``, not on the single checks."""
     return "".join(f"{it}\n" for it in results) + f"readyz check {'failed' if problem else 'passed'}\n"

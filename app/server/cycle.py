@@ -1,4 +1,6 @@
-"""POST /api/v1/cycle and /api/v1/explain: for other schedulers, and for operators."""
+"""Endpoints ``POST /api/v1/cycle``, for schedulers other than kube-scheduler, and ``POST /api/v1/explain``, for
+operators.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ _NAME_EXAMPLE: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
 
 
 def _cycle_response(pod: Pod, result: Cycle) -> Response:
-    """Encode a ``CycleResponse`` directly: validating models of 5,000 nodes would take too long."""
+    """Encode a ``CycleResponse`` without pydantic, because validating a model of 5,000 nodes would take too long."""
     formatted = _by_id(result.statuses.values())
     by_plugin, totals = result.scores.by_plugin, result.scores.totals
     return _json(
@@ -72,7 +74,7 @@ def _cycle_response(pod: Pod, result: Cycle) -> Response:
 
 
 def _explain_response(pod: Pod, node: str, explained: Explained) -> Response:
-    """Encode an ``ExplainResponse``. ``node`` is the one that the pod is bound to."""
+    """Encode an ``ExplainResponse``. ``node``: name of the node that the pod is bound to; empty if it is pending."""
     rejections = {name: [it for it in by.values() if not it.is_success] for name, by in explained.nodes.items()}
     formatted = _by_id(chain.from_iterable(rejections.values()))
     return _json(
@@ -92,14 +94,15 @@ def _explain_response(pod: Pod, node: str, explained: Explained) -> Response:
 
 
 def _by_id(statuses: Iterable[Status]) -> dict[int, dict[str, Any]]:
-    """Format each distinct status once, by its ``id``: many nodes share one."""
+    """Format each distinct status once, because many nodes share one; return the results by ``id`` of the status."""
     return {key: status_as_json(status) for key, status in distinct(list(statuses)).items()}
 
 
 def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) -> APIRouter:
-    """Create the router.
+    """Create the router of ``/api/v1/cycle``.
 
-    A cycle uses the snapshot and profiles of the verbs, shares their queue, and registers its pick as an expected bind.
+    A cycle uses the verbs' snapshot and profiles, and shares their queue and their limit of calls in flight. The chosen
+    node is registered as an expected bind.
     """
     router = APIRouter(prefix="/api/v1", tags=["scheduling"])
     lane = admission.deciding
@@ -135,7 +138,9 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
 
 
 def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
-    """Create the router. An explanation uses the snapshot and profiles of the verbs, and changes nothing."""
+    """Create the router of ``/api/v1/explain``. An explanation uses the verbs' snapshot and profiles, and changes no
+    state.
+    """
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
     @router.post(
@@ -155,7 +160,7 @@ def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
 
 
 def _modified(pod: Pod, explain_request: ExplainRequest) -> Pod:
-    """Return the pod as if it were pending or had another schedulerName, if the request says so."""
+    """Return the pod; without its node, or with another schedulerName, if the request says so."""
     if explain_request.pending:
         pod = replace(pod, node_name="")
     if explain_request.scheduler_name is not None:
@@ -168,7 +173,7 @@ def _json(answer: dict[str, Any]) -> Response:
 
 
 async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
-    """Return the pod to schedule next. Inline pods are decoded stepwise."""
+    """Return the pod of ``pending`` that the profile's QueueSort puts first. Inline pods are decoded stepwise."""
     pods: list[Pod] = []
 
     def decoding() -> Iterator[None]:
@@ -182,7 +187,7 @@ async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
 
 
 async def _pod(verb: CycleVerb, pod_request: PodRequest) -> Pod:
-    """Decode an inline pod in a separate step of the event loop."""
+    """Return the requested pod. After an inline pod is decoded, the event loop can run other tasks."""
     pod = _decoded(verb, pod_request)
     if pod_request.name is None:
         await yield_to_loop()

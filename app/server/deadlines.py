@@ -1,4 +1,4 @@
-"""Deadlines of a connection: for request heads, and for clients that do not read their answer."""
+"""Deadlines of a connection: for receiving a request head, and for a client that does not read its answer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from app.server.listener import HEAD_SECONDS, Listener
 
 UNREAD_SECONDS: Final = 20.0
-"""Maximum seconds that a written answer waits for a client that reads nothing."""
+"""Seconds after which a connection is aborted because its client does not read the answer."""
 
 
 class TimedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with deadlines.
+    """uvicorn's protocol with deadlines for request heads and for unread answers.
 
-    With ``_ignores_input`` set, further input is ignored, and the connection closes once the client has read the
-    answer.
+    Once ``_ignores_input`` is set, further input is discarded, because the connection is about to be closed.
     """
 
     def __init__(self, listener: Listener, *args: Any, **kwargs: Any) -> None:
@@ -32,7 +31,7 @@ class TimedProtocol(HttpToolsProtocol):
         self._unread: asyncio.TimerHandle | None = None
 
     def _watch_unread(self) -> None:
-        """Start the timer for unread output, also if the connection will be closed afterwards."""
+        """Start the timer for unread output, if there is any. It also runs while the connection is closing."""
         if self._unread is None and self.transport.get_write_buffer_size():
             self._unread = self.loop.call_later(UNREAD_SECONDS, self._check_unread, self._answered)
 
@@ -43,7 +42,7 @@ class TimedProtocol(HttpToolsProtocol):
 
     def _check_unread(self, answered: int) -> None:
         self._unread = None
-        if answered != self._answered:  # the client has read an answer meanwhile
+        if answered != self._answered:  # a further answer was written meanwhile, so the time starts again
             self._watch_unread()
         elif self.transport.get_write_buffer_size():
             self._listener.reject("answer_not_fetched", self.client)
@@ -74,7 +73,7 @@ class TimedProtocol(HttpToolsProtocol):
     def _head_expired(self) -> None:
         self._deadline = None
         if not self.transport.is_closing():
-            if self._in_message:  # a silent client is not reported
+            if self._in_message:  # a client that has sent nothing is not reported
                 self._listener.reject("head_too_slow", self.client)
             self._ignores_input = True
             self.transport.close()

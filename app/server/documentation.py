@@ -30,7 +30,9 @@ _POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Content security policy: a listener can bind pods, so it runs only its own scripts and cannot be framed."""
+"""Content security policy of the page. Its listener can bind pods, so the page runs only the listener's own scripts,
+and no page can embed it in a frame.
+"""
 
 _HEADERS: Final = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}
 _CACHED_HEADERS: Final = {**_HEADERS, "Cache-Control": "max-age=3600"}
@@ -57,7 +59,7 @@ SwaggerUIBundle({
   presets: [SwaggerUIBundle.presets.apis, SwaggerUIBundle.SwaggerUIStandalonePreset],
 });
 """
-"""Script of the page. ``validatorUrl: null``: by default Swagger UI sends the document's address to its vendor."""
+"""Script of the page. ``validatorUrl: null`` prevents that Swagger UI sends the document's address to its vendor."""
 
 
 def documentation_router() -> APIRouter:

@@ -1,17 +1,17 @@
-"""Answers to callers if a verb fails. docs/wire.md shows this table to users.
+"""Answers to callers if a verb fails. docs/wire.md describes them for users.
 
     verb        answer                                                  reason
     filter      200, ``Error``                                          only a 200 carries a message to the pod
     bind        200, ``Error``                                          only a 200 carries a message to the pod
-    prioritize  200, the same score for every host                      an error or an empty list piles up pods
+    prioritize  200, the same score for every host                      else all pods would be put on one node
                 500, no body, if the hosts cannot be read
     preempt     500, no body                                            its answer has no field for an error
     cycle,      404, 422, 500 or 503, ``detail``                        for other schedulers and operators
     explain
 
-It applies to every failed outcome: ``bad_request`` (malformed, oversized), ``not_ready``, ``fault``, ``forbidden``,
-``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. A verb's non-200 has no body, or
-the caller would lose its connection.
+The table applies to every failed outcome: ``bad_request`` (malformed or oversized), ``not_ready``, ``fault``,
+``forbidden``, ``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. A 500 of a verb
+has no body: kube-scheduler would not read it, and Go closes a connection with unread bytes.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def failure_answer(verb: Verb, failure: VerbFailure) -> tuple[int, bytes]:
 
 
 async def failure_response(_: Request, failure: VerbFailure) -> JSONResponse:
-    """Return the answer for a failed /api/v1/cycle or /api/v1/explain."""
+    """Return the answer for a failed request to /api/v1/cycle or /api/v1/explain."""
     return JSONResponse({"detail": failure.message}, _STATUS_OF.get(failure.outcome, INTERNAL_SERVER_ERROR))
 
 
 async def disconnected_response(_: Request, _disconnect: ClientDisconnect) -> Response:
-    """Return a response that ends a request of a disconnected client; nothing of it is sent."""
+    """Return a response for a client that has disconnected. It only ends the request; it cannot be sent."""
     return Response(status_code=_CLIENT_CLOSED_REQUEST)

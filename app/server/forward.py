@@ -1,14 +1,17 @@
-"""Forwards a verb to the leader: the unchanged body, one hop, over persistent connections.
+"""Forwards requests to verbs to the leader, with unchanged bodies, over persistent connections. A forwarded request is
+not forwarded again.
 
-Over TLS (``PeerTls``) both sides present the certificate that all replicas share, so that an address that now belongs
-to another process is not trusted.
+Over TLS (``PeerTls``) both sides present the certificate that all replicas share. So a process that has taken over the
+address of a former replica is not trusted.
 
-    no connection                  nothing was done: no_leader
-    421                            it is not the leader, nothing was done: look up the leader again
-    no answer, or part of one      outcome unknown: no_leader; a bind never reports success
-    any other answer               passed on
+    the leader's answer            consequence
+    no connection                  nothing was done: the verb fails (no_leader)
+    421                            that replica does not lead, nothing was done: look up the leader again
+    none, or only part of one      outcome unknown: the verb fails (no_leader); a bind never reports success
+    any other                      passed on to the caller
 
-No request is sent twice to the same leader: the scheduler retries, and joins a bind that is still in flight.
+A request of which the outcome is unknown is not sent again. If the scheduler retries a bind that is still in flight,
+the leader lets the new request join it.
 """
 
 from __future__ import annotations
@@ -36,15 +39,15 @@ from app.verbs.outcome import Outcome, Verb, VerbFailure
 _LOG: Final = structlog.get_logger(__name__)
 
 MISDIRECTED: Final = 421
-"""Status of a replica's answer to a forwarded request while it does not lead. Only replicas receive it."""
+"""HTTP status with which a replica that does not lead answers a forwarded request. Only replicas receive it."""
 
 SOON_SECONDS: Final = 1.5
-"""Maximum seconds that a request waits between one leader and the next."""
+"""Maximum seconds that a request waits in total for a new leader to be known."""
 
 _CONNECT_SECONDS: Final = 1.0
 _MOST_OPEN: Final = 1024
 _MOST_PEERS: Final = 3
-"""Number of leaders whose connections stay open: the current one, and former ones with requests in flight."""
+"""Maximum number of replicas to which connections stay open: the leader, and former leaders with requests in flight."""
 
 _BEFORE_THE_CALLER: Final = 0.02
 """Fraction of the remaining time reserved to report a missing answer before the caller's deadline."""
@@ -54,19 +57,19 @@ PeerTls = Callable[[], Peer]
 
 
 class RoutingLeadership(Protocol):
-    """Leadership, as forwarding needs it."""
+    """Part of ``Leadership`` that forwarding uses: the route of a verb, and its changes."""
 
     def route(self, *, binds: bool) -> Route: ...
 
     async def changed(self, seconds: float) -> bool:
-        """Wait until the leader may have changed; return ``False`` after ``seconds`` without a change."""
+        """Return ``True`` as soon as the leader may have changed, or ``False`` after ``seconds`` without a change."""
         ...
 
 
 class Forwarder:
-    """Forwards verbs. ``hosts`` reads the names in a prioritize request: without a leader all get the same score.
+    """Forwards verbs to the leader. ``peer_tls``: source of TLS parameters; ``None`` for plain HTTP.
 
-    ``peer_tls``: TLS between replicas; ``None``: plain HTTP.
+    ``hosts`` reads the node names of a prioritize request, because without a leader every node gets the same score.
     """
 
     def __init__(
@@ -91,11 +94,11 @@ class Forwarder:
     async def __call__(
         self, verb: Verb, body: bytes | memoryview, seconds: float, *, hopped: bool, prefix: str = ""
     ) -> tuple[int, bytes, Outcome] | None:
-        """Return the leader's status and body, and the outcome; ``None``: decide here.
+        """Forward a request; return status, body and outcome of the answer. Raises ``VerbFailure`` (``no_leader``).
 
-        ``seconds``: time until the caller's deadline.
-
-        ``hopped``: forwarded by a replica. ``prefix``: path before the verb. Raises ``VerbFailure`` (``no_leader``).
+        Return ``None`` if this replica leads, so that it must decide itself. ``seconds``: time until the caller's
+        deadline. ``hopped``: another replica has forwarded the request, so it is answered with 421 and not forwarded
+        again. ``prefix``: path before the verb.
         """
         until = self._clock() + with_margin(seconds, _BEFORE_THE_CALLER)
         patient_until = min(until, self._clock() + SOON_SECONDS)
@@ -113,7 +116,7 @@ class Forwarder:
     async def _send(
         self, verb: Verb, prefix: str, body: bytes | memoryview, route: Route, until: float
     ) -> HttpResponse | None:
-        """Forward to one replica; return ``None`` if it does not lead. Raises ``VerbFailure``."""
+        """Forward to one replica; return ``None`` if it does not lead. Raises ``VerbFailure`` (``no_leader``)."""
         started = perf_counter()
         try:
             answered = await self._traced(f"{prefix}/{verb}", body, route.address, until - self._clock())
@@ -192,8 +195,9 @@ def _connections(address: str, tls: Peer | None) -> Connections:
 
 
 def seconds_left(header: str | None) -> float | None:
-    """Parse the header ``FORWARDED``: seconds until the caller's deadline; ``None`` without the header, as from a
-    scheduler.
+    """Parse the header ``FORWARDED``; return the seconds until the caller's deadline: 0 to 3,600, and 0 if invalid.
+
+    Return ``None`` without the header, because the request then comes from a scheduler.
     """
     if header is None:
         return None

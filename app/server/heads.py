@@ -1,9 +1,11 @@
-"""Cache of request heads: a client repeats the same head, except for the length of the body.
+"""Cache of request heads, because a client repeats the same head, except for the length of the body.
 
-Parsing a head and checking access took 7 % of a filter of 500 names. So the bytes of a head that took the fast path are
-cached, and later requests with these bytes take it too. A head is not cached if it describes its body by anything but a
-decimal length. Clients do not affect each other: heads are compared as a whole, and contain all that access depends on
-(``protocol`` checks access again if certificates are used).
+Parsing a head and checking access took 7 % of a filter of 500 names. So the head of a request that took the fast path
+is cached, and later requests with the same bytes skip both steps. A head is not cached if it describes its body by
+anything but a decimal length.
+
+Clients of a listener share the cache, but do not affect each other. A head must match in all its bytes, and access
+depends only on the head. If access also depends on a certificate, ``protocol`` checks it for each request.
 """
 
 from __future__ import annotations
@@ -25,18 +27,19 @@ _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (\d{1,7})\r\n")
 _MOST_DIGITS: Final = 7
 _CONTENT_LENGTH: Final = b"content-length"
 _NOT_KEPT: Final = frozenset({b"transfer-encoding", b"trailer", b"traceparent", b"tracestate", FORWARDED.encode()})
-"""Headers that describe the body further, and headers that differ each time, which would evict other heads."""
+"""Headers with which a head is not cached. Some describe the body in another way; the others differ in each request, so
+the cached head would not be used again.
+"""
 
 _POST: Final = b"POST "
 _END: Final = b"\r\n\r\n"
 
 
 class KnownHead(Struct, Generic[E], frozen=True, eq=False):
-    """Cached head. ``before`` and ``after``: its bytes on both sides of the length.
+    """Cached head. ``before`` and ``after``: its bytes before and after the digits of the body's length.
 
-    ``headers``: all headers except the length.
-
-    ``endpoint``: the endpoint it reaches. ``url`` and ``watched`` (headers): inputs of the access check.
+    ``headers``: all headers except the length. ``endpoint``: the endpoint for its path. ``url`` and ``watched``: URL
+    and headers with which access is checked.
     """
 
     before: bytes
@@ -59,14 +62,17 @@ class KnownHead(Struct, Generic[E], frozen=True, eq=False):
 
 
 def line_of(data: bytes) -> bytes:
-    """Return the request line of a POST, the cache key of a head; empty for other requests."""
+    """Return the request line of a POST, which is the key of its head in the cache; empty for other requests."""
     return data[: data.find(b"\r\n", 0, _LONGEST)] if data.startswith(_POST) else b""
 
 
 def known_head(
     data: bytes, url: bytes, headers: Headers, endpoint: E, watched: Mapping[bytes, bytes]
 ) -> KnownHead[E] | None:
-    """Return the head at the start of ``data``, as parsed for a POST; ``None`` if it must not be cached."""
+    """Return the head at the start of ``data`` for the cache; ``None`` if it must not be cached.
+
+    ``url``, ``headers`` and ``watched``: URL, all headers, and headers for access control, as parsed from the head.
+    """
     end = data.find(_END, 0, _LONGEST)
     if end < 0 or line_of(data) != _POST + url + b" HTTP/1.1":
         return None

@@ -1,4 +1,4 @@
-"""Requests to verbs as endpoints see them, independent of the HTTP server; and reading of bodies with a limit."""
+"""Requests to verbs in the form that endpoints get, independent of the HTTP server; reads bodies up to a limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.verbs.outcome import VerbFailure
 from app.wire.extender_answers import LongBody
 
 ARRIVED: Final = "homeport.arrived"
-"""Key of the ASGI scope for the time of a request's first byte, on ``time.monotonic``."""
+"""Key in the ASGI scope whose value is the time of a request's first byte, on ``time.monotonic``."""
 
 FORWARDED: Final = "homeport-forwarded"
 """Header of a forwarded request: seconds until the caller's deadline. A request with it is not forwarded again."""
@@ -20,7 +20,7 @@ FORWARDED: Final = "homeport-forwarded"
 _LONG: Final = 1 << 20
 
 Headers = Sequence[tuple[bytes, bytes]]
-"""Header names, in lower case, with values."""
+"""Headers of a request: pairs of a name in lower case and a value."""
 
 
 class VerbRequest(Protocol):
@@ -32,7 +32,7 @@ class VerbRequest(Protocol):
     def header(self, name: str) -> str | None: ...
 
     def body(self, limit: int) -> Coroutine[Any, Any, bytes | memoryview]:
-        """Return the whole body.
+        """Read and return the whole body.
 
         Raises ``VerbFailure`` (``bad_request``) above ``limit`` bytes, and ``ClientDisconnect``.
         """
@@ -60,7 +60,7 @@ class CompleteRequest:
 
 
 class StreamedRequest:
-    """Request whose body is still being received."""
+    """Request whose body is possibly still being received."""
 
     __slots__ = ("_request",)
 
@@ -80,9 +80,10 @@ class StreamedRequest:
 
 
 async def read_body(request: Request, limit: int) -> bytes | memoryview:
-    """Read the whole body. Raises ``VerbFailure`` (``bad_request``) above ``limit`` bytes.
+    """Read and return the whole body.
 
-    A declared length is checked before reading; the rest of an oversized body is left unread.
+    Raises ``VerbFailure`` (``bad_request``) above ``limit`` bytes, and ``ClientDisconnect``. A declared length is
+    checked before reading. The rest of an oversized body is not read.
     """
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
@@ -100,7 +101,9 @@ async def read_body(request: Request, limit: int) -> bytes | memoryview:
 
 
 async def _filled(request: Request, body: mmap.mmap) -> memoryview:
-    """Read a body of known length into place: joining 60 MB would block for 50 ms."""
+    """Read a body of known length into one buffer, because joining chunks of 60 MB would block the event loop for
+    50 ms.
+    """
     size = 0
     async for chunk in request.stream():
         body[size : size + len(chunk)] = chunk
@@ -109,7 +112,9 @@ async def _filled(request: Request, body: mmap.mmap) -> memoryview:
 
 
 def _memory(length: int) -> mmap.mmap:
-    """Allocate memory that the kernel provides page by page; a bytearray of 60 MB is zeroed at once (30 ms)."""
+    """Allocate memory that the kernel provides page by page. A bytearray of 60 MB would be zeroed at once, which takes
+    30 ms.
+    """
     room = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         room.madvise(mmap.MADV_HUGEPAGE)
@@ -121,10 +126,10 @@ def _oversized(limit: int) -> VerbFailure:
 
 
 class Endpoint(Protocol):
-    """Answers a request, independent of the HTTP server."""
+    """Endpoint of one verb, independent of the HTTP server."""
 
     async def answer(self, request: VerbRequest) -> tuple[int, bytes | LongBody]:
-        """Return status and JSON body. Raises ``ClientDisconnect``."""
+        """Answer a request; return status and JSON body. Raises ``ClientDisconnect``."""
         ...
 
     def forbidden(self, message: str) -> tuple[int, bytes]:

@@ -28,15 +28,15 @@ _LOG: Final = structlog.get_logger(__name__)
 _BACKLOG: Final = 2048
 
 HEAD_SECONDS: Final = 10.0
-"""Maximum seconds from the connection, or a later request's first byte, to the end of its headers, including the
-handshake.
+"""Maximum seconds until the headers of a request are received completely. They count from the request's first byte, but
+for the first request from the accept of its connection, so they include the TLS handshake.
 """
 
 _ACCEPT_AGAIN_SECONDS: Final = 0.5
 """Delay before the next accept after a failed one, for example because the limit of open files is reached."""
 
 _HANDSHAKE_FAILED: Final = (OSError, RuntimeError)
-"""Exceptions of a failed handshake. uvloop raises RuntimeError for a connection that was closed meanwhile."""
+"""Exceptions of a failed handshake. uvloop raises ``RuntimeError`` if the connection is closed during the handshake."""
 
 
 class AcceptedConnection(asyncio.Protocol):
@@ -49,16 +49,18 @@ class AcceptedConnection(asyncio.Protocol):
 
     @property
     def waiting_since(self) -> float | None:
-        """Time since which it waits for its client, on ``monotonic``; ``None`` while a request is processed."""
+        """Time since which the connection waits for its client, on ``monotonic``; ``None`` while Homeport computes or
+        sends an answer.
+        """
         raise NotImplementedError
 
     def give_way(self) -> None:
-        """Close the connection at once, unless its handshake is in progress: the listener aborts that."""
+        """Abort the connection at once. During its handshake this has no effect, because the listener aborts that."""
         raise NotImplementedError
 
 
 ConnectionFactory = Callable[[], AcceptedConnection]
-"""Creates the protocol of a connection, which calls ``Listener.leave`` at its end."""
+"""Creates the protocol of a connection. The protocol must call ``Listener.leave`` when the connection ends."""
 
 RejectionCallback = Callable[[str, str], None]
 """Callback for each rejected connection or request: name of the listener, and cause."""
@@ -74,9 +76,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def allow_open_files(wanted: int) -> None:
-    """Raise RLIMIT_NOFILE to ``wanted``, up to the hard limit.
+    """Raise the soft limit of RLIMIT_NOFILE to ``wanted``, or to the hard limit with a warning in the log.
 
-    The default is 1,024, and a connection needs one file.
+    It is often only 1,024, and each connection needs a file descriptor.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -89,10 +91,9 @@ def allow_open_files(wanted: int) -> None:
 class Listener:
     """Listener that passes requests allowed by ``access`` to ``web``, on at most ``most`` connections.
 
-    Beyond that a new connection is rejected. With ``gives_way`` it is accepted, and the connection that has waited
-    longest for its client is closed, so that idle clients cannot block probes. The listener of verbs does not do that,
-    because Go does not resend a POST on a lost connection. ``heads``: cached heads of requests that took the fast path,
-    by first line.
+    A further connection is rejected. With ``gives_way`` it replaces one that waits for its client, if there is one, so
+    that idle clients cannot block probes. The listener of verbs does not do that, because Go does not resend a POST on
+    a lost connection. ``heads``: cached heads of requests that took the fast path, by request line.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Listener:
         return port
 
     def serve(self, connect: ConnectionFactory) -> None:
-        """Start accepting connections. Each counts from the accept, before it is identified."""
+        """Start accepting connections. Each counts as open from its accept on, so also during its TLS handshake."""
         self.socket.setblocking(False)
         self._background.begin(f"accept {self.name}", partial(self._accept_forever, connect))
 
@@ -149,7 +150,7 @@ class Listener:
                 await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
 
     async def _accept(self, connect: ConnectionFactory) -> None:
-        """Accept one connection. It is closed if it cannot be passed on."""
+        """Accept one connection and start its handshake in a task, or close the connection if too many are open."""
         connection, client = await asyncio.get_running_loop().sock_accept(self.socket)
         try:
             if len(self._open) >= self.most and not self._make_room():
@@ -165,9 +166,10 @@ class Listener:
             raise
 
     def _make_room(self) -> bool:
-        """Close the connection that has waited longest for its client; return false if none waits.
+        """Close the connection that has waited longest for its client; return false if none waits, or without
+        ``gives_way``.
 
-        Connections that have had an answer are closed first, so that a new one has time to send its request.
+        Connections on which a request was answered are closed first, so that new ones have time to send a request.
         """
         if not self._gives_way:
             return False
@@ -200,7 +202,7 @@ class Listener:
         self._open.pop(protocol, None)
 
     def stalled(self) -> str:
-        """Return which of its tasks cannot be restarted; empty if all run."""
+        """Return which task of the listener fails after every restart; empty if none does."""
         return self._background.problem()
 
     def close(self) -> None:
@@ -216,7 +218,7 @@ class Listener:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def reject(self, cause: str, client: Any, detail: str = "") -> None:
-        """Count a connection or request that is rejected; log it once a minute for each cause.
+        """Count a rejected connection or request, and log it, at most once a minute for each cause.
 
         ``cause`` is one of a few values, because it is a label of the metric.
         """

@@ -1,7 +1,8 @@
 """OpenAPI description of the four verbs, whose requests and answers are not parsed by pydantic models.
 
-Pydantic models would cost more time per call than the decision. So these models only serve the document; ``app.wire``
-reads and writes. The examples use the sample cluster, and a test executes them there.
+Parsing with pydantic would cost more time per call than the decision. So these models only describe requests and
+answers in the document, and ``app.wire`` decodes and encodes them. The examples refer to the sample cluster, and a test
+executes them there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class NodeList(BaseModel):
 
 
 class ExtenderArgs(BaseModel):
-    """Pod and the nodes to check: names, or whole nodes."""
+    """Pod, and the nodes to check or score, as names or as whole nodes."""
 
     Pod: _KubernetesObject
     Nodes: NodeList | None = None
@@ -32,7 +33,7 @@ class ExtenderArgs(BaseModel):
 
 
 class ExtenderFilterResult(BaseModel):
-    """Passing nodes, in the form of the request, and the reasons for each other node."""
+    """Passing nodes, as names or whole nodes like in the request, and the reason for each other node."""
 
     Nodes: NodeList | None
     NodeNames: list[str] | None
@@ -49,7 +50,7 @@ class HostPriority(BaseModel):
 
 
 class MetaPod(BaseModel):
-    """Victim by its UID."""
+    """Victim, identified by its UID."""
 
     UID: str
 
@@ -62,7 +63,7 @@ class MetaVictims(BaseModel):
 
 
 class ExtenderPreemptionArgs(BaseModel):
-    """Pod and the victims on each node: by UID, or whole."""
+    """Pod, and the victims on each node, as UIDs or as whole pods."""
 
     Pod: _KubernetesObject
     NodeNameToVictims: dict[str, Json] | None = Field(default=None, description="Victims as whole pods.")
@@ -70,13 +71,13 @@ class ExtenderPreemptionArgs(BaseModel):
 
 
 class ExtenderPreemptionResult(BaseModel):
-    """Nodes on which the pod would fit, and the victims there."""
+    """Nodes on which the pod would fit without the victims, and the victims there."""
 
     NodeNameToMetaVictims: dict[str, MetaVictims]
 
 
 class ExtenderBindingArgs(BaseModel):
-    """Pod and its node."""
+    """Pod, and the node to which it is to be bound."""
 
     PodName: str
     PodNamespace: str
@@ -85,13 +86,15 @@ class ExtenderBindingArgs(BaseModel):
 
 
 class ExtenderBindingResult(BaseModel):
-    """Result of bind; empty if the pod was seen bound to that node."""
+    """Result of bind. The error is empty if the pod is bound to that node."""
 
     Error: str
 
 
 class _VerbDescription(Struct, frozen=True):
-    """Description of a verb. ``examples``: requests and answers by name. ``fails``: condition of a 500."""
+    """Description of a verb. ``examples``: pairs of request and answer, by name. ``fails``: when the answer is a 500;
+    empty if it never is.
+    """
 
     summary: str
     request: type[BaseModel]
@@ -101,7 +104,7 @@ class _VerbDescription(Struct, frozen=True):
 
 
 def operation(path: str) -> Json:
-    """Return the route parameters that describe the verb at ``path``."""
+    """Return the parameters of ``add_api_route`` that describe the verb at ``path``."""
     prefix, _, verb = path.rpartition("/")
     described = _VERBS[verb]
     responses = {200: {"description": "The answer. docs/wire.md describes the answers to a fault."}}
@@ -118,9 +121,9 @@ def operation(path: str) -> Json:
 
 
 def with_answers(document: Json) -> Json:
-    """Add the examples' answers to the document: FastAPI would leave out null values.
+    """Add the answers of the examples to the document and return it. FastAPI would leave out null values in them.
 
-    Not for prefixed paths: docs/wire.md describes what their answers leave out.
+    Paths with a prefix get no answers, because docs/wire.md describes what their answers leave out.
     """
     for verb, described in _VERBS.items():
         if path_item := document["paths"].get(f"/{verb}"):
@@ -130,7 +133,7 @@ def with_answers(document: Json) -> Json:
 
 
 def _pod(name: str, uid: str, app: str, when: str) -> Json:
-    """Build a pod of the sample cluster with the fields that the answer depends on."""
+    """Return a pod for the sample cluster, with only those fields on which the answers depend."""
     labels = {"app": app}
     spread = {
         "maxSkew": 1,
@@ -153,7 +156,7 @@ def _binding(pod: Json, node: str) -> Json:
 
 
 WEB: Final = _pod("web-7d4b9c-new01", "acae97e9-acfd-5561-bf25-7964533af308", "web", "DoNotSchedule")
-"""Pod without a node."""
+"""Example of a pod that is not bound."""
 
 _URGENT: Final = _pod("web-urgent", "1e47a9db-9c95-58fe-8655-2b8cf18731a7", "web", "DoNotSchedule")
 _CART: Final = _pod("cart-5f6d8b-new01", "d24ec2e8-4896-5789-8374-5e6c860cbf81", "cart", "ScheduleAnyway")

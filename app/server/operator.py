@@ -14,11 +14,11 @@ from app.rights.access_review import PermissionCheck
 from app.runtime.framework import Framework
 
 _MOST_NAMED: Final = 10
-"""Maximum number of objects of a kind that are listed by name."""
+"""Maximum number of unreadable objects of a kind that are listed by name."""
 
 
 class ProfileStatus(BaseModel):
-    """Profile in use."""
+    """Profile in use, with its plugins."""
 
     scheduler_name: str
     preset: str = Field(description="Base of the profile: delegated or complete.")
@@ -54,7 +54,7 @@ class FeedStatus(BaseModel):
 
 
 class LeaderStatus(BaseModel):
-    """Current leader, if several replicas run."""
+    """Current leader of several replicas, and the identity of this replica."""
 
     here: bool = Field(description="True if this replica leads.")
     identity: str = Field(description="Name of the leader; empty without one.")
@@ -84,7 +84,7 @@ class MissingRight(BaseModel):
 
 
 class PermissionsStatus(BaseModel):
-    """Permissions that the configuration needs, as granted by the API server."""
+    """Permissions that the configuration requires and the API server does not grant."""
 
     problem: str = Field(description="Why the permissions could not be checked; empty if they were.")
     missing: list[MissingRight]
@@ -114,14 +114,16 @@ class ProcessStatus(BaseModel):
 
 
 class RecountResult(BaseModel):
-    """Result of recomputing all cached counts."""
+    """Result of recomputing all cached counts, and comparing them with the cached ones."""
 
     consistent: bool
     differences: list[str]
 
 
 def operator_router(current: Callable[[], ProcessStatus], recount: Callable[[], Awaitable[list[str]]]) -> APIRouter:
-    """Create the router of read-only pages. ``recount`` returns the differences."""
+    """Create the router of read-only pages. ``current`` returns the status. ``recount`` recomputes all cached counts,
+    and returns how they differ from the cached ones.
+    """
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
     @router.get("/status", summary="Version, feeds, cached counts, profiles")

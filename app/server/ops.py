@@ -19,7 +19,7 @@ from app.telemetry.snapshot import rendered
 from app.verbs.stepwise import run_stepwise
 
 LOG_SECONDS: Final = 3600.0
-"""Minimum interval between two log lines about metrics that cannot be computed."""
+"""Minimum interval between two log lines about metrics that could not be updated."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -33,17 +33,20 @@ def ops_router(
     clock: Callable[[], float] = monotonic,
     stalled: Callable[[], str] = str,
 ) -> APIRouter:
-    """Create the router. ``problem`` returns why decisions are impossible; empty if they are possible. ``role``: role
-    of the replica.
+    """Create the router of ``/livez``, ``/readyz`` and ``/metrics``.
 
-    ``checks``: lines of ``/readyz?verbose``. ``counting``: short steps that update metrics; if a step fails, the last
-    values are exposed. ``stalled`` returns a task that cannot be restarted.
+    ``problem`` returns why decisions are impossible; empty if they are possible. ``role`` returns the role of the
+    replica; empty for a single process. ``checks`` returns the results for ``/readyz?verbose``. ``counting`` returns
+    short steps that update metrics; if a step fails, the last values are exposed. ``stalled`` returns which task fails
+    after every restart; empty if none does.
     """
     router = APIRouter(tags=["operations"])
     log_at = clock()
 
     def counted() -> Iterator[object]:
-        """Update metrics. A fault affects no other metrics, and is logged at most once per ``LOG_SECONDS``."""
+        """Run the steps of ``counting``. If one raises an exception, the rest is skipped and the exception is logged,
+        at most once per ``LOG_SECONDS``.
+        """
         nonlocal log_at
         try:
             yield from counting()

@@ -1,9 +1,12 @@
-"""Queues for requests other than verbs. Pages serve people and scrapers, and must not delay decisions much.
+"""Queues for pages, that is for requests other than verbs. Pages are for people and scrapers, and must not delay
+decisions much.
 
-A page runs in one step of the event loop that also decides: metrics of a large cluster take 8 ms, an explanation more.
-So each queue processes one page at a time, followed by a pause several times as long. A request that finds too many
-waiting is rejected. Scrapes, reads, requests with a body, and requests that pods wait for have separate queues. A
-request with a body is queued once the body is received, so that a slow client does not block others.
+The event loop that decides also computes the pages: metrics of a large cluster take 8 ms, an explanation more. So each
+queue computes one page at a time, and then pauses for several times the page's processor time. A request is rejected if
+too many wait in its queue.
+
+Four queues exist: for scrapes, for other reads, for allow and reject (for which pods at Permit wait), and for other
+requests with a body. A request is queued once its body is received, so that a slow client does not block others.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from starlette.types import Message, Receive, Scope, Send
 from app.server.bodies import BODY_SECONDS, MOST_BYTES
 
 PAUSES: Final = 4.0
-"""Length of a pause as a multiple of the page's processor time: pages get at most a fifth of the loop."""
+"""Pause after a page, as a multiple of the page's processor time. So the pages of a queue take at most a fifth of the
+event loop's time, unless a pause is limited by ``LONGEST_PAUSE_SECONDS``.
+"""
 
 LONGEST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAGE_SECONDS: Final = 10.0
@@ -32,16 +37,16 @@ MOST_WAITING: Final = 64
 """Maximum number of pages waiting in a queue."""
 
 MOST_LONG_BODIES: Final = 4
-"""Maximum number of requests with a long body that are read, queued or processed, because each takes up to 4 MiB."""
+"""Maximum number of requests with a long body that are read, queued or computed. Each body takes up to 4 MiB."""
 
 LONG_BYTES: Final = 64 << 10
-"""Length beyond which a body is long. uvicorn buffers this much per connection anyway."""
+"""Bytes beyond which a body is long. uvicorn buffers this much per connection anyway."""
 
 NOT_QUEUED: Final = frozenset({"/livez", "/readyz", "/api/v1/cycle"})
-"""Paths that are not queued: probes are cheap, and a cycle is a decision."""
+"""Paths that are not queued, because probes are cheap, and a cycle is a decision like that of a verb."""
 
 _SETTLING: Final = "/api/v1/waiting/"
-"""Path of allow and reject, which pods wait for."""
+"""Path prefix of allow and reject."""
 
 TOO_MANY: Final = "homeport: too many pages are requested at once"
 TOO_SLOW: Final = "homeport: the page was not ready in time"
@@ -50,7 +55,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class PageQueues:
-    """Queues of a process, shared by its listeners. Pages of one queue never delay those of another."""
+    """Queues of a process, shared by its listeners. A page waits only for pages of its own queue."""
 
     def __init__(self) -> None:
         self._scraping = _PageQueue()
@@ -66,14 +71,16 @@ class PageQueues:
             queue = self._scraping if scope["path"] == "/metrics" else self._reading
             await _send(await queue.answer(application, scope, receive), scope, receive, send)
         elif (length := _declared(scope)) > MOST_BYTES:
-            await application(scope, receive, send)  # rejects it unread
+            await application(scope, receive, send)  # the endpoint rejects it without reading the body
         else:
             await self._read_and_answer(length, application, scope, receive, send)
 
     async def _read_and_answer(
         self, length: int, application: Application, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Read the body, then queue the request. An incomplete body is not queued: the application rejects it."""
+        """Read the body, then queue the request. With an oversized or late body it is not queued, because the
+        application rejects it at once.
+        """
         queue = self._settling if scope["path"].startswith(_SETTLING) else self._asking
         try:
             async with self._place(length):
@@ -90,7 +97,10 @@ class PageQueues:
 
     @asynccontextmanager
     async def _place(self, length: int) -> AsyncIterator[None]:
-        """Reserve one of the few places if the body is long. Raises ``TimeoutError``."""
+        """Hold one of the ``MOST_LONG_BODIES`` slots if the body is long.
+
+        Raises ``TimeoutError`` if no slot becomes free within ``BODY_SECONDS``.
+        """
         if length <= LONG_BYTES:
             yield
             return
@@ -103,7 +113,7 @@ class PageQueues:
 
 
 def _declared(scope: Scope) -> int:
-    """Return the declared length of the body; without one, the maximum that is read."""
+    """Return the declared length of the body in bytes; ``MOST_BYTES`` for a chunked body, 0 if there is no body."""
     headers = Headers(scope=scope)
     length = headers.get("content-length", "")
     if length.isdecimal():
@@ -114,8 +124,8 @@ def _declared(scope: Scope) -> int:
 async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
     """Read the body within ``BODY_SECONDS``; return a receiver that repeats it, and whether it is complete.
 
-    Raises ``ClientDisconnect``. The application reads the rest of an oversized body, and gets a ``TimeoutError`` for a
-    late one.
+    From that receiver the application can read the rest of an oversized body; for a late body it raises
+    ``TimeoutError``. Raises ``ClientDisconnect``.
     """
     body = bytearray()
     more, late = True, False
@@ -142,7 +152,9 @@ async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
 
 
 async def _send(answer: list[Message] | str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send an answer outside the queue, so that a slow client does not block others."""
+    """Send the messages of a page, or 503 with a reason. It runs after the page has left the queue, so that a slow
+    client does not block others.
+    """
     if isinstance(answer, str):
         await JSONResponse({"detail": answer}, 503, {"Retry-After": "1"})(scope, receive, send)
         return
@@ -158,7 +170,7 @@ class _PageQueue:
         self._free = asyncio.Lock()
 
     async def answer(self, application: Application, scope: Scope, receive: Receive) -> list[Message] | str:
-        """Return the messages of the answer, or the reason why there is none."""
+        """Compute a page and return its ASGI messages, or the reason why it was not computed."""
         if self._waiting >= MOST_WAITING:
             return TOO_MANY
         answer: list[Message] = []

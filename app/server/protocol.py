@@ -2,14 +2,14 @@
 
 Any client can connect and send anything, so everything that a connection holds is limited from its first byte. Limits
 exist for the number of connections, the time until the last header, the length of a head, pipelined requests, and
-unread answers. A request that the listener rejects is answered without keeping its body, and reaches no endpoint.
+unread answers. If the listener rejects a request, its body is discarded and no verb runs.
 
 A request to a verb is usually received completely in one piece. The fast path answers it without ASGI's scope and
 messages, which would take more than half of its time: the endpoint gets the body, and one write sends the answer. A
 cached head (``heads``) is not parsed again, unless the rest of the body is late.
 
-All other requests take uvicorn's normal path, on the same connection and in order: late or long bodies, other routes
-and methods, and requests that arrive before the last one is answered.
+All other requests take uvicorn's normal path, on the same connection and in order. These are requests with late or long
+bodies, with other paths or methods, and those that arrive before the last one is answered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from app.server.tls import names_in
 from app.wire.extender_answers import LongBody
 
 GRACE_SECONDS: Final = 0.02
-"""Delay after which an incomplete body takes the normal path, where the endpoint reads it in chunks."""
+"""Seconds to wait for the rest of a body. A request whose body is then incomplete takes the normal path, where the
+endpoint reads the body in chunks.
+"""
 
 MOST_BYTES: Final = 1 << 20
 """Maximum bytes of a body on the fast path. Longer bodies are read in chunks."""
@@ -41,13 +43,17 @@ MOST_HEAD_BYTES: Final = 64 << 10
 """Maximum bytes of a request line with its headers."""
 
 MOST_HEADERS: Final = 100
-"""Maximum headers of a request, because small headers take 20 times their bytes as objects."""
+"""Maximum number of headers of a request, because a short header occupies 20 times its length as Python objects."""
 
 MOST_PIPELINED: Final = 32
-"""Maximum requests that wait behind an unanswered one. Schedulers do not pipeline."""
+"""Maximum number of requests that wait behind an unanswered one; a further one closes the connection. Schedulers do not
+pipeline, so they never reach it.
+"""
 
 LINGER_SECONDS: Final = 0.5
-"""Time for which input is discarded after a rejection, so that a client that still sends sees the answer."""
+"""Seconds between the rejection of a head and the end of the connection. A client that still sends would otherwise get
+a reset instead of the answer.
+"""
 
 _TLS_HELLO: Final = b"\x16"
 _FORBIDDEN: Final = 403
@@ -58,7 +64,10 @@ _CLOSE: Final = b"connection: close\r\n"
 
 
 class _IncompleteRequest:
-    """Request with a cached head and an incomplete body. ``lacking``: missing bytes. ``start``: offset of the body."""
+    """Request with a cached head and an incomplete body.
+
+    ``parts``: bytes received so far. ``start``: offset of the body in them. ``lacking``: number of missing bytes.
+    """
 
     __slots__ = ("head", "lacking", "parts", "start")
 
@@ -70,12 +79,12 @@ class _IncompleteRequest:
 
 
 class _Exchange:
-    """Part of uvicorn's request cycle that its protocol uses."""
+    """Replaces uvicorn's ``RequestResponseCycle`` on the fast path, with only the attributes that uvicorn uses."""
 
     __slots__ = ("disconnected", "keep_alive", "response_complete")
 
     message_event: ClassVar[asyncio.Event] = asyncio.Event()
-    """Required by uvicorn's interface; never awaited."""
+    """Event that uvicorn sets when the connection is lost; on the fast path no task waits for it."""
 
     def __init__(self, *, keep_alive: bool) -> None:
         self.keep_alive = keep_alive
@@ -86,7 +95,8 @@ class _Exchange:
 class HttpProtocol(TimedProtocol, AcceptedConnection):
     """Protocol of one connection. ``listener.web.direct``: endpoints by path that a POST reaches by the fast path.
 
-    It records the time of a request's first byte, because the request may be processed much later.
+    The protocol records when each request begins, because a request's deadline counts from then, also if the endpoint
+    is called much later.
     """
 
     def __init__(self, listener: Listener, *args: Any, **kwargs: Any) -> None:
@@ -106,14 +116,14 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         self._size = 0
         self._grace: asyncio.TimerHandle | None = None
         self._arrived = 0.0
-        self._early = 0.0  # arrival of a message that is parsed later; 0.0 without one
+        self._early = 0.0  # arrival of a request that is parsed only now; 0.0 for others
         self._heads = listener.heads
         self._cacheable = False
         self._begun: _IncompleteRequest | None = None
 
     # connection
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own type
         super().connection_made(transport)
         certificate = transport.get_extra_info("peercert")
         self._names = names_in(certificate) if certificate else None
@@ -129,7 +139,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         self._take_gathered()
         self._begun = None
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # after a reset uvicorn keeps the timer, and so this object
+        self._unset_keepalive_if_required()  # else the timer would keep this object in memory
         self.headers = []
 
     # interface to the listener
@@ -140,8 +150,10 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
 
     @property
     def waiting_since(self) -> float | None:
-        """Time of the first byte of the current or last request, or of the connection; ``None`` while an answer is
-        computed.
+        """Time since which the connection waits for its client; ``None`` while the answer to a complete request is
+        computed or sent.
+
+        The time is the later one of the accept and the first byte of the current or last request.
         """
         is_ours = not self._in_message and self._is_answering() and not self.flow.write_paused
         return None if is_ours else max(self._arrived, self._connected_at)
@@ -151,7 +163,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         if self.transport is not None:
             self.transport.abort()
 
-    # connection
+    # state of the current request
 
     def _is_reading_body(self) -> bool:
         """Return true if a request without a complete answer still waits for the rest of its body."""
@@ -200,12 +212,12 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             if self.expect_100_continue:
                 self._refuse(self._refusal)
             else:
-                self._wait_for_head()  # its body is discarded, within the time limit of a head
+                self._wait_for_head()  # on_body discards its body; the time limit is that of a head
             return
         endpoint = self._direct.get(self.url)
         if endpoint is not None and self._can_take_fast_path():
             self._endpoint = endpoint
-            self._cacheable = self.parser.should_keep_alive()  # not known to the parser after the body
+            self._cacheable = self.parser.should_keep_alive()  # after the body, the parser no longer knows it
         else:
             self._begin_cycle()
 
@@ -244,7 +256,11 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             self._read(data)
 
     def _handle_cached_head(self, data: bytes) -> bool:
-        """Return true if the data begins with a cached head; then the received part of the body has been processed."""
+        """Try the fast path for a request with a cached head; return false, without side effects, if it is impossible.
+
+        It is possible if no request is in progress, access is allowed, no bytes follow the body, and the body has at
+        most ``MOST_BYTES``. The request then starts at once, or as soon as the rest of its body arrives.
+        """
         head = self._heads.get(line_of(data)) if self._is_idle() else None
         if head is None:
             return False
@@ -265,14 +281,16 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         return True
 
     def _is_idle(self) -> bool:
-        """Return true if no request is in progress and another one can begin."""
+        """Return true if no request is in progress and the connection is not closing, so that a request can begin."""
         return not (self._in_message or self._is_answering() or self.transport.is_closing())
 
     def _is_still_allowed(self, head: KnownHead[Endpoint]) -> bool:
-        """Check access again, because accepted certificate names may change while the connection stays open."""
+        """Return true if access is still allowed. If it depends on a certificate, it is checked again, because accepted
+        certificate names can change while the connection stays open.
+        """
         access = self._listener.access
         if not access.certified:
-            return True  # access depends only on the head
+            return True  # access depends only on the head, which is unchanged
         return not access.refusal(self._names, b"POST", head.url, head.watched, local=self._is_local)
 
     def _continue_begun(self, begun: _IncompleteRequest, data: bytes) -> None:
@@ -285,13 +303,13 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             self._start(head.endpoint, head.headers, self._take_begun(begun)[begun.start :], keep_alive=True)
 
     def _take_begun(self, begun: _IncompleteRequest) -> bytes:
-        """Stop collecting the body; return the bytes received so far."""
+        """Stop collecting the body; return the head and the part of the body that were received."""
         self._begun = None
         self._take_gathered()
         return b"".join(begun.parts)
 
     def _parse_begun(self, begun: _IncompleteRequest) -> None:
-        """Parse the bytes received so far, as if the head were not cached."""
+        """Parse the bytes received so far, head included, like those of a request without a cached head."""
         self._early = self._arrived
         self._read(self._take_begun(begun))
 
@@ -322,7 +340,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         elif self._in_message:
             self._idle = 0 if self._body_bytes else self._idle + len(data)
         elif not self._is_answering():
-            self._wait_for_head()  # blank lines: uvicorn has cancelled its own timer
+            self._wait_for_head()  # after blank lines, for which uvicorn has cancelled its own timer
         undecided = self._unparsed if self._in_head else self._idle if self._in_message else 0
         if max(self._head_size, undecided) > MOST_HEAD_BYTES and not self._ignores_input:
             self._refuse_head()
@@ -330,7 +348,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             self._gather()
 
     def _gather(self) -> None:
-        if self.transport.is_closing():  # invalid HTTP, which has been answered
+        if self.transport.is_closing():  # after invalid HTTP, which has been answered
             self._take_gathered()
         elif self._size > MOST_BYTES:
             self._take_normal_path()
@@ -356,10 +374,10 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             self._answer_and_close(_FORBIDDEN, json.dumps({"detail": message}).encode())
 
     def _answer_and_close(self, status: int, body: bytes, linger: float = 0.0) -> None:
-        """Answer a rejected request and close. An answer in progress on this connection is lost.
+        """Answer a rejected request, then close the connection.
 
-        ``linger``: seconds for which input is discarded before closing, because a client that is cut off sees no
-        answer.
+        If an earlier request is still being answered, the connection is closed without the rest of that answer.
+        ``linger``: seconds for which input is discarded before closing, see ``LINGER_SECONDS``.
         """
         self._ignores_input = True
         self._take_gathered()
@@ -383,7 +401,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         )
 
     def _take_gathered(self) -> bytes:
-        """Stop collecting the body; return the bytes received so far."""
+        """Stop collecting the body; return the part of the body that was received."""
         body = self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered)
         self._endpoint, self._gathered, self._size = None, [], 0
         if self._grace is not None:
@@ -410,7 +428,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
     async def _send(self, exchange: _Exchange, status: int, body: bytes | LongBody) -> None:
         """Send the answer, then end the cycle as uvicorn does, so that the next request can begin.
 
-        This is one step, unless the client reads slowly.
+        No other task runs meanwhile, unless the client reads slowly.
         """
         closing = b"" if exchange.keep_alive else _CLOSE
         length, chunks = (body.length, body.chunks()) if isinstance(body, LongBody) else (len(body), iter((body,)))
@@ -430,7 +448,9 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
     # normal path
 
     def _take_normal_path(self) -> None:
-        """Continue on uvicorn's normal path; the endpoint then reads the rest of the body in chunks."""
+        """If a request's body is incomplete, pass the request to uvicorn's normal path, where the endpoint reads the
+        rest in chunks.
+        """
         if self._endpoint is None:
             return
         begun = self._take_gathered()

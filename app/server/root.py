@@ -30,7 +30,9 @@ td {{ padding: .2em 1em .2em 0; vertical-align: top }}</style>
 
 
 def root_router(version: str, pages: Callable[[], Mapping[str, str]], verbs: Iterable[str]) -> APIRouter:
-    """Create the router. ``pages``: paths for GET on this listener, with descriptions. ``verbs``: paths for POST."""
+    """Create the router. ``pages`` returns the paths for GET on this listener, with descriptions. ``verbs``: paths of
+    verbs.
+    """
     router = APIRouter()
     called = sorted(verbs)
 
@@ -45,7 +47,7 @@ def root_router(version: str, pages: Callable[[], Mapping[str, str]], verbs: Ite
 
 
 def wants_html(accept: str) -> bool:
-    """Return true if an Accept header names HTML, as those of browsers do and curl's does not."""
+    """Return true if an Accept header names HTML. Browsers send such a header; curl does not."""
     for part in accept.lower().split(","):
         kind, *parameters = (it.strip() for it in part.split(";"))
         if kind in ("text/html", "application/xhtml+xml"):

@@ -1,7 +1,7 @@
 """The four verbs of the extender protocol over HTTP.
 
 Requests reach ``Endpoint.answer`` in two ways: by the fast path of ``protocol`` if they are received completely, and
-else by a route. The router answers other methods and paths with a trailing slash.
+else by a route of FastAPI. FastAPI itself rejects other methods, and redirects paths with a trailing slash.
 """
 
 from __future__ import annotations
@@ -32,19 +32,23 @@ from app.verbs.outcome import Answer, Verb, VerbFailure
 from app.wire.extender_answers import LongBody
 
 VerbCall = Callable[..., Awaitable[Answer]]
-"""Decides on a body; for bind it also takes the seconds until the caller's deadline."""
+"""Verb, called with the request body and returning the answer. A bind is also called with the seconds until the
+caller's deadline.
+"""
 
 Verbs = Mapping[Verb, VerbCall]
 LEAN: Final = "/lean"
-"""Path prefix for answers without the fields that kube-scheduler does not need."""
+"""Path prefix of the verbs with lean answers, which leave out what kube-scheduler does not need (``docs/wire.md``)."""
 
 MOST_BIND_BYTES: Final = 64 << 10
-"""Maximum length of a bind request, which has four names. The number of binds in flight is not limited."""
+"""Maximum bytes of a bind request, which has only a UID and three names. It is low because the number of binds in
+flight is not limited.
+"""
 
 _LOG: Final = structlog.get_logger(__name__)
 _JSON: Final = "application/json"
 _BEFORE_THE_FORWARDER: Final = 0.05
-"""Safety margin: a forwarded request is answered this fraction before the forwarder's deadline."""
+"""Fraction of the remaining time by which a forwarded request is answered before the forwarder's deadline."""
 
 
 def verb_endpoints(
@@ -56,9 +60,10 @@ def verb_endpoints(
     forwarder: Forwarder | None = None,
     tracing: Tracing | None = None,
 ) -> dict[str, Endpoint]:
-    """Return the endpoints by path, ``<prefix>/<verb>``. ``callers``: verbs by prefix.
+    """Create the endpoints; return them by path, ``<prefix>/<verb>``. ``callers``: verbs by prefix.
 
-    ``forwarder``: forwards to the leader, if several replicas run. ``tracing``: source of spans.
+    ``forwarder``: forwards to the leader; ``None`` for a single process. ``tracing``: source of spans; ``None`` without
+    tracing.
     """
     made = partial(_Endpoint, metrics, admission, max_body_bytes, forwarder, tracing)
     return {
@@ -69,7 +74,7 @@ def verb_endpoints(
 
 
 def verb_router(endpoints: Mapping[str, Endpoint]) -> APIRouter:
-    """Create a route to each endpoint, for requests that do not take the fast path."""
+    """Create a router with a route to each endpoint, for requests that do not take the fast path."""
     router = APIRouter(tags=["extender"])
     for path, endpoint in endpoints.items():
         router.add_api_route(path, _routed(endpoint), methods=["POST"], name=path[1:], **operation(path))
@@ -85,7 +90,7 @@ def _routed(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _streamed(body: LongBody) -> Response:
-    """Stream an answer in parts, so that other requests run in between."""
+    """Return a response that sends a long answer in chunks, so that other requests run in between."""
 
     async def parts() -> AsyncIterator[bytes]:
         for chunk in body.chunks():
@@ -96,7 +101,7 @@ def _streamed(body: LongBody) -> Response:
 
 
 class _Endpoint:
-    """One verb over HTTP. Every request is answered: unexpected faults are handled here."""
+    """Endpoint of one verb. It answers every request of a connected client, also after an unexpected exception."""
 
     def __init__(
         self,
@@ -125,7 +130,7 @@ class _Endpoint:
         self._log = _LOG.bind(verb=verb)
 
     async def answer(self, request: VerbRequest) -> tuple[int, bytes | LongBody]:
-        """Return status and body. Raises ``ClientDisconnect``."""
+        """Answer a request; return status and body. Raises ``ClientDisconnect``."""
         started = perf_counter()
         spans = self._spans
         status, body, outcome = await (
@@ -140,7 +145,7 @@ class _Endpoint:
         self._counter(outcome).inc()
 
     def forbidden(self, message: str) -> tuple[int, bytes]:
-        """Return status and body for a request that the listener does not allow."""
+        """Count a request that the listener does not allow; return status and body of its answer."""
         self._counter("forbidden").inc()
         return failure_answer(self._verb, VerbFailure("forbidden", message))
 
@@ -152,7 +157,7 @@ class _Endpoint:
             return *failure_answer(self._verb, failure), failure.outcome
         except ClientDisconnect:
             raise
-        except Exception as fault:  # noqa: BLE001  # see the class
+        except Exception as fault:  # noqa: BLE001  # every request is answered
             if (held_back := self._throttle.admit("internal error")) is not None:
                 trace = "".join(traceback.format_exception(fault))
                 self._log.error("internal error", traceback=trace, since_the_last_line=held_back)
@@ -161,14 +166,17 @@ class _Endpoint:
         return status, body, outcome
 
     def _log_failure(self, failure: VerbFailure) -> None:
-        """Log the first failure of an outcome within a minute at info, repetitions at debug."""
+        """Log a failure at info, but at debug if one with the same outcome was logged at info within a minute."""
         if self._throttle.admit(failure.outcome) is None:
             self._log.debug("verb failed", outcome=failure.outcome, message=failure.message)
         else:
             self._log.info("verb failed", outcome=failure.outcome, message=failure.message)
 
     async def _decided(self, request: VerbRequest) -> VerbAnswer:
-        """Decide before the deadline. Raises ``VerbFailure``."""
+        """Return the leader's answer, or decide here, before the deadline.
+
+        Raises ``VerbFailure`` and ``ClientDisconnect``.
+        """
         hop, seconds = None, self._seconds
         if self._forwarder is not None:
             hop = seconds_left(request.header(FORWARDED))
@@ -198,22 +206,26 @@ class _Endpoint:
         try:
             return await within(self._admission.left(deadline), decide())
         except OutOfTime:
-            pass  # raised below, after leaving the lane
+            pass  # VerbFailure is raised below, after leaving the lane
         finally:
             self._lane.leave()
         raise VerbFailure("out_of_time", OUT_OF_TIME, await self._hosts(body))
 
     async def _short_body(self, request: VerbRequest) -> bytes | memoryview:
-        """Read a bind's body within the normal time limit, although the bind itself may take longer.
+        """Read the body of a bind within the time limit of the other verbs, which can be shorter than that of a bind.
 
-        Raises ``VerbFailure`` and ``OutOfTime``.
+        Raises ``VerbFailure``, ``OutOfTime`` and ``ClientDisconnect``.
         """
         reading = request.body(self._max_body_bytes)
         until = self._admission.deadline(request.arrived, self._admission.seconds)
         return await within(self._admission.left(until), reading)
 
     async def _hosts_unread(self, request: VerbRequest, deadline: float) -> Sequence[str]:
-        """Return the hosts of a request that was not decided, if its answer needs them and they are cheap to read."""
+        """Return the hosts of a prioritize request that is rejected for overload before its body is read.
+
+        Its answer scores each host 0. Return no hosts for other verbs, nor if the body is long or late, or if
+        ``MOST_LATE_READS`` bodies are being read.
+        """
         if self._verb != "prioritize" or self._admission.late_reads.locked():
             return ()
         try:

@@ -1,6 +1,6 @@
 """Attributes of a verb's span: pod, scheduler, number of nodes, and outcome.
 
-Body and answer are parsed again for them, but only for traced calls.
+To find them, the request body and the answer are parsed once more, but only for traced requests.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from app.verbs.outcome import Verb
 from app.wire.extender_answers import LongBody
 
 VerbAnswer = tuple[int, bytes | LongBody, str]
-"""Status, body, outcome."""
+"""HTTP status, body and outcome of a verb's answer."""
 
 _FAULTS: Final = frozenset(
     {"fault", "out_of_time", "not_ready", "no_leader", "overloaded", "bad_request", "bind_failed"}
 )
 _MOST_READ: Final = 4 << 20
-"""Maximum length of bodies and answers that are parsed for a span."""
+"""Maximum bytes of a body or answer that is parsed for a span."""
 
 
 class _SpanPodMetadata(Struct, frozen=True):
@@ -80,7 +80,7 @@ Facts = Mapping[str, str | int]
 
 
 class _RecordedRequest:
-    """Request that keeps its body for the span. Implements ``VerbRequest``."""
+    """Request that keeps its body, once it is read, for the span. Implements ``VerbRequest``."""
 
     __slots__ = ("_request", "arrived", "read")
 
@@ -98,14 +98,14 @@ class _RecordedRequest:
 
 
 class VerbSpans:
-    """Spans of one verb."""
+    """Creates the spans of one verb, and sets their attributes."""
 
     def __init__(self, tracing: Tracing, verb: Verb) -> None:
         self._tracing = tracing
         self._verb = verb
 
     async def around(self, request: VerbRequest, answer: Callable[[VerbRequest], Awaitable[Any]]) -> Any:
-        """Return the result of ``answer``, inside a span if the request is traced."""
+        """Call ``answer`` and return its result; within a span if the request is traced."""
         span = self._tracing.incoming(self._verb, request.header)
         if span is None:
             return await answer(request)
@@ -131,7 +131,7 @@ class VerbSpans:
 
 
 def request_facts(body: bytes | memoryview) -> Facts:
-    """Return the pod and the number of nodes of a request, as far as it can be parsed."""
+    """Return a request's pod and number of nodes as span attributes; none if it is too long or cannot be parsed."""
     if len(body) > _MOST_READ:
         return {}
     try:
@@ -161,7 +161,10 @@ def _count(request: _RequestFields) -> Facts:
 
 
 def answer_facts(verb: Verb, body: bytes) -> Facts:
-    """Return the number of nodes in an answer."""
+    """Return the number of nodes in an answer as a span attribute.
+
+    Return none for bind, nor for an answer that is too long or cannot be parsed.
+    """
     if len(body) > _MOST_READ:
         return {}
     try:

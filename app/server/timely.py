@@ -1,4 +1,4 @@
-"""Time limit without a timer for calls that never wait, which are the majority."""
+"""Time limit of a call. It creates no timer for a call that never waits, and most calls do not wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 _MAX_MARGIN_SECONDS: Final = 0.5
-"""Maximum seconds reserved for sending an answer."""
+"""Maximum margin of ``with_margin`` in seconds."""
 
 
 class OutOfTime(Exception):
@@ -18,14 +18,14 @@ class OutOfTime(Exception):
 
 
 def with_margin(seconds: float, part: float) -> float:
-    """Return ``seconds`` less the fraction ``part``, at most half a second: a margin for sending the answer."""
+    """Return ``seconds`` minus a margin for sending the answer: the fraction ``part``, at most half a second."""
     return seconds - min(seconds * part, _MAX_MARGIN_SECONDS)
 
 
 async def within(seconds: float, call: Coroutine[Any, Any, T]) -> T:
-    """Return the result of ``call``; if it still waits after ``seconds``, cancel it and raise ``OutOfTime``.
+    """Run ``call`` and return its result; if it still waits after ``seconds``, cancel it and raise ``OutOfTime``.
 
-    A timeout is created only at the first wait; the time before counts.
+    The timer is created only when ``call`` first waits; the time before is subtracted.
     """
     until = asyncio.get_running_loop().time() + seconds
     try:
@@ -45,12 +45,12 @@ async def within(seconds: float, call: Coroutine[Any, Any, T]) -> T:
 
 @coroutine
 def _rest(call: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
-    """Continue a call that waits for ``awaited``, as ``await`` would from the second step on."""
+    """Run the rest of a coroutine that has been started and waits for ``awaited``, like ``await`` would."""
     while True:
         try:
             try:
                 sent = yield awaited
-            except BaseException as error:  # noqa: BLE001  # passed on, as by await
+            except BaseException as error:  # noqa: BLE001  # raised inside the call, like by await
                 awaited = call.throw(error)
             else:
                 awaited = call.send(sent)

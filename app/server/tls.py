@@ -1,4 +1,5 @@
-"""Certificates of the listeners and of connections between replicas, from files or memory, reloaded when they change.
+"""Certificates of listeners and of connections between replicas. They are read from files or memory, and reloaded when
+they change.
 
 New connections use the last valid certificates; open connections are kept. If a new pair does not match or is
 incomplete, an error is logged and the former one stays in use. Each reload creates new contexts, because a failed
@@ -26,7 +27,9 @@ from app.replicas.issuing import BadPair, certificate_info
 _LOG: Final = structlog.get_logger(__name__)
 
 CHECK_SECONDS: Final = 1.0
-"""Interval between two checks of the files. The kubelet's atomic link swap is detected too."""
+"""Interval between two checks of the source. A check of files also detects an updated Secret volume, in which the
+kubelet swaps a symbolic link.
+"""
 
 _PROTOCOLS: Final = ["http/1.1"]
 NO_PEER: Final = (
@@ -35,10 +38,10 @@ NO_PEER: Final = (
 )
 
 _PAIR: Final = 2
-"""Number of contents without authorities."""
+"""Number of PEM contents without authorities: the certificate chain and its key."""
 
 _ROUNDS: Final = 10
-"""Maximum rounds of an in-memory handshake; TLS 1.2 needs four, the most."""
+"""Maximum number of times that each side advances in an in-memory handshake. TLS 1.2 needs four, TLS 1.3 fewer."""
 
 
 class CertificateError(ValueError):
@@ -46,15 +49,15 @@ class CertificateError(ValueError):
 
 
 class CertificateSource(Protocol):
-    """Source of certificates."""
+    """Source of a certificate chain, its key, and optional authorities: files or memory."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names for messages: of the certificate, its key, and the authorities, if any."""
+        """Names of the certificate, its key, and the authorities, if any, for use in messages."""
         ...
 
     def stamp(self) -> object:
-        """Return a cheap identity of the contents; it differs if they may have changed."""
+        """Return a value that is cheap to compute and differs from the last one if the contents may have changed."""
         ...
 
     def contents(self) -> tuple[bytes, ...]:
@@ -63,7 +66,7 @@ class CertificateSource(Protocol):
 
 
 class CertificateFiles:
-    """CertificateFiles with a certificate chain, its key, and optional authorities."""
+    """Files with a certificate chain, its key, and optional authorities."""
 
     def __init__(self, cert_file: str, key_file: str, client_ca_file: str | None) -> None:
         self._files = tuple(Path(it) for it in (cert_file, key_file, client_ca_file) if it is not None)
@@ -82,7 +85,7 @@ class CertificateFiles:
     def contents(self) -> tuple[bytes, ...]:
         """Read the files.
 
-        Raises ``CertificateError``, also if they change meanwhile: they might not belong together.
+        Raises ``CertificateError``, also if a file changes meanwhile, because the contents might not belong together.
         """
         first = self._read()
         if first != self._read():
@@ -97,7 +100,7 @@ class CertificateFiles:
 
 
 class InMemoryCertificates(Struct, frozen=True):
-    """Certificates that another part of the process holds and renews."""
+    """Source of certificates that another part of the process holds and renews. Implements ``CertificateSource``."""
 
     stamp: Callable[[], object]
     contents: Callable[[], tuple[bytes, ...]]
@@ -107,7 +110,8 @@ class InMemoryCertificates(Struct, frozen=True):
 class _LoadedCertificates(Struct, frozen=True):
     """Result of a reload.
 
-    ``name``: DNS name by which replicas verify this one; empty if they would reject the certificate.
+    ``client`` is ``None`` without authorities. ``name``: DNS name by which replicas verify this one; empty if they
+    would reject the certificate. ``ends``: expiry times, see ``Certificates.ends``.
     """
 
     contents: tuple[bytes, ...]
@@ -118,11 +122,11 @@ class _LoadedCertificates(Struct, frozen=True):
 
 
 class Certificates:
-    """TLS contexts: ``server`` for incoming connections, ``client`` for those to replicas. Raises ``CertificateError``.
+    """TLS contexts for incoming connections (``server``) and for connections to replicas (``peer``).
 
-    With authorities, client certificates are requested: one of another authority fails the handshake, but a missing one
-    does not, so that the client gets an HTTP error. With ``replicas``, certificates that replicas would reject are not
-    used.
+    The constructor raises ``CertificateError``. With authorities, client certificates are requested. A certificate of
+    another authority fails the handshake; a missing one does not, so that the client gets an HTTP error. With
+    ``replicas``, a reload does not use certificates that replicas would reject.
     """
 
     def __init__(self, source: CertificateSource, *, replicas: bool = False) -> None:
@@ -139,14 +143,16 @@ class Certificates:
 
     @property
     def names(self) -> frozenset[str]:
-        """The name by which replicas verify each other; empty if they would reject our certificate.
+        """Set with the one DNS name by which replicas verify each other; empty if they would reject our certificate.
 
-        Other names do not count, because any certificate can have an address or ``localhost``.
+        Other names are left out, because certificates of other processes can have them too, for example ``localhost``.
         """
         return frozenset((self._read.name,)) if self._read.name else frozenset()
 
     def ends(self) -> Mapping[str, float]:
-        """Return expiry times in seconds since the epoch: of ``serving`` and, if any, the first ``authority``."""
+        """Return expiry times in seconds since the epoch: ``serving`` for our certificate, and ``authority`` for the
+        first authority, if any.
+        """
         return self._read.ends
 
     def peer(self) -> Peer:
@@ -167,7 +173,10 @@ class Certificates:
             await self.reread()
 
     async def reread(self) -> bool:
-        """Reload if the stamp has changed; return true if the certificates are new."""
+        """Reload if the source's stamp has changed; return true if other certificates are used now.
+
+        If the new ones cannot be used, an error is logged and the former ones are kept.
+        """
         looked = self._source.stamp()
         if looked == self._last_stamp:
             return False
@@ -212,14 +221,14 @@ def unusable(contents: tuple[bytes, ...]) -> str:
 
 
 class Peer(Struct, frozen=True, eq=False):
-    """TLS to another replica, whose certificate must have ``name``."""
+    """TLS parameters for connections to other replicas, whose certificate must have the DNS name ``name``."""
 
     context: ssl.SSLContext
     name: str
 
 
 def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
-    """Return the common names and all alternative names in a result of ``getpeercert``."""
+    """Return the common names and all alternative names in a certificate, as returned by ``getpeercert``."""
     subject = (pair for part in certificate.get("subject", ()) for pair in part)
     common = (value for key, value in subject if key == "commonName")
     return frozenset((*common, *(str(value) for _, value in certificate.get("subjectAltName", ()))))
@@ -237,13 +246,13 @@ def _context(purpose: int, chain: bytes, key: bytes, authorities: bytes | None =
             context.load_verify_locations(file)
     if purpose == ssl.PROTOCOL_TLS_SERVER:
         context.verify_mode = ssl.CERT_NONE if authorities is None else ssl.CERT_OPTIONAL
-        context.num_tickets = 0  # a ticket would stay valid after its authority was removed
+        context.num_tickets = 0  # a ticket would stay valid after the client's authority is removed
         context.options |= ssl.OP_NO_TICKET
     return context
 
 
 def _ends(contents: tuple[bytes, ...]) -> Mapping[str, float]:
-    """Return expiry times; without those that OpenSSL accepts but ``cryptography`` cannot parse."""
+    """Return the expiry times of the certificates that ``cryptography`` can parse. OpenSSL accepts more."""
     times = {}
     for name, content in zip(("serving", "authority"), (contents[0], *contents[_PAIR:]), strict=False):
         with suppress(BadPair):
@@ -255,7 +264,7 @@ def _ends(contents: tuple[bytes, ...]) -> Mapping[str, float]:
 def _as_file(content: bytes) -> Iterator[str]:
     """Provide the content as a file, because ``ssl`` reads only files.
 
-    In memory where supported, so that nothing is written.
+    Where supported, the file is in memory, so that no key is written to a disk.
     """
     if not hasattr(os, "memfd_create"):
         with NamedTemporaryFile() as file:
@@ -272,7 +281,7 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 
 def _peer_name(server: ssl.SSLContext, client: ssl.SSLContext | None) -> str:
-    """Return the first name by which another replica would accept our certificate; empty without one."""
+    """Return the first DNS name by which another replica would accept our certificate; empty if it would reject it."""
     if client is None:
         return ""
     client.check_hostname = False
@@ -289,7 +298,10 @@ def _is_usable_name(name: str) -> bool:
 
 
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None) -> Mapping[str, Any]:
-    """Return our certificate as another replica would see it, from an in-memory handshake with ourselves."""
+    """Return our certificate as another replica would see it, from an in-memory handshake with ourselves.
+
+    Return an empty mapping if one side rejects the certificate of the other, or its ``name``.
+    """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     caller = client.wrap_bio(to_client, to_server, server_hostname=name)
     called = server.wrap_bio(to_server, to_client, server_side=True)
@@ -311,6 +323,6 @@ def _advance(side: ssl.SSLObject) -> bool:
 
 
 def _openssl_error(error: Exception) -> str:
-    """Format an OpenSSL error without source lines."""
+    """Return the reason of an OpenSSL error, without library, function and line."""
     reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
     return str(reason).replace("_", " ").lower()

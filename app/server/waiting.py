@@ -46,13 +46,13 @@ class AllowRequest(BaseModel):
 
 
 class RejectRequest(AllowRequest):
-    """Request to reject the pod."""
+    """Request to reject the pod on behalf of one plugin."""
 
     message: str = Field(min_length=1, description="Reason; the scheduler shows it on the pod.")
 
 
 class Settled(BaseModel):
-    """Result of a request."""
+    """Result of allowing or rejecting a pod."""
 
     outcome: Literal["waiting", "allowed", "rejected"] = Field(description="allowed: no plugin is left, it is bound.")
     pending: list[str]
@@ -72,7 +72,7 @@ def waiting_list_router(waiting: WaitingPods) -> APIRouter:
 def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
     """Create the router for allow and reject.
 
-    It is served with the verbs, because pods are bound or returned to the scheduler.
+    The verbs' listener serves it, because allowing a pod binds it, and rejecting a pod fails its bind.
     """
     router = APIRouter(prefix="/api/v1/waiting", tags=["scheduling"])
 

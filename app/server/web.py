@@ -32,13 +32,19 @@ from app.telemetry.throttle import Throttle
 from app.verbs.outcome import VerbFailure
 
 _KEEP_ALIVE_SECONDS: Final = 120
-"""Go drops an idle connection after 90 s, and does not retry a POST on a connection that the server closed first."""
+"""Seconds after which an idle connection is closed: longer than the 90 s after which a Go client drops it.
+
+If we closed it first, a POST sent at that moment would fail, because Go does not retry a POST.
+"""
 CLOSE_SECONDS: Final = 14.0
-"""Seconds from the first signal until unfinished requests are aborted."""
+"""Seconds from the first signal until unfinished requests are aborted.
+
+After ``leave`` has ended, they have at least one second, and at most ``_MOST_CLOSE_SECONDS``.
+"""
 
 _MOST_CLOSE_SECONDS: Final = 10.0
 _CLOSED: Final = "the handler is closed"
-"""End of uvloop's message about a write to a closed transport."""
+"""Part of the message with which uvloop raises ``RuntimeError`` for a write to a closed transport."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -46,16 +52,19 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Web(FastAPI):
-    """Application with all its routes. ``direct``: endpoints by path that a POST can also reach by the fast path."""
+    """Application of one listener. ``direct``: endpoints by path that a POST can also reach by the fast path.
+
+    ``pages``: queues for all other requests. ``throttle``: limits the log lines about failed pages.
+    """
 
     direct: Mapping[str, Endpoint]
     pages: PageQueues
     throttle: Throttle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Queue all requests except verbs, so that pages do not delay decisions.
+        """Answer verbs at once, and all other requests through the page queues, so that pages do not delay decisions.
 
-        HEAD is answered wherever GET is; uvicorn leaves the body out.
+        A HEAD request of a page is handled like a GET; uvicorn leaves the body out.
         """
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
@@ -66,10 +75,10 @@ class Web(FastAPI):
             await self.pages(self._answer, get_scope, receive, partial(_send_if_open, send))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request. An unexpected fault is answered with 500 and logged once a minute per route."""
+        """Answer a request; after an unexpected exception with 500, and a log line at most once a minute per route."""
         try:
             await super().__call__(scope, receive, send)
-        except Exception as fault:  # noqa: BLE001  # uvicorn would log every one with its traceback
+        except Exception as fault:  # noqa: BLE001  # else uvicorn would log each one with its traceback
             path = str(getattr(scope.get("route"), "path", ""))
             if (held_back := self.throttle.admit(path)) is not None:
                 trace = "".join(traceback.format_exception(fault))
@@ -80,7 +89,7 @@ class Web(FastAPI):
 
 
 async def _send_if_open(send: Send, message: Message) -> None:
-    """Send to a connection. uvloop raises if it was closed before uvicorn knows; then nothing is sent."""
+    """Send a message, or nothing if the connection is closed. Before uvicorn knows that, uvloop raises an exception."""
     try:
         await send(message)
     except RuntimeError as error:
@@ -97,9 +106,10 @@ def create_web(
     pages: PageQueues | None = None,
     documented: bool = True,
 ) -> Web:
-    """Create the application of a listener. One of them has the lifespan; ``pages`` is shared by those of a process.
+    """Create the application of one listener.
 
-    ``direct``: the verbs' endpoints by path. ``documented``: with /docs and /openapi.json.
+    A process passes ``lifespan`` to one of its applications only, and the same ``pages`` to all. ``direct``: endpoints
+    of verbs, by path. ``documented``: true to serve /docs and /openapi.json.
     """
     web = Web(
         title="Homeport",
@@ -122,7 +132,7 @@ def create_web(
 
 
 def _pages_of(web: FastAPI) -> dict[str, str]:
-    """Return the pages that a browser can open, by path, with summaries; the documentation first, if any."""
+    """Return the summary of each page that a browser can open, by path; the documentation first, if it is served."""
     pages = {DOCS: "All endpoints, to read and to try"} if web.openapi_url else {}
     for path, methods in web.openapi()["paths"].items():
         if "get" in methods and "{" not in path:
@@ -146,7 +156,7 @@ class _Server(uvicorn.Server):
         self._signalled_at: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn does, with a protocol, an application and TLS for each listener."""
+        """Start like uvicorn, but with a protocol, an application and TLS of its own for each listener."""
         self._loop = loop = asyncio.get_running_loop()
         await self.lifespan.startup()
         if self.lifespan.should_exit:
@@ -163,7 +173,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         since = self._signalled_at or monotonic()
         left = CLOSE_SECONDS - (monotonic() - since)
-        # Passed to wait_for, which accepts fractions of a second.
+        # uvicorn declares an int, but only passes the value to wait_for, which accepts fractions of a second.
         self.config.timeout_graceful_shutdown = max(1.0, min(left, _MOST_CLOSE_SECONDS))  # type: ignore[assignment]
         await super().shutdown(sockets)
         connections, requests = len(self.server_state.connections), len(self.server_state.tasks)
@@ -176,7 +186,7 @@ class _Server(uvicorn.Server):
         self._signalled_at = monotonic()
         self._loop.call_soon_threadsafe(
             self._begin_to_leave, sig
-        )  # the handler might have interrupted a write to the log
+        )  # which logs in the event loop: the signal might have interrupted a write to the log
 
     def _begin_to_leave(self, sig: int) -> None:
         _LOG.info("ending", signal=signal.Signals(sig).name)
@@ -191,9 +201,10 @@ class _Server(uvicorn.Server):
 
 
 def run(web: FastAPI, listeners: Sequence[Listener], leave: Callable[[], Awaitable[None]] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM; requests in flight are finished for at most ``CLOSE_SECONDS``.
+    """Serve until SIGINT or SIGTERM; requests in flight are aborted after ``CLOSE_SECONDS``.
 
-    ``web`` has the lifespan. ``leave`` runs first, while requests are still served.
+    ``web``: the application with the lifespan. ``leave``: called after the signal; requests are served until it has
+    ended.
     """
     server(web, listeners, leave).run()
 
@@ -201,7 +212,7 @@ def run(web: FastAPI, listeners: Sequence[Listener], leave: Callable[[], Awaitab
 def server(
     web: FastAPI, listeners: Sequence[Listener], leave: Callable[[], Awaitable[None]] | None = None
 ) -> uvicorn.Server:
-    """The HTTP server, not yet running."""
+    """Create the HTTP server without starting it. Parameters are those of ``run``."""
     config = uvicorn.Config(
         web,
         loop="uvloop",

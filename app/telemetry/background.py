@@ -1,4 +1,4 @@
-"""Supervised background tasks: a task that fails is restarted, and the fault is logged."""
+"""Supervises background tasks: a task that ends with an exception is restarted, and the exception is logged."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ AGAIN_SECONDS: Final = 2.0
 """Delay before a failed task is restarted."""
 
 RECOVERED_SECONDS: Final = 10.0
-"""A task that has run for this long has recovered from its last fault."""
+"""Seconds after which a restarted task that still runs has recovered from its last exception."""
 
 GIVEN_UP_SECONDS: Final = 60.0
-"""A task that has not recovered for this long cannot be restarted: the process is no longer alive."""
+"""Seconds after which a task that has not recovered makes ``/livez`` fail, so that the kubelet restarts the container.
+"""
 
 Work = Callable[[], Awaitable[None]]
 OnFault = Callable[[BaseException], None]
 
 
 class Background:
-    """Runs named tasks. A task that returns is done; a task that raises is restarted.
+    """Runs named tasks. A task that returns is not restarted; a task that raises an exception is.
 
-    Faults are logged, at most once a minute per task. ``problem`` is for ``/livez``.
+    Exceptions are logged, at most once a minute per task. ``/livez`` fails with the text of ``problem``.
     """
 
     def __init__(self) -> None:
@@ -42,14 +43,16 @@ class Background:
         self._is_over = False
 
     def begin(self, name: str, work: Work, on_fault: OnFault = lambda _: None) -> None:
-        """Start a task. ``on_fault`` is called with each exception that ends it."""
+        """Start a task that awaits ``work()``. ``on_fault`` is called with each exception that ends it."""
         task = asyncio.ensure_future(_run(work))
         self._tasks[name] = task
         self._begun[name] = asyncio.get_running_loop().time()
         task.add_done_callback(partial(self._ended, name, work, on_fault))
 
     def _ended(self, name: str, work: Work, on_fault: OnFault, task: asyncio.Task[None]) -> None:
-        """Schedule the restart first, so that no failure of logging can prevent it."""
+        """Schedule the restart of a failed task, then log its exception. An error in logging cannot prevent the
+        restart.
+        """
         fault = _fault(task)
         if fault is None:
             return
@@ -64,7 +67,9 @@ class Background:
         on_fault(fault)
 
     def problem(self) -> str:
-        """Return which task cannot be restarted; empty if all run."""
+        """Return a message about a task that fails after every restart, for ``GIVEN_UP_SECONDS`` now; empty if none
+        does.
+        """
         for name, since in self._failing.items():
             now = asyncio.get_running_loop().time()
             runs = not self._tasks[name].done() and now - self._begun[name] >= RECOVERED_SECONDS
@@ -87,12 +92,15 @@ class Background:
 
 
 async def _run(work: Work) -> None:
-    """Call ``work`` inside the task, so that an exception before its first await counts as a fault too."""
+    """Call ``work`` inside the task, so that an exception in the call itself also ends the task and restarts it."""
     await work()
 
 
 def _fault(task: asyncio.Task[None]) -> BaseException | None:
-    """Return the exception that ended the task. A cancellation not requested here is a fault of an awaited object."""
+    """Return the exception that ended the task; ``None`` if it returned or was cancelled.
+
+    A ``CancelledError`` without a request to cancel the task comes from an awaited object, so it is a fault too.
+    """
     try:
         return task.exception()
     except asyncio.CancelledError as cancelled:

@@ -1,4 +1,4 @@
-"""Expiry times of certificates, read when metrics are scraped."""
+"""Metric with the expiry times of certificates, which are read when metrics are scraped."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from prometheus_client.registry import Collector
 
 
 class CertificateCollector(Collector):
-    """Exports expiry times.
+    """Exports the expiry time of each certificate.
 
-    ``ends`` returns seconds since the epoch, for those of ``serving``, ``authority``, ``client`` and ``kubeconfig``
-    that exist.
+    ``ends`` returns these times in seconds since the epoch, by the name of the certificate: ``serving``,
+    ``authority``, ``client`` or ``kubeconfig``. Certificates that do not exist are left out.
     """
 
     def __init__(self, ends: Callable[[], Mapping[str, float]]) -> None:

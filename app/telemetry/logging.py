@@ -1,8 +1,8 @@
-"""Logs on standard error: one JSON object a line, or plain text for a terminal.
+"""Sets up logs on standard error: one JSON object per line, or plain text for a terminal.
 
-Homeport's events, lines of libraries, warnings and uncaught exceptions all have this form. Each line is one write, so
-that ``standard_error`` can drop and count it. Libraries log at warning or above at any setting: their debug lines can
-contain credentials.
+Homeport's own lines, lines of libraries, Python warnings and uncaught exceptions all have this form. Each line is one
+write, so that ``standard_error`` can drop and count it. Lines of libraries below warning are never logged, because they
+can contain credentials.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 def configure(level: str, form: Literal["json", "console"]) -> None:
-    """Set up logging for the process. Suppressed lines below ``level`` cost only one comparison."""
+    """Set up logging for the process. ``form``: ``json``, or ``console`` for plain text.
+
+    Homeport's own lines below ``level`` are suppressed by replacing their methods, so that they cost almost no time.
+    """
     stamped: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -59,14 +62,14 @@ def configure(level: str, form: Literal["json", "console"]) -> None:
 
 
 def silence(library: str) -> None:
-    """Suppress all log lines of a library; its caller logs instead."""
+    """Suppress all log lines of a library whose failures Homeport logs itself."""
     logging.getLogger(library).setLevel(logging.CRITICAL + 1)
 
 
 class _Repetitions(logging.Filter):
-    """Passes one line of a library a minute for each place in the code.
+    """Admits one line a minute for each place in the code of a library (see ``_place``).
 
-    Clients can cause any number of such lines, and an exception in a callback of the event loop has a traceback.
+    Clients can cause any number of these lines. Some are long, because they contain a traceback.
     """
 
     def __init__(self) -> None:
@@ -80,7 +83,10 @@ class _Repetitions(logging.Filter):
 
 
 def _place(record: logging.LogRecord) -> str:
-    """Return where a fault was raised; for other lines the logging call, or for a warning its text."""
+    """Return the place by which a line is throttled: the line of code that raised its exception or else logged it.
+
+    For a Python warning, return its text.
+    """
     if record.exc_info and record.exc_info[2] is not None:
         frame = traceback.extract_tb(record.exc_info[2])[-1]
         return f"{record.name} {frame.filename}:{frame.lineno}"
@@ -88,14 +94,14 @@ def _place(record: logging.LogRecord) -> str:
 
 
 def _held_back(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Add the number of lines suppressed for this place since the last one, if any."""
+    """Add the number of lines that were suppressed for the same place since the last one, if any."""
     if held_back := event["_record"].held_back:
         event["since_the_last_line"] = held_back
     return event
 
 
 def _traceback(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Move ``exc_info`` into the field ``traceback``, as in Homeport's own events."""
+    """Replace ``exc_info`` by the field ``traceback``, which Homeport's own lines use too."""
     exc_info = event.pop("exc_info", None)
     if isinstance(exc_info, tuple) and exc_info[1] is not None:
         event["traceback"] = _text(exc_info[1])
@@ -103,7 +109,7 @@ def _traceback(_logger: WrappedLogger, _method: str, event: EventDict) -> EventD
 
 
 def _below(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Move the traceback below the line, for the console format."""
+    """Rename ``traceback`` to ``exception``, because the console renderer prints that field below the line."""
     if "traceback" in event:
         event["exception"] = event.pop("traceback").rstrip()
     return event

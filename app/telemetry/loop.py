@@ -1,4 +1,4 @@
-"""Measures event loop lag: blocking the loop delays every decision."""
+"""Measures the lag of the event loop, because code that blocks the loop delays every decision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PERIOD_SECONDS: Final = 0.25
 
 
 async def watch_lag(observe: Callable[[float], None]) -> None:
-    """Call ``observe`` four times a second with the loop's lag in seconds; never returns."""
+    """Call ``observe`` four times a second with the seconds by which a timer of the loop was late. Never return."""
     loop = asyncio.get_running_loop()
     while True:
         expected = loop.time() + _PERIOD_SECONDS

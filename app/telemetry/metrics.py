@@ -1,6 +1,6 @@
-"""All metrics of Homeport, except those read from other objects at scrape time.
+"""Defines all metrics of Homeport, except those that are read from other objects at scrape time.
 
-Names and labels follow kube-scheduler for the same quantity, with ``homeport_`` for ``scheduler_``
+A quantity that kube-scheduler measures too has the same name and labels there, but with the prefix ``scheduler_``
 (docs/adr/0025-metrics-names.md). Durations are in seconds.
 """
 
@@ -41,7 +41,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # creation times of 
 
 
 class Metrics:
-    """Set of metrics of one service, with its own registry, so that tests can create many."""
+    """Metrics of one service, in a registry of their own, so that a test process can create several sets."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -53,7 +53,7 @@ class Metrics:
         self._of_the_process()
 
     def _of_requests(self) -> None:
-        """Define metrics of requests, refusals and waits."""
+        """Define metrics of requests, refused pods and waits."""
         self.requests = self._counter("homeport_requests", "Answered requests, by verb and outcome.", "verb", "outcome")
         self.request_duration = self._histogram(
             "homeport_request_duration_seconds",
@@ -192,13 +192,16 @@ class Metrics:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 
     def batched(self, put_in: Callable[[T], None]) -> ObservationBatch[T]:
-        """Return a batch for the hot path: ``put_in`` is called later, at the latest when the metrics are read."""
+        """Return a batch of observations for code that runs in each request.
+
+        ``put_in`` is called later with each observation, at the latest when the metrics are read.
+        """
         return self._settling.batched(put_in)
 
     def describe_process(self, version: str) -> None:
-        """Register metrics that exist once per process: version, resources, dropped log lines.
+        """Add the metrics of the process itself: version, resources, dropped log lines.
 
-        Call it for one set only.
+        Call this method on only one ``Metrics`` of a process.
         """
         self.build_info.labels(version, platform.python_version(), platform.python_implementation()).set(1)
         ProcessCollector(registry=self.registry)
@@ -207,5 +210,5 @@ class Metrics:
         self.registry.register(DroppedLinesCollector())
 
     def add_collector(self, collector: Collector) -> None:
-        """Add metrics that are read from other objects at scrape time."""
+        """Add a collector of metrics that are read from other objects at scrape time."""
         self.registry.register(collector)

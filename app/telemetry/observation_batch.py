@@ -1,7 +1,7 @@
-"""Batches metric observations of the hot path.
+"""Batches metric observations that are made in each request.
 
-An observation is a dozen calls inside prometheus_client, whose code and data are no longer in the CPU caches at the
-next request: two single observations took 3 % of a filter of 500 names. In batches they take a fraction of that.
+An observation is a dozen calls inside prometheus_client. Its code and data have left the CPU caches by the next
+request, so two single observations took 3 % of a filter of 500 names. In batches they take a fraction of that.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from prometheus_client.registry import Collector
 T = TypeVar("T")
 
 _TOGETHER: Final = 32
-"""Observations per batch; a batch takes some tenths of a millisecond."""
+"""Number of observations per batch. Applying a batch takes some tenths of a millisecond."""
 
 
 class ObservationBatch(Generic[T]):
-    """Collects observations, and passes them to ``put_in`` in batches of 32 or at ``settle``.
+    """Collects observations, and passes them to ``put_in`` once there are 32, or when ``settle`` is called.
 
-    In an event loop a batch runs as a later callback, so that the current request is answered first.
+    In an event loop a full batch is applied by a later callback, so that the current request is answered first.
     """
 
     __slots__ = ("_put_in", "_waiting")
@@ -49,7 +49,9 @@ class ObservationBatch(Generic[T]):
 
 
 class BatchCollector(Collector):
-    """First collector of a registry: applies pending observations before other collectors are read."""
+    """Collector that applies pending observations. It must be the first of a registry, so that the metrics of other
+    collectors include them.
+    """
 
     def __init__(self) -> None:
         self._settle: list[Callable[[], None]] = []
@@ -61,7 +63,7 @@ class BatchCollector(Collector):
         return batch
 
     def collect(self) -> Iterable[Metric]:
-        """Apply all pending observations; exports no metrics of its own."""
+        """Apply all pending observations; return no metrics."""
         for settle in self._settle:
             settle()
         return ()

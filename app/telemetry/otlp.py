@@ -1,8 +1,9 @@
-"""Spans of OpenTelemetry's SDK, sent in batches to a collector (OTLP over HTTP) by a thread of its own.
+"""Implements tracing with OpenTelemetry's SDK. A thread of the SDK sends the spans in batches to a collector, by OTLP
+over HTTP.
 
-Import it only if the extra ``otlp`` is installed. Sampling is decided before a span is created, so that an untraced
-request costs one random number. A slow or unreachable collector loses only spans: 2,048 are queued, further ones are
-dropped.
+Import this module only if the extra ``otlp`` is installed. Sampling is decided before a span is created, so that an
+untraced request costs only one random number. If the collector is slow or unreachable, 2,048 spans are queued, and
+further ones are dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from app.telemetry.tracing import Attributes, Header
 
 PER_MILLION: Final = 1_000_000
 STOP_SECONDS: Final = 0.5
-"""Time limit at shutdown for unsent spans."""
+"""Maximum seconds to send queued spans at shutdown."""
 
 _EXPORT_SECONDS: Final = 5.0
 _SAMPLED: Final = 1
@@ -44,7 +45,8 @@ _PROPAGATOR: Final = TraceContextTextMapPropagator()
 class OtlpTracing:
     """Implements ``Tracing``.
 
-    ``per_million``: traces begun here per million requests; traces begun elsewhere are continued.
+    ``per_million``: number of requests in a million for which a trace begins here. If the caller has begun a trace, its
+    decision whether to sample is used.
     """
 
     def __init__(self, exporter: SpanExporter, per_million: int, *, version: str, instance: str) -> None:
@@ -72,7 +74,7 @@ class OtlpTracing:
         return self._span(name, SpanKind.CLIENT, context.get_current())
 
     async def stop(self) -> None:
-        """Send queued spans for at most half a second; drop the rest."""
+        """Send queued spans for at most half a second; then return without waiting for the rest."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def shut_down() -> None:
@@ -85,21 +87,21 @@ class OtlpTracing:
             await asyncio.wait_for(done.wait(), STOP_SECONDS)
 
     def _begins(self) -> bool:
-        return random() < self._ratio  # noqa: S311  # no secret
+        return random() < self._ratio  # noqa: S311  # sampling needs no secret
 
     def _span(self, name: str, kind: SpanKind, parent: context.Context) -> _Span:
         return _Span(self._tracer.start_span(name, parent, kind))
 
 
 def otlp(endpoint: str, per_million: int, *, version: str, instance: str) -> OtlpTracing:
-    """Create tracing to a collector; for ``endpoint`` see ``traces_url``."""
-    silence("opentelemetry")  # it logs every failed batch; Homeport logs the first
+    """Create a ``Tracing`` that sends spans to the collector at ``endpoint`` (see ``traces_url``)."""
+    silence("opentelemetry")  # it would log every failed batch; Homeport logs only the first
     exporter = OTLPSpanExporter(traces_url(endpoint), timeout=_EXPORT_SECONDS)
     return OtlpTracing(exporter, per_million, version=version, instance=instance)
 
 
 def traces_url(endpoint: str) -> str:
-    """Return the URL for spans: adds ``/v1/traces`` to a URL without a path."""
+    """Return the URL to which spans are sent: ``endpoint``, with ``/v1/traces`` appended if it has no path."""
     return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _TRACES
 
 
@@ -115,12 +117,12 @@ class _Span:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers with only the sampled flag: older parsers reject a header with the flag for random IDs too.
+        """W3C headers for outgoing requests; none if the SDK is disabled and creates no IDs.
 
-        Empty if the SDK is disabled and creates no IDs.
+        The only flag is ``sampled``. The SDK would also set the flag for random IDs, which older parsers reject.
         """
         context_ = self._span.get_span_context()
-        if not context_.is_valid:  # OTEL_SDK_DISABLED
+        if not context_.is_valid:  # the variable OTEL_SDK_DISABLED is set
             return {}
         parent = f"00-{context_.trace_id:032x}-{context_.span_id:016x}-{_SAMPLED:02x}"
         state = context_.trace_state.to_header()
@@ -151,7 +153,7 @@ class _Span:
 
 
 class _LoggingExporter(SpanExporter):
-    """Exporter that logs the first failure and the next success."""
+    """Exporter that logs the first failed export, and the first successful one after it."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter

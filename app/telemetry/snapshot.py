@@ -1,4 +1,4 @@
-"""Metrics of the snapshot, computed when they are scraped instead of on each event."""
+"""Metrics of the snapshot. They are computed when they are scraped, and not on each event of a watch."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ KNOWN_KEYS: Final = (
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 )
-"""Topology keys that are always exported with their own label."""
+"""Topology keys that are exported by name even if there are more than ``MOST_KEYS`` keys."""
 
 MOST_KEYS: Final = 16
-"""Maximum number of topology keys in metrics."""
+"""Maximum number of label values for topology keys, ``OTHER_KEYS`` included."""
 
 OTHER_KEYS: Final = "(others)"
-"""Label of all topology keys beyond the maximum."""
+"""Label value that stands for all topology keys that are not exported by name."""
 
 
 class FeedMetrics(Protocol):
-    """State of the feed of one kind, as exported in metrics."""
+    """State of the feed of one kind, with the values that metrics export."""
 
     @property
     def objects(self) -> int: ...
@@ -43,7 +43,7 @@ class FeedMetrics(Protocol):
 
 
 class SnapshotCollector(Collector):
-    """Exports the feeds by kind, the number of assumed pods, and readiness."""
+    """Exports the state of each kind's feed, the number of assumed pods, and readiness."""
 
     def __init__(
         self, feeds: Callable[[], Mapping[str, FeedMetrics]], assumed: Callable[[], int], ready: Callable[[], bool]
@@ -74,11 +74,11 @@ class SnapshotCollector(Collector):
 
 
 class CountedCollector(Collector):
-    """Exports values that take too long to count in one step of the event loop. They are counted in steps before a
-    scrape.
+    """Exports values that would block the event loop for too long if they were counted in one step.
 
-    ``skews``: by topology key · ``unschedulable``: number of pods by plugin and profile · ``gauges``: plugins' gauges
-    by name, each with its help text and its samples by labels.
+    Other code counts them in short steps before each scrape, and stores them in the attributes. ``skews``: largest skew
+    by topology key. ``unschedulable``: number of pods by plugin and profile. ``gauges``: gauges of plugins by name,
+    each with its help text and its samples by labels.
     """
 
     def __init__(self) -> None:
@@ -113,14 +113,17 @@ class _Family(Collector):
 
 
 def rendered(registry: CollectorRegistry, parts: list[bytes]) -> Iterator[None]:
-    """Add the text of every metric to ``parts``, one at each step."""
+    """Append the text of each metric to ``parts``, one metric per step."""
     for metric in registry.collect():
         parts.append(generate_latest(_Family(metric)))
         yield
 
 
 def _few(skews: Mapping[str, int]) -> Mapping[str, int]:
-    """Limit the number of topology keys, because pods can name any node label; the others are merged."""
+    """Return the skews of at most ``MOST_KEYS`` keys, because pods can use any node label as a topology key.
+
+    Further keys are merged into ``OTHER_KEYS``, with the largest of their skews.
+    """
     if len(skews) <= MOST_KEYS:
         return skews
     named = sorted(skews, key=lambda key: (key not in KNOWN_KEYS, key))

@@ -1,7 +1,9 @@
-"""Standard error that never raises and never blocks: lines that cannot be written are dropped and counted.
+"""Standard error that never raises an exception and does not block: lines that cannot be written are dropped and
+counted.
 
-A full disk, a closed pipe, or a pipe with a stalled reader must not affect the process. Each part is written only after
-``select`` reports that it will not block. For a regular file it always does, so a hanging disk still blocks the writer.
+A full disk, a closed pipe, or a pipe with a stalled reader must not affect the process. So each part of a line is
+written only after ``select`` has reported that the write will not block. For a regular file ``select`` always reports
+that, so a disk that hangs still blocks the writer.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from prometheus_client.registry import Collector
 
 
 class StandardError(io.RawIOBase):
-    """Raw stream over a file descriptor; without one, all lines are dropped. ``dropped``: number of lines so far."""
+    """Raw stream over a file descriptor; without one, all lines are dropped. ``dropped``: number of dropped lines."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
@@ -34,14 +36,18 @@ class StandardError(io.RawIOBase):
         return self._descriptor
 
     def write(self, data: Any) -> int:
-        """Write what does not block; always return the length of ``data``, which callers take for success."""
+        """Write as much of ``data`` as does not block, and drop the rest.
+
+        Always return the length of ``data``, so that the caller takes it for a success. If a line was cut off, the next
+        one begins on a new line.
+        """
         rest = memoryview(b"\n" + data if self._cut else data)
         begun = False
         try:
             while rest and self._would_not_block():
                 written = os.write(self.fileno(), rest[: select.PIPE_BUF])
                 rest, begun = rest[written:], True
-        except OSError:  # io.UnsupportedOperation is one too
+        except OSError:  # also io.UnsupportedOperation, a subclass
             pass
         if rest:
             self.dropped += bytes(rest[-len(data) :]).count(b"\n")
@@ -49,7 +55,7 @@ class StandardError(io.RawIOBase):
         return len(data)
 
     def _would_not_block(self) -> bool:
-        """Return true if the descriptor accepts at least PIPE_BUF bytes now, or would fail at once."""
+        """Return true if a write of up to ``PIPE_BUF`` bytes returns or fails at once."""
         return bool(select.select((), (self.fileno(),), (), 0)[1])
 
 
@@ -57,13 +63,13 @@ _GUARDED: Final = StandardError(None if sys.__stderr__ is None else sys.__stderr
 
 
 def guard_standard_error() -> None:
-    """Replace the interpreter's own ``sys.stderr`` by one that cannot fail; keep a replaced one."""
+    """Replace ``sys.stderr`` by one that cannot fail, unless other code has replaced the interpreter's own before."""
     if sys.stderr is sys.__stderr__:
         sys.stderr = io.TextIOWrapper(_GUARDED, encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
 class DroppedLinesCollector(Collector):
-    """Number of dropped log lines, read when metrics are scraped."""
+    """Exports the number of dropped log lines, which is read when metrics are scraped."""
 
     def collect(self) -> Iterable[Metric]:
         yield CounterMetricFamily(

@@ -1,4 +1,4 @@
-"""Throttle for log lines that can repeat without end."""
+"""Limits how often a log line is written, because clients or faults can cause the same line at any rate."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from time import monotonic
 from typing import Final
 
 LINE_SECONDS: Final = 60.0
-"""Minimum interval between two log lines of one key, because clients and faults can repeat at any rate."""
+"""Minimum interval between two log lines of one key."""
 
 
 MOST_KEYS: Final = 256
-"""Maximum number of keys with a period of their own; keys beyond it share one."""
+"""Maximum number of keys that are throttled separately. All further keys are throttled together, as one key."""
 
 _OTHERS: Final = "(others)"
 
 
 class Throttle:
-    """Passes one line of each key in ``seconds`` and counts the others."""
+    """Admits one log line per key in ``seconds``, and counts the suppressed ones."""
 
     def __init__(self, seconds: float = LINE_SECONDS, clock: Callable[[], float] = monotonic) -> None:
         self._seconds = seconds
@@ -26,7 +26,9 @@ class Throttle:
         self._held_back: dict[str, int] = {}
 
     def admit(self, key: str) -> int | None:
-        """Return the number of lines suppressed since the last one, or ``None`` if this line must be suppressed."""
+        """Return ``None`` if a line of this key must be suppressed now; else the number of lines of the key that were
+        suppressed since the last admitted one.
+        """
         if key not in self._next and len(self._next) >= MOST_KEYS:
             key = _OTHERS
         now = self._clock()

@@ -1,9 +1,9 @@
-"""Interface to OpenTelemetry spans: few, and none unless an endpoint is configured.
+"""Interface to OpenTelemetry spans. Spans exist only if an endpoint is configured, for two kinds of requests.
 
-    incoming   a verb: the root of a trace, or part of the trace of the forwarding replica
-    outgoing   a request sent by a traced verb: to the leader, or a write to the API server
+    incoming   a request to a verb: the root of a trace, or part of the trace that its caller has begun
+    outgoing   a request that is sent for a traced verb: to the leader, or a write to the API server
 
-OpenTelemetry is imported only when needed; ``app.telemetry.otlp`` is the implementation.
+``app.telemetry.otlp`` implements the interface; it is imported, and OpenTelemetry with it, only if it is used.
 """
 
 from __future__ import annotations
@@ -22,24 +22,26 @@ _NEEDED: Final = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.
 
 
 class Span(Protocol):
-    """Span and context manager: inside, it is the current span of its task and of tasks started there.
+    """Span. As a context manager, it is the current span of the task, and of tasks that are started inside.
 
-    An exception that leaves the context is recorded.
+    An exception that leaves the context marks the span as failed.
     """
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """W3C Trace Context headers for outgoing requests."""
+        """W3C Trace Context headers for outgoing requests, so that the receiver continues the trace."""
         ...
 
     def tell(self, attributes: Attributes) -> None: ...
 
     def failed(self, cause: str) -> None:
-        """Mark the span as failed."""
+        """Mark the span as failed because of ``cause``."""
         ...
 
     def held_back(self) -> None:
-        """Mark the request as not sent, which is no failure, even if an exception leaves the context."""
+        """Record that the request was not sent. It then does not count as failed, even if an exception leaves the
+        context.
+        """
         ...
 
     def __enter__(self) -> Self: ...
@@ -49,7 +51,7 @@ class Span(Protocol):
 
 
 class Tracing(Protocol):
-    """Source of spans. Methods never block or raise."""
+    """Source of spans. Its methods never block and never raise an exception."""
 
     def incoming(self, name: str, header: Header) -> Span | None:
         """Return a span for an incoming request, or ``None`` if it is not traced."""
@@ -61,7 +63,7 @@ class Tracing(Protocol):
 
 
 def is_available() -> bool:
-    """Return true if the extra is installed."""
+    """Return true if the OpenTelemetry packages of the extra ``otlp`` are installed."""
     try:
         return all(find_spec(name) is not None for name in _NEEDED)
     except ModuleNotFoundError:

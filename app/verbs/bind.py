@@ -1,14 +1,14 @@
-"""The bind verb: one transaction per pod, whose result every caller gets.
+"""The bind verb: runs one transaction per pod, and answers all requests for that pod and node with its result.
 
 A transaction belongs to the process, not to the HTTP request: if the caller disconnects, the transaction continues, and
 a repeated request joins it. ``transaction`` describes the steps.
 
-Before the transaction, the pod is looked up in the snapshot, or read from the API server; UID and node are checked. A
-pod that is already bound to that node is a success. The plugins' ``post_bind`` runs after the answer.
+Before the transaction, the pod is looked up in the snapshot, or read from the API server, and UID and node are checked.
+If the pod is already bound to that node, the bind succeeds. The plugins' ``post_bind`` runs after the answer.
 
-A caller waits at most ``time_limit``. A transaction stops waiting a little earlier, so that the caller gets the reason:
-a pod still waiting at Permit is then rejected, and its place becomes free. Binding it later would be unsafe, because
-the scheduler no longer reserves its resources.
+A caller waits at most ``time_limit``. A transaction stops waiting a little earlier, so that the caller gets the reason.
+A pod that then still waits at Permit is rejected, and its resources become free. Binding it later would be unsafe,
+because the scheduler no longer reserves its resources.
 """
 
 from __future__ import annotations
@@ -43,15 +43,19 @@ DRAIN_SECONDS: Final = 10.0
 """Maximum seconds that a shutdown waits for binds in flight."""
 
 _ANSWER_MARGIN: Final = 0.05
-"""Fraction of the time limit by which a transaction stops waiting before its caller does."""
+"""Fraction of the remaining time by which a transaction stops waiting before its caller does."""
 _MAX_ANSWER_MARGIN_SECONDS: Final = 0.5
-"""Upper limit of that margin in seconds."""
+"""Maximum seconds by which a transaction stops waiting before its caller does."""
 
 _RECHECK_SECONDS: Final = 1.0
-"""Interval between two attempts to reject a superseded bind at Permit, which it may reach only later."""
+"""Interval between two attempts to reject a superseded bind at Permit. The first attempt can come before the bind has
+reached Permit.
+"""
 
 _TAKE_OVER_FRACTION: Final = 0.9
-"""Fraction of its time that a bind waits for a leader take-over, so that it can still report the reason."""
+"""Fraction of its remaining time that a bind waits until this replica has taken over as leader. The rest is for
+reporting that it has not.
+"""
 
 NO_PROFILE: Final = 'no profile for schedulerName "{}", and bindOthers is false'
 UNCONFIRMED: Final = 'an earlier bind of this pod to node "{}" is not confirmed yet'
@@ -61,7 +65,7 @@ SHUTTING_DOWN: Final = "the process is shutting down while the pod waits at Perm
 
 
 class _RunningBind(Struct, frozen=True):
-    """Transaction in flight: its target and its task."""
+    """Transaction in flight: name of its ``node``, UID of its pod, and its task."""
 
     node: str
     uid: str
@@ -71,7 +75,8 @@ class _RunningBind(Struct, frozen=True):
 class BindVerb:
     """The bind verb. ``time_limit``: maximum seconds that a caller waits.
 
-    ``bind_others``: bind pods without a profile here, unchecked. ``waiting``: pods at Permit.
+    ``bind_others``: true to bind pods without a profile here, whose constraints are not checked. ``waiting``: pods at
+    Permit.
     """
 
     def __init__(
@@ -99,7 +104,7 @@ class BindVerb:
         self._cluster.assumed.on_lost(lambda uid: waiting.reject(uid, LOST))
 
     async def __call__(self, body: bytes | memoryview, seconds: float = inf) -> Answer:
-        """Answer a bind request whose caller waits ``seconds``. Raises ``VerbFailure``."""
+        """Answer a bind request whose caller waits for ``seconds``. Raises ``VerbFailure``."""
         deadline = self._clock() + min(self._time_limit, seconds)
         try:
             args = decode_binding(body)
@@ -117,10 +122,11 @@ class BindVerb:
         return task.result()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
-        """Wait up to ``seconds`` for all transactions and ``post_bind`` calls at shutdown, then cancel the rest.
+        """At shutdown, wait up to ``seconds`` for all transactions and ``post_bind`` calls, then cancel the
+        transactions that are left.
 
-        Pods waiting at Permit are rejected at once, because no Binding was sent for them. Return ``False`` if the
-        outcome of a bind is unknown: its Binding may still arrive, so the next leader has to fence the pod.
+        Pods waiting at Permit are rejected at once, because no Binding was sent for them. Return true if everything
+        has ended and each outcome is known. Else a Binding can still arrive, so the next leader has to fence the pod.
         """
         self._waiting.close(SHUTTING_DOWN)
         until = self._clock() + seconds
@@ -133,10 +139,10 @@ class BindVerb:
         return not left and not self._cluster.assumed.in_flight()
 
     async def _transaction(self, args: BindingArgs, deadline: float) -> asyncio.Task[Answer]:
-        """Return the running transaction for this pod and node. Start one if there is none, once that for another node
-        has ended.
+        """Return the running transaction for this pod and node, or start one.
 
-        A transaction for another node is rejected if it waits at Permit, because the scheduler has chosen a new node.
+        If one for another node is running, wait until it has ended. If that one waits at Permit, reject it, because the
+        scheduler has chosen a new node. Raises ``VerbFailure`` (``out_of_time``).
         """
         key = (args.namespace, args.name)
         while (running := self._running.get(key)) is not None:
@@ -158,10 +164,10 @@ class BindVerb:
         del self._running[key]
         self._context.due.arrived(uid)
         if not task.cancelled():
-            task.exception()  # mark it as retrieved: the caller may have disconnected
+            task.exception()  # marks it as retrieved, because the caller has possibly disconnected
 
     async def _answer(self, args: BindingArgs, deadline: float) -> Answer:
-        """Run the bind and translate its failure. Raises ``VerbFailure``."""
+        """Run the bind, and turn its exceptions into ``VerbFailure``."""
         require_snapshot(self._context.problem)
         try:
             return await self._bind(args, deadline)
@@ -201,9 +207,9 @@ class BindVerb:
         task.add_done_callback(self._background.discard)
 
     async def _bind_foreign(self, pod: Pod, node_name: str, deadline: float) -> None:
-        """Bind a pod without a profile here, because kube-scheduler delegates its binding to us.
+        """Bind a pod without a profile here, without checking its constraints. Raises ``NotBound``.
 
-        kube-scheduler sends an extender the pods of all its profiles, and would retry a refused one again and again.
+        kube-scheduler delegates the binding of pods of all its profiles, and would retry a refused one again and again.
         """
         if not self._bind_others:
             raise NotBound(error(NO_PROFILE.format(printable(pod.spec.scheduler_name))))
@@ -220,4 +226,4 @@ class BindVerb:
 
 
 def _no_check() -> None:
-    """Pre-send check of a pod without a profile: always passes."""
+    """Check nothing before a Binding is sent, because the pod has no profile here."""

@@ -1,4 +1,4 @@
-"""Find the ``NodeInfo`` of each node in a request, which has names or whole node objects."""
+"""Finds the ``NodeInfo`` of each node in a request. The request has node names or whole node objects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class RequestedNodes(Struct, frozen=True):
     raw: Mapping[str, Raw] | None = None
 
     def with_unknown(self, passed: Sequence[str], rejected: Mapping[str, Status]) -> Mapping[str, Status]:
-        """Return ``rejected`` with a status for each other name that did not pass, because no node has that name."""
+        """Return ``rejected``, plus a status for each requested name that neither passed nor was rejected, because
+        there is no such node.
+        """
         if len(passed) + len(rejected) == len(self.names):
             return rejected
         known = {*passed, *rejected, *self.unknown}
@@ -47,8 +49,8 @@ class RequestedNodes(Struct, frozen=True):
 
 
 class SentNode(Struct, frozen=True):
-    """Whole node of a request. ``node`` is ``None`` if the snapshot has the same version, or if the node is
-    oversized.
+    """Whole node of a request. ``node`` is ``None`` if the snapshot has the same version, or if the node exceeds the
+    limits of ``node_decoding``.
     """
 
     name: str
@@ -68,7 +70,7 @@ class _NodeIdentityObject(Struct):
 
 _IDENTITY: Final = Decoder[_NodeIdentityObject](_NodeIdentityObject)
 _STEP: Final = 256
-"""Nodes decoded per step of the event loop: about 2 ms for nodes of 12 KB."""
+"""Number of nodes decoded per event-loop iteration. This takes about 2 ms for nodes of 12 KB."""
 
 
 async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode]:
@@ -94,7 +96,7 @@ def _read(item: Raw, nodes: Mapping[str, NodeInfo], core: CoreV1) -> SentNode:
 
 
 def _decoded(item: Raw, core: CoreV1) -> Node | None:
-    """Return the decoded node; ``None`` if it is oversized, because one oversized node must not fail the whole request.
+    """Decode a node; return ``None`` if it is oversized, because one oversized node must not fail the whole request.
 
     Raises ``MalformedRequest``.
     """
@@ -107,12 +109,12 @@ def _decoded(item: Raw, core: CoreV1) -> Node | None:
 
 
 def _is_known(known: NodeInfo | None, resource_version: str) -> bool:
-    """Return true if the snapshot has this version of the node."""
+    """Return true if the snapshot has the node in this version. An empty version is never known."""
     return known is not None and known.node.resource_version == resource_version != ""
 
 
 async def read_nodes(args: NodesRequest, nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode] | None:
-    """Return the whole nodes of a request; ``None`` if it has names. Raises ``MalformedRequest``."""
+    """Decode the whole nodes of a request; return ``None`` if it has names. Raises ``MalformedRequest``."""
     return None if args.names is not None else await read_sent(args.nodes or (), nodes, core)
 
 
@@ -139,7 +141,8 @@ def requested_nodes(
 ) -> RequestedNodes:
     """Return the candidates, based on the current snapshot.
 
-    ``names`` in ``unreadable`` are not candidates. A whole node is evaluated as it was sent.
+    ``names`` and ``sent``: names or whole nodes of the request; ``names`` is ``None`` for whole nodes. Names in
+    ``unreadable`` are not candidates. A whole node is evaluated as it was sent.
     """
     if names is None:
         return _by_object(sent or (), nodes, core)
@@ -151,7 +154,7 @@ def requested_nodes(
 
 
 def nodes_to_search(names: Sequence[str] | None, sent: Sequence[SentNode] | None, cluster: Cluster) -> RequestedNodes:
-    """Return the candidates of a search, which itself detects names without a node."""
+    """Like ``requested_nodes``, but where possible names are not checked, because the search ignores unknown names."""
     unreadable = unreadable_nodes(cluster)
     if names is None or unreadable:
         return requested_nodes(names, sent, cluster.nodes, unreadable, cluster.core)
@@ -159,7 +162,7 @@ def nodes_to_search(names: Sequence[str] | None, sent: Sequence[SentNode] | None
 
 
 def unreadable_nodes(cluster: Cluster) -> Collection[str]:
-    """Return nodes whose newest version could not be decoded. No pod must be placed there."""
+    """Return the names of nodes whose newest version could not be decoded. No pod must be placed there."""
     return cluster.unreadable.names(NODES) if cluster.unreadable else ()
 
 
@@ -175,7 +178,9 @@ def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> RequestedNo
 
 
 def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: CoreV1) -> RequestedNodes:
-    """Return the candidates of a request with whole nodes. A node of the same version is taken from the snapshot."""
+    """Return the candidates of a request with whole nodes. If the snapshot has a node in the same version, that one is
+    used.
+    """
     infos: dict[str, NodeInfo] = {}
     unreadable: dict[str, Status] = {}
     sent: dict[str, NodeInfo] = {}

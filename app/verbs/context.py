@@ -1,4 +1,6 @@
-"""Dependencies and helpers of all verbs: snapshot, profiles, deep requests, owner lookup, and pending binds."""
+"""Dependencies and helpers of all verbs: snapshot, profiles, decoding of deep requests, owner lookup, and expected
+binds.
+"""
 
 from __future__ import annotations
 
@@ -37,26 +39,27 @@ def require_snapshot(problem: Problem, hosts: Sequence[str] = ()) -> None:
 
 
 class Reader(Protocol):
-    """Reads objects that the watch has not delivered yet from the API server, and stores them in the snapshot."""
+    """Reads objects that no watch has delivered yet from the API server, and stores them in the snapshot."""
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
-        """Read one object. A missing object, or an unreachable API server, is not an error: the decision handles the
-        absence.
+        """Read one object and store it. Raises ``Unreadable`` if it cannot be decoded.
 
-        Raises ``Unreadable`` if the object cannot be decoded.
+        If it does not exist, or the API server is unreachable, return without an error. The plugins then decide without
+        the object.
         """
         ...
 
     async def fetch_pod(self, namespace: str, name: str) -> None:
-        """Read one pod. Raises ``OSError`` if the API server cannot be reached."""
+        """Read one pod and store it. Raises ``OSError`` if the API server cannot be reached."""
         ...
 
 
 class VerbContext(Struct, frozen=True):
     """Dependencies of the verbs, created once per process.
 
-    ``problem`` returns why no decision is possible. ``due``: binds expected after filter. ``max_priority``: highest
-    score of prioritize. ``unserved``: counts requests of pods without a profile.
+    ``profiles``: frameworks by schedulerName. ``problem`` returns why no decision is possible; empty if it is possible.
+    ``due``: binds that are expected after a filter or cycle. ``max_priority``: highest score of prioritize.
+    ``unserved``: counts requests about pods without a profile.
     """
 
     cluster: Cluster
@@ -68,14 +71,12 @@ class VerbContext(Struct, frozen=True):
     unserved: Unserved = field(default_factory=Unserved)
 
     def framework_for(self, pod: Pod) -> Framework | None:
-        """Return the profile of the pod's schedulerName, else the profile for all other names; ``None`` without
-        either.
-        """
+        """Return the profile of the pod's schedulerName, else the profile for all other names, else ``None``."""
         framework = self.profiles.get(pod.spec.scheduler_name)
         return framework if framework is not None else self.profiles.get(ANY)
 
     def framework_for_request(self, verb: Verb, pod: Pod) -> Framework | None:
-        """Like ``framework_for``, and count requests of pods without a profile."""
+        """Like ``framework_for``, but if the pod has no profile, also count the request."""
         framework = self.framework_for(pod)
         if framework is None:
             self.unserved.record(verb, pod)
@@ -84,10 +85,11 @@ class VerbContext(Struct, frozen=True):
     async def look_up_missing(
         self, framework: Framework, pod: Pod, hosts: Sequence[str] = (), *, at_bind: bool = False
     ) -> None:
-        """Read objects that the plugins need for this pod and the watch has not delivered yet.
+        """Read the objects that the plugins require for this pod and that the watch has not delivered yet.
 
-        Owners are chained (pod, machine instance, machine), so each answer can name the next one. The lookup ends when
-        a round names no new object. Raises ``VerbFailure`` (``fault``), also for an object that cannot be decoded.
+        Owners form a chain, for example pod, VirtualMachineInstance and VirtualMachine. So after each read, the plugins
+        can require a further object; the lookup ends when they require no new one. Raises ``VerbFailure`` (``fault``),
+        also for an object that cannot be decoded.
         """
         fetched: set[tuple[Kind[Any], str, str]] = set()
         while missing := self._missing(framework, pod, hosts, at_bind):
@@ -113,9 +115,9 @@ class VerbContext(Struct, frozen=True):
 async def decode_deep(
     decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest, verb: str
 ) -> T:
-    """Decode a request that ``decode`` refused for its nesting depth, in steps of the event loop.
+    """Decode a request that ``decode`` refused for its nesting depth, in short steps between which other tasks run.
 
-    Raises ``VerbFailure`` (``bad_request``) if it is malformed.
+    Raises ``VerbFailure`` (``bad_request``) if it was refused for another reason, or is malformed.
     """
     try:
         return await decode_limited(decode, body, refused)
@@ -124,9 +126,9 @@ async def decode_deep(
 
 
 async def decode_limited(decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest) -> T:
-    """Decode a request after cutting out deeply nested parts; raise ``refused`` if depth was not the reason.
+    """Remove the deeply nested parts of a request, and decode the rest with ``decode``.
 
-    Raises ``MalformedRequest``.
+    Raises ``refused`` if ``decode`` had not refused the request for its depth, and ``MalformedRequest``.
     """
     if not isinstance(refused, TooDeepRequest):
         raise refused
@@ -134,7 +136,7 @@ async def decode_limited(decode: Callable[[bytes], T], body: bytes | memoryview,
 
 
 class PendingBindsConflict(Exception):
-    """Pods with a pending bind (``uids``) may take the resources of a node that passes."""
+    """A node passes, but the pod might not fit there beside pods with an expected bind (``uids``)."""
 
     def __init__(self, uids: frozenset[str]) -> None:
         super().__init__()
@@ -144,10 +146,11 @@ class PendingBindsConflict(Exception):
 async def decide_beside_pending(
     binds: ExpectedBinds, pod: Pod, due: ExpectedPods, decide: Callable[[ExpectedPods], T]
 ) -> T:
-    """Return the result of ``decide`` for the pending pods ``due``.
+    """Call ``decide`` with the pods whose bind is expected (``due``), and return its result.
 
-    If ``decide`` raises ``PendingBindsConflict``, wait for these binds and decide again. So the pod that was filtered
-    first gets the last place of a node (ADR 41). The decision and the caller run without an ``await`` between them.
+    If it raises ``PendingBindsConflict``, wait for these binds, and call it again with no such pods. So the pod that
+    was filtered first gets the last free resources of a node (ADR 41). The caller continues without an ``await`` after
+    the decision.
     """
     try:
         return await decide_prepared(partial(decide, due))
@@ -158,9 +161,10 @@ async def decide_beside_pending(
 
 
 def require_room(framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], due: ExpectedPods) -> None:
-    """Check that the pod fits beside the pending pods on every node that it passes. ``state``: state of that search.
+    """Check that the pod fits on each node of ``passed`` beside the pods whose bind is expected there (``due``).
 
-    Raises ``PendingBindsConflict``, ``PluginError`` or ``Unprepared``.
+    ``state``: state of the search that found the nodes. Raises ``PendingBindsConflict`` if it might not fit,
+    ``PluginError`` or ``Unprepared``.
     """
     if due and passed and (uids := framework.search.blocking_pods(state, pod, passed, due)):
         raise PendingBindsConflict(uids)

@@ -32,22 +32,24 @@ from app.verbs.stepwise import decide_prepared, run_stepwise
 from app.verbs.unserved import printable
 
 _NODES_PER_STEP: Final = 16
-"""Nodes evaluated per step: some tenths of a millisecond, or some milliseconds with the most constraints."""
+"""Number of nodes evaluated per step. A step takes some tenths of a millisecond, or some milliseconds with the maximum
+of constraints.
+"""
 
 _NO_SCORES = Scores((), {}, ScoreClasses((), {}), 0)
 
 
 class Cycle(Struct, frozen=True):
-    """Results of all extension points.
+    """Result of a scheduling cycle at each extension point.
 
-    ``node``: best feasible node, chosen at random among equals; empty without one. ``pre_enqueue``: if it is not
-    Success, the pod is gated and no other point ran.
+    ``pre_enqueue``: if it is not Success, the pod is gated and no other extension point ran. ``statuses``: status of
+    each node after Filter. ``node``: best feasible node, chosen at random among equals; empty if no node is feasible.
 
-    ``post_filter`` is ``None`` if it did not run: a node is feasible, there are no nodes, or no plugin implements it.
+    ``post_filter``: status of the plugin that ended PostFilter; ``None`` if PostFilter did not run or has no plugins.
     ``nominated``: requested ``status.nominatedNodeName``; ``""`` clears it, ``None`` leaves it unchanged. ``victims``:
     pods to evict from that node first; Homeport does not evict them.
 
-    ``profile`` and ``preset``: the profile that ran.
+    ``profile`` and ``preset``: schedulerName and preset of the profile that ran.
     """
 
     pre_filter: Status = SUCCESS
@@ -63,16 +65,17 @@ class Cycle(Struct, frozen=True):
 
 
 class _Unfinished(Struct, frozen=True):
-    """Cycle without a feasible node, before PostFilter."""
+    """Cycle without a feasible node, for which PostFilter must still run."""
 
     so_far: Cycle
 
 
 class Explained(Struct, frozen=True):
-    """Status of every plugin for every node, and the facts behind it. ``feasible``: nodes that pass all plugins.
+    """Explanation of a pod: status of each plugin for each node (``nodes``), and the facts behind them (``plugins``).
 
-    ``profile`` and ``preset``: the profile that ran. ``not_judged``: filters of kube-scheduler's default profile that
-    the profile lacks; they can reject a feasible node.
+    ``feasible``: nodes that pass all filters. ``profile`` and ``preset``: schedulerName and preset of the profile that
+    ran. ``not_judged``: filters of kube-scheduler's default profile that this profile does not run; they can reject a
+    feasible node.
     """
 
     pre_filter: Status
@@ -85,13 +88,15 @@ class Explained(Struct, frozen=True):
 
 
 class CycleVerb:
-    """Runs cycles and explanations on the snapshot and profiles of the verbs. Its picks are expected at bind."""
+    """Runs cycles and explanations with the verbs' snapshot and profiles. The node that a cycle chooses is registered
+    as an expected bind.
+    """
 
     def __init__(self, context: VerbContext) -> None:
         self._context = context
 
     def known_pod(self, namespace: str, name: str) -> Pod:
-        """Return a pod of the snapshot. Raises ``VerbFailure``."""
+        """Return a pod of the snapshot. Raises ``VerbFailure`` if it has no such pod, or is not ready."""
         require_snapshot(self._context.problem)
         pod = self._context.cluster.pod(namespace, name)
         if pod is None:
@@ -99,9 +104,10 @@ class CycleVerb:
         return pod
 
     def next_of(self, pending: Sequence[tuple[Pod, float]]) -> Pod:
-        """Return the pod that QueueSort puts first; the first of equals. ``pending``: pods with the time of queueing.
+        """Return the pod that QueueSort puts first; among equals, the first of ``pending``.
 
-        Raises ``VerbFailure``, also for pods of several profiles, because each profile has its own order.
+        ``pending``: pods, each with the time at which it was queued. Raises ``VerbFailure``, also for pods of several
+        profiles, because each profile has its own order.
         """
         require_snapshot(self._context.problem)
         frameworks = [self._framework(pod) for pod, _ in pending]
@@ -118,11 +124,14 @@ class CycleVerb:
         return chosen
 
     def decode_pod(self, raw: bytes) -> Pod:
-        """Decode an inline pod with all parts that the plugins read. Raises ``msgspec.DecodeError``."""
+        """Decode a pod from JSON, with all parts that the plugins read. Raises ``msgspec.DecodeError``."""
         return self._context.cluster.core.decode_pod(raw)
 
     async def run(self, pod: Pod, names: Sequence[str] | None = None) -> Cycle:
-        """Filter ``names`` (all nodes if ``None``), score the feasible nodes and choose one. Raises ``VerbFailure``."""
+        """Run a cycle: filter ``names`` (all nodes if ``None``), score the feasible nodes and choose one of them.
+
+        Raises ``VerbFailure``.
+        """
         framework = await self._prepared(pod)
         try:
             result = await self._run_points(framework, pod, names)
@@ -131,7 +140,10 @@ class CycleVerb:
         return replace(result, profile=framework.scheduler_name, preset=framework.preset)
 
     async def _run_points(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
-        """Run the cycle after waiting for pending binds that matter. Raises ``PluginError``."""
+        """Run PreEnqueue, wait for expected binds that can affect the pod, then run the rest of the cycle.
+
+        Raises ``PluginError``.
+        """
         admitted = await decide_prepared(partial(framework.pre_enqueue, pod))
         if not admitted.is_success:
             return Cycle(pre_enqueue=admitted)
@@ -142,8 +154,8 @@ class CycleVerb:
     async def explain(self, pod: Pod) -> Explained:
         """Evaluate all nodes with every plugin, and collect the plugins' explanations. Raises ``VerbFailure``.
 
-        Nodes are evaluated in steps, each on the current snapshot, because no decision follows. Events and writes of
-        plugins are suppressed.
+        Nodes are evaluated in steps, each on the snapshot of its time, because no decision depends on a consistent
+        result. Events and writes of plugins are suppressed.
         """
         explained = _ExplainedNodes()
         with read_only():
@@ -171,7 +183,7 @@ class CycleVerb:
         return framework
 
     async def _decide(self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: ExpectedPods) -> Cycle:
-        """Decide, and run PostFilter if no node is feasible. Raises ``PluginError``."""
+        """Choose a node and expect a bind to it, or run PostFilter if no node is feasible. Raises ``PluginError``."""
         while True:
             result = await decide_beside_pending(
                 self._context.due, pod, due, partial(self._cycle, framework, pod, names)
@@ -184,12 +196,12 @@ class CycleVerb:
             try:
                 await run_stepwise(self._post_filter_steps(framework, pod, result.so_far, ended))
             except Unprepared as missing:
-                await run_stepwise(missing.steps)  # then PostFilter starts again
+                await run_stepwise(missing.steps)  # then the cycle starts again
                 continue
             return ended[0]
 
     def _post_filter_steps(self, framework: Framework, pod: Pod, so_far: Cycle, ended: list[Cycle]) -> Iterator[None]:
-        """Run PostFilter stepwise, each step on the current snapshot; append the result to ``ended``.
+        """Run PostFilter stepwise, each step on the snapshot of its time; append the result to ``ended``.
 
         Raises ``PluginError`` or ``Unprepared``.
         """
@@ -199,7 +211,7 @@ class CycleVerb:
                 state = CycleState()
                 prepared = framework.filters.pre_filter(state, pod).status
                 if prepared.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE and prepared != so_far.pre_filter:
-                    ended.append(replace(so_far, post_filter=prepared))  # the pod is rejected on every node by now
+                    ended.append(replace(so_far, post_filter=prepared))  # PreFilter now rejects the pod on every node
                     return
                 if steps is None:
                     steps = framework.post_filters.post_filter(state, pod, so_far.statuses)
@@ -214,8 +226,9 @@ class CycleVerb:
     def _cycle(
         self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: ExpectedPods = ()
     ) -> Cycle | _Unfinished:
-        """Run PreFilter, Filter and Score in one step. Raises ``PluginError``, ``Unprepared`` or
-        ``PendingBindsConflict``.
+        """Run PreFilter, Filter and Score without an ``await``, and choose a node.
+
+        Raises ``PluginError``, ``Unprepared`` or ``PendingBindsConflict``.
         """
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
@@ -232,7 +245,7 @@ class CycleVerb:
                 so_far = Cycle(search.pre_filter, statuses)
                 return _Unfinished(so_far) if statuses else so_far
             scores = framework.scoring.score(CycleState(), pod, feasible)
-        node = random.choice(scores.best)  # noqa: S311  # ties, no secret
+        node = random.choice(scores.best)  # noqa: S311  # only breaks ties
         return Cycle(search.pre_filter, statuses, scores, node)
 
     def _explain_plugins(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:
@@ -241,7 +254,10 @@ class CycleVerb:
             return framework.explain(pod, Candidates.of(self._context.cluster.nodes))
 
     def _evaluate_all(self, framework: Framework, pod: Pod, explained: _ExplainedNodes) -> Iterator[None]:
-        """Evaluate some nodes per step, then the filters that run after all nodes. Raises ``PluginError``."""
+        """Evaluate ``_NODES_PER_STEP`` nodes per step, then run the filters that need the result for all nodes.
+
+        Raises ``PluginError``.
+        """
         cluster = self._context.cluster
         names = iter(tuple(cluster.nodes))
         some = list(islice(names, _NODES_PER_STEP))
@@ -276,7 +292,10 @@ class _ExplainedNodes(Struct):
 
 
 def _evaluate(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], explained: _ExplainedNodes) -> None:
-    """Evaluate nodes and add the results to ``explained``. Raises ``PluginError`` or ``Unprepared``."""
+    """Evaluate nodes and add their statuses to ``explained``; drop all statuses if PreFilter rejects the pod.
+
+    Raises ``PluginError`` or ``Unprepared``.
+    """
     state = CycleState()
     prepared = framework.filters.pre_filter(state, pod)
     explained.pre_filter = prepared.status
@@ -294,13 +313,13 @@ def _evaluate(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], explain
 
 
 def _evaluate_last(framework: Framework, pod: Pod, known: Mapping[str, NodeInfo], explained: _ExplainedNodes) -> None:
-    """Run the filters that depend on which nodes passed, for nodes that still exist.
+    """Run the filters that depend on which nodes passed, for those evaluated nodes that still exist.
 
     Raises ``PluginError`` or ``Unprepared``.
     """
     state = CycleState()
     if not framework.filters.pre_filter(state, pod).status.is_success:
-        return  # PreFilter rejects the pod by now; the verdicts so far are kept
+        return  # PreFilter now rejects the pod; the statuses found before are kept
     nodes = Candidates([name for name in explained.nodes if name in known], known.__getitem__)
     passed = [name for name in explained.feasible if name in known]
     rejected = framework.filters.filter_last(state, pod, nodes, passed)

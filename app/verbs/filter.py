@@ -1,4 +1,4 @@
-"""The filter verb: PreFilter and Filter for the nodes of a request."""
+"""The filter verb: runs PreFilter and Filter for the nodes of a request."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ from app.wire.extender_answers import encode_passing
 from app.wire.extender_v1 import MalformedRequest, NodesRequest, SplitArgs, decode_args, split_args
 
 Answered = Callable[[Pod, int, str, Outcome], None]
-"""Callback: (pod, number of nodes asked about, name of the only one or empty, outcome)."""
+"""Callback after an answer: (pod, number of requested nodes, name of the node if it is only one, else empty, outcome).
+"""
 
 
 class FilterVerb:
-    """The filter verb. Refusals are returned in ``FailedAndUnresolvableNodes`` with constant reasons.
+    """The filter verb. Rejected nodes are returned in ``FailedAndUnresolvableNodes``, with reasons that do not change
+    between two calls, because otherwise kube-scheduler would retry such pods in a loop.
 
-    Otherwise kube-scheduler would retry such pods in a loop. ``lean``: see ``AnswerForm``.
+    ``lean``: see ``AnswerForm``. ``answered``: called for each answer about a pod with a profile here.
     """
 
     def __init__(
@@ -73,7 +75,9 @@ class FilterVerb:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
 
     def _cached_refusal(self, request: SplitArgs | None) -> Answer | None:
-        """Return a cached refusal that is still valid; ``None`` without one, or if a pending bind can affect it."""
+        """Return the answer of a cached refusal that is still valid; ``None`` without one, or if an expected bind can
+        affect it.
+        """
         cached = None if request is None else self._refusals.find(request)
         if cached is None:
             return None
@@ -92,7 +96,9 @@ class FilterVerb:
         return Answer(refusal, "no_fit")
 
     async def _decide(self, framework: Framework, args: NodesRequest, request: SplitArgs | None) -> Answer:
-        """Decode nodes, look up owners and wait for binds; then decide on the current snapshot without an ``await``."""
+        """Decode whole nodes, look up missing objects, and wait for expected binds; then decide on the current snapshot
+        without an ``await``.
+        """
         cluster, binds, pod, form = self._context.cluster, self._context.due, args.pod, self._forms[framework]
         sent = None if args.names is not None else await read_sent(args.nodes or (), cluster.nodes, cluster.core)
         await self._context.look_up_missing(framework, pod)
@@ -116,7 +122,7 @@ class FilterVerb:
         return answer
 
     def _cacheable_answer(self, form: AnswerForm, request: SplitArgs, pod: Pod, passed: Sequence[str]) -> Answer:
-        """Return an answer with passing names only, and cache it for prioritize.
+        """Return an answer with passing names only, and cache these names for prioritize.
 
         The request's names contained no JSON escapes, so they can be copied into the answer unchanged.
         """
@@ -135,7 +141,7 @@ class FilterVerb:
         sent: Sequence[SentNode] | None,
         due: ExpectedPods,
     ) -> FilterVerdict:
-        """Return the passing nodes, and the reasons of the others if the answer needs them.
+        """Return the passing nodes and, if the answer needs them, the statuses of the rejected nodes.
 
         Raises ``PluginError``, ``Unprepared`` or ``PendingBindsConflict``.
         """
@@ -152,7 +158,7 @@ class FilterVerb:
             if (form.lean and passed) or (names is not None and len(passed) == len(names)):
                 return FilterVerdict(requested.names, passed, {}, requested.raw)
             rejected = requested.with_unknown(passed, search.rejected())
-            if len(passed) + len(rejected) != len(requested.names):  # a name is repeated
+            if len(passed) + len(rejected) != len(requested.names):  # a name was requested twice
                 passed = list(filterfalse(rejected.__contains__, requested.names))
             return FilterVerdict(requested.names, passed, rejected, requested.raw, search.lasts)
 
@@ -167,5 +173,7 @@ class FilterVerb:
 
 
 def _every_bind(_pod: Pod, _other: Pod) -> bool:
-    """Return true: if a node is picked, every pending bind matters, because each pod takes resources."""
+    """Return true for every expected bind. If a node is picked, each of them matters, because each pod takes resources
+    and so changes the scores.
+    """
     return True

@@ -1,5 +1,5 @@
-"""Forms of a filter answer: full or lean; a lean one has all passing nodes, a sample, or the best
-(``docs/wire.md``).
+"""Forms of a filter answer: full or lean. A lean answer has all passing nodes, a random sample of them, or only the
+best one (``docs/wire.md``).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from app.wire.extender_v1 import NodesRequest
 T = TypeVar("T")
 
 _PREFERS: Final = b"preferredDuringSchedulingIgnoredDuringExecution"
-"""Substring of a request whose pod has preferred affinity terms, or an annotation that mentions them."""
+"""Substring that a request contains if its pod has preferred affinity terms. An annotation can contain it too."""
 
 
 class FilterVerdict(Struct, frozen=True):
     """Verdict on the nodes ``names``. ``raw``: the node objects as received, if the request has whole nodes.
 
-    ``rejected`` can be empty if the caller does not read it. ``lasts``: no rejection depends on which other nodes
+    ``rejected`` is empty if the answer does not need it. ``lasts``: true if no rejection depends on which other nodes
     passed.
     """
 
@@ -40,8 +40,8 @@ class FilterVerdict(Struct, frozen=True):
 class AnswerForm(Struct, frozen=True):
     """Form of the answers of one endpoint for the pods of one profile.
 
-    ``lean``: refusals only if no node passes, and nodes in random order. Of lean answers, ``most`` is the maximum
-    number of nodes, 0 for all, and ``picks`` says that they name the best node alone.
+    ``lean``: rejected nodes are listed only if no node passes, and passing nodes are in random order. ``most``: maximum
+    number of nodes in a lean answer; 0 for all. ``picks``: a lean answer has only the best node.
     """
 
     lean: bool = False
@@ -53,11 +53,14 @@ class AnswerForm(Struct, frozen=True):
         return cls(lean, framework.at_most, framework.picks) if lean else cls()
 
     def order(self, items: Sequence[T]) -> Sequence[T]:
-        """Return nodes in the order of the answer."""
+        """Return nodes in the order of the answer: random for a lean one, else unchanged."""
         return randomly_rotated(items) if self.lean else items
 
     def chosen(self, passed: Sequence[str], pod: Pod, request: bytes) -> Sequence[str]:
-        """Return the nodes that a lean answer names, with the pod's nominated node; all for a pod that prefers some."""
+        """Return the nodes of a lean answer: a sample that includes the pod's nominated node if it passes.
+
+        Return all for a pod with preferred affinity terms, because a sample could lack the preferred nodes.
+        """
         if self.most and len(passed) > self.most and _PREFERS not in request:
             return random_sample(passed, self.most, pod.nominated_node_name)
         return randomly_rotated(passed)
@@ -72,7 +75,7 @@ class AnswerForm(Struct, frozen=True):
         return Answer(body, "nothing_to_do")
 
     def answer(self, verdict: FilterVerdict) -> Answer:
-        """Return the answer with all nodes that pass and, where the caller reads them, the refusals."""
+        """Return the answer with all nodes that pass and, unless it is lean and some pass, the rejected nodes."""
         passed, rejected = verdict.passed, verdict.rejected
         outcome: Outcome = "feasible" if passed else ("no_fit" if verdict.names else "nothing_to_do")
         if self.lean and passed:  # kube-scheduler reads refusals only if no node is left
@@ -85,27 +88,27 @@ class AnswerForm(Struct, frozen=True):
 
 
 def randomly_rotated(items: Sequence[T]) -> Sequence[T]:
-    """Return the items from a random start, in a random direction.
+    """Return all items in their cyclic order, from a random start, in a random direction.
 
-    That breaks ties at random, in a hundredth of the time of a shuffle.
+    So the first of several equally good nodes is a random one. A shuffle would take a hundred times as long.
     """
     if not items:
         return items
-    start = int(random() * len(items))  # noqa: S311  # ties, no secret
+    start = int(random() * len(items))  # noqa: S311  # only breaks ties
     turned = [*items[start:], *items[:start]]
-    return turned[::-1] if random() < 0.5 else turned  # noqa: S311  # ties, no secret
+    return turned[::-1] if random() < 0.5 else turned  # noqa: S311  # only breaks ties
 
 
 def random_sample(names: Sequence[str], most: int, included: str = "") -> Sequence[str]:
-    """Return ``most`` of the names at random; there must be more. All sets and orders are equally likely.
+    """Return ``most`` names at random, from more than ``most``. All sets and orders are equally likely.
 
-    If ``included`` is one of the names, it is in the sample, in place of a random other one.
+    If ``included`` is one of the names but not in the sample, it replaces a random name of the sample.
     """
     pool, size = list(names), len(names)
     for place in range(most):
-        other = place + int(random() * (size - place))  # noqa: S311  # ties, no secret
+        other = place + int(random() * (size - place))  # noqa: S311  # only breaks ties
         pool[place], pool[other] = pool[other], pool[place]
     some = pool[:most]
     if included and included in names and included not in some:
-        some[int(random() * most)] = included  # noqa: S311  # ties, no secret
+        some[int(random() * most)] = included  # noqa: S311  # only breaks ties
     return some

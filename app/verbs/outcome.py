@@ -1,4 +1,4 @@
-"""Outcome of a request, used as log field and metric label."""
+"""Outcomes of requests, used in log lines and as a metric label."""
 
 from __future__ import annotations
 
@@ -33,12 +33,25 @@ Outcome = Literal[
 ]
 """All outcomes.
 
-``feasible``, ``no_fit``: filter · ``scored``: prioritize · ``candidates``: preempt with remaining nodes, else
-``no_fit`` · ``nothing_to_do``: the pod has no profile here, or the request has no nodes · ``bound``, ``already_bound``,
-``bind_conflict`` (a constraint would be violated, or the pod changed), ``bind_failed`` (the API server refused): bind ·
-``fault``: a plugin failed · ``not_ready``: the snapshot is incomplete or too old · ``out_of_time`` · ``overloaded``:
-rejected, because too many calls are in flight · ``bad_request`` · ``forwarded``: answered by the leader, which counts
-its own outcome · ``no_leader``: there is no leader, or it cannot be reached · ``forbidden``: the caller lacks access.
+    feasible, no_fit   filter: some nodes pass, or none
+    scored             prioritize
+    candidates         preempt: some nodes remain; without one, no_fit
+    nothing_to_do      the pod has no profile here, or the request has no nodes
+    bound              bind: the API server accepted the Binding
+    already_bound      bind: the pod was bound to that node before
+    bind_conflict      bind: a constraint would be violated, or Reserve, Permit or PreBind did not succeed
+    bind_failed        bind: pod or node is missing, the pod is bound elsewhere, the API server refused, or the pod
+                       has no profile here and bindOthers is false
+    fault              a plugin failed, or an unexpected exception was raised
+    not_ready          the snapshot is incomplete or too old
+    out_of_time        the deadline has passed
+    overloaded         rejected, because too many calls were in flight
+    bad_request        the request is malformed or oversized
+    forwarded          the leader has answered, and counts its own outcome
+    no_leader          there is no leader, or it did not answer
+    forbidden          the caller lacks access
+
+Metrics count each answered request under one of them.
 """
 
 
@@ -50,9 +63,9 @@ class Answer(Struct, frozen=True):
 
 
 class VerbFailure(Exception):
-    """A verb could not decide. ``app.server.errors`` defines the answer for each caller.
+    """A verb could not decide. ``app.server.errors`` defines the answer for each verb.
 
-    ``hosts``: node names of the request, if they could be decoded.
+    ``hosts``: node names of a prioritize request, if they could be decoded.
     """
 
     def __init__(self, outcome: Outcome, message: str, hosts: Sequence[str] = ()) -> None:

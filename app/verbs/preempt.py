@@ -1,7 +1,8 @@
 """The preempt verb: nodes on which the eviction of the given victims would make our filters pass.
 
-kube-scheduler has chosen the victims, and evicts them before it calls filter again. So a node stays in the answer only
-if our filters pass without its victims. Victims, their order and PDB counts are returned unchanged.
+kube-scheduler has chosen the victims, evicts those of one node, and then calls filter again. So a node stays in the
+answer only if our filters pass without its victims. Victims, their order and their numbers of PDB violations are
+returned unchanged.
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ from app.wire.extender_answers import NodeVictims, encode_victims
 from app.wire.extender_v1 import MalformedRequest, PreemptionArgs, decode_preemption
 
 _CANDIDATES_PER_STEP: Final = 16
-"""Candidates evaluated per step: a quarter of a millisecond, or some milliseconds with the most constraints."""
+"""Number of candidate nodes evaluated per step. A step takes a quarter of a millisecond, or some milliseconds with the
+maximum of constraints.
+"""
 
 
 class PreemptVerb:
-    """The preempt verb. Answers have the meta form, never ``null``, and no node without victims."""
+    """The preempt verb. An answer lists victims by UID (meta form); its map is never ``null``, and has no node without
+    victims.
+    """
 
     def __init__(self, context: VerbContext) -> None:
         self._context = context
@@ -51,9 +56,10 @@ class PreemptVerb:
         return Answer(encode_victims(helped), "candidates" if helped else "no_fit")
 
     def _steps(self, framework: Framework, args: PreemptionArgs, helped: dict[str, NodeVictims]) -> Iterator[None]:
-        """Evaluate some candidates per step, each on the current snapshot; filter checks again after the eviction.
+        """Evaluate ``_CANDIDATES_PER_STEP`` nodes per step, and add those on which the pod would fit to ``helped``.
 
-        Raises ``VerbFailure``.
+        Each step uses the snapshot of its time, because filter checks the nodes again after the eviction. Raises
+        ``VerbFailure``.
         """
         candidates = iter(args.victims.items())
         some = list(islice(candidates, _CANDIDATES_PER_STEP))
@@ -71,7 +77,10 @@ class PreemptVerb:
     def _helpful(
         self, framework: Framework, pod: Pod, candidates: Iterable[tuple[str, NodeVictims]]
     ) -> dict[str, NodeVictims]:
-        """Return the candidates on which the pod would fit. Raises ``PluginError`` or ``Unprepared``."""
+        """Return the candidates on which the pod would fit without the victims.
+
+        Raises ``PluginError`` or ``Unprepared``.
+        """
         with self._context.cluster.without(pod.uid, pod.key):
             state = CycleState()
             prepared = framework.filters.pre_filter(state, pod)
@@ -89,7 +98,7 @@ class PreemptVerb:
 
 
 def _fits_without(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo, victims: NodeVictims) -> bool:
-    """Return true if our filters pass on ``node`` without its victims. Unknown victims free no resources."""
+    """Return true if our filters pass on ``node`` without its victims. Victims that are not on it are ignored."""
     uids = {it.uid for it in victims.pods}
     dry_run = state.clone()
     framework.filters.remove_pods(dry_run, pod, [it for uid, it in node.pods.items() if uid in uids], node)

@@ -1,4 +1,4 @@
-"""The prioritize verb: PreScore, Score, NormalizeScore and weights, on the scale of the extender protocol."""
+"""The prioritize verb: runs PreScore, Score and NormalizeScore, and scales the weighted scores to ``maxPriority``."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from app.wire.extender_v1 import MalformedRequest, decode_args, split_args
 
 
 def quantised(total: int, weight: int, max_priority: int) -> int:
-    """Return a sum of weighted scores (0..100 each) on the scale 0..``max_priority``.
+    """Return the weighted mean of a node's scores on the scale 0..``max_priority``, rounded half up.
 
-    This is the weighted mean, scaled and rounded half up: ``round(total / weight / 10)`` for a scale of 10.
-    kube-scheduler multiplies it by the extender's weight and by 10. Without scores it is 0 for every node.
+    ``total``: sum of the node's scores, 0..100 each, multiplied by their weights. ``weight``: sum of the weights; 0 if
+    no plugin scores, and then every node gets 0. kube-scheduler multiplies the result by the extender's weight and
+    by 10.
     """
     if weight == 0:
         return 0
@@ -38,7 +39,10 @@ def quantised(total: int, weight: int, max_priority: int) -> int:
 
 
 class _PrioritizeRequest(Struct, frozen=True):
-    """Decoded request. ``node_set``: version of the set of nodes in which all ``hosts`` existed; -1 if unknown."""
+    """Decoded request. ``node_set``: version of the snapshot's set of nodes that had all ``hosts``; -1 if unknown.
+
+    ``sent``: whole nodes of the request; ``None`` if it has names.
+    """
 
     pod: Pod
     hosts: Sequence[str]
@@ -47,10 +51,10 @@ class _PrioritizeRequest(Struct, frozen=True):
 
 
 class PrioritizeVerb:
-    """The prioritize verb. Each requested host gets an integer score: kube-scheduler scores a missing host 0.
+    """The prioritize verb. Each requested host gets an integer score, because kube-scheduler scores a missing host 0.
 
-    ``lean``: return only scores that differ from the most frequent one (``docs/wire.md``). That needs names in random
-    order, as the lean filter returns them.
+    ``lean``: return only the scores that differ from the most frequent one (``docs/wire.md``). This requires names in
+    random order, which is the order of a lean filter answer.
     """
 
     def __init__(self, context: VerbContext, results: FilterResultCache, *, lean: bool = False) -> None:
@@ -113,14 +117,17 @@ class PrioritizeVerb:
         wire = ScoreClasses(
             scores.total.of, {key: quantised(it, weight, most) for key, it in scores.total.scores.items()}
         )
-        if len(hosts) != len(names):  # some are unknown here, or repeated
+        if len(hosts) != len(names):  # some hosts are unknown here, or repeated
             by_name = {**dict.fromkeys(hosts, 0), **wire.by_name(names)}
             names, wire = list(by_name), ScoreClasses(list(by_name), by_name)
         return _encode_differences(names, wire) if self._lean else encode_classed(names, wire.of, wire.scores)
 
 
 def _encode_differences(names: Sequence[str], classed: ScoreClasses) -> bytes:
-    """Encode the hosts whose score is not the most frequent one, with the difference. A missing host means 0."""
+    """Encode the hosts whose score is not the most frequent one, each with the difference from it.
+
+    kube-scheduler scores all missing hosts 0, so the order of all hosts stays.
+    """
     sizes, scores, classes = classed.sizes(), classed.scores, classed.of
     by_score: dict[int, int] = {}
     for key, size in sizes.items():

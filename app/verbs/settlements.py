@@ -1,4 +1,7 @@
-"""Waits for binds in flight to settle, without deadlocks between waiting binds."""
+"""Waits until binds in flight settle, without deadlocks between binds that wait for each other.
+
+A bind settles when it has succeeded or failed, or when its pod begins to wait at Permit.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,9 @@ ENTANGLED: Final = "this bind and other binds in flight wait for each other"
 
 
 class Settlements:
-    """``count``: number of binds that have settled so far. ``batches``: may delay binds, unless a bind waits for
-    them.
+    """Waits for binds to settle. ``count``: number of binds that have settled so far.
+
+    ``batches`` holds Bindings back, but not while a bind waits here.
     """
 
     def __init__(self, assumed: AssumedPods, batches: BindBatches) -> None:
@@ -36,9 +40,10 @@ class Settlements:
                 raise NotBound(unschedulable(UNSETTLED)) from None
 
     async def wait_next_after(self, count: int, uid: str, seconds: float) -> None:
-        """Like ``wait_next``, for a pod that is in flight itself. Return at once if ``count`` has changed.
+        """Like ``wait_next``, for a pod whose own bind (``uid``) is in flight.
 
-        Raises ``NotBound`` if all other binds in flight wait too, because none of them could ever continue.
+        Return at once if the number of settled binds is no longer ``count``. Raises ``NotBound`` if all other binds in
+        flight wait too, because none of them could ever continue.
         """
         if self.count != count:
             return
@@ -52,6 +57,6 @@ class Settlements:
 
     def _settle(self) -> None:
         self.count += 1
-        self._blocked.clear()  # each of them checks again soon
+        self._blocked.clear()  # all waiting binds continue, and check again
         self._settled.set()
         self._settled = asyncio.Event()

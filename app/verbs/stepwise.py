@@ -1,10 +1,10 @@
-"""Long computations in short steps, so that the event loop is not blocked for more than a few milliseconds.
+"""Runs long computations in short steps, so that the event loop is not blocked for more than a few milliseconds.
 
-A decision is one step. If it needs counts that are not computed yet (``Unprepared``), these are computed in steps
-first, and the decision is repeated on the current snapshot. Usually all counts exist, and no step is needed.
+A decision itself is not interrupted. If it uses counts that are not cached (``Unprepared``), these are computed in
+steps first, and the decision is repeated on the snapshot of that time. Usually all counts are cached.
 
-Only one step runs per round of the event loop, whichever call it belongs to. Otherwise many calls together would block
-the loop.
+Only one of these steps runs per event-loop iteration, whichever call it belongs to. Otherwise the steps of many calls
+together would block the loop.
 """
 
 from __future__ import annotations
@@ -20,23 +20,25 @@ from app.cache.pins import PINS
 from app.framework.counts import Unprepared
 
 STEP_SECONDS: Final = 0.004
-"""Maximum seconds of work before other tasks run."""
+"""Seconds after which a computation lets other tasks run, before its next step."""
 
 UNPINNED_ATTEMPTS: Final = 4
-"""Attempts before counts are pinned. More attempts mean that other calls evict the counts that this one needs."""
+"""Number of attempts to decide before counts are pinned. If so many fail, other calls evict the counts that this
+decision uses.
+"""
 
 T = TypeVar("T")
 
 
 class LoopQueue:
-    """Queue of an event loop in which one waiter continues per round, in order of arrival."""
+    """Queue from which one task continues per event-loop iteration, in order of arrival."""
 
     def __init__(self) -> None:
         self._passing = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait(self) -> None:
-        """Return at once if there are no other waiters; else wait in order, one per round of the event loop."""
+        """Return at once if no other task has passed in this iteration and none waits; else wait in order."""
         loop = asyncio.get_running_loop()
         if not self._passing:
             self._passing = True
@@ -57,11 +59,11 @@ class LoopQueue:
 
 
 async def _no_wait() -> None:
-    """Replacement for ``LoopQueue.wait`` without an event loop, for verbs driven by hand."""
+    """Return at once. Used without an event loop, if a caller runs the coroutine of a verb step by step itself."""
 
 
 class _LoopState:
-    """State of one event loop. ``pinning``: held by the one call whose counts must not be evicted."""
+    """State of one event loop. ``wait``: queue for steps. ``pinning``: lock of the one call that pins its counts."""
 
     def __init__(self, wait: Callable[[], Awaitable[None]]) -> None:
         self.wait: Final = wait
@@ -84,16 +86,16 @@ def _state() -> _LoopState:
 
 
 async def yield_to_loop() -> None:
-    """Wait before a step of work, so that only one step runs per round of the event loop."""
+    """Wait before a step of a long computation, so that only one of these steps runs per event-loop iteration."""
     await _state().wait()
 
 
 async def decide_prepared(decide: Callable[[], T]) -> T:
-    """Return the result of ``decide``, after all counts that it needs have been computed.
+    """Call ``decide`` until all counts that it uses are cached, and return its result.
 
-    The decision and the caller run without an ``await`` between them. Computed counts stay cached, so the next call
-    continues the work of one that timed out. A call whose counts are evicted repeatedly waits for the lock on pins;
-    then its counts are not evicted until it has decided.
+    Missing counts are computed between two calls. The caller continues without an ``await`` after the decision.
+    Computed counts stay cached, so the next request continues the work of one that timed out. If counts are evicted
+    repeatedly, wait for the lock ``pinning``; then they are not evicted until the decision.
     """
     for _ in range(UNPINNED_ATTEMPTS):
         try:
@@ -119,7 +121,7 @@ async def _pinned(decide: Callable[[], T]) -> T:
 
 
 async def run_stepwise(steps: Iterable[object]) -> None:
-    """Run all steps, each of them short, and let other tasks run in between."""
+    """Run all steps; let other tasks run before the first one and after every ``STEP_SECONDS``. Each must be short."""
     await yield_to_loop()
     until = monotonic() + STEP_SECONDS
     for _ in steps:

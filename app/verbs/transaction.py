@@ -1,18 +1,19 @@
-"""Transaction of one bind, from the check to the answer: it sends no Binding that could violate a hard constraint.
+"""Transaction of one bind, from the first check to the answer. It sends no Binding that could violate a hard
+constraint.
 
-    1  re-check and assume in one step, without an await; if the result depends on a bind in flight, wait until
-       that one is settled, and repeat
-    2  reserve, permit (the pod may wait), re-check, pre-bind, re-check
-    3  bind: the check is passed down, and repeated in the step that hands the POST to the network
-    4  bound: the pod is certain
-    5  on failure: undo in reverse order, forget the pod, then raise; a pod whose Binding was sent without an answer
-       keeps its place until its outcome is known (see ``app.writes.read_back``)
+    1  check the node and assume the pod on it, without an await in between; if the result of the check depends
+       on another bind in flight, wait until a bind settles, and repeat
+    2  reserve, permit (the pod can wait there), check again, pre-bind, check again
+    3  bind: the check is passed down, and repeated immediately before the POST is sent
+    4  after success: the pod stays assumed until the watch shows it bound
+    5  after a failure: unreserve, end the assumption, then raise; a pod whose Binding was sent without an answer
+       stays assumed until the outcome is known (see ``app.writes.read_back``)
     Transaction ─> Framework.bind ─> the bind plugin ─> Binder ─> BindGuard ─> the step that sends
          └──────────────── passes down its check ───────────────────────────────> calls it
          <──────────────── a Status, or a PluginError ───────────────────────────┘
 
-A pod at Permit may wait for long, and may never be bound. So other pods must fit whether it is bound or not, as with a
-bind in flight. But no bind waits for it: a bind that fits only in one of both cases is rejected.
+A pod can wait at Permit for minutes, and might never be bound. So another pod is bound only if it fits in both cases.
+Unlike for a bind in flight, it does not wait for that pod: if it fits in only one case, its bind is rejected.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ RESERVED: Final = "the result depends on pods still waiting at Permit"
 
 
 class Target:
-    """Pod and node of a bind request, from the current snapshot. ``pod`` and ``node`` raise ``NotBound``."""
+    """Pod and node of a bind request. Each call looks them up in the current snapshot, and can raise ``NotBound``."""
 
     def __init__(self, context: VerbContext, args: BindingArgs) -> None:
         self._cluster = context.cluster
@@ -51,7 +52,7 @@ class Target:
         self._args = args
 
     async def looked_up_pod(self) -> Pod:
-        """Return the pod, read from the API server if the snapshot lacks it or only assumes that it is bound."""
+        """Return the pod. It is first read from the API server if the snapshot lacks it, or only assumes it bound."""
         namespace, name = self._args.namespace, self._args.name
         known = self._cluster.pod(namespace, name)
         if known is None or known.uid != self._args.uid or self._cluster.assumed.get(known.uid) is not None:
@@ -72,7 +73,9 @@ class Target:
         return pod
 
     def node(self) -> NodeInfo:
-        """Return the node. The API server would accept any name, so a missing node is an error here."""
+        """Return the node. A missing node is an error here, because the API server would accept any name in a
+        Binding.
+        """
         node = self._cluster.nodes.get(self._args.node)
         if node is None:
             raise NotBound(error(f'nodes "{self._args.node}" not found'))
@@ -81,7 +84,9 @@ class Target:
         return node
 
     def _require_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Raise ``NotBound`` if the newest version of an object could not be decoded: the snapshot has an older one."""
+        """Raise ``NotBound`` if the newest version of an object could not be decoded, because the snapshot then has an
+        older one.
+        """
         try:
             self._cluster.unreadable.require(kind, *key)
         except Unreadable as cause:
@@ -89,7 +94,7 @@ class Target:
 
 
 class Transaction:
-    """Bind of a pod with a profile here. ``deadline``: end of all waits, on the clock."""
+    """Transaction that binds a pod with a profile here. ``deadline``: time on the clock at which all waits end."""
 
     def __init__(
         self,
@@ -116,7 +121,7 @@ class Transaction:
     async def run(self) -> tuple[Pod, CycleState]:
         """Bind the pod; return the pod that was checked, and the state of that check.
 
-        Raises ``NotBound`` and ``PluginError`` after everything has been undone.
+        Raises ``NotBound`` and ``PluginError``, after the steps have been undone as described above.
         """
         pod, state = await self._assumed()
         try:
@@ -129,10 +134,11 @@ class Transaction:
         return pod, state
 
     async def _assumed(self) -> tuple[Pod, CycleState]:
-        """Check and assume the pod without an ``await`` in between; after each wait everything is read again.
+        """Check the node and assume the pod on it, without an ``await`` in between. After each wait, the pod is looked
+        up and the node is checked again.
 
-        Pods waiting at Permit count as bound here, because this pod may have to wait there with them. It is checked
-        again after Permit.
+        Pods at Permit are taken for bound here, because this pod possibly waits there together with them. After Permit
+        it is checked again.
         """
         while True:
             pod, state = await decide_prepared(self._recheck_pending)
@@ -145,8 +151,9 @@ class Transaction:
             await self._settlements.wait_next(self._seconds_left())
 
     def _recheck_pending(self) -> tuple[Pod, CycleState | None]:
-        """Return the pod, and the result of ``_recheck`` for the binds in flight. Raises ``NotBound`` if it is
-        bound.
+        """Return the pod, and the result of ``_recheck`` with the binds in flight as uncertain.
+
+        Raises ``NotBound``, also if the pod is already bound.
         """
         pod = self._target.pod()
         if pod.node_name:
@@ -154,10 +161,10 @@ class Transaction:
         return pod, self._recheck(pod, self._cluster.assumed.in_flight())
 
     def _recheck(self, pod: Pod, uncertain: Sequence[Pod]) -> CycleState | None:
-        """Return the state of a check that passes whichever ``uncertain`` pods are bound; ``None`` if that is not
-        certain.
+        """Run the filters for the pod on its node, and return their state.
 
-        Raises ``NotBound`` if the node is rejected, ``PluginError`` and ``Unprepared``.
+        Return ``None`` if they pass with all ``uncertain`` pods bound, but possibly not if some of them are not bound.
+        Raises ``NotBound`` if they reject the node, ``PluginError`` and ``Unprepared``.
         """
         state = CycleState()
         others = [it for it in uncertain if it.uid != pod.uid]
@@ -180,14 +187,21 @@ class Transaction:
         require_bound(status, self._clearance)
 
     async def _until_certain(self, pod: Pod) -> None:
-        """Wait until the check passes whichever binds in flight succeed. Raises ``NotBound`` and ``PluginError``."""
+        """Wait until the check passes, whether other binds in flight succeed or fail.
+
+        Raises ``NotBound`` and ``PluginError``.
+        """
         if self._cluster.generation == self._valid_generation:
             return
         while not await decide_prepared(partial(self._is_certain, pod)):
             await self._until_others_settled(pod)
 
     def _check(self, pod: Pod) -> None:
-        """Pre-send check, passed down to the step that sends; see ``passed_down``."""
+        """Check once more, in the step that sends the Binding (see ``passed_down``).
+
+        Raises ``NotBound``, ``PluginError``, and ``NotYet`` if something must be awaited before the Binding can be
+        sent.
+        """
         try:
             certain = self._is_certain(pod)
         except Unprepared:  # counts were evicted since the last check
@@ -196,9 +210,9 @@ class Transaction:
             raise NotYet(partial(self._until_others_settled, pod))
 
     def _is_certain(self, pod: Pod) -> bool:
-        """Return true if the check passes whichever other binds succeed; ``False`` if it depends on some in flight.
+        """Return true if the check passes, whether other binds succeed or fail; false if it depends on binds in flight.
 
-        Raises ``NotBound``, ``PluginError`` and ``Unprepared``.
+        Raises ``NotBound``, also if the check depends on pods at Permit, ``PluginError`` and ``Unprepared``.
         """
         if self._cluster.generation == self._valid_generation:
             return True
@@ -212,7 +226,7 @@ class Transaction:
         return False
 
     async def _until_others_settled(self, pod: Pod) -> None:
-        """Wait until a bind on which this one depends may have settled. Raises ``NotBound``."""
+        """Wait until another bind has settled since the last check. Raises ``NotBound``."""
         await self._settlements.wait_next_after(self._settled_count, pod.uid, self._seconds_left())
 
     def _seconds_left(self) -> float:
@@ -220,7 +234,9 @@ class Transaction:
 
 
 def require_bound(status: Status, clearance: BindClearance) -> None:
-    """Raise ``NotBound`` unless the bind plugin returned Success and no Binding is left whose outcome is unknown."""
+    """Raise ``NotBound`` unless the bind plugin returned Success and the outcome of every Binding that it sent is
+    known.
+    """
     if status.code is Code.SUCCESS and clearance.unclear:
         raise NotBound(error(UNCLEAR))
     if status.code is not Code.SUCCESS:
@@ -228,7 +244,9 @@ def require_bound(status: Status, clearance: BindClearance) -> None:
 
 
 def give_up(cluster: Cluster, pod: Pod, clearance: BindClearance | None) -> None:
-    """End the assumption of a pod that is not bound, or mark it unclear if its Binding may still take effect."""
+    """End the assumption of a pod that was not bound. If its Binding can still take effect, mark the pod as unclear
+    instead, so that it stays assumed.
+    """
     if clearance is not None and clearance.unclear:
         cluster.doubt(pod.uid)
     else:
@@ -236,7 +254,10 @@ def give_up(cluster: Cluster, pod: Pod, clearance: BindClearance | None) -> None
 
 
 def _require(status: Status) -> None:
-    """Raise ``NotBound`` unless the status is Success. An Error here concerns this bind, not the whole process."""
+    """Raise ``NotBound`` unless the status is Success.
+
+    Any other code, Error included, becomes Unschedulable, so the outcome is ``bind_conflict``.
+    """
     if status.code is not Code.SUCCESS:
         parts = (status.plugin, status.message) if status.plugin else (status.message,)
         raise NotBound(unschedulable(": ".join(parts)))

@@ -1,4 +1,4 @@
-"""Counts and logs pods without a profile here, because they pass unchecked."""
+"""Counts and logs requests about pods without a profile here, because their constraints are not checked."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from app.verbs.outcome import Verb
 _LOG: Final = structlog.get_logger(__name__)
 
 OTHER_NAMES: Final = "(others)"
-"""Stands for all names beyond the first ``MOST_NAMES``."""
+"""Name under which requests are counted whose schedulerName is not among the first ``MOST_NAMES``."""
 
 MOST_NAMES: Final = 32
 LONGEST_NAME: Final = 63
 
 
 def _ignore(_verb: Verb, _name: str) -> None:
-    """Default callback: does nothing."""
+    """Do nothing. Default for ``count``."""
 
 
 class Unserved:
-    """Logs each schedulerName once, and counts its requests. ``count`` is called with verb and name of each request.
+    """Logs each schedulerName once, and counts the requests with it. ``count`` is called with the verb and the name of
+    each request.
 
     Any user can choose a schedulerName, so the number and the length of names are limited.
     """
@@ -52,5 +53,5 @@ class Unserved:
 
 
 def printable(scheduler_name: str) -> str:
-    """Return a schedulerName in ASCII and shortened; usual names are unchanged."""
+    """Return a schedulerName with all but ASCII characters escaped, shortened to ``LONGEST_NAME`` characters."""
     return ascii(scheduler_name[:LONGEST_NAME])[1:-1][:LONGEST_NAME]

@@ -1,6 +1,7 @@
-"""Bodies of ``/api/v1/cycle`` and ``/api/v1/explain``.
+"""Models of the bodies of ``/api/v1/cycle`` and ``/api/v1/explain``.
 
-Answers are encoded without these models, which only describe them in the schema: validating 5,000 nodes takes too long.
+The models of answers only describe them in the OpenAPI document. Answers are encoded without them, because validating
+5,000 nodes takes too long.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from pydantic.alias_generators import to_camel
 from app.kube.decoding import Decoder, TooDeep
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Exceptions for a body that is not JSON, or has the wrong form."""
+"""Exceptions that decoding raises for a body that is not JSON, or does not have the expected fields and types."""
 
 MOST_PENDING: Final = 1000
-"""Maximum number of pods to choose the next one from. A scheduler with more pods sends the oldest ones."""
+"""Maximum number of queued pods from which a cycle chooses one. A scheduler with more pods can send the oldest ones."""
 
 MOST_NAMES: Final = 20_000
-"""Maximum number of node names in a cycle: Kubernetes supports clusters of 5,000 nodes."""
+"""Maximum number of node names in a request: four times the 5,000 nodes that Kubernetes supports."""
 
 MOST_VALUES: Final = 10_000
-"""Maximum number of objects and commas in an inline pod. Pods have hundreds, the largest some thousands."""
+"""Maximum number of JSON objects and commas in an inline pod. Usual pods have hundreds, the largest ones thousands."""
 
 MOST_OBJECTS: Final = 100_000
-"""Maximum number of objects in a body: a hundred for each of ``MOST_PENDING`` pods."""
+"""Maximum number of JSON objects in a body: a hundred for each of ``MOST_PENDING`` pods."""
 
 _LONG_BYTES: Final = 64 << 10
-"""Length in bytes beyond which a body is checked for excessive content before pydantic validates it."""
+"""Bytes beyond which the numbers of objects, names and pods in a body are checked before pydantic validates it."""
 
 
 class _Pending(Struct, forbid_unknown_fields=True, rename="camel"):
@@ -67,9 +68,9 @@ _EACH: Final[Decoder[list[dict[str, Raw]]]] = Decoder(list[dict[str, Raw]])
 
 
 def require_bounded(body: bytes) -> None:
-    """Raise ``msgspec.DecodeError`` for a long body whose validation would block the event loop.
+    """Raise ``msgspec.DecodeError`` for a long body whose validation by pydantic would block the event loop.
 
-    Only the first mistake of such a body is reported: a list of a million wrong names would be a million mistakes.
+    The error is only the first mistake, because a list of a million wrong names would have a million mistakes.
     """
     if len(body) <= _LONG_BYTES:
         return
@@ -97,7 +98,7 @@ class _CamelModel(BaseModel):
 
 
 class PodRequest(_CamelModel):
-    """A pod of the cluster by name, or an inline pod."""
+    """Request about one pod: a pod of the cluster by name, or a whole inline pod."""
 
     pod: dict[str, Any] | None = Field(default=None, description="A Pod object of the Kubernetes API.")
     namespace: str = "default"
@@ -107,7 +108,7 @@ class PodRequest(_CamelModel):
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
-        """Parse a body. The inline pod stays raw, because a dict of it would take as long as everything else together.
+        """Parse a body. An inline pod stays raw, because decoding it into a dict would take as long as all the rest.
 
         Raises ``msgspec.DecodeError`` for a body beyond the limits, and pydantic's ``ValidationError``.
         """
@@ -122,7 +123,7 @@ class PodRequest(_CamelModel):
         if not pod.startswith(b"{"):
             return cls.model_validate_json(body)  # a pod by name, or an invalid body
         request = cls.model_validate_json(msgspec.json.encode({**parts, "pod": {}}))
-        request._raw = pod  # noqa: SLF001  # its own attribute
+        request._raw = pod  # noqa: SLF001  # an attribute of this class
         return request
 
     @property
@@ -178,7 +179,7 @@ class CycleRequest(PodRequest):
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
-        """Parse a body like ``PodRequest.parse``; the pods of ``pods`` stay raw too."""
+        """Parse a body like ``PodRequest.parse``. Inline pods in ``pods`` also stay raw."""
         require_bounded(body)
         try:
             parts: dict[str, Any] = {**_PARTS.at_once(body)}
@@ -191,7 +192,7 @@ class CycleRequest(PodRequest):
         parts["pods"] = [{**it, "pod": {}} if pod.startswith(b"{") else it for it, pod in zip(each, raw, strict=True)]
         request = cls.model_validate_json(msgspec.json.encode(parts))
         for pending, pod in zip(request.pods or (), raw, strict=True):
-            pending._raw = pod  # noqa: SLF001  # its own attribute
+            pending._raw = pod  # noqa: SLF001  # an attribute of its base class
         return request
 
     @model_validator(mode="after")
@@ -202,7 +203,7 @@ class CycleRequest(PodRequest):
 
 
 class PluginStatus(_CamelModel):
-    """A status in kube-scheduler's terms."""
+    """Status that plugins returned, with the codes of kube-scheduler's framework."""
 
     code: str = Field(description="Success, Unschedulable, UnschedulableAndUnresolvable, …")
     plugin: str = Field(description="Plugin that rejected; empty for Success.")
@@ -238,7 +239,7 @@ class CycleResponse(_CamelModel):
 
 
 class ExplanationTable(_CamelModel):
-    """Facts as a table."""
+    """Table with facts behind the answer of a plugin."""
 
     title: str
     columns: list[str]

@@ -1,4 +1,4 @@
-"""Encoding of extender/v1 answers: PascalCase, and never without the list that the caller expects."""
+"""Encodes extender/v1 answers: keys are in PascalCase, and the list that the caller reads is never missing."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from msgspec import Raw, Struct, field
 
 
 class VictimUid(Struct, forbid_unknown_fields=True):
-    """A victim by its UID; extender/v1 calls it MetaPod."""
+    """Victim, identified by its UID; a MetaPod of extender/v1."""
 
     uid: str = field(name="UID", default="")
 
 
 class NodeVictims(Struct):
-    """Victims on one node, most important first; extender/v1 calls it MetaVictims. Never ``null`` or empty in an
-    answer.
-    """
+    """Victims on one node, most important first; a MetaVictims of extender/v1. In an answer it has at least one pod."""
 
     pods: list[VictimUid] = field(name="Pods", default_factory=list)
     num_pdb_violations: int = field(name="NumPDBViolations", default=0)
@@ -52,13 +50,16 @@ _NEXT_HOST: Final = ',{"Host":"'
 
 
 class LongBody(Struct, frozen=True):
-    """Answer too long to be joined in one step: 60 MB of nodes would block the event loop for 50 ms."""
+    """Answer that is sent in chunks, because joining 60 MB of nodes would block the event loop for 50 ms.
+
+    ``length``: number of bytes of all ``pieces``.
+    """
 
     pieces: Sequence[bytes | Raw]
     length: int
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the body in chunks of about a megabyte."""
+        """Yield the body in chunks of at least 1 MiB, except for the last one."""
         part: list[bytes | Raw] = []
         size = 0
         for piece in self.pieces:
@@ -71,27 +72,27 @@ class LongBody(Struct, frozen=True):
 
 
 def encode_filter(failed: Mapping[str, str], names: Sequence[str]) -> bytes:
-    """Encode a filter answer with node names: passing names, and the reason for each failed one."""
+    """Encode a filter answer with node names. ``failed``: rejected nodes with reasons. ``names``: passing nodes."""
     return ENCODER.encode(_FilterResult(None, names, {}, failed, ""))
 
 
 def encode_passing(names: bytes) -> bytes:
-    """Encode a filter answer with passing names only. ``names``: joined as in ``SplitArgs``, without JSON escapes."""
+    """Encode a filter answer in which no node is rejected. ``names``: passing nodes, joined like in ``SplitArgs``."""
     return _PASSING_START + names + _PASSING_END
 
 
 def encode_refusal(name: bytes, message: str) -> bytes:
-    """Encode one entry for ``encode_refusals``. ``name``: as returned by ``SplitArgs.each``."""
+    """Encode one entry for ``encode_refusals``. ``name``: bytes of the name in the request (``SplitArgs.each``)."""
     return b'"' + name + b'":' + ENCODER.encode(message)
 
 
 def encode_refusals(entries: Iterable[bytes]) -> bytes:
-    """Encode a filter answer in which no node passes, from entries of ``encode_refusal``."""
+    """Encode a filter answer in which no node passes. ``entries``: results of ``encode_refusal``."""
     return _REFUSED_START + b",".join(entries) + _REFUSED_END
 
 
 def encode_filter_nodes(failed: Mapping[str, str], nodes: Sequence[Raw]) -> bytes | LongBody:
-    """Encode a filter answer with whole nodes, which are returned byte for byte as received."""
+    """Encode a filter answer with whole nodes. ``nodes``: passing nodes, which are copied byte for byte."""
     end = ENCODER.encode(_FilterResult(None, None, {}, failed, ""))[len(_NO_NODES) :]
     pieces: list[bytes | Raw] = [b'{"Nodes":{"metadata":{},"items":[']
     for index, node in enumerate(nodes):
@@ -113,14 +114,14 @@ def encode_filter_error(message: str) -> bytes:
 
 
 def encode_priorities(scores: Mapping[str, int]) -> bytes:
-    """Encode a prioritize answer: an integer score for each host."""
+    """Encode a prioritize answer. ``scores``: score of each host."""
     return ENCODER.encode([_HostPriority(host, score) for host, score in scores.items()])
 
 
 def encode_classed(hosts: Sequence[str], classes: Sequence[Any], scores: Mapping[Any, int]) -> bytes:
-    """Like ``encode_priorities``, for hosts of which many share a score: each score is formatted only once.
+    """Like ``encode_priorities``, but the score of each class of hosts is formatted only once.
 
-    ``classes``: class of each host. ``scores``: score of each class.
+    ``classes``: class of each host, in the order of ``hosts``. ``scores``: score of each class.
     """
     named = "".join(hosts)
     if not hosts or not named.isprintable() or '"' in named or "\\" in named:
@@ -133,7 +134,7 @@ def encode_classed(hosts: Sequence[str], classes: Sequence[Any], scores: Mapping
 
 
 def encode_victims(victims: Mapping[str, NodeVictims]) -> bytes:
-    """Encode a preempt answer in meta form. ``victims`` must not contain a node without victims."""
+    """Encode a preempt answer with victims by UID. ``victims`` must not contain a node without victims."""
     return ENCODER.encode(_PreemptionResult(victims))
 
 

@@ -1,8 +1,8 @@
-"""Decoding of extender/v1 requests of kube-scheduler.
+"""Decodes the extender/v1 requests of kube-scheduler.
 
-Requests are read like in Go: keys in any case, and ``null`` for any list. The usual spelling is decoded directly; other
-spellings take a slower path that normalizes keys first. Source: ``staging/src/k8s.io/kube-scheduler/extender/v1`` of
-Kubernetes 1.36.
+Go accepts keys in any case, and ``null`` for any list, so these are accepted here too. Keys in the usual case are
+decoded directly; otherwise all keys are first normalized, which is slower. Source:
+``staging/src/k8s.io/kube-scheduler/extender/v1`` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ P = TypeVar("P", bound=PodObject)
 
 
 class MalformedRequest(ValueError):
-    """The body is not a valid request of this verb; the message has place and reason."""
+    """The body is not a valid request of this verb; the message has the path of the field and the reason."""
 
 
 class TooDeepRequest(MalformedRequest):
@@ -47,7 +47,7 @@ class _NodesRequestObject(Struct, Generic[P], rename="pascal", forbid_unknown_fi
 
 
 class NodesRequest(Struct, frozen=True):
-    """A filter or prioritize request. Exactly one of ``names`` and ``nodes`` is set."""
+    """Filter or prioritize request. Exactly one of ``names`` and ``nodes`` is not ``None``."""
 
     pod: Pod
     names: Sequence[str] | None
@@ -77,7 +77,10 @@ class _PreemptionArgs(Struct, Generic[P], rename="pascal", forbid_unknown_fields
 
 
 class PreemptionArgs(Struct, frozen=True):
-    """A preempt request, both forms converted to the meta form. Nodes without victims are omitted."""
+    """Preempt request with the victims by node. Victims are UIDs, also if the request has whole pods.
+
+    Nodes without victims are omitted.
+    """
 
     pod: Pod
     victims: Mapping[str, NodeVictims]
@@ -91,7 +94,7 @@ class _BindingArgs(Struct, rename="pascal", forbid_unknown_fields=True):
 
 
 class BindingArgs(Struct, frozen=True):
-    """A bind request for the pod with this UID."""
+    """Bind request: namespace, name and UID of the pod, and name of the node."""
 
     namespace: str
     name: str
@@ -140,7 +143,7 @@ def decode_preemption(body: bytes | memoryview, core: CoreV1 = PLAIN) -> Preempt
 
 
 def decode_binding(body: bytes | memoryview) -> BindingArgs:
-    """Decode a bind request. Raises ``MalformedRequest``, also for a name that the API server would not accept."""
+    """Decode a bind request. Raises ``MalformedRequest``, also for names that are invalid in Kubernetes."""
     try:
         request = _decode(body, _BINDING, _has_pod_name)
     except TooDeepRequest:
@@ -175,10 +178,11 @@ def _required(field_name: str, value: str | None) -> str:
 
 
 class SplitArgs(Struct, frozen=True):
-    """A filter request in kube-scheduler's spelling, split at its node names and not decoded.
+    """Filter or prioritize request in the exact form that kube-scheduler sends, split before its node names and not
+    decoded.
 
-    ``before``: all bytes before the names. ``names``: the joined names without JSON escapes, and without the first and
-    last quote. Two requests with equal ``before`` differ only in their names.
+    ``before``: all bytes before the node names. ``names``: JSON of the names without the first and the last quote; it
+    contains no escapes. Two requests with equal ``before`` differ only in their node names.
     """
 
     before: bytes
@@ -186,24 +190,27 @@ class SplitArgs(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Number of names: at least one."""
+        """Number of node names. It is at least one, because a request with an empty list is not split."""
         return self.names.count(_BETWEEN) + 1
 
     @property
     def only(self) -> str:
-        """The name, if there is only one; else empty."""
+        """Name of the node, if there is only one; else empty."""
         return "" if _BETWEEN in self.names else self.names.decode()
 
     def each(self) -> list[bytes]:
         return self.names.split(_BETWEEN)
 
     def are(self, names: Sequence[str]) -> bool:
-        """Return true if these are the decoded names, in order; then the request has no fields after them."""
+        """Return true if ``names`` are the node names of the request, in order.
+
+        If the decoded names are equal, the request has no fields after them.
+        """
         return '","'.join(names).encode() == self.names
 
 
 def split_args(body: bytes | memoryview) -> SplitArgs | None:
-    """Split a request; return ``None`` for other spellings, and for whole nodes."""
+    """Split a request; return ``None`` if it is not in kube-scheduler's form with node names, or has escaped names."""
     if not isinstance(body, bytes) or not body.endswith(_END_OF_NAMES):
         return None
     cut = body.rfind(_NAMES)
@@ -243,8 +250,8 @@ def _decode(body: bytes | memoryview, decoder: Decoder[T], is_usual: Callable[[T
 
 
 def _has_usual_spelling(request: Any) -> bool:
-    """Return true if spec and name were decoded. kube-scheduler always sends both, so otherwise the keys differ in
-    case.
+    """Return true if the pod's spec and name were decoded. kube-scheduler always sends both, so if one is missing, its
+    key possibly has unusual case.
     """
     return request.pod.spec is not None and request.pod.metadata.name is not None
 

@@ -1,4 +1,4 @@
-"""Normalization of extender/v1 requests whose keys have unusual case: Go accepts any."""
+"""Normalizes the keys of extender/v1 requests that are in unusual case, because Go accepts keys in any case."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ _OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
 _ANY: Final[Decoder[Any]] = Decoder(Any)
 
 _MOST_FOLDED: Final = 4 << 20
-"""Maximum bytes that are normalized, in up to half a second. Requests of kube-scheduler need no normalization."""
+"""Maximum bytes of a request that is normalized, because 4 MiB block the event loop for up to half a second. Requests
+of kube-scheduler have their keys in the usual case.
+"""
 
 
 def field_names(kind: type[Struct]) -> dict[str, str]:
-    """Return the JSON names of a struct's fields, by lower case."""
+    """Return the JSON names of a struct's fields, by the same names in lower case."""
     return {it.encode_name.lower(): it.encode_name for it in msgspec.structs.fields(kind)}
 
 
@@ -70,9 +72,10 @@ _USER_KEYS: Final = frozenset(
 
 
 def folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
-    """Return the request with all known keys in their usual case, without unknown outer keys.
+    """Return a request as JSON with all known keys in their usual case, and without unknown keys of the outer object.
 
-    Raises ``msgspec.DecodeError`` if it is too long or not JSON.
+    ``known``: usual keys of the outer object, by lower case. Raises ``msgspec.DecodeError`` if the request is longer
+    than 4 MiB or not JSON.
     """
     fields = _OUTER.at_once(body)
     outer = {name: value for key, value in fields.items() if (name := known.get(key.lower())) is not None}
