@@ -37,7 +37,7 @@ _UNREAD: Final = unresolvable(REASON_LONG_VOLUMES).by(NAME)
 
 
 class NodeVolumeLimitsArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 class _IncomingVolumes:
