@@ -84,8 +84,8 @@ class _MissingClaim(Exception):  # not an error: the pod is rejected
 class _PodDisks:
     """Disks of a pod, with cached results of comparing them with the volumes of other pods.
 
-    Pods of one workload share one ``volumes`` object, which never changes. So results are cached by the identity of
-    the other pod's ``volumes``, and stay valid in later evaluations.
+    Pods of one workload share one ``volumes`` object, which never changes. So results are cached by the identity of the
+    other pod's ``volumes``, and stay valid in later evaluations.
     """
 
     __slots__ = ("_disks", "_known", "_places", "spent", "volumes")

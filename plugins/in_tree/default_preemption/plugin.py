@@ -190,8 +190,8 @@ class DefaultPreemption(PostFilterPlugin):
     def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
         """Return the victims on a node: pods of lower priority, except those that are reprieved.
 
-        All of them are removed first. Each one is reprieved if the incoming pod still fits after it is added back.
-        Pods whose eviction would violate a budget are tried first, and within each group the most important pods.
+        All of them are removed first. Each one is reprieved if the incoming pod still fits after it is added back. Pods
+        whose eviction would violate a budget are tried first, and within each group the most important pods.
         """
         count = Count()
         while (answer := self._select(state, pod, node, count)) is None:

@@ -1,4 +1,4 @@
-"""Values of CEL expressions besides numbers and texts: quantities, versions and optional values."""
+"""Quantities, versions and optional values, which CEL expressions have besides the types of Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class QuantityValue(Struct, frozen=True, order=True):
 
 
 class Semver(Struct, frozen=True):
-    """Semantic version without build metadata. ``before``: pre-release identifiers."""
+    """Semantic version without build metadata.
+
+    ``before``: pre-release identifiers, each as (whether it is a text, number, text).
+    """
 
     numbers: tuple[int, int, int]
     before: tuple[tuple[bool, int, str], ...] = ()
@@ -31,7 +34,7 @@ class Semver(Struct, frozen=True):
 
 
 class OptionalValue(Struct, frozen=True):
-    """Value that might be absent."""
+    """Optional value. ``value`` is ``None`` if it is not ``present``."""
 
     present: bool
     value: Any = None

@@ -23,8 +23,8 @@ _VOLUMES_PER_STEP: Final = 1 << 14
 class PodVolumes(Struct, frozen=True):
     """Volumes for the waiting claims of a pod on one node, like kube-scheduler's ``PodVolumes``.
 
-    ``static_bindings``: existing volumes by claim name. ``dynamic_provisions``: claims for which volumes
-    are to be provisioned.
+    ``static_bindings``: existing volumes by claim name. ``dynamic_provisions``: claims for which volumes are to be
+    provisioned.
     """
 
     static_bindings: Mapping[str, PersistentVolume]

@@ -72,8 +72,7 @@ class VolumeRequirements(Struct, frozen=True):
 class MatchingVolumes(Struct, frozen=True, eq=False):
     """Volumes that match a claim on some node.
 
-    ``reserved``: volumes whose claimRef names the claim. ``free``: (group, set of positions) of free
-    volumes.
+    ``reserved``: volumes whose claimRef names the claim. ``free``: (group, set of positions) of free volumes.
     """
 
     reserved: Sequence[LocatedVolume]
