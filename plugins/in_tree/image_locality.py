@@ -30,7 +30,7 @@ class ImageLocalityArgs(PluginArgs):
 
 @final
 class ImageLocality(ScorePlugin):
-    """Scores nodes by the pod's images that they have.
+    """Scores nodes by the sizes of the pod's images that they already have.
 
     Source of the rules: ``framework/plugins/imagelocality`` of Kubernetes 1.36. Image volumes are scored in every
     profile, although kube-scheduler 1.35 ignores them.

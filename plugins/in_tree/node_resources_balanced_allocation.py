@@ -31,7 +31,10 @@ from app.kube.kinds import DEVICE_CLASSES
 NAME: Final = "NodeResourcesBalancedAllocation"
 
 _IMPROVEMENT_SINCE: Final = "1.36"
-"""First Kubernetes release whose score depends on the balance without the pod, too, not only on that with the pod."""
+"""First Kubernetes release that compares the balance with and without the pod.
+
+Earlier releases score only the balance with the pod.
+"""
 
 _PAIR: Final = 2
 

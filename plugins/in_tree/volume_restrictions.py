@@ -34,14 +34,14 @@ REASON_LONG_VOLUMES: Final = TOO_LONG.format(VOLUMES)
 MAX_STEPS_PER_EVALUATION: Final = 20_000
 """Number of steps (about 10 ms) after which Filter raises ``Unprepared``, so that other requests can run.
 
-One step is a list of volumes, a disk or a location of a disk that is compared.
+Comparing the volumes of a pod takes one step, plus one for each disk and each location of a disk.
 """
 
 _STEPS_BETWEEN_YIELDS: Final = 2_000
 """Number of steps between two yields of ``compare_all``, about 1 ms."""
 
 _MAX_CACHED_STEPS: Final = 1 << 16
-"""Maximum total length of the cached ``_PodDisks``, beyond which the oldest ones are dropped."""
+"""Maximum sum of ``len`` of the cached ``_PodDisks``, beyond which the oldest ones are dropped."""
 
 _MIN_CACHED_PODS: Final = 8
 """Number of most recently evaluated pods whose disks stay cached whatever their size."""
@@ -108,7 +108,10 @@ class _PodDisks:
         return self
 
     def conflicts_on(self, node: NodeInfo) -> bool:
-        """Return whether a pod on the node shares a disk that one of both writes. Raises ``_StepLimitReached``."""
+        """Return whether a pod on the node shares a disk, and one of the two pods writes to it.
+
+        Raises ``_StepLimitReached``.
+        """
         return any(self._conflict(it.volumes) for it in node.mounts.values())
 
     def _conflict(self, volumes: Sequence[PodVolume]) -> bool:

@@ -54,7 +54,8 @@ Then the search goes on without the node.
 class DefaultPreemptionArgs(PluginArgs):
     """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
-    Both set the number of candidates (nodes with victims) that a search looks for; the larger number applies.
+    ``minCandidateNodesPercentage`` (of the nodes) and ``minCandidateNodesAbsolute`` set the number of candidates, which
+    are nodes with victims, that a search looks for. The larger number applies.
     """
 
     min_candidate_nodes_percentage: Annotated[
@@ -141,9 +142,9 @@ class DefaultPreemption(PostFilterPlugin):
     def _try(
         self, state: CycleState, pod: Pod, name: str, results: _DryRunResults
     ) -> Generator[None, CycleState, tuple[CycleState, int]]:
-        """Record the dry run of one node.
+        """Run the dry run of one node, and record its result unless the node is gone.
 
-        Return the latest state and about how many filters have run since the last yield.
+        Return the latest state and the approximate number of filters that have run since the last yield.
         """
         count = Count()
         for _ in range(_MOST_COUNTS):
@@ -273,7 +274,7 @@ def _by_importance(pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _unspared(dry_run: DryRun, pods: Iterable[Pod]) -> list[Pod]:
-    """Reprieve each pod, in order, with which the incoming pod still fits. Return the others, which remain removed."""
+    """Reprieve, in order, each pod beside which the incoming pod still fits. Return the pods that remain removed."""
     victims: list[Pod] = []
     for victim in pods:
         dry_run.add_pod(victim)

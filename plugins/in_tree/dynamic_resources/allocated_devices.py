@@ -76,7 +76,7 @@ class AllocatedDevices:
         self._pools: dict[PoolID, _PoolUsage] = {}
 
     def count(self, claim: ResourceClaim, sign: int) -> None:
-        """Add (``sign`` 1) or remove (-1) the devices of a claim. Admin access does not use up a device."""
+        """Add (``sign`` 1) or remove (-1) the devices of a claim, except those with admin access, which remain free."""
         for device in () if claim.allocation is None else claim.allocation.devices:
             if device.admin_access:
                 continue

@@ -61,7 +61,10 @@ _DEVICES_PER_STEP: Final = 8
 _COUNTERS_PER_STEP: Final = 8
 
 _MAX_DEVICES_IN_PROOF: Final = 50_000
-"""Maximum number of devices examined to prove that a node has too few, after a search ran out of steps: about 25 ms."""
+"""Maximum number of devices (about 25 ms) examined to prove that a node has too few.
+
+Such a proof is tried after a search has run out of steps.
+"""
 
 _DEVICES_BETWEEN_YIELDS: Final = 4096
 """Number of devices that a proof examines between two yields."""
@@ -128,7 +131,7 @@ Solution: TypeAlias = tuple[frozenset[str], ...]
 
 
 class _ProofTooLong(Exception):
-    """The proof that there are too few devices would examine more than ``_MAX_DEVICES_IN_PROOF``."""
+    """The proof that there are too few devices would examine more than ``_MAX_DEVICES_IN_PROOF`` devices."""
 
 
 class _TooManyResults(Exception):
@@ -329,7 +332,7 @@ class AllocationSearch:
             try:
                 return self._allocate(claim + 1, 0, 0, 0, alternative=False, start=0)
             except _TooManyResults:
-                return False  # with other devices for this claim, the next claim might get another alternative
+                return False  # try other devices here, because the next claim might then need fewer
         request = self._requests[claim, number, position]
         if not alternative and request.parent:
             return self._first_available(claim, number)

@@ -41,10 +41,13 @@ _STEPS_PER_LOOKUP: Final = 4
 """Number of steps for finding the cached outcome of a node."""
 
 MAX_OUTCOME_BYTES: Final = 64 << 20
-"""Estimated maximum size of the cached outcomes, apart from those of the last evaluations."""
+"""Maximum estimated size in bytes of the cached outcomes. Those of the last evaluations are kept even beyond it."""
 
 MAX_SPEC_BYTES: Final = 4 << 20
-"""Estimated maximum size of the cached specs of placeholder claims, apart from those of the last evaluations."""
+"""Maximum estimated size in bytes of the cached specs of placeholder claims.
+
+Specs of the last evaluations are kept even beyond it.
+"""
 
 _KEPT_EVALUATIONS: Final = 8
 """Number of latest evaluations whose outcomes are always kept.

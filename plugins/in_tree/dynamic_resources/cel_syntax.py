@@ -20,10 +20,10 @@ MAX_NODES: Final = 1000
 """Maximum number of nodes of the syntax tree."""
 
 MAX_DEPTH: Final = 30
-"""Maximum depth of nested expressions, because each level takes several Python calls to parse."""
+"""Maximum depth of nested expressions, because each level takes several nested Python calls to parse."""
 
 MAX_HEIGHT: Final = 64
-"""Maximum height of the syntax tree, because each level takes several Python calls to evaluate."""
+"""Maximum height of the syntax tree, because each level takes several nested Python calls to evaluate."""
 
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
@@ -202,7 +202,7 @@ class _Parser:
 
     def _negated(self, function: str, times: int) -> Any:
         kind, text = self._tokens[self._at]
-        if function == "-" and kind == "int":  # with the sign, because -2**63 is in range but 2**63 is not
+        if function == "-" and kind == "int":  # parsed with the sign, because only -2**63 is in range
             self._at += 1
             value = -int(text, 0 if text.startswith("0x") else 10)
             return self._members(self._literal_int(value if times % 2 else -value))

@@ -1,4 +1,4 @@
-"""Quantities, versions and optional values, which CEL expressions have besides the types of Python."""
+"""Types of CEL values that Python lacks: quantities, semantic versions and optional values."""
 
 from __future__ import annotations
 
@@ -83,6 +83,6 @@ def parse_quantity(text: str) -> QuantityValue | None:
 
 
 def as_int64(quantity: QuantityValue) -> int | None:
-    """Return the quantity as a signed 64-bit integer; ``None`` if it is not one."""
+    """Return the quantity as an integer; ``None`` if it has a fraction or exceeds a signed 64-bit integer."""
     integer, rest = divmod(quantity.amount, BILLION)
     return None if rest or not -(2**63) <= integer < 2**63 else integer

@@ -27,7 +27,7 @@ _EVERYWHERE: Final = ""
 """Key, in place of a node name, for slices that several nodes can use, and for slices with counter sets."""
 
 PoolStates: TypeAlias = Mapping[PoolID, tuple[PoolAllocations, Sequence[ResourceSlice]]]
-"""(allocated devices, slices) by pool."""
+"""Allocated devices and slices of each pool."""
 
 Object = TypeVar("Object", bound=KubeObject)
 Group = TypeVar("Group", bound=Hashable)

@@ -230,7 +230,7 @@ class DynamicResources(
         return (pod.key, pod.uid, claims, self._nodes.generation, *self._inventory.versions())
 
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
-        """Return a rejection. Claims are not deallocated, because the scheduler that calls Homeport does it.
+        """Return a rejection. Claims are deallocated by the scheduler that calls Homeport, not by this plugin.
 
         If an earlier plugin rejected the pod at PreFilter, there is no state, and kube-scheduler returns an error here.
         """

@@ -68,7 +68,7 @@ def device_matches(node: Node, device: Device) -> bool:
 
 
 class _SliceFacts:
-    """Properties of a slice that depend on no node and no other slice, computed once per slice.
+    """Properties of a slice that do not depend on nodes or other slices, computed once per slice.
 
     ``conditional``: whether a device has binding conditions. ``counters``: names of consumed counters by counter set.
     """

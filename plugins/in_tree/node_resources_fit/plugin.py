@@ -42,8 +42,8 @@ _FIRST: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 class _Demand(Struct, frozen=True):
     """Resources that the pod requests, as computed by PreFilter for Filter.
 
-    ``each``: (resource, amount, whether a DeviceClass can provide the resource). CPU, memory and ephemeral storage come
-    first, then the other resources by name. Rejection reasons have this order, too.
+    ``each``: (resource, amount, whether a DeviceClass provides the resource, too). CPU, memory and ephemeral storage
+    come first, then the other resources by name. Rejection reasons have this order, too.
     """
 
     each: tuple[tuple[str, int, bool], ...]

@@ -198,9 +198,9 @@ class AttachmentCounts:
         attachments.unused = unused
 
     def _count(self, counted: CountedVolumes, volumes: int) -> None:
-        """Add ``volumes`` to the count of a search.
+        """Add ``volumes`` to the number of volumes that a search has counted.
 
-        Raises ``Unprepared`` if it was too high and many nodes are uncounted.
+        Raises ``Unprepared`` if this number already exceeds ``MAX_VOLUMES_PER_SEARCH`` and many nodes must be counted.
         """
         if counted.count > MAX_VOLUMES_PER_SEARCH and self._many_outdated():
             raise Unprepared(self._update_all())
@@ -275,7 +275,7 @@ class AttachmentCounts:
         try:
             return self._objects.get(VOLUME_ATTACHMENTS, "", name)
         except Unreadable:
-            return None  # Filter fails while any VolumeAttachment is unreadable
+            return None  # ignored, because Filter fails while any VolumeAttachment is unreadable
 
     def _invalidate(self, node: str) -> None:
         attachments = self._by_node.get(node)

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits plugin: extension points, and the comparison of attached volumes with the limits."""
+"""NodeVolumeLimits plugin: compares the number of attached volumes of each CSI driver with the node's limit."""
 
 from __future__ import annotations
 

@@ -31,9 +31,10 @@ class InvalidConstraint(ValueError):
 class Constraint(Struct, frozen=True):
     """Evaluated constraint.
 
-    ``selector``: pods that match, such as the incoming pod. ``counted``: pods on nodes that are counted. They differ
-    only for an empty selector, which matches every pod and counts none (kubernetes#141339, in all releases up to
-    1.36.3). A null selector matches and counts none. ``inclusion``: conditions for counting the pods of a node.
+    ``selector`` decides whether the incoming pod, or a pod of a dry run, matches. ``counted`` selects the pods on nodes
+    that are counted. They differ only for an empty selector, which matches every pod and counts none
+    (kubernetes#141339, in all releases up to 1.36.3). A null selector matches and counts none. ``inclusion``:
+    conditions for counting the pods of a node.
     """
 
     max_skew: int

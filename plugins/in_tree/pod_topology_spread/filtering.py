@@ -43,7 +43,7 @@ UNREAD: Final = {
 class HardConstraint:
     """Hard constraint with the cached pod counts of its domains.
 
-    ``self_match``: 1 if the incoming pod matches the selector of its constraint, else 0. ``deltas``: number of pods
+    ``self_match``: 1 if the incoming pod matches the selector of the constraint, else 0. ``deltas``: number of pods
     that a dry run adds to a domain, or removes if negative.
     """
 
@@ -136,7 +136,7 @@ class HardConstraint:
 
 
 def evaluate_all(constraints: Sequence[HardConstraint], counts: Counts, nodes: Candidates) -> FilterResult:
-    """Evaluate all constraints for all nodes."""
+    """Return the candidates that pass all constraints, and the rejections of the other candidates."""
     passed = None if nodes.sent else _passing(constraints, counts, nodes.names)
     if passed is not None:
         return FilterResult(passed, lambda: _rejections(constraints, counts, nodes.without(set(passed))))

@@ -30,10 +30,10 @@ _POLL_SECONDS: Final = 0.25
 """Interval in seconds at which a waiting bind evaluates the claims again."""
 
 _GRACE_SECONDS: Final = 5.0
-"""Time for another component to bind a claim to an existing volume, and for the watch to deliver this change."""
+"""Time in seconds for another component to bind a claim to an existing volume, and for the watch to report it."""
 
 _MARGIN_SECONDS: Final = 0.5
-"""Time before the deadline that is reserved for the Binding of the pod."""
+"""Time in seconds before the deadline that is reserved for the Binding of the pod."""
 
 
 class _NodeEvaluation(Struct, frozen=True):

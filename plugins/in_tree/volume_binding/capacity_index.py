@@ -47,7 +47,8 @@ class CapacityIndex:
     def max_size(self, storage_class: StorageClass, labels: Mapping[str, str]) -> Work[int]:
         """Return the size in bytes of the largest volume that the class's driver can provision for a node.
 
-        The size is ``UNLIMITED`` if the driver does not publish capacities, and ``NOTHING`` if none is for this node.
+        The size is ``UNLIMITED`` if the driver does not publish capacities, and ``NOTHING`` if no capacity is for this
+        node.
         """
         index = self._of(storage_class)
         if index is None:

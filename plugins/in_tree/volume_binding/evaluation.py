@@ -56,7 +56,10 @@ MAX_STEPS_PER_NODE: Final = 1 << 17
 """
 
 MAX_SELECTOR_MATCHES: Final = 1 << 22
-"""Maximum number of matches of a claim selector against a free volume: 256 selectors and 16,000 volumes, or 4 s."""
+"""Maximum number of matches of claim selectors against free volumes, about 4 s.
+
+This is enough for 256 selectors and 16,000 volumes.
+"""
 
 _FEW_STEPS: Final = 4
 """Maximum number of steps for which bound volumes are matched again for each node, because caching would cost more."""
@@ -179,7 +182,8 @@ class ClaimsEvaluation:
     def reuse_results(self, earlier: ClaimsEvaluation) -> None:
         """Copy the results of ``earlier``, whose ``inputs`` are equal, for nodes that no change affects.
 
-        Otherwise, a pod whose evaluation takes long would never get a verdict while storage capacities keep changing.
+        Without them, a pod whose evaluation takes long would never get a verdict while storage capacities keep
+        changing.
         """
         changed = earlier.changed_topologies()
         if changed is not None:
@@ -320,7 +324,10 @@ class ClaimsEvaluation:
         return result
 
     def _reset(self) -> None:
-        """Drop all results, because the cluster has changed since the evaluation began. Raises ``Unprepared``."""
+        """Drop all results, because the snapshot has changed since the evaluation began.
+
+        Raises ``Unprepared`` if many volumes or capacities have changed.
+        """
         self.inputs = ()
         self._results.clear()
         self._running.clear()
@@ -350,7 +357,7 @@ class ClaimsEvaluation:
     # Bound claims.
 
     def _find_bound(self) -> Work[str]:
-        """Find the volumes of bound claims, one for each distinct node affinity."""
+        """Find and store the volumes of bound claims, one for each distinct node affinity."""
         volumes: list[BoundVolume | None] = []
         for claim in once(self._claims_bound):
             volume = self._objects.get(PERSISTENT_VOLUMES, "", claim.volume_name)
@@ -373,7 +380,7 @@ class ClaimsEvaluation:
         return node.node.labels, _NONE if csi_node is None else csi_node.migrated
 
     def _bound_result(self, node: NodeInfo) -> str:
-        """Return the reason why the node cannot use the first such bound volume; empty if it can use all volumes.
+        """Return the reason for the first bound volume that the node cannot use; empty if it can use all of them.
 
         The reason is ``REASON_STEPS`` if the check takes more than ``MAX_STEPS_PER_NODE`` steps.
         """
@@ -496,7 +503,7 @@ class ClaimsEvaluation:
         return [(it, matching[it.name]) for it in self._unassigned] if any(matching.values()) else []
 
     def _waiting_reasons(self, labels: Mapping[str, str]) -> Work[tuple[str, ...]]:
-        """Return the reason why the first such claim cannot get a volume on a node with these labels.
+        """Return the reason for the first claim that cannot get a volume on a node with these labels.
 
         The result is empty if all claims can get a volume.
         """

@@ -65,7 +65,7 @@ class IndexedVolume(Struct, frozen=True, eq=False):
 
 
 class SelectedPositions(Struct):
-    """Set of the volumes that a selector selects, as a bit set, as of the first ``changes`` changes of the group."""
+    """Bit set of the volumes that a selector selects, updated by the first ``changes`` changes of the group."""
 
     positions: int
     changes: int

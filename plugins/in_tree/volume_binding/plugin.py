@@ -1,4 +1,4 @@
-"""VolumeBinding plugin: extension points, and the cache of evaluations that they share."""
+"""VolumeBinding plugin: implements the extension points, and caches the evaluations that they share."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class VolumeIndex:
         try:
             volume = self._objects.get(PERSISTENT_VOLUMES, "", name)
         except Unreadable:
-            return 1  # no claim is matched while any volume is unreadable
+            return 1  # ignored, because no claim is matched while any volume is unreadable
         if volume is None or volume.terminating or (volume.claim is None and not volume.available):
             return 1
         rank = (_size(volume.capacity), name)
