@@ -675,7 +675,7 @@ class AllocationSearch:
     # Counters that devices share.
 
     def _consume_counters(self, candidate: _Candidate) -> bool:
-        """Consume the counters that a device needs, if all are sufficient. Return whether they are.
+        """Consume the counters that a device needs. If one is not sufficient, consume none and return ``False``.
 
         As in kube-scheduler, consumption is tracked by pool name without the driver, so pools of two drivers with one
         name share it.

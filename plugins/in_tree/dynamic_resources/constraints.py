@@ -18,7 +18,7 @@ class ClaimConstraint(Protocol):
     """State of a claim's constraint during a search. It tracks the devices that the search has taken for the claim."""
 
     def add(self, request: str, subrequest: str, driver: str, device: Device) -> bool:
-        """Record the device as taken if it satisfies the constraint. Return whether it does."""
+        """Return whether the device satisfies the constraint, and if so, record it as taken for the request."""
         ...
 
     def remove(self, request: str, subrequest: str) -> None:

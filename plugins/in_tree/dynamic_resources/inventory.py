@@ -117,7 +117,7 @@ class Inventory:
             self.refresh_at_once()
 
     def versions(self) -> tuple[int, ...]:
-        """Return the versions of all indexed kinds. The index can change only if one of them does."""
+        """Return the versions of all indexed kinds. The index can change only if one of them changes."""
         return tuple(self._objects.version(it) for it in _KINDS)
 
     def classes_version(self) -> int:
@@ -154,7 +154,7 @@ class Inventory:
         return self._objects.get(DEVICE_CLASSES, "", name)
 
     def class_of_resource(self, resource: str) -> DeviceClass | None:
-        """Return the class that provides an extended resource; ``None`` if no class does."""
+        """Return the class that provides an extended resource; ``None`` if no class provides it."""
         return self._by_resource.get(resource)
 
     def extended_claim(self, name: str, uid: str) -> ResourceClaim | None:

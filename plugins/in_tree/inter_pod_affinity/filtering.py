@@ -190,7 +190,7 @@ class RequiredState:
         return all(it.count(labels[it.key]) > 0 for it in self.affinity) or self._is_first()
 
     def _is_first(self) -> bool:
-        """Return whether the pod matches its own required affinity terms, and no existing pod does.
+        """Return whether the pod matches its own required affinity terms, and no existing pod matches them.
 
         Then each node with the topology keys passes, so that the first pod of a group can be scheduled.
         """
@@ -231,7 +231,7 @@ class RequiredState:
     # Evaluation of many nodes.
 
     def evaluate_all(self, nodes: Candidates, counts: Counts) -> FilterResult:
-        """Evaluate all nodes as ``evaluate`` does. Rejection reasons are computed only when they are read."""
+        """Evaluate all nodes, with the verdicts of ``evaluate``. Rejections are computed only when they are read."""
         passed = self._passing(nodes, counts)
         return FilterResult(passed, lambda: self._rejections(nodes, passed, counts))
 
