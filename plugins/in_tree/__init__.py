@@ -1,1 +1,1 @@
-"""Equivalents of kube-scheduler's plugins, with its verdicts, reasons, scores and order (``tests/conformance``)."""
+"""Equivalents of kube-scheduler's in-tree plugins, with equal verdicts, reasons and scores (``tests/conformance``)."""

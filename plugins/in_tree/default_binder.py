@@ -15,12 +15,15 @@ NAME: Final = "DefaultBinder"
 
 
 class DefaultBinderArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 @final
 class DefaultBinder(BindPlugin):
-    """Delegates to the handle's ``Binder``, which sends preconditions and reads the pod if the outcome is unclear."""
+    """Bind plugin that calls the handle's ``Binder``.
+
+    The ``Binder`` sends the pod's UID and version as preconditions, and reads the pod again if the outcome is unknown.
+    """
 
     def __init__(self, args: DefaultBinderArgs, handle: Handle) -> None:
         self._binder = handle.binder

@@ -1,4 +1,4 @@
-"""Prefers nodes that already have images of the pod, weighted by image size and by the share of nodes that have it."""
+"""Prefers nodes that have the pod's images, weighted by image size and by the share of nodes with the image."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 class ImageLocalityArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 @final
 class ImageLocality(ScorePlugin):
-    """Source of the rules: ``framework/plugins/imagelocality`` of Kubernetes 1.36; 1.35 ignores image volumes.
+    """Scores nodes by the sizes of the pod's images that they already have.
+
+    Source of the rules: ``framework/plugins/imagelocality`` of Kubernetes 1.36. Image volumes are scored in every
+    profile, although kube-scheduler 1.35 ignores them.
 
     The raw score is a bit set of the pod's images on the node. It depends on that node alone, so it can be cached.
-    Normalize computes the score of each distinct bit set, which depends on the number of nodes and of nodes with each
-    image.
+    Normalize computes the score of each distinct bit set from the image sizes and from the share of nodes that have
+    each image.
     """
 
     def __init__(self, args: ImageLocalityArgs, handle: Handle) -> None:
@@ -47,7 +50,7 @@ class ImageLocality(ScorePlugin):
         return sum([bits[name] for name in bits.keys() & present.keys()])
 
     def _bits_of(self, images: PodImages) -> dict[str, int]:
-        """Return a bit for each image name, cached for the latest pod."""
+        """Return the bit of each image name, and cache the bits of the latest images."""
         if images is not self._latest:
             self._latest = images
             self._bits = {name: 1 << index for index, name in enumerate(dict.fromkeys(images.names))}
@@ -62,7 +65,7 @@ class ImageLocality(ScorePlugin):
     def _scaled_sizes(self, images: PodImages) -> list[int]:
         """Return for each image, in the order of the bits, its size times the share of nodes that have it.
 
-        An image that the pod names twice counts twice.
+        The size of an image that the pod names twice is doubled.
         """
         bits, nodes = self._bits_of(images), len(self._nodes.list())
         known = self._nodes.images(bits)
@@ -74,7 +77,7 @@ def _scaled(state: ImageState, nodes: int) -> int:
 
 
 def _int64(value: int) -> int:
-    """Map values beyond the largest int64 to the smallest, as Go converts floats on amd64."""
+    """Return ``value``, or the smallest int64 if it is above the largest, like Go's conversion of floats on amd64."""
     return value if value <= _INT64_MAX else -_INT64_MAX - 1
 
 

@@ -1,4 +1,4 @@
-"""Rejects nodes that do not declare all features that the pod needs."""
+"""Rejects nodes whose ``status.declaredFeatures`` lack a feature that the pod needs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _UNREAD: Final = unresolvable(REASON_LONG_RULES).by(NAME)
 
 
 class NodeDeclaredFeaturesArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 class _Needed(Struct, frozen=True):
-    """State that PreFilter computes for Filter."""
+    """Names of the features that the pod needs, which PreFilter stores for Filter."""
 
     features: frozenset[str]
 
@@ -43,9 +43,10 @@ _NEEDED: Final[StateKey[_Needed]] = StateKey("PreFilterNodeDeclaredFeatures")
 
 @final
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
-    """Source of the rules: ``framework/plugins/nodedeclaredfeatures`` of Kubernetes 1.36.
+    """Compares the features that a node declares with those that the pod needs.
 
-    Off by default in 1.35. As in kube-scheduler, features are inferred from the pod whether or not their gates are on.
+    Source of the rules: ``framework/plugins/nodedeclaredfeatures`` of Kubernetes 1.36. In 1.35, the plugin is off by
+    default. As in kube-scheduler, features are inferred from the pod's spec even if their feature gates are off.
     """
 
     def __init__(self, args: NodeDeclaredFeaturesArgs, handle: Handle) -> None:

@@ -21,12 +21,15 @@ _NOT_THE_NODE: Final = unresolvable(REASON_NOT_THE_NODE).by(NAME)
 
 
 class NodeNameArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 @final
 class NodeName(FilterPlugin):
-    """Source of the rule: ``framework/plugins/nodename`` of Kubernetes 1.36, the same in 1.35."""
+    """Compares the node's name with the pod's ``spec.nodeName``.
+
+    Source of the rule: ``framework/plugins/nodename`` of Kubernetes 1.36; 1.35 has the same rule.
+    """
 
     def __init__(self, args: NodeNameArgs, handle: Handle) -> None:
         pass

@@ -28,11 +28,11 @@ _UNREAD: Final = unresolvable(REASON_UNREAD).by(NAME)
 
 
 class NodePortsArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 class _Wanted(Struct, frozen=True):
-    """State that PreFilter computes for Filter."""
+    """Host ports of the pod, which PreFilter stores for Filter."""
 
     ports: tuple[HostPort, ...]
 
@@ -45,7 +45,10 @@ _WANTED: Final[StateKey[_Wanted]] = StateKey(f"PreFilter{NAME}")
 
 @final
 class NodePorts(PreFilterPlugin, FilterPlugin):
-    """Source of the rules: ``framework/plugins/nodeports`` of Kubernetes 1.36, the same in 1.35."""
+    """Compares the pod's host ports with those of the pods on a node.
+
+    Source of the rules: ``framework/plugins/nodeports`` of Kubernetes 1.36; 1.35 has the same rules.
+    """
 
     def __init__(self, args: NodePortsArgs, handle: Handle) -> None:
         pass

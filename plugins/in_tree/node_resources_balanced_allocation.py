@@ -1,4 +1,4 @@
-"""Prefers nodes whose resources are used in similar shares, so that none runs out while others are idle."""
+"""Prefers nodes whose resources are used in similar shares, so that no resource runs out while another is idle."""
 
 from __future__ import annotations
 
@@ -31,13 +31,19 @@ from app.kube.kinds import DEVICE_CLASSES
 NAME: Final = "NodeResourcesBalancedAllocation"
 
 _IMPROVEMENT_SINCE: Final = "1.36"
-"""First release that scores how the pod changes the node's balance, not only the balance with the pod."""
+"""First Kubernetes release that compares the balance with and without the pod.
+
+Earlier releases score only the balance with the pod.
+"""
 
 _PAIR: Final = 2
 
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs):
-    """Arguments as in ``kubescheduler.config.k8s.io/v1``."""
+    """Arguments as in ``kubescheduler.config.k8s.io/v1``.
+
+    ``resources``: distinct resources to compare, each with weight 1; CPU and memory if empty.
+    """
 
     resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
 
@@ -58,7 +64,10 @@ _COMPARISON: Final[StateKey[Comparison]] = StateKey(f"PreScore{NAME}")
 
 @final
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
-    """Source of the rules: ``framework/plugins/noderesources/balanced_allocation.go`` of Kubernetes 1.36 and 1.35."""
+    """Scores nodes by the standard deviation of the used shares of their resources.
+
+    Source of the rules: ``framework/plugins/noderesources/balanced_allocation.go`` of Kubernetes 1.36 and 1.35.
+    """
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._resources = args.resources
@@ -93,19 +102,19 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
 
 def _share(taken: int, there: int) -> float:
-    """Return the used share of a resource, at most 1."""
+    """Return the used share of a resource, at most 1. ``there``: allocatable amount, which is not 0."""
     share = float(int64(taken)) / float(there)
     return share if share < 1 else 1.0
 
 
 def _balance(shares: Sequence[float]) -> int:
-    """Return 100 * (1 - the standard deviation of the shares), truncated: 100 if all are equal."""
+    """Return 100 * (1 - the standard deviation of the shares), truncated to an integer: 100 if all are equal."""
     deviation = 0.0
     if len(shares) == _PAIR:
         deviation = abs((shares[0] - shares[1]) / 2)
     elif len(shares) > _PAIR:
         total = spread = 0.0
-        for share in shares:  # sequential float addition, as in Go: sum() rounds differently
+        for share in shares:  # added one by one, as in Go, because sum() rounds differently
             total += share
         mean = total / len(shares)
         for share in shares:

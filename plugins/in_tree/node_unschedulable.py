@@ -24,14 +24,14 @@ _UNREAD: Final = unresolvable(REASON_LONG_TOLERATIONS).by(NAME)
 
 
 class NodeUnschedulableArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 @final
 class NodeUnschedulable(FilterPlugin):
-    """Source of the rule: ``framework/plugins/nodeunschedulable`` of Kubernetes 1.36, the same in 1.35.
+    """Compares the node's ``spec.unschedulable`` with the pod's tolerations, and ignores the node's actual taints.
 
-    Only ``spec.unschedulable`` matters; the node's actual taints are ignored.
+    Source of the rule: ``framework/plugins/nodeunschedulable`` of Kubernetes 1.36; 1.35 has the same rule.
     """
 
     def __init__(self, args: NodeUnschedulableArgs, handle: Handle) -> None:

@@ -1,4 +1,4 @@
-"""Orders pending pods: higher priority first, then the longer time in the queue."""
+"""Orders pending pods by priority, highest first, then by the time at which they were queued, earliest first."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ NAME: Final = "PrioritySort"
 
 
 class PrioritySortArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 @final
 class PrioritySort(QueueSortPlugin):
-    """Source of the rule: ``framework/plugins/queuesort`` of Kubernetes 1.36."""
+    """Compares two pending pods.
+
+    Source of the rule: ``framework/plugins/queuesort`` of Kubernetes 1.36.
+    """
 
     def __init__(self, args: PrioritySortArgs, handle: Handle) -> None:
         pass

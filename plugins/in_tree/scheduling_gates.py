@@ -21,12 +21,15 @@ _UNREAD: Final = unresolvable(REASON_LONG_GATES).by(NAME)
 
 
 class SchedulingGatesArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 @final
 class SchedulingGates(PreEnqueuePlugin):
-    """Source of the rule: ``framework/plugins/schedulinggates`` of Kubernetes 1.36, the same in 1.35."""
+    """Rejects a pod at PreEnqueue while ``spec.schedulingGates`` is not empty.
+
+    Source of the rule: ``framework/plugins/schedulinggates`` of Kubernetes 1.36; 1.35 has the same rule.
+    """
 
     def __init__(self, args: SchedulingGatesArgs, handle: Handle) -> None:
         pass

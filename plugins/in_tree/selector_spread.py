@@ -1,4 +1,4 @@
-"""Prefers nodes and zones with fewer pods of the same Services and controller. In kube-scheduler up to 1.28."""
+"""Prefers nodes and zones with fewer pods of the pod's Services and controller, like kube-scheduler up to 1.28."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ NAME: Final = "SelectorSpread"
 
 _ZONE: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _REGION: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
-"""Region labels, deprecated one first. As for zones, the first label that a node has is used."""
+"""Keys of region labels, the deprecated one first. The first label that a node has is used, like for zones."""
 
 _ZONE_WEIGHT: Final = 2.0 / 3.0
-"""Weight of the zone score in the total, for nodes with a zone; the node score has the rest."""
+"""Share of the zone score in the score of a node with a zone. The rest depends on the number of peers on the node."""
 
 _Zone: TypeAlias = tuple[str, str]
 _NOWHERE: Final = ("", "")
 
 
 class SelectorSpreadArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 class _Peers(Struct, frozen=True):
-    """State that PreScore computes: the pod's peers by node and by zone, and the zone of each node."""
+    """Peers of the pod, which are the pods that its Services and controller select. PreScore counts them for Score.
+
+    ``on_node`` and ``in_zone``: number of peers by node name and by zone. ``zones``: (region, zone) of each node.
+    """
 
     on_node: Mapping[str, int]
     in_zone: Mapping[_Zone, int]
@@ -51,7 +54,9 @@ _PEERS: Final[StateKey[_Peers]] = StateKey("PreScoreSelectorSpread")
 
 @final
 class SelectorSpread(PreScorePlugin, ScorePlugin):
-    """Source of the rules: ``framework/plugins/selectorspread`` of Kubernetes 1.28, the last that has it.
+    """Scores nodes by the number of peers on the node and in its zone.
+
+    Source of the rules: ``framework/plugins/selectorspread`` of Kubernetes 1.28, the last release with this plugin.
 
     A pod with its own topology spread constraints scores 0 on every node.
     """
@@ -77,19 +82,22 @@ class SelectorSpread(PreScorePlugin, ScorePlugin):
         return SUCCESS
 
     def _labels(self, nodes: Candidates, keys: tuple[str, str]) -> Sequence[str]:
-        """Return for each node the value of the first of the labels that it has, or an empty string."""
+        """Return each node's value of the first of the two labels that it has; an empty string if it has neither."""
         first, second = (nodes.values(key, self._counts.values(key)) for key in keys)
         if not first:
             return [second.get(name, "") for name in nodes.names]
         return [first[name] if name in first else second.get(name, "") for name in nodes.names]
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        """Return one class per node, because nodes with equally many peers can be in different zones."""
+        """Return the number of peers on each node.
+
+        Each node is a class of its own, because nodes with equal numbers can be in different zones.
+        """
         peers: Mapping[str, int] = {} if pod.spec.spread else state.read(_PEERS).on_node
         return ScoreClasses(nodes.names, {name: peers.get(name, 0) for name in nodes.names}, all_used=True)
 
     def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
-        """Compute in floats and truncate at the end, as kube-scheduler does."""
+        """Convert numbers of peers to scores from 0 to 100. Floats are truncated at the end, like in kube-scheduler."""
         if pod.spec.spread:
             return scores
         peers = state.read(_PEERS)

@@ -1,4 +1,7 @@
-"""Rejects nodes with untolerated taints, and prefers those with fewer untolerated ``PreferNoSchedule`` taints."""
+"""Rejects nodes with an untolerated ``NoSchedule`` or ``NoExecute`` taint.
+
+Among the remaining nodes, it prefers those with fewer untolerated ``PreferNoSchedule`` taints.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ _UNREAD: Final = unresolvable(REASON_LONG_TOLERATIONS).by(NAME)
 
 
 class TaintTolerationArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 class _Tolerant(Struct, frozen=True):
-    """State that PreScore computes for Score."""
+    """Tolerations of the pod, which PreScore compiles for Score."""
 
     tolerance: Tolerance
 
@@ -45,7 +48,10 @@ _TOLERANT: Final[StateKey[_Tolerant]] = StateKey("PreScoreTaintToleration")
 
 @final
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Source of the rules: ``framework/plugins/tainttoleration`` of Kubernetes 1.36, the same in 1.35."""
+    """Filters and scores nodes by their taints that the pod does not tolerate.
+
+    Source of the rules: ``framework/plugins/tainttoleration`` of Kubernetes 1.36; 1.35 has the same rules.
+    """
 
     def __init__(self, args: TaintTolerationArgs, handle: Handle) -> None:
         self._tolerance = LatestTolerance()

@@ -1,4 +1,4 @@
-"""Rejects nodes where another pod uses the same disk, and pods whose ReadWriteOncePod claim is in use."""
+"""Rejects nodes where a pod uses a disk of the incoming pod, and all nodes if its ReadWriteOncePod claim is in use."""
 
 from __future__ import annotations
 
@@ -32,16 +32,19 @@ REASON_IN_USE: Final = (
 REASON_LONG_VOLUMES: Final = TOO_LONG.format(VOLUMES)
 
 MAX_STEPS_PER_EVALUATION: Final = 20_000
-"""Steps (disks compared) after which an evaluation yields so that other requests can run: about 10 ms."""
+"""Number of steps (about 10 ms) after which Filter raises ``Unprepared``, so that other requests can run.
+
+Comparing the volumes of a pod takes one step, plus one for each disk and each location of a disk.
+"""
 
 _STEPS_BETWEEN_YIELDS: Final = 2_000
-"""Steps between two yields, about 1 ms."""
+"""Number of steps between two yields of ``compare_all``, about 1 ms."""
 
 _MAX_CACHED_STEPS: Final = 1 << 16
-"""Maximum total size of the cached disks: their places, and the volumes compared with them."""
+"""Maximum sum of ``len`` of the cached ``_PodDisks``, beyond which the oldest ones are dropped."""
 
 _MIN_CACHED_PODS: Final = 8
-"""Number of most recent pods whose disks are cached whatever their size."""
+"""Number of most recently evaluated pods whose disks stay cached whatever their size."""
 
 _DISK: Final = unschedulable(REASON_DISK).by(NAME)
 _IN_USE: Final = unschedulable(REASON_IN_USE).by(NAME)
@@ -49,13 +52,14 @@ _UNREAD: Final = unresolvable(REASON_LONG_VOLUMES).by(NAME)
 
 
 class VolumeRestrictionsArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 class _ExclusiveClaims(Struct):
-    """State that PreFilter computes for Filter.
+    """The pod's ReadWriteOncePod claims and their uses, as computed by PreFilter for Filter.
 
-    ``claims``: names of the pod's ReadWriteOncePod claims. ``uses``: number of uses of these claims by other pods.
+    ``claims``: names of these claims. ``uses``: number of them that pods on nodes use, changed by each use of a pod
+    that a dry run adds or removes. Filter rejects all nodes if it is above 0.
     """
 
     claims: frozenset[str]
@@ -66,11 +70,11 @@ class _ExclusiveClaims(Struct):
 
 
 class _StepLimitReached(Exception):
-    """This evaluation has taken ``MAX_STEPS_PER_EVALUATION`` steps."""
+    """The evaluation has taken more than ``MAX_STEPS_PER_EVALUATION`` steps."""
 
 
-class _MissingClaim(Exception):  # the pod is rejected with a reason
-    """A claim of the pod does not exist. ``status``: the rejection of all nodes."""
+class _MissingClaim(Exception):  # not an error: the pod is rejected
+    """A claim that the pod names does not exist. ``status`` rejects all nodes."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -80,8 +84,8 @@ class _MissingClaim(Exception):  # the pod is rejected with a reason
 class _PodDisks:
     """Disks of a pod, with cached results of comparing them with the volumes of other pods.
 
-    Pods of one workload share a volumes object, and the volumes of a pod never change. So results are cached by the
-    identity of the other pod's volumes, and kept between evaluations.
+    Pods of one workload share one ``volumes`` object, which never changes. So results are cached by the identity of the
+    other pod's ``volumes``, and stay valid in later evaluations.
     """
 
     __slots__ = ("_disks", "_known", "_places", "spent", "volumes")
@@ -97,14 +101,17 @@ class _PodDisks:
         return bool(self._disks)
 
     def __len__(self) -> int:
-        """Return the size of the cached data: places of the pod's disks, and volumes compared with them."""
+        """Return the size of the cached data: number of disks, of their locations and of cached results."""
         return self._places + len(self._known)
 
     def clone(self) -> _PodDisks:
         return self
 
     def conflicts_on(self, node: NodeInfo) -> bool:
-        """Return whether a pod on the node uses one of the disks. Raises ``_StepLimitReached``."""
+        """Return whether a pod on the node shares a disk, and one of the two pods writes to it.
+
+        Raises ``_StepLimitReached``.
+        """
         return any(self._conflict(it.volumes) for it in node.mounts.values())
 
     def _conflict(self, volumes: Sequence[PodVolume]) -> bool:
@@ -117,7 +124,7 @@ class _PodDisks:
         return known[1]
 
     def compare_all(self, nodes: Iterable[NodeInfo]) -> Iterator[None]:
-        """Compare the disks with the pods of all nodes, in steps."""
+        """Compare the disks with the volumes of all pods on the nodes, and yield between short steps."""
         self.spent = 0
         for node in nodes:
             for mounts in tuple(node.mounts.values()):
@@ -133,7 +140,10 @@ _DISKS: Final[StateKey[_PodDisks]] = StateKey("VolumeRestrictions disks")
 
 @final
 class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
-    """Source of the rules: ``framework/plugins/volumerestrictions`` of Kubernetes 1.36, the same in 1.35."""
+    """Compares the pod's disks and ReadWriteOncePod claims with those of other pods.
+
+    Source of the rules: ``framework/plugins/volumerestrictions`` of Kubernetes 1.36; 1.35 has the same rules.
+    """
 
     def __init__(self, args: VolumeRestrictionsArgs, handle: Handle) -> None:
         self._objects = handle.objects
@@ -172,7 +182,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
         return _IN_USE if _read(state).uses > 0 else SUCCESS
 
     def _disks_of(self, state: CycleState, pod: Pod) -> _PodDisks:
-        """Return the pod's disks, created once for all nodes of a search."""
+        """Return the pod's disks from the cycle state or the cache; create them if both lack them."""
         try:
             return state.read(_DISKS)
         except StateNotFound:
@@ -196,7 +206,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
         return (bool(shared) and pod.namespace == other.namespace) or Disks(ours).conflict(theirs)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Return the verdict with all pods in flight, because it also holds with fewer pods."""
+        """Count all pods in flight, because a node that passes with them also passes without them."""
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> Hashable | None:
@@ -208,7 +218,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
         return (pod.spec.oversized, claims, disks, self._nodes.mounts_generation if disks else 0)
 
     def _claim_key(self, namespace: str, name: str) -> Hashable:
-        """Return what the verdict depends on: whether the claim exists, is ReadWriteOncePod, and is in use."""
+        """Return the name of a missing claim, else whether the claim is ReadWriteOncePod and in use."""
         claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
         if claim is None:
             return name
@@ -227,7 +237,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
         return self._nodes.uses_of_claim(namespace, claim) > 0
 
     def _shift(self, state: CycleState, other: Pod, delta: int) -> Status:
-        """Record that another pod was added (``delta`` 1) or removed (-1).
+        """Update ``uses`` for a pod that a dry run adds (``delta`` 1) or removes (-1).
 
         As in kube-scheduler, claims are compared by name only, whatever the namespace of the other pod.
         """

@@ -41,15 +41,15 @@ _OUTSIDE: Final = unresolvable(REASON_OUTSIDE).by(NAME)
 
 _KEYS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _NEW_KEYS: Final[Mapping[str, str]] = {BETA_ZONE: ZONE, BETA_REGION: REGION}
-"""Current keys of deprecated labels, because a node might have only the current label."""
+"""Current key by deprecated key. A node without the deprecated label is matched by its current label."""
 
 
 class VolumeZoneArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 class _Topology(Struct, frozen=True):
-    """Requirement on a node label: ``key`` must have one of ``values``."""
+    """Requirement that the node label ``key`` has one of ``values``."""
 
     key: str
     values: frozenset[str]
@@ -62,7 +62,7 @@ class _Topology(Struct, frozen=True):
 
 
 class _Topologies(Struct, frozen=True):
-    """State that PreFilter computes for Filter."""
+    """Requirements that a node must meet, as computed by PreFilter for Filter."""
 
     all: tuple[_Topology, ...]
 
@@ -70,8 +70,8 @@ class _Topologies(Struct, frozen=True):
         return self
 
 
-class _Rejected(Exception):  # the pod is rejected with a reason
-    """A claim of the pod rejects all nodes with ``status``."""
+class _Rejected(Exception):  # not an error: the pod is rejected
+    """The pod's volumes or claims reject all nodes with ``status``."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -83,10 +83,12 @@ _STATE: Final[StateKey[_Topologies]] = StateKey("PreFilterVolumeZone")
 
 @final
 class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
-    """Source of the rules: ``framework/plugins/volumezone`` of Kubernetes 1.36, the same in 1.35.
+    """Compares the zone and region labels of a node with those of the pod's PersistentVolumes.
 
-    Verdicts depend on no other pod. The plugin declares ``Reads.CLUSTER`` so that its verdicts are not cached: hardly
-    two pods share claims.
+    Source of the rules: ``framework/plugins/volumezone`` of Kubernetes 1.36; 1.35 has the same rules.
+
+    Verdicts do not depend on other pods. The plugin declares ``Reads.CLUSTER`` nevertheless, so that its verdicts are
+    not cached for each node: caching would not pay, because pods rarely share claims.
     """
 
     def __init__(self, args: VolumeZoneArgs, handle: Handle) -> None:
@@ -124,9 +126,9 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
         return NO_CLAIMS if claims is NO_CLAIMS else (claims, self._nodes.generation)
 
     def _topologies(self, pod: Pod) -> tuple[_Topology, ...]:
-        """Return one requirement per label, with the values that all claims allow. Raises ``_Rejected``.
+        """Return one requirement per label key, with the values that all claims allow. Raises ``_Rejected``.
 
-        Merging makes the cost of a node independent of the number of claims.
+        Requirements are merged, so that the time to filter a node does not grow with the number of claims.
         """
         if VOLUMES in pod.spec.oversized:
             raise _Rejected(REASON_LONG_VOLUMES)
@@ -155,7 +157,10 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
                 yield _Topology(key, frozenset(values))
 
     def _require_later_binding(self, claim: PersistentVolumeClaim) -> None:
-        """Reject all nodes unless the claim waits for the pod's node: its volume will then be in the right zone."""
+        """Raise ``_Rejected`` unless the claim's StorageClass has binding mode WaitForFirstConsumer.
+
+        With this mode, the claim gets a volume in the zone of the pod's node after that node is chosen.
+        """
         if not claim.class_name:
             raise _Rejected(REASON_NO_CLASS)
         storage_class = self._objects.get(STORAGE_CLASSES, "", claim.class_name)

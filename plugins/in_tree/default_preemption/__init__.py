@@ -1,6 +1,6 @@
-"""Selects the victims that would let an unschedulable pod fit, and the node to nominate it to.
+"""DefaultPreemption: selects a node for an unschedulable pod, and victims whose eviction would let the pod fit there.
 
-Homeport evicts no pods.
+Homeport does not evict the victims itself.
 """
 
 from plugins.in_tree.default_preemption.plugin import SPEC

@@ -15,21 +15,22 @@ from app.kube.meta_v1 import ObjectKey
 from app.kube.policy_v1 import PodDisruptionBudget
 
 _BUDGETS_A_STEP: Final = 4096
-"""Maximum number of budgets and selector requirements evaluated in one step, which takes about a millisecond."""
+"""Number of budgets and selector requirements evaluated in one step, which takes about a millisecond."""
 
 _MEMO_BYTES: Final = 8 << 20
 _ENTRY_BYTES: Final = 500
 _BUDGET_BYTES: Final = 8
-"""Estimated bytes for each budget in an entry. The cache holds thousands of entries, enough for hundreds of nodes."""
+"""Estimated size in bytes of each budget in a cache entry. The cache has room for about 16,000 entries."""
 
 
 Counting: TypeAlias = Generator[None, None, Set[str]]
 
 
 class Count:
-    """Potential victims on a node, most important first, and those whose eviction would violate a budget.
+    """Evaluation of the PodDisruptionBudgets of the potential victims on a node.
 
-    ``violating``: UIDs of the latter; ``None`` until all pods are evaluated.
+    ``pods``: these victims, most important first. ``violating``: UIDs of the victims whose eviction would violate a
+    budget; ``None`` until all are evaluated.
     """
 
     __slots__ = ("_rest", "pods", "violating")
@@ -40,11 +41,11 @@ class Count:
         self.violating: Set[str] | None = None
 
     def is_of(self, pods: Sequence[Pod]) -> bool:
-        """Return whether exactly these pod objects are evaluated, in this order."""
+        """Return whether ``pods`` are the identical pod objects in this order."""
         return len(pods) == len(self.pods) and all(map(is_, pods, self.pods))
 
     def begin(self, pods: Sequence[Pod], counting: Counting) -> None:
-        """Start evaluating these pods, and run the first step."""
+        """Start evaluating these pods, and run the first step of ``counting``."""
         self.pods, self.violating, self._rest = pods, None, counting
         self._advance()
 
@@ -62,7 +63,7 @@ class Count:
 
 
 class _Pace:
-    """Work counter that tells when to yield so that other requests can run."""
+    """Counter of work that tells when a generator must yield, so that other requests can run."""
 
     __slots__ = ("_done",)
 
@@ -78,17 +79,17 @@ class _Pace:
 
 
 class Budgets:
-    """Cluster's PodDisruptionBudgets, cached by namespace and label set of the selected pods."""
+    """PodDisruptionBudgets of the cluster. Those that select a pod are cached by the pod's namespace and labels."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._selecting = Memo[tuple[str, LabelSet, int], tuple[PodDisruptionBudget, ...]](_MEMO_BYTES)
 
     def violating(self, pods: Iterable[Pod]) -> Counting:
-        """Return, in steps, the UIDs of the pods whose eviction, after that of earlier ones, would violate a budget.
+        """Return, in steps, the UIDs of pods whose eviction would violate a budget if the pods before them are evicted.
 
-        ``disruptionsAllowed`` is read once per budget. Pods in its ``disruptedPods`` are skipped, because it already
-        excludes them.
+        Each eviction uses up one of the ``disruptionsAllowed`` of a budget. Pods in the budget's ``disruptedPods`` use
+        up none, because ``disruptionsAllowed`` already takes them into account.
         """
         left: dict[ObjectKey, int] = {}
         violating: set[str] = set()

@@ -1,4 +1,4 @@
-"""DefaultPreemption plugin: dry runs without lower-priority pods, then choice of the node with the cheapest victims."""
+"""DefaultPreemption plugin: finds victims on nodes by dry runs, and chooses the node with the cheapest victims."""
 
 from __future__ import annotations
 
@@ -34,22 +34,29 @@ NONE_HAS_TO_GO: Final = 'expected at least one victim pod on node "{}"'
 _NO_VICTIMS: Final = Victims(())
 _NOBODY: Final = unresolvable(NO_VICTIMS_FOUND)
 _UNASKED: Final = unresolvable()
-"""Status assumed for the nominated node if the filters did not reject it."""
+"""Status assumed for a nominated node that no filter rejected. With it, the pod is eligible to preempt others."""
 
 _FILTERS_A_STEP: Final = 64
 """Number of Filter runs between two yields: one or two milliseconds with all of kube-scheduler's plugins."""
 
 _NO_PRIORITY_BELOW: Final = 1 << 31
-"""Offset that makes all priorities non-negative, so that each further victim raises the sum of priorities."""
+"""Offset added to each priority to make it non-negative, so that each further victim raises the sum of priorities."""
 
 _INT32: Final = 2**31 - 1
 
 _MOST_COUNTS: Final = 8
-"""Maximum number of attempts on a node whose pods change while its budgets are evaluated."""
+"""Maximum number of attempts on a node whose pods change while their budgets are evaluated.
+
+Then the search goes on without the node.
+"""
 
 
 class DefaultPreemptionArgs(PluginArgs):
-    """Arguments as in ``kubescheduler.config.k8s.io/v1``."""
+    """Arguments as in ``kubescheduler.config.k8s.io/v1``.
+
+    ``minCandidateNodesPercentage`` (of the nodes) and ``minCandidateNodesAbsolute`` set the number of candidates, which
+    are nodes with victims, that a search looks for. The larger number applies.
+    """
 
     min_candidate_nodes_percentage: Annotated[
         int, Field(alias="minCandidateNodesPercentage", strict=True, ge=0, le=100)
@@ -65,7 +72,7 @@ class DefaultPreemptionArgs(PluginArgs):
         return self
 
     def candidates(self, nodes: int) -> int:
-        """Return the number of candidates (nodes with victims) after which the search stops, out of ``nodes``."""
+        """Return the number of candidates that a search through ``nodes`` nodes looks for."""
         return min(nodes, max(nodes * self.min_candidate_nodes_percentage // 100, self.min_candidate_nodes_absolute))
 
 
@@ -73,14 +80,18 @@ _Cost: TypeAlias = tuple[int, int, int, int, float]
 
 
 class _DryRunResults(Struct):
-    """Results of the dry runs so far. ``best``: (cost, node, victims) of the first node with the least cost."""
+    """Results of the dry runs so far.
+
+    ``candidates``: number of nodes with victims. ``best``: (cost, node, victims) of the first node with the least cost.
+    ``statuses``: rejection of each node without victims, by name.
+    """
 
     candidates: int = 0
     best: tuple[_Cost, str, Victims] | None = None
     statuses: dict[str, Status] = {}
 
     def take(self, name: str, victims: Victims, status: Status) -> None:
-        """Record the result of a node's dry run."""
+        """Record the result of a node's dry run. A node without victims is not a candidate."""
         if not victims.pods:
             self.statuses[name] = unschedulable(NONE_HAS_TO_GO.format(name)) if status.is_success else status
             return
@@ -90,13 +101,16 @@ class _DryRunResults(Struct):
             self.best = (cost, name, victims)
 
     def is_enough(self, wanted: int) -> bool:
-        """Return whether there are enough candidates, and the best violates no budget."""
+        """Return whether there are at least ``wanted`` candidates and the best one violates no budget."""
         return self.candidates >= wanted and self.best is not None and not self.best[-1].pdb_violations
 
 
 @final
 class DefaultPreemption(PostFilterPlugin):
-    """Source of the rules: ``framework/preemption``, ``plugins/defaultpreemption`` of Kubernetes 1.36 and 1.35."""
+    """Selects victims of lower priority for a pod that no node passes.
+
+    Source of the rules: ``framework/preemption``, ``framework/plugins/defaultpreemption`` of Kubernetes 1.36 and 1.35.
+    """
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self._args = args
@@ -104,7 +118,11 @@ class DefaultPreemption(PostFilterPlugin):
         self._budgets = Budgets(handle.objects)
 
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
-        """Run the search. If a changed snapshot leaves a node without victims, the node is not a candidate."""
+        """Search for the best candidate, yielding between groups of dry runs.
+
+        After each yield, the caller sends the cycle state for the current snapshot. A node that the snapshot no longer
+        has is skipped.
+        """
         why = self.pod_eligible_to_preempt_others(pod, rejected.get(pod.nominated_node_name, _UNASKED))
         if why:
             return None, unschedulable(f"preemption: {why}")
@@ -124,7 +142,10 @@ class DefaultPreemption(PostFilterPlugin):
     def _try(
         self, state: CycleState, pod: Pod, name: str, results: _DryRunResults
     ) -> Generator[None, CycleState, tuple[CycleState, int]]:
-        """Try one node. Return the latest state and the approximate number of filter runs since the last yield."""
+        """Run the dry run of one node, and record its result unless the node is gone.
+
+        Return the latest state and the approximate number of filters that have run since the last yield.
+        """
         count = Count()
         for _ in range(_MOST_COUNTS):
             try:
@@ -151,7 +172,7 @@ class DefaultPreemption(PostFilterPlugin):
         return PostFilterResult(""), unschedulable(f"preemption: {self._no_fit(results.statuses)}")
 
     def _no_fit(self, statuses: Mapping[str, Status]) -> str:
-        """Return the message in kube-scheduler's format: counts of the reasons, sorted as strings."""
+        """Return the message in kube-scheduler's format: reasons with their numbers of nodes, sorted as strings."""
         nodes = len(self._handle.nodes.list())
         reasons = Counter(reason for status in statuses.values() for reason in status.reasons)
         reasons[NOT_HELPFUL] += max(0, nodes - len(statuses))
@@ -168,9 +189,10 @@ class DefaultPreemption(PostFilterPlugin):
         return STILL_TERMINATING if any(it.terminating and it.disruption.preempted for it in lower) else ""
 
     def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-        """Remove all pods of lower priority, then add back each that the pod still fits beside.
+        """Return the victims on a node: pods of lower priority, except those that are reprieved.
 
-        Pods whose eviction would violate a budget are added back first; within each group, the most important first.
+        All of them are removed first. Each one is reprieved if the incoming pod still fits after it is added back. Pods
+        whose eviction would violate a budget are tried first, and within each group the most important pods.
         """
         count = Count()
         while (answer := self._select(state, pod, node, count)) is None:
@@ -179,7 +201,7 @@ class DefaultPreemption(PostFilterPlugin):
         return answer
 
     def _select(self, state: CycleState, pod: Pod, node: NodeInfo, count: Count) -> tuple[Victims, Status] | None:
-        """Return the victims; ``None`` if ``count``, which has then begun, must first evaluate the pods' budgets."""
+        """Return the victims; ``None`` if the caller must first run the steps of ``count``, to evaluate the budgets."""
         potential = _lower(pod, node)
         if not potential:
             return _NO_VICTIMS, _NOBODY
@@ -203,7 +225,10 @@ class DefaultPreemption(PostFilterPlugin):
         return Victims(tuple(victims), violations), SUCCESS
 
     def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
-        """Return the nodes with the least cost. Pods without a start time sort as the most recently started."""
+        """Return the nodes with the least cost.
+
+        A victim without a start time is treated as the most recently started.
+        """
         if not victims:
             return ()
         costs = {name: _cost(it) for name, it in victims.items()}
@@ -212,9 +237,10 @@ class DefaultPreemption(PostFilterPlugin):
 
 
 def _from_somewhere(pod: Pod, names: Sequence[str]) -> Sequence[str]:
-    """Rotate the nodes by a hash of the pod's UID and resourceVersion.
+    """Return the names rotated, so that they start at a position given by a hash of the pod's UID and resourceVersion.
 
-    This spreads pods over the nodes if not all are tried. kube-scheduler starts at a random node; this is repeatable.
+    If a search stops early, different pods then try different nodes. kube-scheduler starts at a random node; the hash
+    makes results repeatable.
     """
     if not names:
         return names
@@ -223,7 +249,7 @@ def _from_somewhere(pod: Pod, names: Sequence[str]) -> Sequence[str]:
 
 
 def _lower(pod: Pod, node: NodeInfo) -> list[Pod]:
-    """Return the node's pods with a lower priority, including terminating ones."""
+    """Return the node's pods with a lower priority than the pod, including terminating pods."""
     priority = pod.spec.priority
     return [it for it in node.pods.values() if it.spec.priority < priority]
 
@@ -235,10 +261,10 @@ def _started(pod: Pod) -> float:
 
 
 def _by_importance(pods: Sequence[Pod]) -> list[Pod]:
-    """Sort by priority, highest first, then by start time, earliest first.
+    """Return the pods sorted by priority, highest first, then by start time, earliest first.
 
-    Pods that have not started are in reverse order: kube-scheduler reads the clock for each in turn,
-    and a later reading sorts as a later start.
+    Pods of one priority that have not started come last, in reverse order. kube-scheduler's sort reverses them, because
+    it reads the clock in place of each missing start time.
     """
     places = {
         it.uid: (-it.spec.priority, _started(it), -place if it.disruption.started is None else place)
@@ -248,7 +274,7 @@ def _by_importance(pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _unspared(dry_run: DryRun, pods: Iterable[Pod]) -> list[Pod]:
-    """Add the pods back in order. Return, and remove again, those that the incoming pod does not fit beside."""
+    """Reprieve, in order, each pod beside which the incoming pod still fits. Return the pods that remain removed."""
     victims: list[Pod] = []
     for victim in pods:
         dry_run.add_pod(victim)
@@ -259,10 +285,10 @@ def _unspared(dry_run: DryRun, pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _cost(victims: Victims) -> _Cost:
-    """Return the cost; the least is the best. Components come in the order in which they decide.
+    """Return the cost of evicting the victims. Costs are compared as tuples; the smallest is the best.
 
-    These are budget violations, highest priority, sum of priorities, number of victims, and negated earliest start. The
-    start is that of the victims with the highest priority: a later one is cheaper.
+    The components are budget violations, highest priority, sum of priorities, number of victims, and a negated start
+    time. That is the earliest start among the victims with the highest priority, so a later start is cheaper.
     """
     highest = victims.pods[0].spec.priority
     return (

@@ -1,6 +1,7 @@
-"""Devices allocated to claims, by pool, updated claim by claim.
+"""Index of the devices allocated to claims, by pool, updated claim by claim.
 
-Reference counts allow removing a claim without reading the others, because the number of claims has no limit.
+The number of claims has no limit. So devices have reference counts, which allow removing a claim without reading the
+other claims.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _NOTHING: Final[Amounts] = {}
 
 
 class _SharedDevice:
-    """Allocations of a shared device: number of shares, of shares with consumed capacity, and of shares by capacity."""
+    """Allocations of a shared device: the number of its shares, and the amount of each capacity that they consume."""
 
     __slots__ = ("_amounts", "_shares", "_specified", "_times")
 
@@ -40,7 +41,7 @@ class _SharedDevice:
         return self._shares > 0
 
     def total(self) -> Amounts | None:
-        """Return the consumed capacities; ``None`` if no share specifies any."""
+        """Return the consumed amounts by capacity; ``None`` if no share specifies consumed capacities."""
         return dict(self._amounts) if self._specified else None
 
 
@@ -69,13 +70,13 @@ class _PoolUsage:
 
 
 class AllocatedDevices:
-    """Allocated devices by pool. Remove a claim in exactly the form in which it was added."""
+    """Allocated devices by pool. The caller must remove a claim in exactly the form in which it was added."""
 
     def __init__(self) -> None:
         self._pools: dict[PoolID, _PoolUsage] = {}
 
     def count(self, claim: ResourceClaim, sign: int) -> None:
-        """Add (``sign`` 1) or remove (-1) the devices of a claim. Admin access does not use up a device."""
+        """Add (``sign`` 1) or remove (-1) the devices of a claim, except those with admin access, which remain free."""
         for device in () if claim.allocation is None else claim.allocation.devices:
             if device.admin_access:
                 continue
@@ -86,7 +87,7 @@ class AllocatedDevices:
                 del self._pools[pool_id]
 
     def of(self, pool: PoolID) -> PoolAllocations:
-        """Return the allocations of a pool. Equal until they change."""
+        """Return the allocated devices of a pool. The result is equal until these change."""
         of_pool = self._pools.get(pool)
         if of_pool is None:
             return NO_ALLOCATIONS

@@ -1,8 +1,8 @@
 """Exhaustive search for devices for the claims of a pod on one node. The first complete solution is used.
 
 The search handles claim after claim, request after request, device after device, and backtracks if a device is not
-available. Source of the rules: ``structured/internal/incubating`` of Kubernetes 1.36. Devices are tried in the same
-order, because the chosen alternative of a request determines the score.
+available. Source of the rules: ``structured/internal/incubating`` of Kubernetes 1.36. Devices are tried in
+kube-scheduler's order, because it determines the chosen alternative of a request, and so the score.
 
 Tenants can write claims for which a search would take hours, so its number of steps is limited.
 """
@@ -42,7 +42,7 @@ from plugins.in_tree.dynamic_resources.errors import (
 from plugins.in_tree.dynamic_resources.pools import Pool, device_matches
 
 MAX_STEPS: Final = 5000
-"""Maximum number of steps for one node, about 20 ms. A search with 16 devices takes a few hundred."""
+"""Maximum number of steps for one node, about 20 ms. A search with 16 devices takes a few hundred steps."""
 
 STEPS_PER_SELECTOR: Final = 8
 """Minimum number of steps for the first evaluation of a selector for a device."""
@@ -61,13 +61,16 @@ _DEVICES_PER_STEP: Final = 8
 _COUNTERS_PER_STEP: Final = 8
 
 _MAX_DEVICES_IN_PROOF: Final = 50_000
-"""Maximum number of devices examined to prove that a node has too few, after a search ran out of steps: about 25 ms."""
+"""Maximum number of devices (about 25 ms) examined to prove that a node has too few.
+
+Such a proof is tried after a search has run out of steps.
+"""
 
 _DEVICES_BETWEEN_YIELDS: Final = 4096
 """Number of devices that a proof examines between two yields."""
 
 MAX_DEVICES: Final = 128
-"""Maximum number of devices, and of requests, of one pod, because each takes several nested calls."""
+"""Maximum number of devices, and of requests, of one pod, because each adds several nested Python calls."""
 
 REASON_INVALID_POOLS: Final = "invalid resource pools were encountered"
 ALL: Final = "All"
@@ -76,7 +79,7 @@ _TAINTED: Final = ("NoSchedule", "NoExecute")
 _NONE: Final[Amounts] = {}
 
 _MAX_CHOICES: Final = 32
-"""Maximum number of combinations of attribute values that a proof tries. Beyond it, constraints are ignored."""
+"""Maximum number of combinations of attribute values that a proof tries. With more, it ignores all constraints."""
 
 _Value: TypeAlias = tuple[type, object]
 _NO_VALUE: Final[_Value] = (object, None)
@@ -91,8 +94,8 @@ Undo: TypeAlias = Callable[[], None]
 class SelectorResult(Struct, frozen=True):
     """Result of a selector for a device.
 
-    ``outcome``: true, false or an error text; ``None`` if Homeport cannot evaluate the selector. ``steps``: parts
-    evaluated.
+    ``outcome``: true, false or an error text; ``None`` if Homeport cannot evaluate the selector. ``steps``: number of
+    evaluated parts of the expression.
     """
 
     outcome: bool | str | None
@@ -100,7 +103,7 @@ class SelectorResult(Struct, frozen=True):
 
 
 MatchDevice: TypeAlias = Callable[[str, str, Device], SelectorResult]
-"""Function (expression, driver, device) -> result. It must return equal results for equal arguments."""
+"""Function from (expression, driver, device) to the result. It must return equal results for equal arguments."""
 
 
 class PoolAllocations(Struct, frozen=True):
@@ -118,25 +121,28 @@ NO_ALLOCATIONS: Final = PoolAllocations()
 
 
 class NoSolution(Struct, frozen=True):
-    """The search found no solution. ``reason`` is set if the node has invalid pools, else empty."""
+    """The search found no solution. ``reason`` says that the node has invalid pools, or is empty."""
 
     reason: str = ""
 
 
 Solution: TypeAlias = tuple[frozenset[str], ...]
-"""Chosen alternatives of each claim, as ``request/subrequest``."""
+"""Names of the chosen alternatives, as ``request/subrequest``: one set for each claim, in order."""
 
 
 class _ProofTooLong(Exception):
-    """The proof that there are too few devices exceeds ``_MAX_DEVICES_IN_PROOF``."""
+    """The proof that there are too few devices would examine more than ``_MAX_DEVICES_IN_PROOF`` devices."""
 
 
 class _TooManyResults(Exception):
-    """A claim would get more devices than its status can hold. It backtracks further than a missing device does."""
+    """A claim would get more devices than its status can hold.
+
+    The search then backtracks to another alternative or an earlier claim. Other devices for the request cannot help.
+    """
 
 
 class _Candidate(Struct, frozen=True, eq=False):
-    """Device at ``position`` among all devices of the node. ``taken``: whether a claim holds it."""
+    """Device at ``position`` among all devices of the node. ``taken``: whether a claim holds the whole device."""
 
     position: int
     device: Device
@@ -149,7 +155,8 @@ class _Candidate(Struct, frozen=True, eq=False):
 class _PreparedRequest(Struct, eq=False):
     """Request, or alternative of the request ``parent``, with derived values.
 
-    ``count``: number of devices to allocate. ``all_devices``: the devices if the allocation mode is All.
+    ``parent`` is empty for a request without alternatives. ``count``: number of devices to allocate. ``all_devices``:
+    the devices to allocate if the allocation mode is All.
     """
 
     request: ExactRequest
@@ -164,7 +171,7 @@ class _PreparedRequest(Struct, eq=False):
 
 
 class AllocationSearch:
-    """Search for one node.
+    """Search for devices for the claims of a pod on one node.
 
     ``allocations_of``: function from a pool to its allocations. ``match_device``: evaluates a selector. ``devices``:
     number of devices that the node can reach. ``steps``: steps taken so far.
@@ -212,8 +219,9 @@ class AllocationSearch:
                     position += 1
 
     def _from(self, start: int, stop: int | None = None) -> Iterator[_Candidate]:
-        """Yield the devices from a position on. Candidates are created on demand, because few searches reach many
-        devices.
+        """Yield the devices from position ``start`` on, and before ``stop``.
+
+        Candidates are created on demand, because few searches reach many devices.
         """
         candidates = self._candidates
         for position in range(start, self.devices if stop is None else stop):
@@ -245,7 +253,7 @@ class AllocationSearch:
     # Requests.
 
     def _prepare_claim(self, index: int, claim: ResourceClaim) -> int:
-        """Prepare all requests of a claim; return the minimum number of devices that they need."""
+        """Prepare all requests of a claim. Return the minimum number of devices that the claim needs."""
         if claim.spec.oversized:
             raise CannotEvaluate(REASON_LONG_OBJECT)
         least = 0
@@ -311,11 +319,11 @@ class AllocationSearch:
     # The search.
 
     def _allocate(self, claim: int, number: int, position: int, taken: int, *, alternative: bool, start: int) -> bool:
-        """Find a device for the request, and for everything after it. ``taken``: number of devices that the request
-        has.
+        """Take devices for a request, and for all requests and claims after it. Return whether that is possible.
 
-        ``alternative``: whether the request is a chosen alternative. ``start``: position of the first device to try,
-        because the order of the devices of one request makes no difference. Raises ``_TooManyResults``.
+        ``position``: index of the alternative. ``alternative``: whether it is a chosen one. ``taken``: number of
+        devices that the request already has. ``start``: position of the first device to try; no set of devices is tried
+        in two orders. Raises ``_TooManyResults``.
         """
         self._step()
         if claim >= len(self._claims):
@@ -324,7 +332,7 @@ class AllocationSearch:
             try:
                 return self._allocate(claim + 1, 0, 0, 0, alternative=False, start=0)
             except _TooManyResults:
-                return False  # after another choice in this claim, the next one might need fewer devices
+                return False  # try other devices here, because the next claim might then need fewer
         request = self._requests[claim, number, position]
         if not alternative and request.parent:
             return self._first_available(claim, number)
@@ -383,7 +391,7 @@ class AllocationSearch:
         *,
         must: bool,
     ) -> bool:
-        """Take a device and find everything after it. The device is released if this fails."""
+        """Take a device, and all devices after it. Return whether that is possible; if not, the device is released."""
         if sum(map(len, self._results)) >= MAX_DEVICES:
             raise CannotEvaluate(REASON_STEPS)
         undo = self._try_device(key, request, candidate, must=must)
@@ -406,7 +414,7 @@ class AllocationSearch:
     def _is_impossible(self) -> Generator[None, None, bool]:
         """Return whether there are provably too few devices for all requests, whatever the assignment.
 
-        Called when the search has no steps left. A device counts as selected unless a selector has rejected it.
+        It is called when the search has no steps left. A device is assumed to match unless a selector has rejected it.
         """
         try:
             if (yield from self._any_shareable()):
@@ -423,7 +431,7 @@ class AllocationSearch:
     def _all_slices(self) -> Iterator[tuple[int, ResourceSlice] | None]:
         """Yield (position of the first device, slice) for each slice, and ``None`` where other requests can run.
 
-        It creates no candidates, because that takes several times as long as examining a device.
+        Candidates are not created, because that takes several times as long as examining a device.
         """
         self._examine(self.devices)
         position = pause = 0
@@ -470,7 +478,7 @@ class AllocationSearch:
         return list(values)
 
     def _lacks_devices(self, chosen: Sequence[tuple[int, MatchAttribute, _Value]]) -> Generator[None, None, bool]:
-        """Return whether there are too few devices if each constraint has one given value."""
+        """Return whether there are too few devices if each constraint of ``chosen`` requires the given value."""
         owner: dict[int, tuple[RequestKey, int]] = {}
         usable: dict[RequestKey, list[int]] = {}
         for key, request in self._requests.items():
@@ -511,7 +519,7 @@ class AllocationSearch:
         owner: dict[int, tuple[RequestKey, int]],
         seen: set[int],
     ) -> bool:
-        """Return whether ``slot`` can get a device by moving other slots to other usable devices (augmenting path)."""
+        """Return whether ``slot`` can get a device if other slots move to other usable devices (augmenting path)."""
         self._examine(1 + len(usable[slot[0]]) // _DEVICES_PER_STEP)
         for position in usable[slot[0]]:
             if position not in seen:
@@ -521,7 +529,7 @@ class AllocationSearch:
                     return True
         return False
 
-    # One device.
+    # Checking and taking one device.
 
     def _is_selectable(self, key: RequestKey, request: _PreparedRequest, candidate: _Candidate) -> bool:
         known = self._selectable.setdefault(key, {})
@@ -548,7 +556,10 @@ class AllocationSearch:
         return True
 
     def _evaluate_selector(self, expression: str, candidate: _Candidate) -> bool | str:
-        """Return the result or error text of a selector for a device. It is evaluated once for all requests."""
+        """Return the result or error text of a selector, which is evaluated once for each device.
+
+        Raises ``CannotEvaluate``.
+        """
         results = self._results_by_selector.get(expression)
         if results is None:
             results = self._results_by_selector[expression] = {}
@@ -584,7 +595,7 @@ class AllocationSearch:
     def _try_device(
         self, key: RequestKey, request: _PreparedRequest, candidate: _Candidate, *, must: bool
     ) -> list[Undo] | None:
-        """Take a device if it is available. Return functions that release it; ``None`` if it is not available."""
+        """Take a device if it is available. Return the functions that release it; ``None`` if it is not available."""
         undo: list[Undo] = []
         free = self._is_free(key, request, candidate) and self._take_counters(candidate, undo)
         if (
@@ -603,7 +614,10 @@ class AllocationSearch:
         return not candidate.taken and not self._allocating.get(candidate.id)
 
     def _take_counters(self, candidate: _Candidate, undo: list[Undo]) -> bool:
-        """Consume the counters that the device needs. Only the first share of a shared device consumes counters."""
+        """Consume the counters that the device needs. Return whether they suffice.
+
+        Only the first share of a shared device consumes counters.
+        """
         device = candidate.device
         if not device.consumes or (device.shareable and self._is_shared(candidate.id)):
             return True
@@ -661,9 +675,10 @@ class AllocationSearch:
     # Counters that devices share.
 
     def _consume_counters(self, candidate: _Candidate) -> bool:
-        """Consume the counters that a device needs, if all are sufficient.
+        """Consume the counters that a device needs. If one is not sufficient, consume none and return ``False``.
 
-        They are tracked by pool name without the driver, as upstream does: pools of two drivers can share a name.
+        As in kube-scheduler, consumption is tracked by pool name without the driver, so pools of two drivers with one
+        name share it.
         """
         self._step(
             3 + sum(len(consumption.counters) for consumption in candidate.device.consumes) // _COUNTERS_PER_STEP
@@ -694,7 +709,7 @@ class AllocationSearch:
                 taken[consumption.counter_set][counter] -= amount
 
     def _free_counters(self, pool: Pool) -> dict[str, dict[str, Amount]]:
-        """Return the counters that allocated devices leave; negative if they exceed the pool's."""
+        """Return the amounts of counters that allocated devices leave; negative if they consume more than there is."""
         left = {name: dict(counters) for name, counters in pool.counter_sets.items()}
         for resource_slice in (*pool.slices, *pool.other_slices):
             allocations = self._allocations_of(resource_slice.pool_id)
@@ -722,13 +737,16 @@ def _has(constraint: MatchAttribute, driver: str, device: Device, value: _Value)
 
 
 def _roll_back(undo: list[Undo]) -> None:
-    """Run the functions in reverse order."""
+    """Run the functions in reverse order, and remove them from the list."""
     while undo:
         undo.pop()()
 
 
 def _alternatives(request: DeviceRequest) -> list[tuple[ExactRequest, str]]:
-    """Return the alternatives, each with the name of the request; a single request has no name here."""
+    """Return the alternatives of a request, each with the request's name.
+
+    A request without alternatives is returned with an empty name. Raises ``AllocationError`` for an unknown type.
+    """
     if request.first_available:
         return [(it, request.name) for it in request.first_available]
     if request.exactly is None:
@@ -737,7 +755,7 @@ def _alternatives(request: DeviceRequest) -> list[tuple[ExactRequest, str]]:
 
 
 def _names(request: _PreparedRequest) -> tuple[str, str]:
-    """Return the names of the request and of the alternative."""
+    """Return the names of the request and of the alternative; the latter is empty if the request has none."""
     return (request.parent, request.request.name) if request.parent else (request.request.name, "")
 
 

@@ -41,8 +41,8 @@ def _a_second_or_more(value: str) -> str:
 class DynamicResourcesArgs(PluginArgs):
     """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
-    ``filterTimeout`` has no effect: a search is limited by its number of steps. ``bindingTimeout``: maximum time
-    between the allocation of a claim and the binding conditions of its devices.
+    ``filterTimeout`` has no effect: a search is limited by its number of steps. ``bindingTimeout``: maximum time after
+    the allocation of a claim until all binding conditions of its devices are true.
     """
 
     filter_timeout: Annotated[str, AfterValidator(_zero_or_more), Field(alias="filterTimeout")] = "10s"

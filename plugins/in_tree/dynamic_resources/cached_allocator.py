@@ -1,8 +1,8 @@
 """Allocation of devices on nodes, with cached outcomes.
 
-Searching one node takes a fraction of a millisecond, and there are thousands of nodes. The outcome depends on the specs
-of the claims, the node's labels, the slices that the node can reach, and the allocations from their pools. While these
-are unchanged, the outcome is reused for all pods with equal claims.
+Searching one node takes a fraction of a millisecond, which is too long for thousands of nodes. The outcome depends on
+the specs of the claims, the node's labels, the DeviceClasses, the slices that the node can reach, and the allocations
+from their pools. While these are unchanged, the outcome is reused for all pods whose claims have the same specs.
 """
 
 from __future__ import annotations
@@ -29,25 +29,31 @@ from plugins.in_tree.dynamic_resources.inventory import Inventory
 REASON_NOT_ALL: Final = "cannot allocate all claims"
 
 MAX_STEPS_PER_EVALUATION: Final = 2000
-"""Steps after which an evaluation yields so that other requests can run: about 5 ms, plus the last search."""
+"""Number of steps (about 5 ms) after which an evaluation raises ``Unprepared`` before its next search."""
 
 STEPS_PER_NODE: Final = 60
-"""Steps for collecting the pools of a node."""
+"""Number of steps for collecting the pools of a node."""
 
 _DEVICES_PER_STEP: Final = 8
 """Number of devices whose preparation for a search counts as one step."""
 
 _STEPS_PER_LOOKUP: Final = 4
-"""Steps for finding the cached outcome of a node."""
+"""Number of steps for finding the cached outcome of a node."""
 
 MAX_OUTCOME_BYTES: Final = 64 << 20
-"""Estimated maximum size of the cached outcomes, apart from those of the last evaluations."""
+"""Maximum estimated size in bytes of the cached outcomes. Those of the last evaluations are kept even beyond it."""
 
 MAX_SPEC_BYTES: Final = 4 << 20
-"""Estimated maximum size of the cached specs of placeholder claims, apart from those of the last evaluations."""
+"""Maximum estimated size in bytes of the cached specs of placeholder claims.
+
+Specs of the last evaluations are kept even beyond it.
+"""
 
 _KEPT_EVALUATIONS: Final = 8
-"""Number of evaluations whose outcomes are always kept, because an evaluation restarts after its steps have run."""
+"""Number of latest evaluations whose outcomes are always kept.
+
+An evaluation that raised ``Unprepared`` needs them when it is repeated.
+"""
 
 _BYTES_PER_OUTCOME: Final = 400
 _BYTES_PER_POOL: Final = 150
@@ -94,7 +100,7 @@ class _CachedSpec(Struct):
 
 
 class CachedAllocator:
-    """Allocates devices for one profile, and caches the outcomes."""
+    """Searches devices for the claims of pods of one profile, and caches the outcomes."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
@@ -109,15 +115,15 @@ class CachedAllocator:
         self._steps = 0
 
     def begin(self) -> None:
-        """Begin an evaluation."""
+        """Begin the evaluation of a pod with 0 steps taken."""
         self._steps = 0
         self._evaluation += 1
 
     def outcome(self, claims: Sequence[ResourceClaim], node: NodeInfo, rest: Iterable[tuple[Any, ...]]) -> Outcome:
-        """Return the alternatives that the claims get on the node, or the status that rejects it.
+        """Return the alternatives that the claims get on the node, or the status that rejects the node.
 
         ``rest``: (claims, node) pairs that the evaluation might ask for next. Raises ``Unprepared`` if the evaluation
-        has no steps left; its steps compute the outcomes of all pairs.
+        has no steps left. The steps of ``Unprepared`` compute the outcomes of all pairs.
         """
         outcome = self._cached(claims, node)
         if outcome is None:
@@ -139,7 +145,7 @@ class CachedAllocator:
                     yield
 
     def _cached(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> Outcome | None:
-        """Return the cached outcome; ``None`` if there is none or it is outdated."""
+        """Return the cached outcome; ``None`` if it is missing or outdated."""
         known = self._outcomes_for(claims).by_node.get(node.name)
         if known is None or known.inputs != self._inputs(node):
             return None
@@ -163,7 +169,7 @@ class CachedAllocator:
         return kind
 
     def _evict_oldest(self) -> None:
-        """Evict outcomes down to the limit, except those of the last evaluations, which might need them again."""
+        """Evict the oldest outcomes until the limit is met, but keep those of the last evaluations."""
         while self._outcome_bytes > MAX_OUTCOME_BYTES:
             key, oldest = next(iter(self._by_specs.items()))
             if oldest.evaluation > self._evaluation - _KEPT_EVALUATIONS:
@@ -192,7 +198,7 @@ class CachedAllocator:
         return outcome, steps
 
     def spec_of(self, requests: tuple[DeviceRequest, ...]) -> ClaimSpec:
-        """Return one spec object for equal requests, because outcomes are cached by the identity of specs."""
+        """Return the same spec object for equal requests, because outcomes are cached by the identity of specs."""
         cached = self._specs.pop(requests, None)
         if cached is None:
             cached = _CachedSpec(ClaimSpec(requests))
@@ -210,7 +216,7 @@ class CachedAllocator:
     def _search(
         self, claims: Sequence[ResourceClaim], node: NodeInfo
     ) -> Generator[None, None, tuple[Outcome, int, bool]]:
-        """Return (outcome, steps, whether the outcome is valid for other pods with the same specs)."""
+        """Search the node. Return (outcome, steps, whether the outcome is valid for other pods with the same specs)."""
         inventory = self._inventory
         search: AllocationSearch | None = None
         self._drop_outdated_results()

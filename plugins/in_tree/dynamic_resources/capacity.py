@@ -1,7 +1,7 @@
-"""Consumable capacity: amounts that a request takes of a shared device, and whether the device has enough of them.
+"""Consumable capacity: computes the amounts that a request takes of a device, and checks that the device has enough.
 
 Source of the rules: ``structured/internal/incubating/consumable_capacity.go`` of Kubernetes 1.36. Amounts are integers
-in billionths. Where the rules round, they round up to whole units.
+in billionths of a unit. Steps of a policy are counted in whole units, rounded up.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from plugins.in_tree.dynamic_resources.errors import REASON_MALFORMED, CannotEva
 def fits(
     requested: Amounts | None, capacity: Mapping[str, DeviceCapacity], allocated: Amounts, allocating: Amounts
 ) -> bool:
-    """Return whether a device has enough free capacity.
+    """Return whether a device has enough free capacity, and its policies allow the amounts. Raises ``CannotEvaluate``.
 
-    ``requested``: amounts of the request by capacity. ``capacity``: capacities of the device. ``allocated``: amounts
-    taken by claims. ``allocating``: amounts taken in this search.
+    ``requested``: amounts of the request by capacity name; ``None`` if it specifies none. ``capacity``: capacities of
+    the device. ``allocated``: amounts taken by allocated claims. ``allocating``: amounts taken in this search.
     """
     if requested and not requested.keys() <= capacity.keys():
         return False
@@ -32,14 +32,15 @@ def fits(
 
 
 def consumed(requested: Amounts | None, capacity: Mapping[str, DeviceCapacity]) -> dict[str, Amount]:
-    """Return the amounts that a request takes of each capacity of a device."""
+    """Return the amount that a request takes of each capacity of a device, by capacity name."""
     return {name: consumed_of(None if requested is None else requested.get(name), it) for name, it in capacity.items()}
 
 
 def consumed_of(requested: Amount | None, capacity: DeviceCapacity) -> Amount:
     """Return the amount that a request takes of one capacity.
 
-    Without a requested amount, it is the policy's default, or else the whole capacity.
+    Without a requested amount, it is the default of the capacity's policy, or else the whole capacity. A requested
+    amount is rounded up to the next amount that the policy allows.
     """
     policy = capacity.policy
     if requested is None:
@@ -64,7 +65,7 @@ def _rounded_to_range(requested: Amount, minimum: Amount, step: Amount | None) -
 
 
 def _violates(taken: Amount, policy: RequestPolicy | None) -> bool:
-    """Return whether the policy of a capacity forbids the amount."""
+    """Return whether the policy of a capacity forbids the amount. Raises ``CannotEvaluate`` for an invalid policy."""
     if policy is None or taken == policy.default:
         return False
     if policy.has_range:

@@ -40,7 +40,7 @@ from plugins.in_tree.dynamic_resources.cel_syntax import (
 from plugins.in_tree.dynamic_resources.cel_values import NO_VALUE, OptionalValue, QuantityValue, Semver
 
 _ITEMS_PER_STEP: Final = 4
-"""Number of items of a created list that count as one step."""
+"""Number of items of a list expression that count as one step."""
 
 Evaluate: TypeAlias = Callable[[Scope], Any]
 """Function that evaluates a part of an expression."""
@@ -53,7 +53,7 @@ class DeviceSelector:
         self._evaluate = _compile(parse(expression))
 
     def matches(self, variables: dict[str, Any], budget: Budget) -> bool:
-        """Evaluate the selector. Raises ``CelError`` or ``Unsupported``."""
+        """Return whether the selector matches a device with these variables. Raises ``CelError`` or ``Unsupported``."""
         result = self._evaluate(Scope(variables, budget))
         if not isinstance(result, bool):
             raise CelError(f"CEL result of type {_type(result)} could not be converted to bool: {_conversion(result)}")
@@ -165,9 +165,7 @@ def _list_of(parts: tuple[Evaluate, ...]) -> Evaluate:
 
 
 def _logic(terms: tuple[Evaluate, ...], *, decides: bool) -> Evaluate:
-    """Compile ``&&`` or ``||``. ``decides``: operand value that determines the result, even if other operands raise
-    errors.
-    """
+    """Compile ``&&`` or ``||``. An operand with the value ``decides`` is the result, even if others raise errors."""
 
     def evaluate(scope: Scope) -> Any:
         fault: CelError | None = None
@@ -254,12 +252,12 @@ def _is_constant(node: Any) -> bool:
 
 
 def _typed(constant: Any) -> tuple[bool, Any]:
-    """Return a key that is equal for equal constants. It distinguishes ``true`` from ``1``."""
+    """Return a key that is equal for equal constants, and differs for ``true`` and ``1``."""
     return (isinstance(constant, bool), constant)
 
 
 def _in_constants(item: Evaluate, of: frozenset[tuple[bool, Any]]) -> Evaluate:
-    """Compile ``in`` with a list of constants. As upstream, it uses a set, in which a version cannot be looked up."""
+    """Compile ``in`` with a list of constants, as a look-up in a set. As in kube-scheduler, versions raise an error."""
 
     def evaluate(scope: Scope) -> bool:
         scope.step()
@@ -294,7 +292,7 @@ _BIND_ARGUMENTS: Final = 3
 
 
 def _macro(node: Call) -> Evaluate:
-    """Compile a macro over the items of a list or the keys of a map."""
+    """Compile ``exists``, ``all`` or ``exists_one`` over the items of a list or the keys of a map."""
     if node.target is None:
         raise Unsupported("a function that is not known")
     of, name, test = _compile(node.target), node.arguments[0].name, _compile(node.arguments[1])

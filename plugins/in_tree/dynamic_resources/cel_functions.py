@@ -27,7 +27,7 @@ NO_OVERLOAD: Final = "no such overload"
 
 
 class CelError(Exception):
-    """Error of an evaluation; the text is kube-scheduler's."""
+    """Error of an evaluation. The text is kube-scheduler's."""
 
 
 class NoOverload(CelError):
@@ -43,9 +43,10 @@ def shown(key: Any) -> str:
 
 
 def equal(a: Any, b: Any, spend: Spend) -> bool:
-    """Return whether two values are equal. Numbers of different types can be equal; other types cannot.
+    """Return whether two values are equal. Values of different types can only be equal if both are numbers.
 
-    ``spend`` is called for each compared item, because nested lists can contain more items than the expression.
+    ``spend`` is called for each compared item, because nested lists can contain more items than the expression has
+    parts.
     """
     if isinstance(a, bool) or isinstance(b, bool):
         return isinstance(a, bool) and isinstance(b, bool) and a is b
@@ -70,7 +71,10 @@ def _equal_items(a: Any, b: Any, spend: Spend) -> bool:
 
 
 def _compared(operator: str, a: Any, b: Any) -> int:
-    """Compare two numbers, texts or truth values: negative, zero or positive."""
+    """Return a negative number, zero or a positive number if ``a`` is less than, equal to or greater than ``b``.
+
+    Both must be numbers, texts or truth values. Raises ``NoOverload``.
+    """
     if not isinstance(a, int | float | str):
         raise _missing_overload(operator, a)
     if isinstance(a, bool) and isinstance(b, bool):
@@ -91,7 +95,7 @@ def _contained(item: Any, container: Any, spend: Spend) -> bool:
 
 
 def _missing_overload(operator: str, first: Any) -> CelError:
-    """Return the error for a first operand whose type never has the operator."""
+    """Return the error for a first operand of a type that does not support the operator at all."""
     return NoOverload("" if isinstance(first, str) else operator)
 
 
@@ -202,7 +206,10 @@ def _semver(text: Any) -> Semver:
 
 
 def _compare_to(a: Any, b: Any) -> int:
-    """Compare two quantities or two versions: negative, zero or positive."""
+    """Return -1, 0 or 1 if ``a`` is less than, equal to or greater than ``b``.
+
+    Both must be quantities, or both versions. Raises ``NoOverload``.
+    """
     if isinstance(a, QuantityValue) and isinstance(b, QuantityValue):
         return int(a.amount > b.amount) - int(a.amount < b.amount)
     if isinstance(a, Semver) and isinstance(b, Semver):
@@ -278,10 +285,10 @@ NAMING_TYPES: Final = frozenset({
     "add", "asInteger", "compareTo", "isGreaterThan", "isInteger", "isLessThan", "isQuantity", "isSemver", "lowerAscii",
     "major", "minor", "patch", "quantity", "semver", "sign", "string", "sub", "upperAscii",
 })  # fmt: skip
-"""Functions whose type errors name the argument types."""
+"""Functions and methods whose type errors name the argument types."""
 
 SPENDING: Final = frozenset({"==", "!=", "in", "matches"})
-"""Functions that count their own steps. They take ``Spend`` as their last argument."""
+"""Functions and methods that count their own steps. They take ``Spend`` as their last argument."""
 
 METHODS: Final[Mapping[tuple[str, int], Callable[..., Any]]] = {
     ("size", 1): _size,

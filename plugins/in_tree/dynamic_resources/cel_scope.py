@@ -1,4 +1,4 @@
-"""Environment of an evaluation: variables, including the device, and the remaining steps."""
+"""Environment of an evaluation: the variables, including the device, and the number of steps taken."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
 from plugins.in_tree.dynamic_resources.cel_values import QuantityValue, parse_semver
 
 MAX_STEPS: Final = 5000
-"""Maximum number of steps for one device, about 2 ms. A typical selector takes a dozen.
+"""Maximum number of steps of a selector for one device, about 2 ms. A typical selector takes a dozen steps.
 
 kube-scheduler also limits evaluations (``CELSelectorExpressionMaxCost``), to about 100 ms. Homeport does not reproduce
-its cost model; an expression that exceeds this limit is not evaluated.
+its cost model. An expression that exceeds this limit raises ``Unsupported``.
 """
 
 _DEVICE: Final = "device"
 
 
 class Budget:
-    """Steps of one evaluation."""
+    """Number of steps that one evaluation has taken."""
 
     __slots__ = ("steps",)
 
@@ -36,7 +36,7 @@ class Budget:
 
 
 class Scope:
-    """Variables of a part of an expression, and the budget of the evaluation."""
+    """Variables that a part of an expression can read, and the budget of the evaluation."""
 
     __slots__ = ("_budget", "step", "variables")
 
@@ -51,21 +51,27 @@ class Scope:
 
 
 class ValuesByDomain(dict[str, Mapping[str, Any]]):
-    """Attributes or capacities by domain. A missing domain reads as an empty map, but ``in`` does not find it."""
+    """Attributes or capacities by domain.
+
+    A missing domain has an empty map as its value, but ``in`` does not find it.
+    """
 
     def __missing__(self, key: str) -> Mapping[str, Any]:
         return {}
 
 
 def device_variables(driver: str, device: Device) -> dict[str, Any]:
-    """Return the variables of a selector. Raises ``CelError`` if kube-scheduler cannot convert the device."""
+    """Return the variables of a selector.
+
+    Raises ``CelError`` if kube-scheduler cannot convert the device, or ``Unsupported`` for an invalid version.
+    """
     attributes, capacity = ValuesByDomain(), ValuesByDomain()
     for name, value in device.attributes.items():
         domain, local = _qualified(name, driver)
-        attributes.setdefault(domain, {})[local] = _native(name, value)  # type: ignore[index]  # the value is a dict, set here
+        attributes.setdefault(domain, {})[local] = _native(name, value)  # type: ignore[index]  # the value is a dict
     for name, of_device in device.capacity.items():
         domain, local = _qualified(name, driver)
-        capacity.setdefault(domain, {})[local] = QuantityValue(of_device.value)  # type: ignore[index]  # the same
+        capacity.setdefault(domain, {})[local] = QuantityValue(of_device.value)  # type: ignore[index]  # the value is a dict
     return {
         _DEVICE: {
             "driver": driver,

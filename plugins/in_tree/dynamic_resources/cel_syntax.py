@@ -1,7 +1,8 @@
-"""Parser for CEL expressions, with limits, because tenants write them.
+"""Parser for CEL expressions. It has limits, because tenants write the expressions.
 
-It supports what device selectors use of the language (github.com/google/cel-spec): comparisons, logic, arithmetic,
-fields, keys, optional values, calls, lists and the conditional operator. Other expressions raise ``Unsupported``.
+It supports the part of the language (github.com/google/cel-spec) that device selectors use: comparisons, logic,
+arithmetic, fields, keys, optional values, calls, lists and the conditional operator. Other expressions raise
+``Unsupported``.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 MAX_LENGTH: Final = 10 << 10
-"""Maximum number of characters of an expression, the same as the API server's limit."""
+"""Maximum number of characters of an expression, equal to the API server's limit."""
 
 MAX_NODES: Final = 1000
 """Maximum number of nodes of the syntax tree."""
 
 MAX_DEPTH: Final = 30
-"""Maximum depth of nested expressions, because each level takes several Python calls to parse."""
+"""Maximum depth of nested expressions, because each level takes several nested Python calls to parse."""
 
 MAX_HEIGHT: Final = 64
-"""Maximum height of the syntax tree, because each level takes several Python calls to evaluate."""
+"""Maximum height of the syntax tree, because each level takes several nested Python calls to evaluate."""
 
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
@@ -33,19 +34,19 @@ class Unsupported(Exception):  # a limit of this parser rather than an error of 
 
 
 class Literal(Struct, frozen=True):
-    """Number, text, truth value or null."""
+    """Constant: a number, a text, a truth value or null."""
 
     value: Any
 
 
 class Name(Struct, frozen=True):
-    """Variable."""
+    """Reference to the variable ``name``."""
 
     name: str
 
 
 class FieldAccess(Struct, frozen=True):
-    """``of.field``, or ``of.?field`` if ``optional``."""
+    """Access to a field: ``of.field``, or ``of.?field`` if ``optional``."""
 
     of: Any
     field: str
@@ -53,7 +54,7 @@ class FieldAccess(Struct, frozen=True):
 
 
 class IndexAccess(Struct, frozen=True):
-    """``of[key]``, or ``of[?key]`` if ``optional``."""
+    """Access by key or index: ``of[key]``, or ``of[?key]`` if ``optional``."""
 
     of: Any
     key: Any
@@ -61,7 +62,10 @@ class IndexAccess(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """``function(arguments)``, ``target.function(arguments)`` or an operator. ``target`` is ``None`` for a function."""
+    """Call of a function, a method (``target.function(arguments)``) or an operator.
+
+    ``target`` is ``None`` for functions and operators.
+    """
 
     function: str
     target: Any
@@ -69,20 +73,20 @@ class Call(Struct, frozen=True):
 
 
 class ListOf(Struct, frozen=True):
-    """``[items]``"""
+    """List ``[items]``."""
 
     items: tuple[Any, ...]
 
 
 class Logic(Struct, frozen=True):
-    """``&&`` of all terms, or ``||`` if ``any``."""
+    """Conjunction (``&&``) of the terms, or disjunction (``||``) if ``any``."""
 
     terms: tuple[Any, ...]
     any: bool
 
 
 class Conditional(Struct, frozen=True):
-    """``test ? yes : no``"""
+    """Conditional operator ``test ? yes : no``."""
 
     test: Any
     yes: Any
@@ -198,7 +202,7 @@ class _Parser:
 
     def _negated(self, function: str, times: int) -> Any:
         kind, text = self._tokens[self._at]
-        if function == "-" and kind == "int":  # the smallest int64 is written as a negated literal
+        if function == "-" and kind == "int":  # parsed with the sign, because only -2**63 is in range
             self._at += 1
             value = -int(text, 0 if text.startswith("0x") else 10)
             return self._members(self._literal_int(value if times % 2 else -value))
@@ -285,7 +289,7 @@ class _Parser:
         self._at += 1
 
     def _add(self, node: Any) -> Any:
-        """Check the limits for a new node and return it. Raises ``Unsupported``."""
+        """Return a new node of the tree if it is within the limits. Raises ``Unsupported``."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise Unsupported("an expression of too many parts")

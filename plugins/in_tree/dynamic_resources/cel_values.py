@@ -1,4 +1,4 @@
-"""Values of CEL expressions besides numbers and texts: quantities, versions and optional values."""
+"""Types of CEL values that Python lacks: quantities, semantic versions and optional values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class QuantityValue(Struct, frozen=True, order=True):
 
 
 class Semver(Struct, frozen=True):
-    """Semantic version without build metadata. ``before``: pre-release identifiers."""
+    """Semantic version without build metadata.
+
+    ``before``: pre-release identifiers, each as (whether it is a text, number, text).
+    """
 
     numbers: tuple[int, int, int]
     before: tuple[tuple[bool, int, str], ...] = ()
@@ -31,7 +34,7 @@ class Semver(Struct, frozen=True):
 
 
 class OptionalValue(Struct, frozen=True):
-    """Value that might be absent."""
+    """Optional value. ``value`` is ``None`` if it is not ``present``."""
 
     present: bool
     value: Any = None
@@ -80,6 +83,6 @@ def parse_quantity(text: str) -> QuantityValue | None:
 
 
 def as_int64(quantity: QuantityValue) -> int | None:
-    """Return the quantity as a signed 64-bit integer; ``None`` if it is not one."""
+    """Return the quantity as an integer; ``None`` if it has a fraction or exceeds a signed 64-bit integer."""
     integer, rest = divmod(quantity.amount, BILLION)
     return None if rest or not -(2**63) <= integer < 2**63 else integer

@@ -1,4 +1,4 @@
-"""Constraints between the devices of a claim: an attribute has the same value for all, or a different value for each.
+"""Constraints between the devices of a claim: all must have the same value of an attribute, or each a different value.
 
 Source of the rules: ``structured/internal/incubating`` of Kubernetes 1.36.
 """
@@ -15,19 +15,22 @@ _Value: TypeAlias = tuple[type, AttributeValue]
 
 
 class ClaimConstraint(Protocol):
-    """Constraint that tracks the devices which a search has taken for a claim."""
+    """State of a claim's constraint during a search. It tracks the devices that the search has taken for the claim."""
 
     def add(self, request: str, subrequest: str, driver: str, device: Device) -> bool:
-        """Take the device if it satisfies the constraint; return whether it does."""
+        """Return whether the device satisfies the constraint, and if so, record it as taken for the request."""
         ...
 
     def remove(self, request: str, subrequest: str) -> None:
-        """Return the device that was last taken for the request."""
+        """Release the device that was last taken for the request."""
         ...
 
 
 def constraint_of(claim: str, index: int, constraint: DeviceConstraint) -> ClaimConstraint:
-    """Return the constraint at position ``index`` of a claim. Raises ``AllocationError`` if its type is unknown."""
+    """Create the search state of a constraint. Raises ``AllocationError`` if the type of the constraint is unknown.
+
+    ``claim`` and ``index``: name of the claim and position of the constraint, for the error message only.
+    """
     if constraint.match_attribute is not None:
         return MatchAttribute(constraint.requests, constraint.match_attribute)
     if constraint.distinct_attribute is not None:
@@ -44,13 +47,16 @@ class _AttributeConstraint:
         self._count = 0
 
     def concerns(self, request: str, subrequest: str) -> bool:
-        """Return whether the constraint applies to a request or to an alternative of it."""
+        """Return whether the constraint applies to a request, or to its alternative ``subrequest``."""
         if not self._requests or request in self._requests:
             return True
         return bool(subrequest) and f"{request}/{subrequest}" in self._requests
 
     def lookup(self, driver: str, device: Device) -> tuple[bool, AttributeValue]:
-        """Return whether the device has the attribute, and its value. A driver can omit its own domain in the name."""
+        """Return whether the device has the attribute, and its value.
+
+        The device's name of the attribute can omit the domain if the domain is the driver's.
+        """
         name = self._attribute
         if name in device.attributes:
             return True, device.attributes[name]
@@ -61,7 +67,7 @@ class _AttributeConstraint:
 
 
 class MatchAttribute(_AttributeConstraint):
-    """Constraint ``matchAttribute``: all devices have the same value."""
+    """Constraint ``matchAttribute``: all devices must have the same value of the attribute."""
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
         super().__init__(requests, attribute)
@@ -86,9 +92,9 @@ class MatchAttribute(_AttributeConstraint):
 
 
 class _DistinctAttribute(_AttributeConstraint):
-    """Constraint ``distinctAttribute``: each device has a different value.
+    """Constraint ``distinctAttribute``: each device must have a different value of the attribute.
 
-    As upstream, only the value of the last device of each request is tracked.
+    As in kube-scheduler, only the value of the last device of each request is tracked.
     """
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
@@ -122,5 +128,5 @@ class _DistinctAttribute(_AttributeConstraint):
 
 
 def _same(a: AttributeValue, b: AttributeValue) -> bool:
-    """Return whether two values are equal and of one type: ``True`` differs from ``1``."""
+    """Return whether two values are equal and of one type, so that ``True`` differs from ``1``."""
     return type(a) is type(b) and a == b

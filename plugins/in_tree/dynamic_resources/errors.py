@@ -1,4 +1,4 @@
-"""Errors of an allocation: errors of kube-scheduler, and features or limits of Homeport."""
+"""Errors of an allocation: those of kube-scheduler, and rejections of what Homeport cannot evaluate."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ REASON_MALFORMED: Final = "node(s) can't be judged: devices or claims have a fie
 OVERSIZED_CLAIMS: Final = unresolvable(REASON_LONG_CLAIMS).by(NAME)
 
 
-class CannotEvaluate(Exception):  # the pod is rejected with a reason
-    """Homeport cannot evaluate the allocation. The pod is rejected with ``reason``, a constant text."""
+class CannotEvaluate(Exception):  # not an error: the pod is rejected
+    """Homeport cannot evaluate the allocation. The pod is rejected on the node with ``reason``, a constant text."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

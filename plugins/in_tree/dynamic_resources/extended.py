@@ -1,4 +1,4 @@
-"""Extended resources that a DeviceClass provides, and the device requests for them.
+"""Finds the extended resources of a pod that DeviceClasses provide, and creates the device requests for them.
 
 Source of the rules: ``extendeddynamicresources.go`` of Kubernetes 1.36.
 """
@@ -20,16 +20,16 @@ _ContainerRequest: TypeAlias = tuple[ContainerRequests, int, int]
 
 
 def requested_resources(pod: Pod) -> Mapping[str, int]:
-    """Return the pod's requests for resources that a DeviceClass could provide."""
+    """Return the amounts that the pod requests of resources that a DeviceClass could provide, by resource."""
     return {name: it for name, it in pod.spec.resources.requests.items() if is_device_resource(name)}
 
 
 def resources_from_devices(
     resources: Mapping[str, int], allocatable: Mapping[str, int], class_of: ClassOf
 ) -> list[str] | None:
-    """Return the sorted resources that a class provides because the node has no device plugin for them.
+    """Return the sorted resources that DeviceClasses must provide, because the node has no device plugin for them.
 
-    ``None`` if the node has neither a device plugin nor a class for one of the resources.
+    The result is ``None`` if neither a device plugin of the node nor a DeviceClass provides one of the resources.
     """
     names: list[str] = []
     for name in resources:
@@ -45,8 +45,8 @@ def device_requests(
 ) -> tuple[DeviceRequest, ...]:
     """Return the device requests for ``resources``, sorted by name: one for each container that requests a resource.
 
-    An init container that ends before others start reuses the devices of the containers that start after it. Of what
-    init containers need beyond these, only the largest request remains.
+    An init container that ends before others start can use the devices of the containers that start after it. If init
+    containers need more devices than these, only the largest additional request is returned.
     """
     by_resource: dict[str, list[_ContainerRequest]] = {name: [] for name in resources}
     for container in containers:

@@ -1,6 +1,6 @@
 """Index of ResourceSlices by node and pool, of devices allocated to claims, and of DeviceClasses by name and resource.
 
-Derived from cluster objects and updated object by object; many changes are processed in bounded steps.
+It is updated object by object; many changes are processed in bounded steps.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from plugins.in_tree.dynamic_resources.pools import PoolBuilder, PoolID
 
 _KINDS: Final[tuple[Kind[Any], ...]] = (RESOURCE_SLICES, RESOURCE_CLAIMS, DEVICE_CLASSES)
 _DEVICES_PER_OBJECT: Final = 8
-"""Number of devices that count as one object: indexing a larger slice counts as several objects."""
+"""Number of devices that count as one object, so that indexing a large slice counts as indexing several objects."""
 
 _EVERYWHERE: Final = ""
-"""Key, in place of a node name, for slices that several nodes can use."""
+"""Key, in place of a node name, for slices that several nodes can use, and for slices with counter sets."""
 
 PoolStates: TypeAlias = Mapping[PoolID, tuple[PoolAllocations, Sequence[ResourceSlice]]]
-"""(allocated devices, slices) by pool."""
+"""Allocated devices and slices of each pool."""
 
 Object = TypeVar("Object", bound=KubeObject)
 Group = TypeVar("Group", bound=Hashable)
@@ -35,7 +35,10 @@ Member = TypeVar("Member")
 
 
 class _Groups(Generic[Group, Member]):
-    """Objects in groups, each by its key. ``of`` returns the identical tuple until the group changes."""
+    """Groups of objects by key.
+
+    ``of`` returns the members of a group, as the identical tuple until the group changes.
+    """
 
     def __init__(self) -> None:
         self._members: dict[Group, dict[ObjectKey, Member]] = {}
@@ -63,7 +66,7 @@ class _Groups(Generic[Group, Member]):
 
 
 class Inventory:
-    """Index of slices, claims and classes. Call ``refresh`` before any look-up."""
+    """Index of slices, claims and classes. The caller must call ``refresh`` before any look-up."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -73,7 +76,7 @@ class Inventory:
         )
         self._classes_seen = -1
         self.slices_version = 0
-        """Version of the slices; while it is unchanged, every device remains the identical object."""
+        """Number that changes with the slices. While it is unchanged, each device remains the identical object."""
         self._by_resource: Mapping[str, DeviceClass] = {}
         self._last_shared_pools: PoolStates = {}
         self._restart_slices()
@@ -94,7 +97,7 @@ class Inventory:
         self._shared_pools = None
 
     def refresh(self) -> None:
-        """Update the index from the cluster. Raises ``Unprepared`` if that is too much work for one step."""
+        """Update the index from the snapshot. Raises ``Unprepared`` if that is too much work for one step."""
         all_prepared(it.catch_up for it in self._following)
         version = self.classes_version()
         if self._classes_seen != version:
@@ -102,7 +105,10 @@ class Inventory:
             self._by_resource = _by_resource(tuple(self._objects.every(DEVICE_CLASSES)))
 
     def refresh_at_once(self) -> None:
-        """Update the index without yielding. Cheap, because searches update it often."""
+        """Update the index without yielding.
+
+        Few objects have usually changed, because each search updates the index, too.
+        """
         try:
             self.refresh()
         except Unprepared as missing:
@@ -111,14 +117,14 @@ class Inventory:
             self.refresh_at_once()
 
     def versions(self) -> tuple[int, ...]:
-        """Return the versions of all indexed kinds. The index can change only if one of them does."""
+        """Return the versions of all indexed kinds. The index can change only if one of them changes."""
         return tuple(self._objects.version(it) for it in _KINDS)
 
     def classes_version(self) -> int:
         return self._objects.version(DEVICE_CLASSES)
 
     def slices_for(self, node: str) -> tuple[tuple[ResourceSlice, ...], tuple[ResourceSlice, ...]]:
-        """Return the node's own slices and those shared by several nodes; identical tuples until they change."""
+        """Return the node's own slices and the slices of several nodes. The tuples are identical until they change."""
         return self._on_node.of(node) if node else (), self._on_node.of(_EVERYWHERE)
 
     def slices_of_pool(self, pool: PoolID) -> Sequence[ResourceSlice]:
@@ -130,11 +136,14 @@ class Inventory:
         return self._uses.of(pool)
 
     def pool_states(self, slices: Iterable[ResourceSlice]) -> PoolStates:
-        """Return the allocations and slices of each pool of ``slices``. Equal until one of these changes."""
+        """Return the allocations and slices of each pool of ``slices``.
+
+        The result is equal until one of them changes.
+        """
         return {it: (self.allocations(it), self.slices_of_pool(it)) for it in {each.pool_id for each in slices}}
 
     def shared_pool_states(self) -> PoolStates:
-        """Return the state of the pools shared by several nodes; the identical object until it changes."""
+        """Return the states of the pools shared by several nodes, as the identical object until a state changes."""
         if self._shared_pools is None:
             stand = self.pool_states(self._on_node.of(_EVERYWHERE))
             self._shared_pools = self._last_shared_pools if stand == self._last_shared_pools else stand
@@ -145,11 +154,11 @@ class Inventory:
         return self._objects.get(DEVICE_CLASSES, "", name)
 
     def class_of_resource(self, resource: str) -> DeviceClass | None:
-        """Return the class that provides an extended resource; ``None`` for a resource of a device plugin."""
+        """Return the class that provides an extended resource; ``None`` if no class provides it."""
         return self._by_resource.get(resource)
 
     def extended_claim(self, name: str, uid: str) -> ResourceClaim | None:
-        """Return the claim that a scheduler created for the extended resources of a pod."""
+        """Return the claim that a scheduler created for the extended resources of a pod; ``None`` if there is none."""
         return next((it for it in self._extended.of(uid) if (name, uid) in it.extended_for), None)
 
     def _update_slice(self, namespace: str, name: str) -> int:
@@ -202,7 +211,10 @@ def _place(resource_slice: ResourceSlice) -> str:
 
 
 def _by_resource(classes: Sequence[DeviceClass]) -> dict[str, DeviceClass]:
-    """Map resources to classes. The newest class wins, then the first by name."""
+    """Return the class of each extended resource. The newest of several classes is used, then the first by name.
+
+    Each class also provides the resource ``deviceclass.resource.kubernetes.io/<name of the class>``.
+    """
     by_resource: dict[str, DeviceClass] = {}
     by_age = sorted(
         sorted(classes, key=lambda device_class: device_class.name),

@@ -1,7 +1,8 @@
 """Searches texts for patterns with RE2, whose syntax Go's regexp shares. The time of a search is counted in steps.
 
-RE2 is linear in the text, but neither its parser nor a large program is free: a pattern of 8,000 characters takes 0.3 s
-to read, and 0.5 s to find in a text as long. The steps below bound that. Measurements: ``docs/adr/0050-cel.md``.
+The time of RE2 is linear in the text, but also grows with the pattern. RE2 takes 0.3 s to compile a pattern of 8,000
+characters, and 0.5 s to search for it in a text of this length. So both are counted in steps, whose number is limited.
+Measurements: ``docs/adr/0050-cel.md``.
 """
 
 from __future__ import annotations
@@ -16,26 +17,29 @@ import re2
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
 
 MAX_PATTERN_LENGTH: Final = 1024
-"""Maximum number of characters. RE2 takes up to 8 ms to reject a pattern of this length for its size."""
+"""Maximum number of characters of a pattern. RE2 takes up to 8 ms to find that its program would be too large."""
 
 _STEPS_PER_PATTERN: Final = 16
 _STEPS_PER_UNICODE_CLASS: Final = 250
-"""Steps per class such as ``\\pL``, which RE2 takes 100 microseconds to compile."""
+"""Number of steps for each Unicode class, such as ``\\pL``, because RE2 takes 100 microseconds to compile it."""
 
 _INSTRUCTIONS_PER_STEP: Final = 4
 """Number of instructions of a compiled program that count as one step."""
 
 _PAIRS_PER_STEP: Final = 64
-"""Number of (instruction, byte of the text) pairs that count as one step. RE2 visits each at most once, in 9 ns."""
+"""Number of (instruction, byte of the text) pairs that count as one step.
+
+RE2 visits each pair at most once, in 9 ns.
+"""
 
 _UNICODE_CLASS: Final = re.compile(r"\\[pP]")
 _OPTIONS: Final = re2.Options()
-_OPTIONS.max_mem = 1 << 16  # bytes, of a program and its states; RE2 keeps 128 patterns
+_OPTIONS.max_mem = 1 << 16  # bytes for a program and its states; RE2 caches 128 patterns
 _OPTIONS.never_capture = True
 _OPTIONS.log_errors = False
 
 Spend: TypeAlias = Callable[[int], None]
-"""Function that counts steps before they are taken. Raises an exception that ends the search."""
+"""Function that counts steps before they are taken. Raises ``Unsupported`` beyond the limit, which ends the search."""
 
 
 @lru_cache(maxsize=64)
@@ -51,8 +55,8 @@ def _compile(pattern: str) -> tuple[re2._Regexp, int] | None:
 def matches(text: str, pattern: str, spend: Spend) -> bool:
     """Return whether the pattern occurs in the text.
 
-    The steps are the same whether the pattern is cached or not. Raises ``Unsupported`` for a pattern that RE2 refuses,
-    is longer than ``MAX_PATTERN_LENGTH``, or has ``\\C``, which Go does not know.
+    The number of steps is the same whether the compiled pattern is cached or not. Raises ``Unsupported`` for a pattern
+    that RE2 rejects, that is longer than ``MAX_PATTERN_LENGTH``, or that contains ``\\C``, which Go does not support.
     """
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise Unsupported("a pattern that is longer than what is read")

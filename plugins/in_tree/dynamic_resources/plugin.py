@@ -1,6 +1,4 @@
-"""DynamicResources plugin: finds a pod's claims, filters and scores nodes by them, and delays binds until they are
-ready.
-"""
+"""DynamicResources plugin: filters and scores nodes by a pod's claims, and delays the bind until these are reserved."""
 
 from __future__ import annotations
 
@@ -53,10 +51,10 @@ REASON_NOTHING_TO_FREE: Final = "no new claims to deallocate"
 REASON_STILL: Final = "still not schedulable"
 
 MAX_WAIT_SECONDS: Final = 900.0
-"""Maximum time in seconds that a pod waits at Permit. The caller's time limit is shorter."""
+"""Maximum time in seconds that a pod waits at Permit. The caller's own time limit ends the wait sooner."""
 
 _MAX_ALTERNATIVES: Final = 8
-"""Maximum number of alternatives of a request; the score of the first one."""
+"""Maximum number of alternatives of a request, and so the score of the first alternative."""
 
 _ELSEWHERE: Final = unresolvable(REASON_ELSEWHERE).by(NAME)
 _STALE: Final = unresolvable(REASON_STALE).by(NAME)
@@ -79,7 +77,10 @@ class DynamicResources(
     PermitPlugin,
     PreBindPlugin,
 ):
-    """Source of the rules: ``framework/plugins/dynamicresources`` of Kubernetes 1.36 with its default feature gates."""
+    """Evaluates the devices that a pod requests by ResourceClaims and by extended resources of DeviceClasses.
+
+    Source of the rules: ``framework/plugins/dynamicresources`` of Kubernetes 1.36 with its default feature gates.
+    """
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         self._binding_timeout = seconds_of(args.binding_timeout)
@@ -90,7 +91,7 @@ class DynamicResources(
         self._claims = ClaimResolver(handle.objects, self._inventory)
         self._waiting = handle.waiting
 
-    # Queueing.
+    # PreEnqueue.
 
     def pre_enqueue(self, pod: Pod) -> Status:
         if CLAIMS in pod.spec.oversized:
@@ -132,7 +133,7 @@ class DynamicResources(
         return SUCCESS
 
     def _check_classes(self, claim: ResourceClaim, request: DeviceRequest) -> Status:
-        """Return success if all classes of a request exist, else a rejection of all nodes."""
+        """Return success if all DeviceClasses of a request exist, else a rejection or error for all nodes."""
         named = [(f"{request.name}/{it.name}", it.device_class) for it in request.first_available]
         if request.exactly is not None:
             named = [(request.name, request.exactly.device_class)]
@@ -171,7 +172,7 @@ class DynamicResources(
     def _to_allocate(
         self, pod_claims: PodDeviceClaims, pod: Pod, node: NodeInfo
     ) -> tuple[tuple[ResourceClaim, ...], Status | None]:
-        """Return the claims that need devices on the node, or a final status."""
+        """Return the claims that need devices on the node; or a status that is final for the node."""
         missing = tuple(it for it in pod_claims.claims if it.allocation is None)
         extended = pod_claims.extended
         if extended is None:
@@ -196,10 +197,7 @@ class DynamicResources(
         return claim
 
     def _is_available(self, claim: ResourceClaim, node: NodeInfo) -> bool:
-        """Return whether an allocated claim can be used on the node, and its devices can become ready.
-
-        Raises ``CannotEvaluate``.
-        """
+        """Return whether a claim, if allocated, can be used on the node, now or later. Raises ``CannotEvaluate``."""
         allocation = claim.allocation
         if allocation is None:
             return True
@@ -209,14 +207,14 @@ class DynamicResources(
         return ready or (ready is False and not is_late(allocation, self._binding_timeout))
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        """Return ``False``: allocated claims hold devices, whichever pods use them."""
+        """Return ``False``, because devices are taken by allocated claims, whichever pods use them."""
         return False
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> tuple[Any, ...] | None:
-        """Return a key of the devices and the pod's claims; ``None`` if a verdict changes with time."""
+        """Return a key of the devices and the pod's claims; ``None`` if the verdict depends on the time."""
         if CLAIMS in pod.spec.oversized:
             return pod.spec.oversized
         claims = pod.spec.claims
@@ -232,9 +230,9 @@ class DynamicResources(
         return (pod.key, pod.uid, claims, self._nodes.generation, *self._inventory.versions())
 
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
-        """Deallocate no claims; the scheduler that calls Homeport does it.
+        """Return a rejection. Claims are deallocated by the scheduler that calls Homeport, not by this plugin.
 
-        There is no state if an earlier plugin's PreFilter rejected the pod; kube-scheduler then fails with an error.
+        If an earlier plugin rejected the pod at PreFilter, there is no state, and kube-scheduler returns an error here.
         """
         yield from ()
         try:
@@ -246,7 +244,7 @@ class DynamicResources(
     # Score.
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
-        """Evaluate the nodes if Filter has not run in this cycle, as in prioritize."""
+        """Run PreFilter and Filter for ``nodes`` if they have not run in this cycle, as in a prioritize request."""
         try:
             state.read(_STATE)
         except StateNotFound:
@@ -259,7 +257,7 @@ class DynamicResources(
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Return the sum of the scores of the chosen alternatives. The first alternative of a request scores most."""
+        """Return the sum of the scores of the chosen alternatives; the first alternative of a request scores most."""
         pod_claims = _read(state)
         solution = pod_claims.solutions.get(node.name)
         if solution is None:
@@ -268,7 +266,7 @@ class DynamicResources(
         return sum(_score(it, next(chosen) if it.allocation is None else _chosen(it)) for it in pod_claims.all_claims)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        """Return one class for all nodes if the pod needs no devices, as most pods."""
+        """Return one class for all nodes if no node has a solution, for example because the pod needs no devices."""
         if not _read(state).solutions:
             return ScoreClasses([0] * len(nodes), {0: 0}, all_used=len(nodes) > 0)
         return ScoreClasses.by_value([self.score(state, pod, node) for node in nodes])
@@ -279,13 +277,13 @@ class DynamicResources(
     # Bind.
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
-        """Wait until the claims are reserved for the pod, because the watch might lag behind the scheduler's write."""
+        """Let the pod wait until its claims are reserved, because the watch might lag behind the scheduler's write."""
         if self._has_own_claims(pod, node_name):
             return SUCCESS, 0.0
         return _WAIT, MAX_WAIT_SECONDS
 
     def object_changed(self, kind: Kind[Any], old: object, new: object) -> None:
-        """Allow waiting pods of all profiles whose claims are now reserved."""
+        """Allow the waiting pods, of all profiles, whose claims are now reserved for them."""
         for waiting in self._waiting.all():
             if NAME in waiting.pending_plugins() and self._has_own_claims(waiting.pod, waiting.node_name):
                 waiting.allow(NAME)

@@ -1,4 +1,4 @@
-"""Claims of a pod, and the devices it requests through claims and extended resources."""
+"""Finds the ResourceClaims of a pod, including the claim for its extended resources."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ PLACEHOLDER: Final = "<extended-resources>"
 
 
 class ClaimNotFound(Exception):
-    """A claim of a pod is missing, being deleted or not owned by the pod; the text is kube-scheduler's."""
+    """A claim of a pod is missing, being deleted, or not owned by the pod. The text is kube-scheduler's."""
 
 
 class PodDeviceClaims(Struct, eq=False):
-    """Claims of a pod when its evaluation began.
+    """Claims of a pod at the beginning of its evaluation, and results of Filter.
 
-    ``claims``: claims that the pod's spec names. ``extended``: claim for its extended ``resources``, a placeholder
-    until that claim exists. ``solutions``: chosen alternatives by node, as computed by Filter. ``variants``:
-    placeholder claims by the resources that they request.
+    ``claims``: claims that the pod's spec names. ``resources``: requested amounts of extended resources that a
+    DeviceClass could provide. ``extended``: claim for ``resources``, which is a placeholder until the claim exists;
+    ``None`` if no DeviceClass provides one of them. ``solutions``: alternatives that Filter has chosen, by node.
+    ``variants``: placeholder claims by the resources that they request.
     """
 
     claims: tuple[ResourceClaim, ...] = ()
@@ -58,7 +59,7 @@ class ClaimResolver:
         return tuple(found for it in pod.spec.claims.claims if (found := self._claim_of(pod, it)) is not None)
 
     def _claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
-        """Return the claim; ``None`` if the pod status says that none was needed. Raises ``ClaimNotFound``."""
+        """Return the claim; ``None`` if the pod's status says that no claim was needed. Raises ``ClaimNotFound``."""
         name = named.claim
         if name is None:
             if named.template is None:
@@ -80,7 +81,7 @@ class ClaimResolver:
         return claim
 
     def pod_claims(self, pod: Pod) -> PodDeviceClaims:
-        """Return the claims of a pod. Raises ``ClaimNotFound``."""
+        """Return the claims that a pod names and the claim for its extended resources. Raises ``ClaimNotFound``."""
         claims = self.of(pod)
         extended: ResourceClaim | None = None
         resources: Mapping[str, int] = {}

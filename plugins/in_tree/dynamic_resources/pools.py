@@ -22,10 +22,11 @@ PoolID = tuple[str, str]
 
 
 class Pool(Struct, frozen=True):
-    """Pool as one node sees it.
+    """Pool of devices, divided into the slices that one node can and cannot use.
 
-    ``slices``: slices with devices that the node can use. ``other_slices``: the other slices of the pool. No device is
-    allocated from a pool that is ``incomplete`` (its driver has not published all slices) or ``invalid``.
+    ``slices``: slices with devices that the node can use. ``other_slices``: the other slices of the pool.
+    ``counter_sets``: amounts of the pool's counters by counter set. No device is allocated from a pool that is
+    ``incomplete`` (its driver has not published all slices) or ``invalid``.
     """
 
     driver: str
@@ -50,7 +51,7 @@ def _matcher(selector: RequiredNodeAffinity) -> NodeMatcher:
 
 
 def node_selected(selector: RequiredNodeAffinity, node: Node) -> bool:
-    """Return whether a claim or device with this node selector can be used on the node. Raises ``CannotEvaluate``."""
+    """Return whether a node selector of a claim, slice or device selects the node. Raises ``CannotEvaluate``."""
     return _matcher(selector).matches(node.name, node.labels)
 
 
@@ -67,7 +68,7 @@ def device_matches(node: Node, device: Device) -> bool:
 
 
 class _SliceFacts:
-    """Properties of a slice that depend on no node and no other slice, computed once per slice.
+    """Properties of a slice that do not depend on nodes or other slices, computed once per slice.
 
     ``conditional``: whether a device has binding conditions. ``counters``: names of consumed counters by counter set.
     """
@@ -96,14 +97,15 @@ class _SliceFacts:
         self._selectors = tuple(selectors)
 
     def reach(self, node: Node) -> bool:
-        """Return whether the node can use any device of a slice with per-device node selection. Raises
-        ``CannotEvaluate``.
+        """Return whether the node can use any device of a slice whose devices specify their own nodes.
+
+        Raises ``CannotEvaluate``.
         """
         return self._every or node.name in self._names or any(node_selected(it, node) for it in self._selectors)
 
 
 class _CachedPool(Struct, frozen=True):
-    """Pool built from these slices. ``conditional``: whether a device has binding conditions."""
+    """Pool, and the slices from which it was built. ``conditional``: whether a device has binding conditions."""
 
     slices: Sequence[ResourceSlice]
     other_slices: Sequence[ResourceSlice]
@@ -124,7 +126,7 @@ class PoolBuilder:
         self._facts_of(resource_slice)
 
     def forget(self, resource_slice: ResourceSlice) -> None:
-        """Drop the cached values of a removed slice."""
+        """Drop what was computed from a slice that is removed or replaced."""
         self._facts.pop(resource_slice.name, None)
         self._built.pop(resource_slice.pool_id, None)
 
@@ -137,9 +139,10 @@ class PoolBuilder:
     def pools(
         self, node: Node, own_slices: Iterable[ResourceSlice], shared: Sequence[ResourceSlice] = ()
     ) -> list[Pool]:
-        """Return the pools of the slices, sorted by driver and name, those with binding conditions last.
+        """Return the pools of the slices, sorted by driver and name; pools with binding conditions come last.
 
-        ``own_slices`` can be used by this node only. Raises ``CannotEvaluate``.
+        ``own_slices`` are slices of this node only. ``shared`` are slices that several nodes can use. Raises
+        ``CannotEvaluate``.
         """
         by_pool: dict[PoolID, list[ResourceSlice]] = {}
         for resource_slice in chain(own_slices, shared):
@@ -157,7 +160,10 @@ class PoolBuilder:
         return pools + conditional
 
     def _is_relevant(self, node: Node, resource_slice: ResourceSlice) -> bool:
-        """Return whether the node needs the slice. Counter sets are needed wherever their pool is used."""
+        """Return whether the slice matters for the node.
+
+        Counter sets matter for each node that uses a device of the pool.
+        """
         if resource_slice.counter_sets:
             return True
         if resource_slice.node_name or resource_slice.all_nodes or resource_slice.node_selector is not None:
@@ -167,7 +173,7 @@ class PoolBuilder:
         return resource_slice.per_device and self._facts_of(resource_slice).reach(node)
 
     def _pool(self, pool_id: PoolID, slices: list[ResourceSlice], *, keep: bool) -> _CachedPool | None:
-        """Return the pool; ``None`` if a newer generation is about to replace it."""
+        """Return the pool; ``None`` if slices of a newer generation exist, which are about to replace it."""
         other_slices: Sequence[ResourceSlice] = ()
         generation, count = slices[0].generation, slices[0].count
         if len(slices) != count:
@@ -213,7 +219,7 @@ def _are(known: Sequence[ResourceSlice], current: Sequence[ResourceSlice]) -> bo
 
 
 def _are_counted(consumed: Mapping[str, Set[str]], counters: Mapping[str, Amounts]) -> bool:
-    """Return whether all consumed counters exist."""
+    """Return whether ``counters`` contains all consumed counters."""
     return all(name in counters and counters[name].keys() >= consumed[name] for name in consumed)
 
 

@@ -13,7 +13,7 @@ def has_conditions(allocation: Allocation) -> bool:
 
 
 def is_ready(claim: ResourceClaim, allocation: Allocation) -> bool | None:
-    """Return whether all binding conditions are true; ``None`` if a binding failure condition is."""
+    """Return whether all binding conditions are true; ``None`` if a binding failure condition is true."""
     for device in allocation.devices:
         if device.binding_conditions:
             status = next((status for status in claim.devices if status.device == device.device), None)
@@ -34,7 +34,10 @@ def _seconds_of(timestamp: str) -> float | None:
 
 
 def is_late(allocation: Allocation, timeout: float) -> bool:
-    """Return whether ``timeout`` seconds have passed since an allocation with binding conditions was made."""
+    """Return whether an allocation with binding conditions was made more than ``timeout`` seconds ago.
+
+    The result is ``False`` if the allocation has no valid timestamp.
+    """
     if all(it.binding_conditions is None for it in allocation.devices):
         return False
     since = _seconds_of(allocation.timestamp)

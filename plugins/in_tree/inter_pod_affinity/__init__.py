@@ -1,4 +1,4 @@
-"""InterPodAffinity: filters and scores nodes by the affinity terms of the pod and of the pods already running."""
+"""InterPodAffinity: filters and scores nodes by the (anti-)affinity terms of the incoming pod and of existing pods."""
 
 from plugins.in_tree.inter_pod_affinity.plugin import SPEC
 

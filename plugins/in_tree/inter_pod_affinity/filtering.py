@@ -1,4 +1,4 @@
-"""Filter by required terms: those of the incoming pod, and the anti-affinity terms of the existing pods."""
+"""Filters nodes by the required terms of the incoming pod and the required anti-affinity terms of existing pods."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ UNREAD: Final = {
     POD_AFFINITY: unresolvable(REASON_LONG_TERMS).by(NAME),
     LABELS: unresolvable(REASON_LONG_LABELS).by(NAME),
 }
-"""Statuses for pods with an oversized, and therefore undecoded, part; by the name of the part."""
+"""Rejections of pods with an oversized part, which is therefore not decoded, by the name of the part."""
 
 
 class Occupied:
     """Domains of one topology key with their number of relevant pods.
 
-    Relevant pods match a term of the incoming pod, or have a term that matches it. ``domains``: counts from the cache,
-    or ``None`` if no pod can be relevant. ``deltas``: changes of a dry run, by domain.
+    Relevant pods match a term of the incoming pod, or have a term that matches it. ``domains``: counts from the cache;
+    ``None`` if the snapshot has no relevant pod. ``deltas``: number of relevant pods that a dry run adds to a domain,
+    or removes if negative.
     """
 
     __slots__ = ("deltas", "domains", "key")
@@ -81,15 +82,15 @@ class Occupied:
         return None if self.domains is None else self.domains.domain_of(node_name)
 
     def stamp(self) -> int:
-        """Return a number that changes with the set of domains that have relevant pods. It ignores ``deltas``."""
+        """Return a number that changes with the set of domains with relevant pods. It ignores ``deltas``."""
         return 0 if self.domains is None else self.domains.stamp(0)
 
     def outside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
-        """Return the nodes of ``names`` outside these domains."""
+        """Return the nodes of ``names`` that are in no domain with a relevant pod."""
         return _outside(self.key, self.values(), nodes, names, counts)
 
     def inside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
-        """Return the nodes of ``names`` inside one of these domains."""
+        """Return the nodes of ``names`` that are in a domain with a relevant pod."""
         values = self.values()
         if not values:
             return ()
@@ -97,19 +98,19 @@ class Occupied:
         return list(compress(names, map(values.__contains__, map(on_node.get, names))))
 
     def known(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
-        """Return the nodes of ``names`` that have the topology key."""
+        """Return the nodes of ``names`` that have a label with the topology key."""
         if not nodes.sent and counts.on_every_node(self.key):
             return names
         return list(filter(nodes.values(self.key, counts.values(self.key)).__contains__, names))
 
 
 class RequiredState:
-    """State that PreFilter computes for Filter.
+    """Domains of the pods that matter for Filter, as computed by PreFilter.
 
-    ``affinity``: domains of the pods that match all required affinity terms, one entry per topology key.
-    ``anti_affinity``: for each required anti-affinity term, the pods that it matches and their domains. ``existing``:
-    domains of existing pods whose required anti-affinity terms match the incoming pod, by topology key.
-    ``matches_itself``: whether the incoming pod matches its own required affinity terms.
+    ``own``: resolved terms of the incoming pod. ``newcomer``: its namespace and labels. ``matches_itself``: whether it
+    matches its own required affinity terms. ``affinity``: domains of the pods that match all these terms, one entry per
+    topology key. ``anti_affinity``: for each required anti-affinity term, the pods that it matches and their domains.
+    ``existing``: domains of existing pods whose required anti-affinity terms match the incoming pod, by topology key.
     """
 
     __slots__ = ("affinity", "anti_affinity", "existing", "matches_itself", "newcomer", "own")
@@ -158,7 +159,7 @@ class RequiredState:
             self.existing.setdefault(key, Occupied(key, None)).shift(node, delta)
 
     def stamp(self) -> tuple[object, ...]:
-        """Return a key that changes whenever a verdict might change, unless only the domains of nodes change."""
+        """Return a key that changes whenever a verdict might change for another reason than a node's labels."""
         return (
             self.matches_itself,
             tuple((it.key, it.stamp()) for it in self.affinity),
@@ -171,7 +172,7 @@ class RequiredState:
         anti_affinity = (it.key for _, it in self.anti_affinity)
         return list(dict.fromkeys((*(it.key for it in self.affinity), *anti_affinity, *self.existing)))
 
-    # One node.
+    # Evaluation of one node.
 
     def evaluate(self, node: NodeInfo) -> Status:
         labels = node.node.labels
@@ -189,16 +190,18 @@ class RequiredState:
         return all(it.count(labels[it.key]) > 0 for it in self.affinity) or self._is_first()
 
     def _is_first(self) -> bool:
-        """Return whether no other pod matches the affinity terms, but the pod itself does. Then each node with the keys
-        passes.
+        """Return whether the pod matches its own required affinity terms, and no existing pod matches them.
+
+        Then each node with the topology keys passes, so that the first pod of a group can be scheduled.
         """
         return self.matches_itself and all(it.is_empty() for it in self.affinity)
 
     def evaluate_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         """Like ``evaluate``, but succeed only if the verdict holds whichever of the ``in_flight`` pods fail to bind.
 
-        Only required affinity differs, since fewer pods never harm the rest. Each domain needs a matching pod that is
-        not in flight. Otherwise all matching pods must be in flight to these domains, and the pod must match itself.
+        Only required affinity needs another check, because a node that passes the anti-affinity terms also passes with
+        fewer pods. Each domain of the node must have a matching pod that is not in flight. Otherwise all matching pods
+        must be in flight to these domains, and the pod must match its own terms.
         """
         status = self.evaluate(node)
         others = [it for it in in_flight if self.own.matches_affinity(it)] if self.affinity else []
@@ -218,22 +221,25 @@ class RequiredState:
         return SUCCESS if self.matches_itself and alike and self._are_all(places) else AFFINITY
 
     def _are_all(self, places: Sequence[Sequence[str | None]]) -> bool:
-        """Return whether no pods match the required affinity except those at ``places``."""
+        """Return whether only pods in flight match the required affinity. ``places``: their domains by topology key."""
         for index, occupied in enumerate(self.affinity):
             in_flight = [place[index] for place in places]
             if any(occupied.count(value) > in_flight.count(value) for value in occupied.values()):
                 return False
         return True
 
-    # Many nodes.
+    # Evaluation of many nodes.
 
     def evaluate_all(self, nodes: Candidates, counts: Counts) -> FilterResult:
-        """Evaluate all nodes as ``evaluate`` does. Rejection reasons are computed only when they are read."""
+        """Evaluate all nodes, with the verdicts of ``evaluate``. Rejections are computed only when they are read."""
         passed = self._passing(nodes, counts)
         return FilterResult(passed, lambda: self._rejections(nodes, passed, counts))
 
     def _passing(self, nodes: Candidates, counts: Counts) -> Sequence[str]:
-        """Return the nodes that pass. Anti-affinity terms of one topology key share one pass over the names."""
+        """Return the nodes that pass.
+
+        All anti-affinity terms with one topology key are checked in one loop over the names.
+        """
         names: Sequence[str] = nodes.names
         first = bool(self.affinity) and self._is_first()
         for occupied in self.affinity:
@@ -269,7 +275,7 @@ class RequiredState:
 
 
 def _outside(key: str, blocked: Set[str], nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
-    """Return the nodes of ``names``, in order, without the label or with a value that is not in ``blocked``."""
+    """Return, in order, the nodes of ``names`` that lack the label ``key`` or have a value outside ``blocked``."""
     if not blocked:
         return names
     if not nodes.sent and counts.on_every_node(key):
@@ -282,7 +288,7 @@ REQUIRED: Final[StateKey[RequiredState]] = StateKey(f"PreFilter{NAME}")
 
 
 def required_state(pod: Pod, own: OwnTerms, newcomer: Newcomer, terms: PodTerms) -> RequiredState:
-    """Build the state for Filter. Raises one ``Unprepared`` for all counts that are not cached yet."""
+    """Create the state for Filter. Raises one ``Unprepared`` for all counts that are not cached yet."""
     try:
         return _required_state(pod, own, newcomer, terms)
     except Unprepared:
@@ -305,6 +311,6 @@ def _required_state(pod: Pod, own: OwnTerms, newcomer: Newcomer, terms: PodTerms
 
 
 def existing_keys(other: Pod, newcomer: Newcomer) -> set[str]:
-    """Return the topology keys of the other pod's required anti-affinity terms that match the newcomer."""
+    """Return the topology keys of the other pod's required anti-affinity terms that match the incoming pod."""
     terms = other.spec.pod_affinity.required_anti
     return {it.topology_key for it in terms if it.within(other.namespace).matches(newcomer)}

@@ -1,6 +1,6 @@
 """Affinity terms of the incoming pod, resolved to the pods and namespaces that each term matches.
 
-Namespace selectors are resolved to the current namespaces, once for all pods with equal terms.
+Namespace selectors are resolved to the current namespaces, once for all pods of a namespace with equal terms.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ _AT_ONCE: Final = 512
 
 
 class OwnTerms(Struct, frozen=True):
-    """Resolved terms of one pod.
+    """Resolved affinity and anti-affinity terms of one pod.
 
-    ``keys``: topology keys of the required affinity terms, without duplicates. ``peers``: pods that match all of them.
-    ``anti``, ``preferred``: (key, matching pods) and (key, matching pods, weight) of terms that can match a pod.
-    ``has_required``: whether there are required terms, including terms that match no pod.
+    ``keys``: topology keys of the required affinity terms, without duplicates. ``peers``: pods that match all these
+    terms; ``None`` if no pod can. ``anti``: (topology key, matching pods) of each required anti-affinity term.
+    ``preferred``: (topology key, matching pods, weight) of each preferred term. Terms that cannot match a pod are
+    omitted from both. ``has_required``: whether there are required terms, including those that cannot match a pod.
     """
 
     keys: tuple[str, ...] = ()
@@ -61,7 +62,7 @@ _NONE: Final = OwnTerms()
 
 
 class OwnTermsOf:
-    """Cache of resolved terms, by terms and pod namespace, until a Namespace object changes."""
+    """Cache of resolved terms, by terms and pod namespace. Entries are valid until a Namespace object changes."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -120,7 +121,10 @@ class OwnTermsOf:
         return self._names.get((selector, version))
 
     def _look(self, selector: Selector, version: int) -> Iterator[None]:
-        """Match all namespaces in steps and cache the result for ``version``. Later changes have another version."""
+        """Match all namespaces in steps, and cache the names of the selected ones under ``version``.
+
+        A change of namespaces during the steps leads to another version, so the cached names are not used for it.
+        """
         every = tuple(self._objects.in_namespace(NAMESPACES, ""))
         names: set[str] = set()
         for start in range(0, len(every), _AT_ONCE):
@@ -135,7 +139,7 @@ def _peers_of_all(every: Iterable[Peers]) -> Peers | None:
 
 
 def _weight(terms: OwnTerms) -> int:
-    """Return the estimated size in bytes."""
+    """Return the estimated size of resolved terms in bytes."""
     every = [*(peers for _, peers in terms.anti), *(peers for _, peers, _ in terms.preferred)]
     every += [] if terms.peers is None else [terms.peers]
     return _ENTRY_BYTES + sum(

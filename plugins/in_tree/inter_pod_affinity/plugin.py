@@ -1,4 +1,4 @@
-"""Filters nodes by required pod affinity and anti-affinity, and scores them by the preferred terms of both sides."""
+"""InterPodAffinity plugin: filters nodes by required terms, and scores them by preferred terms."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from plugins.in_tree.inter_pod_affinity.scoring import PREFERRED, normalized, pr
 class InterPodAffinityArgs(PluginArgs):
     """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
-    ``hardPodAffinityWeight``: weight of an existing pod's required affinity term that matches the pod.
-    ``ignorePreferredTermsOfExistingPods``: skip Score for pods without preferred terms.
+    ``hardPodAffinityWeight``: weight in Score of an existing pod's required affinity term that matches the incoming
+    pod. ``ignorePreferredTermsOfExistingPods``: whether to skip Score for incoming pods without preferred terms.
     """
 
     hard_pod_affinity_weight: Annotated[int, Field(ge=0, le=100)] = Field(default=1, alias="hardPodAffinityWeight")
@@ -47,7 +47,10 @@ class InterPodAffinityArgs(PluginArgs):
 
 @final
 class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScorePlugin):
-    """Source of the rules: ``framework/plugins/interpodaffinity`` of Kubernetes 1.36; 1.35 is equivalent."""
+    """Compares the terms of the incoming pod with existing pods, and their terms with the incoming pod.
+
+    Source of the rules: ``framework/plugins/interpodaffinity`` of Kubernetes 1.36; 1.35 has equivalent rules.
+    """
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
         self._hard_weight = args.hard_pod_affinity_weight
@@ -99,7 +102,7 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         try:
             own = self._own.of(pod)
         except Unprepared:
-            return True  # unknown until its namespaces are matched, which happens when the pod is filtered
+            return True  # assumed until PreFilter has matched the namespaces of the pod's terms
         return (
             own.matches_affinity(other)
             or own.matches_anti_affinity(other)
@@ -107,7 +110,10 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         )
 
     def signature(self, pod: Pod) -> Hashable | None:
-        """Key of the domains that hold matching pods and of each node's domain. Pod counts do not change it."""
+        """Return a key that changes with the set of domains that have matching pods, and with the domain of any node.
+
+        It does not change if a domain merely gets more or fewer matching pods.
+        """
         unread = _unread(pod)
         if unread is not None:
             return unread.reasons

@@ -1,4 +1,7 @@
-"""Score by the preferred terms of both sides: a node's score is the sum of the weights of its domains."""
+"""Scores nodes by the preferred terms of the incoming pod and of existing pods.
+
+The raw score of a node is the sum of the weights of its domains.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ K = TypeVar("K")
 
 
 class PreferredState:
-    """State that PreScore computes for Score.
+    """Weights of domains, as computed by PreScore for Score.
 
-    ``own``: by topology key, the counts of pods that each of the pod's terms matches, and the weight per pod.
-    ``others``: by topology key and domain, the total weight of the existing pods' terms.
+    ``own``: by topology key, a pair for each preferred term of the incoming pod: the numbers of matching pods by
+    domain, and the weight per pod. ``others``: by topology key and domain, the total weight of the existing pods' terms
+    that match the incoming pod. These include required affinity terms if ``hardPodAffinityWeight`` is not 0.
     """
 
     __slots__ = ("others", "own")
@@ -43,7 +47,7 @@ class PreferredState:
         return list(dict.fromkeys((*self.own, *self.others)))
 
     def raw_scores(self, nodes: Candidates, counts: Counts) -> ScoreClasses:
-        """Return for each node the sum of the weights of its domains."""
+        """Return for each node the sum of the weights of its domains, over all topology keys."""
         totals = [0] * len(nodes)
         for key in self.topology_keys():
             values = list(map(nodes.values(key, counts.values(key)).get, nodes.names))
@@ -52,7 +56,7 @@ class PreferredState:
         return ScoreClasses.by_value(totals)
 
     def _weights(self, key: str, values: Sequence[str | None]) -> Iterator[Mapping[Any, int]]:
-        """Yield weights by domain. Absent domains, and nodes without the key, have weight 0."""
+        """Yield weights by domain for one topology key. Absent domains, and nodes without the key, have weight 0."""
         others = self.others.get(key)
         if others:
             yield others
@@ -71,7 +75,7 @@ PREFERRED: Final[StateKey[PreferredState]] = StateKey(f"PreScore{NAME}")
 
 
 def preferred_state(own: OwnTerms, newcomer: Newcomer, hard_weight: int, terms: PodTerms) -> PreferredState | None:
-    """Build the state for Score; ``None`` if no term matches a pod on a node with its key. Raises ``Unprepared``."""
+    """Create the state for Score; ``None`` if no term matches a pod on a node with its key. Raises ``Unprepared``."""
     try:
         others = terms.weights(newcomer, hard_weight)
         by_key: dict[str, list[tuple[DomainCounts, int]]] = {}
@@ -87,7 +91,7 @@ def preferred_state(own: OwnTerms, newcomer: Newcomer, hard_weight: int, terms: 
 
 
 def normalized(scores: Mapping[K, int]) -> Mapping[K, int]:
-    """Scale linearly to 0 (least) to 100 (most), rounded down; all 0 if all scores are equal."""
+    """Return scores scaled linearly from 0 (least) to 100 (most), rounded down. If all are equal, all become 0."""
     least, most = min(scores.values(), default=0), max(scores.values(), default=0)
     if most == least:
         return dict.fromkeys(scores, 0)

@@ -1,4 +1,4 @@
-"""``NodeAffinityArgs``, with exactly kube-scheduler's validation."""
+"""Arguments of NodeAffinity, with exactly kube-scheduler's validation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _AffinityModel(BaseModel):
 
 
 class NodeSelectorRequirementArgs(_AffinityModel):
-    """Requirement on a label, or on the field ``metadata.name``."""
+    """Requirement on a node label, or on the node field ``metadata.name``."""
 
     key: str = ""
     operator: str = ""
@@ -47,7 +47,7 @@ class Term(_AffinityModel):
 
 
 class PreferredTerm(_AffinityModel):
-    """Term, and the weight that a matching node scores. Weight 0 disables the term."""
+    """Term, and the weight that is added to the score of a matching node. Weight 0 disables the term."""
 
     weight: _Int32 = 0
     preference: Term = Term()
@@ -63,7 +63,7 @@ class Required(_AffinityModel):
 
 
 class AddedAffinity(_AffinityModel):
-    """``NodeAffinity`` in the form of the pod API."""
+    """Node affinity that a profile adds to each pod, in the form of the pod's ``spec.affinity.nodeAffinity``."""
 
     required_during_scheduling_ignored_during_execution: Required | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] | None = None
@@ -96,7 +96,7 @@ class NodeAffinityArgs(PluginArgs):
         return self
 
     def required(self) -> NodeMatcher | None:
-        """Return the matcher that every node must pass; ``None`` without added required terms."""
+        """Return the matcher of the added required terms, which every node must pass; ``None`` if there are none."""
         terms = None if self.added_affinity is None else self.added_affinity.required_terms()
         return None if terms is None else RequiredNodeAffinity((), tuple(it.slim() for it in terms)).compiled()
 

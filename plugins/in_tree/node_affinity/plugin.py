@@ -1,4 +1,4 @@
-"""NodeAffinity plugin: Filter by required terms, Score by the sum of matching preferred weights."""
+"""NodeAffinity plugin: filters nodes by required terms, and scores them by the weights of matching preferred terms."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class InvalidTerm(ValueError):
 
 
 class _Preferred(Struct, frozen=True):
-    """State that PreScore computes for Score."""
+    """Preferred terms of the pod, which PreScore compiles for Score."""
 
     preferences: Preferences
 
@@ -61,7 +61,10 @@ _PREFERRED: Final[StateKey[_Preferred]] = StateKey("PreScoreNodeAffinity")
 
 @final
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Source of the rules: ``framework/plugins/nodeaffinity`` of Kubernetes 1.36, the same in 1.35."""
+    """Matches nodes against the terms of the pod and the terms that the profile adds.
+
+    Source of the rules: ``framework/plugins/nodeaffinity`` of Kubernetes 1.36; 1.35 has the same rules.
+    """
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
         self._added = args.required()
@@ -84,7 +87,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return _unread(pod) or SUCCESS
 
     def _matcher(self, affinity: RequiredNodeAffinity) -> NodeMatcher:
-        """Return the compiled affinity, which is cached for the latest pod."""
+        """Return the compiled affinity. The latest one is cached, because it is needed for each node."""
         if affinity is not self._latest[0]:
             self._latest = (affinity, affinity.compiled())
         return self._latest[1]
@@ -118,7 +121,7 @@ def _unread(pod: Pod) -> Status | None:
 
 
 def _compiled(preferred: PreferredNodeAffinity) -> Preferences:
-    """Compile the terms for Score without PreScore. Raises ``InvalidTerm``."""
+    """Return the compiled terms, for a Score without PreScore. Raises ``InvalidTerm``."""
     if preferred.invalid:
         raise InvalidTerm(preferred.invalid)
     return preferred.compiled()

@@ -1,4 +1,4 @@
-"""``NodeResourcesFitArgs``, validated as kube-scheduler does."""
+"""Arguments of NodeResourcesFit, with kube-scheduler's validation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_WEIGHT: Final = 100
 
 
 class UtilizationShapePoint(BaseModel):
-    """Score (0 to 10) of a resource at this utilization (percent)."""
+    """Point of a scoring function: ``score`` (0 to 10) of a resource at ``utilization`` (0 to 100 percent)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -29,7 +29,7 @@ class UtilizationShapePoint(BaseModel):
 
 
 class RequestedToCapacityRatioParam(BaseModel):
-    """Scoring function, with linear interpolation between the points of ``shape``."""
+    """Scoring function given by the points of ``shape``, with linear interpolation between them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,7 +45,10 @@ class RequestedToCapacityRatioParam(BaseModel):
 
 
 class ScoringStrategy(BaseModel):
-    """Scoring function and the resources that it compares."""
+    """Scoring function (``type``), and the weighted resources whose usage it scores.
+
+    ``ratio``: parameters of the type RequestedToCapacityRatio; ``None`` for the other types.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -70,7 +73,10 @@ class ScoringStrategy(BaseModel):
 
 
 class NodeResourcesFitArgs(PluginArgs):
-    """Arguments as in ``kubescheduler.config.k8s.io/v1``. Ignored resources affect only Filter, not scores."""
+    """Arguments as in ``kubescheduler.config.k8s.io/v1``.
+
+    Filter does not check ignored extended resources; Score still includes them.
+    """
 
     ignored_resources: tuple[str, ...] = Field(default=(), alias="ignoredResources")
     ignored_resource_groups: tuple[str, ...] = Field(default=(), alias="ignoredResourceGroups")
@@ -93,7 +99,7 @@ class NodeResourcesFitArgs(PluginArgs):
 
     @property
     def strategy(self) -> ScoringStrategy:
-        """Configured strategy, or by default LeastAllocated."""
+        """Configured scoring strategy; LeastAllocated by CPU and memory if none is configured."""
         return self.scoring_strategy or _DEFAULT
 
 

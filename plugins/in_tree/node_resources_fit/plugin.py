@@ -1,4 +1,4 @@
-"""NodeResourcesFit: Filter by free resources, Score by a configurable strategy."""
+"""NodeResourcesFit plugin: filters nodes by free resources, and scores them by a configurable strategy."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ _FIRST: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 class _Demand(Struct, frozen=True):
-    """State that PreFilter computes for Filter: (resource, amount, whether a DeviceClass backs the resource).
+    """Resources that the pod requests, as computed by PreFilter for Filter.
 
-    Rejection reasons have the same order: kube-scheduler's where it defines one, then by name.
+    ``each``: (resource, amount, whether a DeviceClass provides the resource, too). CPU, memory and ephemeral storage
+    come first, then the other resources by name. Rejection reasons have this order, too.
     """
 
     each: tuple[tuple[str, int, bool], ...]
@@ -57,15 +58,16 @@ _COMPARISON: Final[StateKey[Comparison]] = StateKey(f"PreScore{NAME}")
 
 @lru_cache(maxsize=1024)
 def _insufficient(reasons: tuple[str, ...], code: Code) -> Status:
-    """Return the status, shared by all nodes with the same shortage."""
+    """Return the rejection for these reasons. It is cached, so that nodes with equal reasons share one object."""
     return Status(code, reasons, NAME)
 
 
 @final
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Source of the rules: ``framework/plugins/noderesources/fit.go`` of Kubernetes 1.36.
+    """Compares the pod's requests with the free resources of a node.
 
-    1.35 differs only in ignoring DeviceClasses.
+    Source of the rules: ``framework/plugins/noderesources/fit.go`` of Kubernetes 1.36. The only difference in 1.35 is
+    that DeviceClasses are ignored.
     """
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:

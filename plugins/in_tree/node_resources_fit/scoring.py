@@ -1,7 +1,7 @@
-"""Scoring strategies: 0 to 100, by the node's resource usage including the incoming pod.
+"""Scoring strategies: functions from a node's resource usage, including the incoming pod, to a score from 0 to 100.
 
 Source of the rules: ``least_allocated.go``, ``most_allocated.go`` and ``requested_to_capacity_ratio.go`` of
-``framework/plugins/noderesources`` of Kubernetes 1.36, the same in 1.35.
+``framework/plugins/noderesources`` of Kubernetes 1.36; 1.35 has the same rules.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from app.framework.points import MAX_NODE_SCORE
 from plugins.in_tree.node_resources_fit.args import MOST, ScoringStrategy
 
 Strategy = Callable[[Sequence[Use]], int]
-"""Function from the use of a node's resources to its score."""
+"""Function from the usage of a node's resources to the node's score."""
 
 _Of = Callable[[int, int], int]
-"""Function from (requested, capacity) of one resource to its score."""
+"""Function from (requested, capacity) of one resource to the resource's score."""
 
 _SCALE: Final = MAX_NODE_SCORE // 10
-"""Factor from shape scores, whose maximum is 10, to node scores."""
+"""Factor by which scores of a shape (at most 10) become node scores (at most 100)."""
 
 _EXACT: Final = 2**63 // MAX_NODE_SCORE
 """Limit below which an amount times ``MAX_NODE_SCORE`` cannot overflow an int64."""
@@ -36,7 +36,7 @@ def strategy_of(strategy: ScoringStrategy) -> Strategy:
 
 
 def _mean(of: _Of, uses: Sequence[Use]) -> int:
-    """Return the weighted mean, truncated to an integer."""
+    """Return the weighted mean of the resources' scores, truncated to an integer; 0 without resources."""
     total = weights = 0
     for allocatable, taken, incoming, weight in uses:
         total += of(int64(taken + incoming), allocatable) * weight
@@ -45,7 +45,7 @@ def _mean(of: _Of, uses: Sequence[Use]) -> int:
 
 
 def _rounded_mean(of: _Of, uses: Sequence[Use]) -> int:
-    """Return the weighted mean of scores above 0, rounded half up."""
+    """Return the weighted mean of the resources' scores above 0, rounded half up; 0 if no score is above 0."""
     total = weights = 0
     for allocatable, taken, incoming, weight in uses:
         score = of(int64(taken + incoming), allocatable)
@@ -77,7 +77,10 @@ def _ratio_of(points: Sequence[tuple[int, int]], requested: int, capacity: int) 
 
 
 def _on_shape(points: Sequence[tuple[int, int]], utilization: int) -> int:
-    """Interpolate linearly between the neighbouring points; constant beyond the first and the last."""
+    """Return the score at ``utilization``, interpolated linearly between the two nearest points.
+
+    Before the first point and after the last one, it is the score of that point.
+    """
     before, low = points[0]
     for at, score in points:
         if utilization <= at:

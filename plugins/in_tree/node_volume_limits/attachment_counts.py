@@ -1,4 +1,4 @@
-"""Volumes attached to each node, by its pods and by VolumeAttachments. Counted once, then updated with each change."""
+"""Counts of the volumes that pods and VolumeAttachments attach to each node, updated when these change."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ from plugins.in_tree.node_volume_limits.volume_resolver import (
 )
 
 MAX_VOLUMES_PER_SEARCH: Final = 2048
-"""Number of volumes that a search counts before the remaining nodes are counted in steps: some milliseconds."""
+"""Number of volumes that a search counts itself, in some milliseconds. Then the other nodes are counted in steps."""
 
 _FEW_NODES: Final = 16
-"""Number of uncounted nodes that a search counts itself, because counting them in steps would not pay."""
+"""Number of uncounted nodes that a search always counts itself, because counting so few in steps would not pay."""
 
 MAX_TRACKED_OBJECTS: Final = 1 << 19
-"""Number of tracked objects beyond which unused ones are dropped."""
+"""Number of tracked objects beyond which all counts are dropped if most of these objects are unused."""
 
 _OBJECTS_PER_VOLUME: Final = 8
-"""Twice the maximum number of tracked objects of one volume."""
+"""Number of tracked objects per counted volume beyond which most of them are unused.
+
+It is twice the maximum number of objects tracked for one volume.
+"""
 
 _NONE: Final[Mapping[str, VolumeAttachment]] = {}
 
@@ -42,9 +45,10 @@ Fault = UncountableVolume | Unreadable
 class NodeAttachments:
     """Volumes attached to one node.
 
-    ``volumes`` and ``by_driver``: volumes of its pods, and their number by driver. ``attached``: volumes that
-    VolumeAttachments name, and ``unused``: the number of those that no pod uses, by driver; both ``None`` until they
-    are read. ``faults``: errors of pods whose volumes cannot be counted, by UID.
+    ``volumes``: drivers of the volumes that the node's pods use, by volume name. ``by_driver``: number of these
+    volumes. ``attached``: drivers of the volumes that VolumeAttachments name; ``None`` until they are read. ``unused``:
+    number of ``attached`` volumes that no pod uses, by driver; ``None`` until they are counted. ``faults``: errors of
+    pods whose volumes cannot be counted, by UID. ``stamp``: the node's ``mounts_stamp`` at the last update.
     """
 
     __slots__ = ("_examined", "_pods", "_shared", "attached", "by_driver", "faults", "stamp", "unused", "volumes")
@@ -59,14 +63,14 @@ class NodeAttachments:
         self._examined = 0
         self.faults: dict[str, Fault] = {}
         self._shared: dict[str, int] = {}
-        """Number of pods beyond the first that use a volume."""
+        """Number of pods beyond the first that use a volume, by volume name."""
 
     def __len__(self) -> int:
-        """Return the number of volumes that were examined."""
+        """Return the number of volumes of pods and of VolumeAttachments that were examined."""
         return self._examined + len(self.attached or ())
 
     def update(self, node: NodeInfo, resolver: VolumeResolver) -> None:
-        """Add new pods and remove deleted ones. The counts are then valid for the node's current ``stamp``."""
+        """Add the volumes of new pods, and remove those of deleted pods."""
         mounts = node.mounts
         for uid in self._pods.keys() - mounts.keys():
             self._remove(uid)
@@ -100,19 +104,19 @@ class NodeAttachments:
                 add({self.volumes.pop(name): 1}, self.by_driver, -1)
 
     def require_countable(self, mounts: Mapping[str, Mounts]) -> None:
-        """Raise the error of the first pod, in order, whose volumes cannot be counted."""
+        """Raise the error of the first pod of ``mounts`` whose volumes cannot be counted."""
         for uid in mounts:
             if uid in self.faults:
                 raise self.faults[uid].with_traceback(None)
 
     def without(self, uids: Collection[str]) -> VolumeDrivers:
-        """Return the volumes of the other pods."""
+        """Return the volumes of all pods except those with the given UIDs."""
         names = (name for uid, each in self._pods.items() if uid not in uids for name in each)
         return {name: self.volumes[name] for name in names}
 
 
 class CountedVolumes:
-    """Number of volumes that one search had to count."""
+    """Number of volumes that one search has counted so far."""
 
     __slots__ = ("count",)
 
@@ -121,7 +125,10 @@ class CountedVolumes:
 
 
 class AttachmentCounts:
-    """Attached volumes of all nodes; recounts a node when a change affects it. Call ``begin`` before each search."""
+    """Attached volumes of all nodes. A node is counted when a search needs it, and recounted after a relevant change.
+
+    The caller must call ``begin`` before each search.
+    """
 
     def __init__(self, objects: Objects, nodes: NodeLister, resolver: VolumeResolver) -> None:
         self._objects = objects
@@ -157,7 +164,7 @@ class AttachmentCounts:
         self._resolver.clear()
 
     def of(self, node: NodeInfo, counted: CountedVolumes) -> NodeAttachments:
-        """Return the volumes of the node's pods. Raises ``Unprepared`` if the search has counted too many volumes."""
+        """Return the current volumes of a node. Raises ``Unprepared`` if the search has counted too many volumes."""
         attachments = self._by_node.get(node.name)
         if attachments is None or attachments.stamp != node.mounts_stamp:
             self._count(counted, sum(len(it.volumes) for it in node.mounts.values()))
@@ -168,13 +175,13 @@ class AttachmentCounts:
         attachments = self._by_node.get(node.name)
         if attachments is None:
             if len(self._by_node) > 2 * len(self._nodes.list()):
-                self._forget()  # most nodes are deleted
+                self._forget()  # most counted nodes no longer exist
             attachments = self._by_node[node.name] = NodeAttachments()
         attachments.update(node, self._resolver)
         return attachments
 
     def unused(self, attachments: NodeAttachments, node: str, counted: CountedVolumes) -> Mapping[str, int]:
-        """Return the number of attached volumes that no pod uses, by driver.
+        """Return the number of attached volumes that no pod of the node uses, by driver.
 
         Raises ``Unreadable``, or ``Unprepared`` if the search has counted too many volumes.
         """
@@ -191,13 +198,16 @@ class AttachmentCounts:
         attachments.unused = unused
 
     def _count(self, counted: CountedVolumes, volumes: int) -> None:
-        """Add to the volumes that a search counts. Raises ``Unprepared`` if many more nodes must be counted."""
+        """Add ``volumes`` to the number of volumes that a search has counted.
+
+        Raises ``Unprepared`` if this number already exceeds ``MAX_VOLUMES_PER_SEARCH`` and many nodes must be counted.
+        """
         if counted.count > MAX_VOLUMES_PER_SEARCH and self._many_outdated():
             raise Unprepared(self._update_all())
         counted.count += volumes
 
     def _many_outdated(self) -> bool:
-        """Return whether many nodes must be counted. Changes of nodes in a dry run do not matter here."""
+        """Return whether more than ``_FEW_NODES`` nodes of the snapshot must be counted, whatever a dry run changes."""
         outdated = (it for it in self._nodes.list() if self._is_outdated(it) and self._has_limits(it.name))
         return sum(1 for _ in islice(outdated, _FEW_NODES + 1)) > _FEW_NODES
 
@@ -208,7 +218,10 @@ class AttachmentCounts:
         return attachments.unused is None and node.name in self._attachments
 
     def _update_all(self) -> Iterator[None]:
-        """Count all outdated nodes, one per step. Errors of a node are raised again when it is evaluated."""
+        """Count all outdated nodes with limits, one per step.
+
+        An error of a node is raised when the node is evaluated.
+        """
         for node in tuple(self._nodes.list()):
             if self._is_outdated(node) and self._has_limits(node.name):
                 attachments = self._by_node.get(node.name)
@@ -262,7 +275,7 @@ class AttachmentCounts:
         try:
             return self._objects.get(VOLUME_ATTACHMENTS, "", name)
         except Unreadable:
-            return None  # Filter fails while any VolumeAttachment is unreadable
+            return None  # ignored, because Filter fails while any VolumeAttachment is unreadable
 
     def _invalidate(self, node: str) -> None:
         attachments = self._by_node.get(node)

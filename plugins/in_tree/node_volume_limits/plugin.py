@@ -1,4 +1,4 @@
-"""NodeVolumeLimits plugin: extension points, and the comparison of attached volumes with the limits."""
+"""NodeVolumeLimits plugin: compares the number of attached volumes of each CSI driver with the node's limit."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ _UNREAD: Final = unresolvable(REASON_LONG_VOLUMES).by(NAME)
 
 
 class NodeVolumeLimitsArgs(PluginArgs):
-    """Takes no arguments."""
+    """The plugin takes no arguments."""
 
 
 class _IncomingVolumes:
     """Volumes that the incoming pod would attach to a node, shared by all nodes of one search.
 
-    ``counts``: number of them by driver, for a node with a CSINode that has none of them yet. ``counted``: volumes of
-    nodes that the search has counted. ``attachments_read``: whether all VolumeAttachments are known to be readable.
+    ``counts``: number of these volumes by driver, for a node that has a CSINode but none of the volumes yet.
+    ``counted``: number of volumes that the search has counted on nodes. ``attachments_read``: whether all
+    VolumeAttachments are known to be readable.
     """
 
     __slots__ = ("_resolve", "_volumes", "attachments_read", "counted", "counts")
@@ -57,7 +58,7 @@ class _IncomingVolumes:
         self.attachments_read = False
 
     def volumes(self, *, has_csi_node: bool) -> VolumeDrivers | Status:
-        """Return the volumes for a node with or without a CSINode, or the rejection of all these nodes."""
+        """Return the volumes for nodes with, or without, a CSINode; or the status that rejects all these nodes."""
         volumes = self._volumes.get(has_csi_node)
         if volumes is None:
             volumes = self._volumes[has_csi_node] = self._resolve(has_csi_node)
@@ -74,7 +75,9 @@ _STATE: Final[StateKey[_IncomingVolumes]] = StateKey(NAME)
 
 @final
 class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
-    """Source of the rules: ``framework/plugins/nodevolumelimits`` of Kubernetes 1.36.
+    """Compares the number of attached volumes of each CSI driver with the limits in the node's CSINode.
+
+    Source of the rules: ``framework/plugins/nodevolumelimits`` of Kubernetes 1.36.
 
     1.35 counts a volume of an in-tree driver only where the CSINode names the driver as migrated.
     """
@@ -119,7 +122,7 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
         return self._attachments.unused(attachments, node.name, incoming.counted)
 
     def _require_attachments(self, incoming: _IncomingVolumes) -> None:
-        """Read all VolumeAttachments, because an unreadable one could be the node's. Raises ``Unreadable``."""
+        """Raise ``Unreadable`` if any VolumeAttachment is unreadable, because it could belong to the node."""
         self._objects.in_namespace(VOLUME_ATTACHMENTS, "")
         incoming.attachments_read = True
 
@@ -127,7 +130,10 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
         return _has_counted_volumes(pod) and _has_counted_volumes(other)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Like ``filter``, for the worst outcome of the binds in flight. A volume that the pod shares needs no room."""
+        """Like ``filter``, for the worst outcome of the binds in flight.
+
+        A volume that the pod shares with a pod that is not in flight needs no further attachment.
+        """
         uids = {it.uid for it in in_flight if it.node_name == node.name}
         csi_node = self._objects.get(CSI_NODES, "", node.name)
         incoming = self._incoming(state, pod)
@@ -151,7 +157,7 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
         return (claims, self._nodes.mounts_generation, self._versions(*CLAIM_KINDS, CSI_NODES, VOLUME_ATTACHMENTS))
 
     def _incoming(self, state: CycleState, pod: Pod) -> _IncomingVolumes:
-        """Return the pod's volumes, created once for all nodes of a search."""
+        """Return the pod's volumes. They are created once for a search, and stored in the cycle state."""
         try:
             return state.read(_STATE)
         except StateNotFound:
@@ -177,7 +183,7 @@ def _has_counted_volumes(pod: Pod) -> bool:
 
 
 def _are_disjoint(one: VolumeDrivers, other: VolumeDrivers) -> bool:
-    """Return whether the mappings share no volume. It looks up the volumes of the smaller one."""
+    """Return whether the mappings share no volume. The volumes of the smaller one are looked up in the larger one."""
     return one.keys().isdisjoint(other) if len(other) < len(one) else other.keys().isdisjoint(one)
 
 
@@ -192,8 +198,8 @@ def _max_count(
     """Return the maximum number of a driver's volumes on a node, over all outcomes of the binds in flight.
 
     ``certain``: volumes of pods that are not in flight. ``with_in_flight``: volumes of all pods. ``attached``: volumes
-    that VolumeAttachments name. An attached volume that only pods in flight use counts twice if the incoming pod uses
-    it, too: as an unused attachment and as a new volume. kube-scheduler counts this way if these pods fail.
+    that VolumeAttachments name. An attached volume that the incoming pod shares only with pods in flight counts twice.
+    kube-scheduler counts it as an unused attachment and as a new volume if the binds of these pods fail.
     """
 
     def of_driver(volumes: VolumeDrivers) -> set[str]:

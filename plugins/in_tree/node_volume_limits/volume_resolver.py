@@ -1,4 +1,4 @@
-"""Volumes of CSI drivers that a pod uses, resolved through its claims; and the nodes whose counts depend on them."""
+"""Finds the CSI volumes that a pod uses through its claims, and tracks the nodes whose counts depend on each object."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from app.kube.persistent_volumes import PersistentVolumeClaim
 from app.kube.volumes import PodVolume
 
 CLAIM_KINDS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
-"""Kinds that determine the volume of a claim."""
+"""Kinds of the objects that determine a claim's volume."""
 
 NO_NODE: Final = ""
-"""Node name of a pod that is not bound."""
+"""Passed in place of a node name for an incoming pod, which has no node yet."""
 
 _TO_PROVISION: Final = "\0"
 """Prefix of the handle of a volume that is not provisioned yet. No handle of a driver begins with it."""
 
 VolumeDrivers = Mapping[str, str]
-"""Drivers by unique volume name, which is ``driver/handle``."""
+"""Names of CSI drivers by unique volume name, which is ``driver/handle``."""
 
 
 class UncountableVolume(Exception):
     """A volume of a pod is invalid, so a node that must count it cannot be evaluated."""
 
 
-class MissingClaim(Exception):  # the pod is rejected with a reason
-    """A claim of a pod does not exist. ``status``: the rejection of all nodes."""
+class MissingClaim(Exception):  # not an error: the pod is rejected
+    """A claim that a pod names does not exist. ``status`` rejects all nodes."""
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name)
@@ -41,7 +41,11 @@ class MissingClaim(Exception):  # the pod is rejected with a reason
 
 
 class _ResolvedClaim(NamedTuple):
-    """Volume of a claim: its unique name and driver (empty if it is not counted), and the objects that lead to it."""
+    """Volume of a claim, as it is counted.
+
+    ``volume`` and ``driver``: unique name and CSI driver; ``volume`` is empty if the volume is not counted.
+    ``volume_name`` and ``class_name``: PersistentVolume and StorageClass that the claim names.
+    """
 
     volume: str
     driver: str
@@ -53,7 +57,10 @@ _UNRESOLVED: Final = _ResolvedClaim("", "", "", "")
 
 
 class _NodesByObject:
-    """Nodes whose counts depend on an object, by the object's key. Nearly all objects have one node."""
+    """Nodes whose counts depend on an object, by the object's key.
+
+    A single node, which nearly all objects have, is stored without a set to save memory.
+    """
 
     __slots__ = ("_nodes",)
 
@@ -77,7 +84,7 @@ class _NodesByObject:
         return False
 
     def pop(self, key: object) -> Collection[str]:
-        """Remove and return the nodes of an object. Counting a node again adds it again."""
+        """Remove and return the nodes of an object. They are added again when they are counted again."""
         nodes = self._nodes.pop(key, ())
         return (nodes,) if isinstance(nodes, str) else nodes
 
@@ -88,8 +95,8 @@ class _NodesByObject:
 class VolumeResolver:
     """Resolves the volumes of pods, and tracks the nodes whose counts depend on each object.
 
-    The volume of a claim that several nodes share is cached. Then a change of the claim affects these nodes only if it
-    leads to another volume, because a tenant can change a claim as often as they like.
+    The volume of a claim that several nodes share is cached. These nodes are counted again only if the claim leads to
+    another volume. Otherwise a tenant who keeps changing a claim could have many nodes counted again and again.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -105,7 +112,7 @@ class VolumeResolver:
         return sum(map(len, self._indexes()))
 
     def clear(self) -> None:
-        """Forget all tracked objects, because no node is counted any more."""
+        """Forget all tracked objects. The caller must drop the counts of all nodes, too."""
         for index in self._indexes():
             index.clear()
         self._shared.clear()
@@ -114,7 +121,10 @@ class VolumeResolver:
         return self._by_claim, self._by_ephemeral_claim, self._by_volume, self._by_class
 
     def affected_nodes(self, kind: Kind[Any], key: ObjectKey) -> Iterator[str]:
-        """Yield the nodes that a change of an object affects. The caller must count them again."""
+        """Yield the nodes that a change of an object affects, and stop tracking them.
+
+        The caller must count them again.
+        """
         if kind is PERSISTENT_VOLUME_CLAIMS:
             yield from self._by_ephemeral_claim.pop(key)
             cached = self._shared.get(key)
@@ -173,7 +183,7 @@ class VolumeResolver:
         return _ResolvedClaim(name, driver, claim.volume_name, claim.class_name)
 
     def _volume_of(self, claim: PersistentVolumeClaim, node: str, *, has_csi_node: bool) -> tuple[str, str]:
-        """Return (driver, handle) of the claim's volume; empty for a volume without a CSI driver."""
+        """Return (driver, handle) of the claim's volume; two empty strings for a volume without a CSI driver."""
         if not claim.volume_name:
             return self._volume_to_provision(claim, node, has_csi_node=has_csi_node)
         self.track_volume(claim.volume_name, node)
@@ -187,7 +197,10 @@ class VolumeResolver:
         return "", ""
 
     def _volume_to_provision(self, claim: PersistentVolumeClaim, node: str, *, has_csi_node: bool) -> tuple[str, str]:
-        """Return (driver, handle) of the volume that the claim's class will provision. The handle is unique."""
+        """Return (driver, handle) of the volume that the claim's class will provision.
+
+        The handle is a placeholder that contains the claim's name. The driver is empty if the volume is not counted.
+        """
         if not claim.class_name:
             return "", ""
         if node != NO_NODE:
@@ -207,7 +220,10 @@ class VolumeResolver:
 
 
 def _inline_volumes(volume: PodVolume) -> Iterator[tuple[str, str]]:
-    """Yield the translated volume of an in-tree disk that the pod itself specifies."""
+    """Yield (unique name, driver) of a disk that the pod itself specifies, translated for its CSI driver.
+
+    Raises ``UncountableVolume`` if the disk cannot be translated.
+    """
     if volume.untranslatable:
         raise UncountableVolume(f"converting volume({volume.name}) from inline to csi: {volume.untranslatable}")
     if volume.migrated is not None:

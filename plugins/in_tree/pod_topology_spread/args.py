@@ -19,7 +19,7 @@ SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY),
     TopologySpreadConstraint(max_skew=5, topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY),
 )
-"""Constraints of ``defaultingType: System``."""
+"""Default constraints with ``defaultingType: System``."""
 
 
 class DefaultConstraint(BaseModel):
@@ -63,8 +63,8 @@ class DefaultConstraint(BaseModel):
 class PodTopologySpreadArgs(PluginArgs):
     """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
-    ``System`` spreads the pods of a Service or controller over hosts and zones, as a preference. ``List`` uses
-    ``defaultConstraints``, which can be empty.
+    ``defaultingType: System`` prefers to spread the pods of a Service or controller over hosts and zones.
+    ``defaultingType: List`` uses ``defaultConstraints`` instead, which can be empty.
     """
 
     default_constraints: tuple[DefaultConstraint, ...] = Field(default=(), alias="defaultConstraints")
@@ -87,5 +87,5 @@ class PodTopologySpreadArgs(PluginArgs):
         return self.defaulting_type == "System"
 
     def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
-        """Return the default constraints."""
+        """Return the default constraints of the configured ``defaultingType``."""
         return SYSTEM_DEFAULTS if self.system_defaulted else tuple(it.slim() for it in self.default_constraints)

@@ -1,4 +1,4 @@
-"""Constraints of a pod in evaluated form: selectors merged with matchLabelKeys, and defaults filled in."""
+"""Evaluates the constraints of a pod: merges selectors with matchLabelKeys, and fills in default values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.kube.node_affinity import AFFINITY
 from app.kube.selectors import EVERYTHING, IN, Requirement, Selector
 
 NOTHING: Final = Selector((Requirement("", IN, ()),))
-"""Selector that matches no pod but still has domains. Null and empty selectors count with it."""
+"""Selector that matches no pod. Constraints with a null or empty selector count pods with it: 0 in each domain."""
 
 
 class InvalidConstraint(ValueError):
@@ -29,10 +29,12 @@ class InvalidConstraint(ValueError):
 
 
 class Constraint(Struct, frozen=True):
-    """Evaluated constraint. ``selector`` decides which pods match; ``counted`` selects the pods that are counted.
+    """Evaluated constraint.
 
-    They differ for the empty selector, which matches every pod and counts none (kubernetes#141339, in all releases up
-    to 1.36.3). A null selector matches and counts none. ``inclusion``: nodes that count.
+    ``selector`` decides whether the incoming pod, or a pod of a dry run, matches. ``counted`` selects the pods on nodes
+    that are counted. They differ only for an empty selector, which matches every pod and counts none
+    (kubernetes#141339, in all releases up to 1.36.3). A null selector matches and counts none. ``inclusion``:
+    conditions for counting the pods of a node.
     """
 
     max_skew: int
@@ -61,7 +63,7 @@ def default_constraints(
 
 
 def unread_part(pod: Pod, constraints: Iterable[TopologySpreadConstraint]) -> str:
-    """Return the name of an oversized part of the pod that these constraints depend on; empty if there is none."""
+    """Return the name of an oversized part of the pod that these constraints depend on, or an empty string."""
     oversized = pod.spec.oversized
     if not oversized:
         return ""
@@ -112,7 +114,7 @@ def _honours_taints(constraint: TopologySpreadConstraint) -> bool:
 class _Inclusions:
     """Inclusions of one pod's constraints, each created once.
 
-    Policies that cannot exclude a node are omitted, so that pods share their counts.
+    A node affinity policy is omitted if the pod has no node affinity, so that more pods share cached counts.
     """
 
     def __init__(self, pod: Pod) -> None:

@@ -1,4 +1,4 @@
-"""Tables for an explanation: the domains of each constraint with their pod counts, and what would make a domain fit."""
+"""Explains a pod's constraints: the number of pods in each domain, and changes that would make a domain fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_ROWS: Final = 1000
 """Maximum number of rows of all tables together."""
 
 _MOST_SENTENCES: Final = 10
-"""Maximum number of full domains of one constraint for which a sentence is written."""
+"""Maximum number of domains with too many pods for which a sentence is written, for each constraint."""
 
 _MOST_LACKING: Final = 5
 """Maximum number of domains that a sentence lists."""
@@ -49,7 +49,7 @@ def explained(pod: Pod, hard: Sequence[Constraint], soft: Sequence[Constraint], 
 
 
 def _shown_domains(domains: DomainCounts, most: int) -> tuple[list[str], str]:
-    """Return the sorted names of the domains to show, and a note about the others."""
+    """Return the sorted names of at most ``most`` domains, the fullest, and a note if other domains are omitted."""
     every = domains.nodes_by_domain()
     if len(every) <= most:
         return sorted(every), ""
@@ -90,7 +90,10 @@ def _soft_tables(
 
 
 def _unblock(hard: HardConstraint) -> Iterator[str]:
-    """Yield for each full domain the number of pods that must leave it, or join the emptier domains."""
+    """Yield a sentence on missing domains, and one for each domain with too many pods.
+
+    The latter says how many pods must leave the domain, or must be added to domains with fewer pods.
+    """
     key, domains, limit = hard.constraint.topology_key, hard.domains, hard.limit({})
     missing = hard.constraint.min_domains - domains.size()
     if missing > 0:
@@ -107,7 +110,7 @@ def _unblock(hard: HardConstraint) -> Iterator[str]:
 
 
 def _filled(counts: Mapping[str, int], minimum: int) -> str:
-    """Return the pods to add until every domain has ``minimum`` pods."""
+    """Return a text that lists how many pods to add to which domain until every domain has ``minimum`` pods."""
     lacking = ((name, minimum - count) for name, count in counts.items() if count < minimum)
     shown = ", ".join(f"{more} more in {name}" for name, more in islice(lacking, _MOST_LACKING))
     others = sum(map(minimum.__gt__, counts.values())) - _MOST_LACKING

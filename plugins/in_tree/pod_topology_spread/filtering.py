@@ -1,4 +1,4 @@
-"""Hard constraints: which nodes a pod must not use, now and for every outcome of the binds in flight."""
+"""Hard constraints: reject nodes in domains with too many pods, now or after some outcome of the binds in flight."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ UNREAD: Final = {
     TOLERATIONS: unresolvable(REASON_LONG_TOLERATIONS).by(NAME),
     LABELS: unresolvable(REASON_LONG_LABELS).by(NAME),
 }
-"""Statuses for pods with an oversized, and therefore undecoded, part; by the name of the part."""
+"""Rejections of pods with an oversized part, which is therefore not decoded, by the name of the part."""
 
 
 class HardConstraint:
     """Hard constraint with the cached pod counts of its domains.
 
-    ``self_match``: 1 if the incoming pod matches its own selector, else 0. ``deltas``: changes of a dry run, by domain.
+    ``self_match``: 1 if the incoming pod matches the selector of the constraint, else 0. ``deltas``: number of pods
+    that a dry run adds to a domain, or removes if negative.
     """
 
     __slots__ = ("constraint", "deltas", "domains", "self_match")
@@ -58,23 +59,26 @@ class HardConstraint:
         return HardConstraint(self.constraint, self.domains, self.self_match, dict(self.deltas))
 
     def minimum(self, deltas: Mapping[str, int]) -> int:
-        """Return the global minimum of the counts; 0 if there are fewer domains than ``minDomains``."""
+        """Return the smallest number of pods in a domain, including ``deltas``.
+
+        It is 0 if there are fewer domains than ``minDomains``.
+        """
         if self.domains.size() < self.constraint.min_domains:
             return 0
         return self.domains.minimum(deltas)
 
     def limit(self, deltas: Mapping[str, int]) -> int:
-        """Return the largest count of a domain that fits, because skew = count + self_match - minimum."""
+        """Return the largest number of pods in a domain that fits: skew = number + ``self_match`` - ``minimum``."""
         return self.constraint.max_skew + self.minimum(deltas) - self.self_match
 
     def stamp(self) -> int:
-        """Return a number that changes whenever the limit or the set of domains above it changes."""
+        """Return a number that changes whenever the limit or the set of domains with more pods changes."""
         return self.domains.stamp(self.limit(self.deltas))
 
     def shift(self, other: Pod, node_name: str, delta: int) -> None:
         """Record that another pod was added to the node (``delta`` 1) or removed from it (-1).
 
-        As in kube-scheduler, it does not matter whether the pod is terminating.
+        As in kube-scheduler, terminating pods are recorded, too.
         """
         if not self.constraint.matches(other.labels):
             return
@@ -109,9 +113,9 @@ class HardConstraint:
         return counts.outside(self.constraint.topology_key, self.domains.above(limit), names)
 
     def rejections(self, values: Mapping[str, str], nodes: Candidates) -> Mapping[str, Status]:
-        """Return the rejections of all candidates. ``values``: value of the topology key, for each node that has it.
+        """Return the status of each candidate that is rejected. ``values``: value of the topology key, by node name.
 
-        Names of unknown nodes are rejected, too.
+        Names of unknown nodes are rejected, too, because they have no value.
         """
         limit = self.limit(self.deltas)
         if self.deltas or limit < 0:
@@ -132,7 +136,7 @@ class HardConstraint:
 
 
 def evaluate_all(constraints: Sequence[HardConstraint], counts: Counts, nodes: Candidates) -> FilterResult:
-    """Evaluate all constraints for all nodes."""
+    """Return the candidates that pass all constraints, and the rejections of the other candidates."""
     passed = None if nodes.sent else _passing(constraints, counts, nodes.names)
     if passed is not None:
         return FilterResult(passed, lambda: _rejections(constraints, counts, nodes.without(set(passed))))
@@ -161,7 +165,7 @@ def _rejections(constraints: Iterable[HardConstraint], counts: Counts, nodes: Ca
 
 
 class HardState:
-    """State that PreFilter computes for Filter: the hard constraints, in order."""
+    """Hard constraints of the pod, in order, which PreFilter prepares for Filter."""
 
     __slots__ = ("constraints",)
 
@@ -176,7 +180,7 @@ HARD: Final[StateKey[HardState]] = StateKey("PreFilterPodTopologySpread")
 
 
 def hard_state(pod: Pod, constraints: Sequence[Constraint], counts: Counts) -> HardState:
-    """Build the state for Filter. A node counts for a constraint only if it has the topology keys of all constraints.
+    """Create the state for Filter. A node counts for a constraint only if it has the topology keys of all constraints.
 
     Raises one ``Unprepared`` for all counts that are not cached yet.
     """

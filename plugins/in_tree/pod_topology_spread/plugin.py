@@ -1,4 +1,4 @@
-"""PodTopologySpread plugin: filters nodes by hard constraints, and scores them by soft ones."""
+"""PodTopologySpread plugin: filters nodes by hard constraints, and scores them by soft constraints."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ _PART_BYTES: Final = 200
 
 @final
 class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScorePlugin):
-    """Source of the rules: ``framework/plugins/podtopologyspread`` of Kubernetes 1.36."""
+    """Compares the numbers of matching pods in the domains of each constraint.
+
+    Source of the rules: ``framework/plugins/podtopologyspread`` of Kubernetes 1.36.
+    """
 
     takes_any_names: ClassVar[bool] = True
 
@@ -83,13 +86,14 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return evaluate_all(state.read(HARD).constraints, self._counts, nodes)
 
     def signature(self, pod: Pod) -> tuple[int, ...] | None:
-        """Return, for each hard constraint, stamps of the nodes' domains and of the domains above the limit.
+        """Return two stamps for each hard constraint; ``None`` if a selector cannot be parsed.
 
-        Pod counts alone do not change it.
+        One stamp changes with the domain of any node. The other changes with the limit and the set of domains above it,
+        so most changes of the number of pods do not change it.
         """
         unread = self._unread(pod)
         if unread:
-            return (list(UNREAD).index(unread),)  # one number, because all other signatures have an even length
+            return (list(UNREAD).index(unread),)  # differs from all other signatures, whose length is even
         try:
             constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         except InvalidConstraint:
@@ -148,10 +152,10 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return explained(pod, hard, soft, self._counts)
 
     def _constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """Return the pod's own constraints of one kind, or the defaults if it has none. Raises ``InvalidConstraint``.
+        """Return the pod's own hard or soft constraints (``when``), or the default ones if the pod has no constraints.
 
-        Empty if the pod has an oversized part that they depend on: hard constraints then reject it, and soft ones score
-        nothing.
+        The result is empty if the pod has an oversized part that the constraints depend on. Then PreFilter rejects the
+        pod if it has hard constraints, and PreScore skips soft constraints. Raises ``InvalidConstraint``.
         """
         if pod.spec.oversized and unread_part(pod, pod.spec.spread or self._defaults):
             return ()
@@ -163,7 +167,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return () if selector == EVERYTHING else default_constraints(self._defaults, pod, when, selector)
 
     def _own_constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """Return the evaluated constraints, cached for all pods with equal labels and spec, which are interned."""
+        """Return the pod's own constraints, evaluated. They are cached for all pods with equal labels and spec."""
         key = (pod.labels, pod.spec, when)
         constraints: tuple[Constraint, ...] = self._own.young.get(key, MISSING)
         if constraints is MISSING:
@@ -190,7 +194,7 @@ def _weight(pod: Pod, constraints: tuple[Constraint, ...]) -> int:
 
 
 def _soft(state: CycleState) -> SoftState:
-    """Return the state of PreScore. Raises ``StateNotFound`` with kube-scheduler's text."""
+    """Return the state that PreScore wrote. Raises ``StateNotFound`` with kube-scheduler's text."""
     try:
         return state.read(SOFT)
     except StateNotFound as missing:

@@ -1,4 +1,4 @@
-"""Soft constraints: score from 0 to 100 by the number of pods in a node's domains."""
+"""Soft constraints: score nodes from 0 to 100, higher if fewer pods are in the node's domains."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from plugins.in_tree.pod_topology_spread.args import HOSTNAME
 from plugins.in_tree.pod_topology_spread.constraints import Constraint
 
 IGNORED: Final = object()
-"""Score class of nodes that lack a topology key."""
+"""Score class of nodes that lack a required topology key. They score 0."""
 
 _NOTHING: Final = object()
-"""Credit key of nodes without the topology key of one constraint."""
+"""Credit key of a soft constraint, for nodes that lack its topology key. The credit is 0."""
 
 _FEW: Final = 4
-"""Maximum number of constraints for which nodes are grouped into classes. With more, hardly two nodes are equal."""
+"""Maximum number of constraints for which nodes are grouped into classes. With more, few nodes would share a class."""
 
 _NO_NODES: Final = frozenset[str]()
 
@@ -35,11 +35,11 @@ K = TypeVar("K")
 
 
 class SoftConstraint(Struct, frozen=True):
-    """Credits of one soft constraint: its addends to the raw scores of nodes.
+    """Credits of one soft constraint. A credit is the number that the constraint adds to the raw score of a node.
 
-    ``key_of`` maps a node to the key of its credit: its domain, or for hostnames its number of pods. Nodes in
-    ``without_key`` lack the topology key and get no credit. ``keys``: credit keys of the nodes of PreScore. ``usual``:
-    credit of keys that are not in ``credits``.
+    ``key_of``: credit key by node name, which is the node's domain, or for hostnames its number of pods.
+    ``without_key``: nodes that lack the topology key; their credit is 0. ``keys``: credit keys of the nodes that
+    PreScore received. ``credits``: credits by credit key. ``usual``: credit of keys that are not in ``credits``.
     """
 
     key_of: Mapping[str, Any]
@@ -54,9 +54,9 @@ class SoftConstraint(Struct, frozen=True):
 
 
 class SoftState:
-    """State that PreScore computes for Score.
+    """Soft constraints with their credits, as computed by PreScore for Score.
 
-    ``names``: scored nodes. ``ignored``: nodes that lack a topology key and score 0.
+    ``names``: scored nodes. ``ignored``: nodes that lack a required topology key and score 0.
     """
 
     __slots__ = ("constraints", "ignored", "names")
@@ -70,7 +70,7 @@ class SoftState:
         return self
 
     def raw_scores(self, names: Sequence[str]) -> ScoreClasses:
-        """Return the raw scores, of which the lowest is best. Nodes with equal credit keys form one class."""
+        """Return the raw scores; the lowest is the best. Nodes with equal credit keys form one class."""
         if self.ignored:
             return self._with_ignored(names)
         if names is self.names and len(self.constraints) == 1:
@@ -97,8 +97,9 @@ class SoftState:
         return ScoreClasses(of, {key: self._raw(key) for key in set(of)})
 
     def _summed(self, keys: Sequence[Sequence[Any]]) -> list[int]:
-        """Return the raw score of each node, without classes, because under many constraints hardly two nodes are
-        equal.
+        """Return the raw score of each node.
+
+        It is used for many constraints, where classes would not pay because few nodes have equal credit keys.
         """
         totals = [0.0] * len(keys[0])
         for constraint, of_constraint in zip(self.constraints, keys, strict=True):
@@ -106,7 +107,7 @@ class SoftState:
         return list(map(_round, totals))
 
     def _raw(self, keys: Sequence[Any]) -> int:
-        """Sum the credits as float64 in the order of the constraints, rounded half away from zero."""
+        """Return the sum of the credits, added as floats in the order of the constraints, rounded half up."""
         total = 0.0
         for constraint, key in zip(self.constraints, keys, strict=True):
             total += constraint.credits[key]
@@ -114,7 +115,7 @@ class SoftState:
 
 
 def normalized(scores: Mapping[K, int]) -> dict[K, int]:
-    """Return 100 * (max + min - raw) / max for each node; 0 for ignored nodes."""
+    """Return 100 * (max + min - raw) / max, rounded down; 100 if max is 0, and 0 for ignored nodes."""
     counted = [it for key, it in scores.items() if key is not IGNORED]
     most, least = max(counted, default=0), min(counted, default=0)
     return {
@@ -129,10 +130,10 @@ SOFT: Final[StateKey[SoftState]] = StateKey("PreScorePodTopologySpread")
 def soft_state(
     pod: Pod, constraints: Sequence[Constraint], nodes: Candidates, counts: Counts, *, require_all: bool
 ) -> SoftState:
-    """Build the state for Score.
+    """Create the state for Score. ``require_all``: whether to ignore candidates that lack any of the topology keys.
 
-    Counts include all nodes of the cluster; the domains and their number come from the candidates. Raises one
-    ``Unprepared`` for all counts that are not cached yet.
+    Pods are counted on all nodes of the cluster. The weight of a constraint depends on the number of domains of the
+    candidates. Raises one ``Unprepared`` for all counts that are not cached yet.
     """
     try:
         return _soft_state(pod, constraints, nodes, counts, require_all=require_all)
@@ -145,7 +146,7 @@ def soft_state(
 def _count_queries(
     pod: Pod, constraint: Constraint, counts: Counts, required: frozenset[str]
 ) -> tuple[Callable[[], object], ...]:
-    """Return functions that prepare all counts which the score of a constraint depends on."""
+    """Return functions that query the counts on which the credits of a constraint depend, so that they are prepared."""
     of_key = partial(counts.values, constraint.topology_key)
     if constraint.topology_key == HOSTNAME:
         return of_key, partial(counts.pods_by_node, pod.namespace, constraint.counted)
@@ -172,7 +173,7 @@ def _soft_state(
 
 
 def _lacking(nodes: Candidates, key: str, on_node: Mapping[str, str], counts: Counts) -> frozenset[str]:
-    """Return the candidates without the label."""
+    """Return the candidates that lack the label ``key``."""
     if not nodes.sent and counts.on_every_node(key):
         return _NO_NODES
     return nodes.name_set.difference(on_node)
@@ -189,7 +190,7 @@ def _soft(
     among: int,
 ) -> SoftConstraint:
     if constraint.topology_key == HOSTNAME:
-        # For hostnames, the pods on the node itself count; inclusion policies do not apply.
+        # For hostnames, only pods on the node itself are counted, and inclusion policies are ignored.
         pods = counts.pods_by_node(pod.namespace, constraint.counted)
         weight = _weight(len(scored.names))
         keys = _pods_on(scored, pods) if among == 1 and not without_key else _keys(pods, without_key, scored.names)
@@ -206,7 +207,7 @@ def _soft(
 
 
 def _pods_on(nodes: Candidates, pods: Mapping[str, int]) -> Sequence[Any]:
-    """Return the number of pods on each node, or ``None`` for none. The result is sparse if few nodes have pods."""
+    """Return the number of pods on each node; ``None`` instead of 0. The result is sparse if few nodes have pods."""
     if 2 * len(pods) > len(nodes):
         return list(map(pods.get, nodes.names))
     candidates = nodes.name_set
@@ -228,9 +229,12 @@ def _credits(
 
 def _round(total: float) -> int:
     whole = int(total)
-    return whole + 1 if total - whole >= 0.5 else whole  # as Go's math.Round for numbers that are not negative
+    return whole + 1 if total - whole >= 0.5 else whole  # like Go's math.Round, for numbers that are not negative
 
 
 def _weight(size: int) -> float:
-    """Return the weight of a constraint: more domains weigh more, so that hosts do not outweigh zones."""
+    """Return the weight of a constraint with ``size`` domains.
+
+    With more domains, each has fewer pods. The weight grows with their number, so that zones do not outweigh hosts.
+    """
     return log(size + 2)

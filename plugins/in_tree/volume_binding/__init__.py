@@ -1,8 +1,7 @@
-"""VolumeBinding: rejects nodes where a pod's claims cannot have volumes, and delays its bind until the claims are
-bound.
+"""VolumeBinding: rejects nodes on which a pod's claims cannot have volumes, and binds the pod only after its claims.
 
-It selects the node for claims whose volumes are to be provisioned. It binds no claim to an existing volume and
-provisions none: the PersistentVolume controller and external provisioners do that.
+It annotates claims whose volumes are to be provisioned with the selected node. The PersistentVolume controller binds
+claims to volumes and external provisioners provision volumes; Homeport only waits for them.
 """
 
 from plugins.in_tree.volume_binding.plugin import SPEC

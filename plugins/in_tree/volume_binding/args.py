@@ -12,7 +12,8 @@ from app.framework.spec import PluginArgs
 class VolumeBindingArgs(PluginArgs):
     """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
-    ``bindTimeoutSeconds``: maximum time that a bind waits for volumes. A bind with an earlier deadline waits less.
+    ``bindTimeoutSeconds``: maximum time in seconds that a bind waits for volumes. An earlier deadline of the bind
+    shortens the wait.
     """
 
     bindTimeoutSeconds: Annotated[int, Field(ge=0)] = 600  # noqa: N815  # its name in KubeSchedulerConfiguration

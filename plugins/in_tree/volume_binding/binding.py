@@ -27,20 +27,20 @@ REASON_NOT_BOUND: Final = (
 )
 
 _POLL_SECONDS: Final = 0.25
-"""Interval at which a bind re-evaluates the claims."""
+"""Interval in seconds at which a waiting bind evaluates the claims again."""
 
 _GRACE_SECONDS: Final = 5.0
-"""Time to wait for another component's binding of a claim to appear, because the watch lags behind writes."""
+"""Time in seconds for another component to bind a claim to an existing volume, and for the watch to report it."""
 
 _MARGIN_SECONDS: Final = 0.5
-"""Time reserved before the deadline for the bind itself."""
+"""Time in seconds before the deadline that is reserved for the Binding of the pod."""
 
 
 class _NodeEvaluation(Struct, frozen=True):
     """Evaluation of a pod's claims on one node.
 
     ``reasons``: why the node is rejected. ``waiting``: claims that are not bound. ``pod_volumes``: volumes to bind and
-    to provision for them; ``None`` if no claim waits.
+    to provision for them; ``None`` if the node is rejected or no claim waits.
     """
 
     reasons: tuple[str, ...]
@@ -49,7 +49,7 @@ class _NodeEvaluation(Struct, frozen=True):
 
 
 class VolumeBinder:
-    """Waits at bind for the volumes of a pod.
+    """Delays the bind of a pod until its claims have volumes.
 
     ``evaluation`` returns the evaluation of a pod's claims, or raises ``NoNodeFits``. ``timeout`` is in seconds.
     """
@@ -64,7 +64,7 @@ class VolumeBinder:
         self._timeout = timeout
 
     def all_claims_bound(self, pod: Pod) -> bool:
-        """Return whether all claims of the pod are bound according to the snapshot."""
+        """Return whether all claims of the pod are bound in the snapshot; ``False`` if a claim rules out every node."""
         try:
             return all(it.is_bound for it in claims_of(self._objects, pod))
         except NoNodeFits:
@@ -102,7 +102,7 @@ class VolumeBinder:
             await self._sleep(_POLL_SECONDS)
 
     async def _evaluate_node(self, pod: Pod, node: NodeInfo) -> _NodeEvaluation:
-        """Evaluate the claims on the node as of now. Raises ``NoNodeFits``."""
+        """Evaluate the pod's claims on the node in the current snapshot. Raises ``NoNodeFits``."""
         while True:
             try:
                 evaluation = self._evaluation(pod)
@@ -116,7 +116,9 @@ class VolumeBinder:
     async def _trigger(
         self, pod_volumes: PodVolumes, node: NodeInfo, annotated: set[str], *, patient: bool
     ) -> Status | None:
-        """Select the node on claims whose volumes are to be provisioned. A returned status ends the bind.
+        """Trigger the provisioning of missing volumes by annotating their claims with the node.
+
+        Claims are not annotated while one of them must be bound to an existing volume. A returned status ends the bind.
 
         ``annotated``: names of claims that have the selected-node annotation. ``patient``: whether another component
         might still bind claims to existing volumes.
@@ -136,7 +138,7 @@ class VolumeBinder:
             try:
                 await self._writer.annotate(PERSISTENT_VOLUME_CLAIMS, claim, {SELECTED_NODE: node_name})
             except WriteConflict:
-                return None  # retried with a fresh read: another component might have set it
+                return None  # tried again after the next evaluation, because another component has changed the claim
             except ObjectGone as gone:
                 return unschedulable(f"{gone} is gone")
             except OSError as cause:

@@ -24,7 +24,10 @@ NOTHING: Final = -UNLIMITED
 
 
 class CapacityIndex:
-    """Index of CSIStorageCapacity objects: the largest volume by class and node labels."""
+    """Index of CSIStorageCapacity objects by StorageClass and node labels.
+
+    It returns the size of the largest volume.
+    """
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -34,7 +37,7 @@ class CapacityIndex:
         self.changes = ClassChanges()
 
     def provisions(self, storage_class: StorageClass) -> bool:
-        """Return whether the class provisions volumes at all."""
+        """Return whether the class has a provisioner."""
         return storage_class.provisioner not in ("", _NO_PROVISIONER)
 
     def catch_up(self) -> None:
@@ -44,7 +47,8 @@ class CapacityIndex:
     def max_size(self, storage_class: StorageClass, labels: Mapping[str, str]) -> Work[int]:
         """Return the size in bytes of the largest volume that the class's driver can provision for a node.
 
-        The size is unlimited if the driver publishes no capacities.
+        The size is ``UNLIMITED`` if the driver does not publish capacities, and ``NOTHING`` if no capacity is for this
+        node.
         """
         index = self._of(storage_class)
         if index is None:
@@ -104,7 +108,7 @@ class CapacityIndex:
         try:
             return self._objects.get(CSI_STORAGE_CAPACITIES, namespace, name)
         except Unreadable:
-            return None  # other objects might provide capacity
+            return None  # ignored, because other objects might provide enough capacity
 
 
 _NO_CAPACITIES: Final[LabelIndex[CSIStorageCapacity]] = LabelIndex()

@@ -1,4 +1,4 @@
-"""Most recent changes of volumes and storage capacity by StorageClass, with the nodes that each change affects."""
+"""Latest changes of volumes and storage capacities, by StorageClass, with labels of the nodes that each affects."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from app.kube.meta_v1 import ObjectKey
 from plugins.in_tree.volume_binding.label_index import Topology
 
 _MAX_CHANGES_PER_CLASS: Final = 256
-"""Maximum number of changes kept per class. Fewer occur between two evaluations of a pod."""
+"""Maximum number of changes stored for each class. Usually fewer occur between two evaluations of a pod."""
 
 
 class ClassChange(Struct, frozen=True):
     """A volume or storage capacity of a class was added or removed.
 
-    ``number``: position in the order of all changes. ``topologies``: labels of the affected nodes, as in
-    ``label_index``. ``claim``: namespace and name of the claim that the volume is reserved for; then only this claim is
-    affected, on all nodes.
+    ``number``: position among the changes of all classes. ``topologies``: an affected node matches at least one of
+    them; any node might be affected if they are empty, and no node is if they are ``None``. ``claim``: namespace and
+    name of the claim that the volume is reserved for. Then only this claim is affected, on all nodes.
     """
 
     number: int
@@ -29,14 +29,17 @@ class ClassChange(Struct, frozen=True):
 
 
 class ClassChanges:
-    """The most recent changes of each StorageClass, numbered in ascending order."""
+    """Latest changes of each StorageClass, all numbered in ascending order."""
 
     def __init__(self) -> None:
         self._number = self._restarted = 0
         self._of_class: dict[str, deque[ClassChange]] = {}
 
     def restart(self) -> None:
-        """Forget all changes, because everything might have changed."""
+        """Forget all changes.
+
+        Afterwards, ``since`` returns ``None`` for earlier numbers, because anything might have changed.
+        """
         self._number += 1
         self._restarted = self._number
         self._of_class = {}
@@ -47,12 +50,12 @@ class ClassChanges:
         changes.append(ClassChange(self._number, topologies, claim))
 
     def number(self, class_name: str) -> int:
-        """Return the number of the last change of a class."""
+        """Return the number of the last change of a class; that of the last restart if no change followed it."""
         changes = self._of_class.get(class_name)
         return changes[-1].number if changes else self._restarted
 
     def since(self, class_name: str, number: int) -> Sequence[ClassChange] | None:
-        """Return the changes after ``number``; ``None`` if they are not all known."""
+        """Return the changes of a class after ``number``; ``None`` if some of them are no longer stored."""
         changes: Sequence[ClassChange] = self._of_class.get(class_name, ())
         is_cut = len(changes) == _MAX_CHANGES_PER_CLASS and changes[0].number > number
         if number < self._restarted or is_cut:

@@ -1,4 +1,4 @@
-"""Evaluation of a pod's claims on nodes: whether each claim has, or can get, a volume that the node can use."""
+"""Evaluates a pod's claims on nodes: each claim must have, or be able to get, a volume that the node can use."""
 
 from __future__ import annotations
 
@@ -47,22 +47,28 @@ REASON_STEPS: Final = (
 )
 
 MAX_STEPS_PER_EVALUATION: Final = 4_000
-"""Steps after which an evaluation yields so that other requests can run: about 5 ms."""
+"""Number of steps (about 5 ms) after which an evaluation raises ``Unprepared``, so that other requests can run."""
 
 MAX_STEPS_PER_NODE: Final = 1 << 17
 """Maximum number of steps for one node, about 0.1 s.
 
-256 claims and 10,000 free volumes that every node can use take a fifth of it.
+256 claims and 10,000 free volumes that every node can use take a fifth of these steps.
 """
 
 MAX_SELECTOR_MATCHES: Final = 1 << 22
-"""Maximum number of matches of claim selectors against free volumes, about 4 s: 256 selectors and 16,000 volumes."""
+"""Maximum number of matches of claim selectors against free volumes, about 4 s.
+
+This is enough for 256 selectors and 16,000 volumes.
+"""
 
 _FEW_STEPS: Final = 4
-"""Bound volumes that take at most this many steps are matched for each node, because caching would cost more."""
+"""Maximum number of steps for which bound volumes are matched again for each node, because caching would cost more."""
 
 _MAX_LABEL_KEYS: Final = 16
-"""Maximum number of label keys by which nodes are grouped. Beyond it, each label set is evaluated separately."""
+"""Maximum number of label keys by which nodes are grouped.
+
+With more, each set of node labels is evaluated separately.
+"""
 
 _STEPS_PER_CLAIM: Final = 4
 _STEPS_PER_NODE: Final = 12
@@ -72,12 +78,14 @@ class UntranslatableVolume(Exception):
     """A volume of an in-tree driver cannot be translated for the CSI driver that replaces it on the node."""
 
 
-class _TooManySteps(Exception):  # the node is rejected with a reason
+class _TooManySteps(Exception):  # not an error: the node is rejected
     """The evaluation exceeds ``MAX_STEPS_PER_NODE`` or ``MAX_SELECTOR_MATCHES``."""
 
 
 class BoundVolume(Struct, frozen=True):
-    """Volume of a bound claim. ``migrated``: the volume as translated for the CSI driver that replaces its in-tree
+    """Volume of a bound claim.
+
+    ``plain``: the volume as stored. ``migrated``: the volume as translated for the CSI driver that replaces its in-tree
     driver.
     """
 
@@ -94,9 +102,9 @@ _Part = tuple[Hashable, Callable[[], Work[Any]], int]
 _BOUND: Final = "bound"
 _MATCHES: Final = "stock"
 _UNBOUNDED: Final = 1 << 62
-"""Maximum number of steps of parts that are bounded by other limits."""
+"""Passed as maximum number of steps for parts that other limits bound."""
 _STEPS_BETWEEN_PAUSES: Final = 4 * STEPS_BETWEEN_YIELDS
-"""Steps after which the computation for the next evaluation yields so that other requests can run: about 1 ms."""
+"""Number of steps (about 1 ms) between two yields of ``_precompute``, so that other requests can run."""
 
 _BYTES_PER_RESULT: Final = 300
 _NONE: Final[frozenset[str]] = frozenset()
@@ -109,11 +117,12 @@ class ClaimsEvaluation:
 
     Long computations run in steps. ``reasons`` and ``pod_volumes`` raise ``Unprepared`` after
     ``MAX_STEPS_PER_EVALUATION`` steps; the results so far are kept. ``inputs`` holds everything that the results depend
-    on, except nodes and what ``is_current`` checks. While it is equal, later evaluations can reuse the results.
-    ``stamp`` returns a key that changes whenever any of this might have changed.
+    on, except nodes and what ``is_current`` checks. Later evaluations can reuse the results while ``inputs`` are equal.
+    ``stamp`` returns a key that changes whenever any of these might have changed.
 
-    Claims in ``waiting`` with ``selected_node`` have been assigned to a node before. A claim that several volumes of
-    the pod name is evaluated once. An unassigned claim takes one volume for each of them, as in kube-scheduler.
+    A claim in ``waiting`` with a ``selected_node`` is assigned to that node. If several volumes of the pod name one
+    claim, it is evaluated once. While it is unassigned, it takes one PersistentVolume for each of these volumes, as in
+    kube-scheduler.
     """
 
     def __init__(
@@ -161,7 +170,7 @@ class ClaimsEvaluation:
         return (1 + len(self.waiting) + len(self._results) + len(self._reasons)) * _BYTES_PER_RESULT + sets
 
     def begin(self) -> None:
-        """Begin an evaluation, after the caller has compared ``inputs``."""
+        """Begin another evaluation with 0 steps taken. The caller must have checked that ``inputs`` are still equal."""
         self._spent = 0
         self._first_node = ""
         self._stamp_at_begin = self._stamp()
@@ -173,7 +182,8 @@ class ClaimsEvaluation:
     def reuse_results(self, earlier: ClaimsEvaluation) -> None:
         """Copy the results of ``earlier``, whose ``inputs`` are equal, for nodes that no change affects.
 
-        Without it, a pod whose evaluation takes long would never be decided on while storage capacity keeps changing.
+        Without them, a pod whose evaluation takes long would never get a verdict while storage capacities keep
+        changing.
         """
         changed = earlier.changed_topologies()
         if changed is not None:
@@ -187,7 +197,7 @@ class ClaimsEvaluation:
         return [changes.number(name) for changes, name in self._watched]
 
     def changed_topologies(self) -> Mapping[str, Collection[str]] | None:
-        """Return the labels, with values, of nodes that changes affect; ``None`` if any node might be affected."""
+        """Return the labels, with values, of nodes that changes affect; ``None`` if they might affect any node."""
         topologies: dict[str, set[str]] = {}
         if isinstance(self._results.get(_MATCHES), Exception):
             return None
@@ -212,7 +222,7 @@ class ClaimsEvaluation:
             reason = self._bound_reason(node.node.labels, _NONE)
             return (reason,) if reason else ()
         if self._unassigned:
-            self._objects.in_namespace(PERSISTENT_VOLUMES, "")  # all must be readable, because any might match
+            self._objects.in_namespace(PERSISTENT_VOLUMES, "")  # raises Unreadable, because any volume might match
         labels = node.node.labels
         reasons = None if self._assigned else self._reasons.get(labels)
         if reasons is None:
@@ -277,7 +287,10 @@ class ClaimsEvaluation:
                 self._store_reasons(node)
 
     def _steps(self, parts: Iterable[_Part]) -> Iterator[int]:
-        """Run the parts that have no result, and yield the steps taken. An interrupted part can be resumed later."""
+        """Run the parts that have no result, and yield the numbers of steps taken.
+
+        An interrupted part can be resumed.
+        """
         for key, work, max_steps in parts:
             if key not in self._results:
                 running = self._running.get(key)
@@ -304,14 +317,17 @@ class ClaimsEvaluation:
         del self._running[key]
 
     def _read(self, key: Hashable) -> Any:
-        """Return a result. Raises it if it is an exception."""
+        """Return the result of a part, or raise it if it is an exception."""
         result = self._results[key]
         if isinstance(result, Exception):
             raise result.with_traceback(None)
         return result
 
     def _reset(self) -> None:
-        """Drop all results, because the cluster has changed since the evaluation began. Raises ``Unprepared``."""
+        """Drop all results, because the snapshot has changed since the evaluation began.
+
+        Raises ``Unprepared`` if many volumes or capacities have changed.
+        """
         self.inputs = ()
         self._results.clear()
         self._running.clear()
@@ -338,10 +354,10 @@ class ClaimsEvaluation:
         yield from self._parts(node)
         yield _pod_volumes_key(node), partial(self._assign, node.node.labels), _UNBOUNDED
 
-    # Claims that are bound.
+    # Bound claims.
 
     def _find_bound(self) -> Work[str]:
-        """Find the volumes of bound claims, one for each distinct node affinity."""
+        """Find and store the volumes of bound claims, one for each distinct node affinity."""
         volumes: list[BoundVolume | None] = []
         for claim in once(self._claims_bound):
             volume = self._objects.get(PERSISTENT_VOLUMES, "", claim.volume_name)
@@ -359,12 +375,15 @@ class ClaimsEvaluation:
         return ""
 
     def _relevant_state(self, node: NodeInfo) -> tuple[LabelSet, frozenset[str]]:
-        """Return what bound claims depend on: the node's labels, and the in-tree drivers that are migrated to CSI."""
+        """Return the node's labels and its in-tree drivers that are migrated to CSI, on which bound claims depend."""
         csi_node = self._objects.get(CSI_NODES, "", node.name) if self._has_in_tree else None
         return node.node.labels, _NONE if csi_node is None else csi_node.migrated
 
     def _bound_result(self, node: NodeInfo) -> str:
-        """Return the reason of the first bound volume that the node cannot use; empty if there is none."""
+        """Return the reason for the first bound volume that the node cannot use; empty if it can use all of them.
+
+        The reason is ``REASON_STEPS`` if the check takes more than ``MAX_STEPS_PER_NODE`` steps.
+        """
         self._read(_BOUND)
         labels, migrated = self._relevant_state(node)
         if not self._bound_is_slow:
@@ -397,7 +416,7 @@ class ClaimsEvaluation:
         yield steps
         return ""
 
-    # Claims that wait for a node.
+    # Claims that wait for the pod's node.
 
     def _waits_for(self, node: NodeInfo) -> bool:
         """Return whether claims wait and none of them is assigned to another node."""
@@ -417,7 +436,9 @@ class ClaimsEvaluation:
         return reasons
 
     def _waiting_key(self, node: NodeInfo) -> Hashable:
-        """Return what waiting claims depend on: the values of the relevant labels, or all labels if many keys are
+        """Return the key of the result for waiting claims.
+
+        It consists of the values of the relevant labels, or of all labels if more than ``_MAX_LABEL_KEYS`` are
         relevant.
         """
         labels = node.node.labels
@@ -428,7 +449,7 @@ class ClaimsEvaluation:
     def _label_keys(self) -> Collection[str]:
         """Return the keys of the node labels that waiting claims depend on.
 
-        If they exceed ``_MAX_LABEL_KEYS``, only some of them are returned.
+        If there are more than ``_MAX_LABEL_KEYS``, some can be missing, but more than ``_MAX_LABEL_KEYS`` are returned.
         """
         keys: set[str] = set()
         matches = self._read(_MATCHES) if self._unassigned else ()
@@ -439,7 +460,7 @@ class ClaimsEvaluation:
         try:
             for name in dict.fromkeys(it.class_name for it in self.waiting):
                 keys.update(self._keys_of_class(name))
-        except Unreadable:  # reported when a node depends on it
+        except Unreadable:  # raised again when the evaluation of a node reads the object
             return _TOO_MANY_KEYS
         return keys
 
@@ -453,8 +474,9 @@ class ClaimsEvaluation:
         )
 
     def _match_volumes(self) -> Work[_Matches]:
-        """Return the unassigned claims, the smallest first, with matching volumes. Empty if no volume matches any
-        claim.
+        """Return the unassigned claims, the smallest first, each with its matching volumes.
+
+        The result is empty if no volume matches any claim.
         """
         free: dict[VolumeRequirements, list[tuple[FreeVolumes, int]]] = {}
         matching: dict[str, MatchingVolumes] = {}
@@ -481,8 +503,9 @@ class ClaimsEvaluation:
         return [(it, matching[it.name]) for it in self._unassigned] if any(matching.values()) else []
 
     def _waiting_reasons(self, labels: Mapping[str, str]) -> Work[tuple[str, ...]]:
-        """Return the reason of the first claim that cannot get a volume on a node with these labels; empty if there is
-        none.
+        """Return the reason for the first claim that cannot get a volume on a node with these labels.
+
+        The result is empty if all claims can get a volume.
         """
         check = ProvisioningCheck(self._class_of, self._capacities, labels)
         matches = self._read(_MATCHES) if self._unassigned else ()
@@ -523,7 +546,10 @@ def _pod_volumes_key(node: NodeInfo) -> Hashable:
 
 
 def _for_node(bound: BoundVolume, migrated: Collection[str]) -> LocatedVolume:
-    """Return the volume as the node uses it: translated if its in-tree driver is migrated there."""
+    """Return the volume as the node uses it: translated if its in-tree driver is migrated on the node.
+
+    Raises ``UntranslatableVolume``.
+    """
     volume = bound.plain.volume
     if not volume.in_tree_plugin or volume.in_tree_plugin not in migrated:
         return bound.plain
@@ -533,7 +559,10 @@ def _for_node(bound: BoundVolume, migrated: Collection[str]) -> LocatedVolume:
 
 
 def _distinct(volumes: Iterable[BoundVolume | None]) -> list[BoundVolume | None]:
-    """Return the first volume of each distinct node affinity. Volumes that every node can use are omitted."""
+    """Return one volume for each distinct node affinity, and ``None`` once if a volume is missing.
+
+    Volumes that every node can use are omitted, except those of in-tree drivers.
+    """
     distinct: dict[object, BoundVolume | None] = {}
     for bound in volumes:
         if bound is None:

@@ -1,4 +1,4 @@
-"""Free volumes of one StorageClass, volume mode, attributes class and access modes; and sets of them."""
+"""Group of free volumes with equal StorageClass, volume mode, attributes class and access modes, and sets of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BYTES_PER_REQUIREMENT: Final = 200
 _BYTES_PER_VALUE: Final = 70
 
 _MAX_REPLAYED_CHANGES: Final = 1024
-"""Maximum number of changes replayed on cached positions. Beyond it, matching all volumes again costs about as much."""
+"""Maximum number of changes replayed on a cached set. With more, matching all volumes again costs about as much."""
 
 STEPS_BETWEEN_YIELDS: Final = 256
 """Approximate number of steps between two yields, about 0.2 ms."""
@@ -30,18 +30,21 @@ _POSITIONS_PER_STEP: Final = 8
 PARTS_PER_STEP: Final = 4
 
 Work: TypeAlias = Generator[int, None, T]
-"""Generator that yields the number of steps since its last yield, and returns a result. A step takes about a
-microsecond.
+"""Generator that yields the number of steps since its last yield, and returns a result.
 
-It reads the cluster between yields, so it must be resumed only while what it reads is unchanged.
+A step takes about a microsecond. The generator reads the snapshot between yields, so it must be resumed only while the
+objects that it reads are unchanged.
 """
 
 Rank = tuple[int | Fraction, str]
-"""(size, name) of a volume. The smallest volume comes first."""
+"""(size in billionths of a byte, name) of a volume. The smallest volume comes first."""
 
 
 class LocatedVolume(Struct, frozen=True, eq=False):
-    """A volume and the nodes that can use it (all nodes if ``matcher`` is ``None``). ``steps``: cost of one match."""
+    """A volume and the matcher of the nodes that can use it.
+
+    ``matcher`` is ``None`` if all nodes can. ``steps``: number of steps of one match.
+    """
 
     volume: PersistentVolume
     matcher: NodeMatcher | None
@@ -62,14 +65,14 @@ class IndexedVolume(Struct, frozen=True, eq=False):
 
 
 class SelectedPositions(Struct):
-    """Bit set of the volumes that a selector selects, valid after ``changes`` changes of the group."""
+    """Bit set of the volumes that a selector selects, updated by the first ``changes`` changes of the group."""
 
     positions: int
     changes: int
 
 
 class FreeVolumes:
-    """Group of free volumes that differ in size, node affinity and labels only, the smallest first.
+    """Group of free volumes that differ only in size, node affinity and labels, the smallest first.
 
     A set of volumes is an integer: bit ``n`` stands for the volume at position ``n``. Finding the smallest volume of an
     intersection takes a microsecond for a thousand volumes.
@@ -146,7 +149,7 @@ class FreeVolumes:
         return int.from_bytes(bits, "little")
 
     def selected(self, selector: Selector | None, min_rank: Rank) -> Work[int]:
-        """Return the set of volumes that a selector selects, without those below ``min_rank``."""
+        """Return the set of volumes that a selector selects, without volumes below ``min_rank``."""
         start = bisect_left(self._ranks, min_rank)
         if selector is None:
             return (1 << len(self)) - (1 << start)
@@ -182,7 +185,7 @@ class FreeVolumes:
         return int.from_bytes(bits, "little")
 
     def _replay(self, selection: SelectedPositions, selector: Selector) -> Work[None]:
-        """Replay the changes since the positions were computed. ``selection`` is consistent at every yield."""
+        """Update ``selection`` by the changes of the group since it was computed. It is consistent at every yield."""
         steps = 0
         while selection.changes < self._dropped_changes + len(self._changes):
             position, labels = self._changes[selection.changes - self._dropped_changes]
@@ -203,13 +206,13 @@ class FreeVolumes:
 
 
 def _matcher_of(selector: Selector) -> NodeMatcher:
-    """Compile a selector so that a match takes time by the number of labels, not by the selector's length."""
+    """Compile a selector so that the time of a match depends on the number of labels, not on the selector's length."""
     parts = tuple(NodeSelectorRequirement(it.key, it.operator, it.values) for it in selector.requirements)
     return RequiredNodeAffinity(terms=(NodeSelectorTerm(parts),) if parts else None).compiled()
 
 
 def parts_of(selector: Selector) -> int:
-    """Return the size of a selector: its requirements, plus one for every few of their values."""
+    """Return the size of a selector: one for each requirement, plus one for every ``PARTS_PER_STEP`` of its values."""
     return sum(1 + len(it.values) // PARTS_PER_STEP for it in selector.requirements)
 
 

@@ -1,4 +1,4 @@
-"""Index of objects that only some nodes can use (volumes, storage capacity) by the labels of these nodes."""
+"""Index of volumes or storage capacities by the labels of the nodes that can use them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from app.kube.selectors import IN, Selector
 T = TypeVar("T")
 
 Topology = tuple[str, tuple[str, ...]]
-"""Key of a node label, and values of which a node must have one."""
+"""(key, values) of a node label. A node must have the label with one of the values."""
 
 ANYWHERE: Final[Collection[Topology]] = ()
-"""Topologies of an object that any node might be able to use."""
+"""Empty topologies: they do not restrict the nodes, so that any node might be able to use the object."""
 
 
 def topologies_of_affinity(affinity: RequiredNodeAffinity | None) -> Collection[Topology] | None:
-    """Return topologies of which each matching node has at least one.
+    """Return topologies of which each node that matches the affinity has at least one.
 
-    ``ANYWHERE`` if the affinity implies none; ``None`` if it matches no node.
+    The result is ``ANYWHERE`` if no such topologies can be derived, and ``None`` if the affinity matches no node.
     """
     if affinity is None or affinity.terms is None:
         return ANYWHERE
@@ -37,7 +37,7 @@ def topologies_of_affinity(affinity: RequiredNodeAffinity | None) -> Collection[
 
 
 def topologies_of_selector(selector: Selector) -> Collection[Topology]:
-    """Return a topology that each matching node has; ``ANYWHERE`` if the selector implies none."""
+    """Return a topology that each matching node has; ``ANYWHERE`` if none can be derived from the selector."""
     topology = next(((it.key, it.values) for it in selector.requirements if it.operator == IN), None)
     return ANYWHERE if topology is None else (topology,)
 
@@ -58,8 +58,8 @@ def keys_of_selector(selector: Selector) -> frozenset[str]:
 class LabelIndex(Generic[T]):
     """Objects by name, indexed by the topologies from which each can be used.
 
-    Adding or removing an object costs one look-up per topology. ``keys``: node labels that decide whether an object can
-    be used, each with the number of objects that read it.
+    Adding or removing an object costs one look-up for each value of its topologies. ``keys``: keys of the node labels
+    that decide whether an object can be used, each with the number of objects that depend on it.
     """
 
     __slots__ = ("_anywhere", "_at", "keys")

@@ -1,4 +1,4 @@
-"""VolumeBinding plugin: extension points, and the cache of evaluations that they share."""
+"""VolumeBinding plugin: implements the extension points, and caches the evaluations that they share."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _MAX_EVALUATIONS: Final = 256
 """Maximum number of pods whose evaluations are cached."""
 
 _MAX_EVALUATION_BYTES: Final = 32 << 20
-"""Maximum size of the cached evaluations, estimated."""
+"""Maximum estimated size of the cached evaluations in bytes."""
 
 _MIN_EVALUATIONS: Final = 8
-"""Number of most recent evaluations that are cached whatever their size. Their pods might be evaluated again soon."""
+"""Number of latest evaluations that are cached whatever their size, because their pods might soon be retried."""
 
 
 class _FilterState(Struct, frozen=True):
-    """State that PreFilter computes for Filter."""
+    """Evaluation of the pod's claims, which PreFilter stores for Filter."""
 
     evaluation: ClaimsEvaluation
 
@@ -61,10 +61,11 @@ _STATE: Final[StateKey[_FilterState]] = StateKey(NAME)
 
 @final
 class VolumeBinding(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScorePlugin, PreBindPlugin):
-    """Source of the rules: ``framework/plugins/volumebinding`` of Kubernetes 1.36, with its default feature gates.
+    """Filters nodes by the pod's claims, and waits at PreBind until the claims are bound.
 
-    1.35 has the same rules. Pods in flight do not matter: a volume counts as taken only once the API server has bound
-    it, and no pod is bound before all its claims are.
+    Source of the rules: ``framework/plugins/volumebinding`` of Kubernetes 1.36 with its default feature gates; 1.35 has
+    the same rules. Verdicts do not depend on pods in flight. A volume is taken only after the API server has bound it
+    to a claim, and a pod is bound only after all its claims.
     """
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
@@ -112,7 +113,7 @@ class VolumeBinding(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScoreP
         return SKIP
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Return 0. Called only if a profile disables PreScore."""
+        """Return 0. It is called only if a profile disables PreScore."""
         return 0
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -121,7 +122,7 @@ class VolumeBinding(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScoreP
         return await self._binder.wait_until_bound(pod, node_name, state.deadline)
 
     def _evaluation(self, pod: Pod) -> ClaimsEvaluation:
-        """Return the evaluation of the pod's claims: the cached one if it is still valid.
+        """Return the evaluation of the pod's claims: the cached one if it is still valid, else a new one.
 
         Raises ``NoNodeFits`` or ``Unprepared``.
         """
@@ -155,7 +156,7 @@ class VolumeBinding(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScoreP
         return (claims, *(self._objects.version(it) for it in (*SUPPLY_KINDS, STORAGE_CLASSES, CSI_NODES)))
 
     def _evict_oldest(self) -> None:
-        """Evict the oldest evaluations, down to the limits."""
+        """Evict the oldest evaluations until the cache is within its limits, but keep the latest ones."""
         total = sum(it.weight for it in self._evaluations.values())
         while len(self._evaluations) > _MIN_EVALUATIONS and (
             total > _MAX_EVALUATION_BYTES or len(self._evaluations) > _MAX_EVALUATIONS

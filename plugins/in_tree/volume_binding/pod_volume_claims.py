@@ -1,4 +1,4 @@
-"""Claims of a pod: bound, or waiting for the pod's node; and the reasons why no node can fit."""
+"""Finds the PersistentVolumeClaims of a pod: bound claims, and claims that wait for the pod's node."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ REASON_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 REASON_LONG_VOLUMES: Final = TOO_LONG.format(VOLUMES)
 
 
-class NoNodeFits(Exception):  # the pod is rejected with a reason
-    """The pod fits on no node. ``reason`` is kube-scheduler's."""
+class NoNodeFits(Exception):  # not an error: the pod is rejected
+    """The pod fits on no node because of its claims. ``reason`` is kube-scheduler's text, if it has one."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -85,9 +85,9 @@ def pod_volume_claims(objects: Objects, pod: Pod) -> PodVolumeClaims:
 
 
 def _waits(objects: Objects, claim: PersistentVolumeClaim) -> bool:
-    """Return whether an unbound claim waits for its pod's node.
+    """Return whether an unbound claim waits for its pod's node. Raises ``MissingBindingMode``.
 
-    A claim that names a volume does not: the PersistentVolume controller binds it.
+    A claim that names a volume does not wait, because the PersistentVolume controller binds it to that volume.
     """
     storage_class = objects.get(STORAGE_CLASSES, "", claim.class_name) if claim.class_name else None
     if storage_class is None:

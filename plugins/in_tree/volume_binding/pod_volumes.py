@@ -17,13 +17,14 @@ REASON_BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes 
 REASON_NOT_ENOUGH_SPACE: Final = "node(s) did not have enough free storage"
 
 _VOLUMES_PER_STEP: Final = 1 << 14
-"""Number of free volumes whose set intersection counts as one step."""
+"""Number of free volumes in a set whose intersection with another set counts as one step."""
 
 
 class PodVolumes(Struct, frozen=True):
-    """Volumes for the waiting claims of a pod on one node, as kube-scheduler's type of this name.
+    """Volumes for the waiting claims of a pod on one node, like kube-scheduler's ``PodVolumes``.
 
-    ``static_bindings``: existing volumes by claim name. ``dynamic_provisions``: claims to provision volumes for.
+    ``static_bindings``: existing volumes by claim name. ``dynamic_provisions``: claims for which volumes are to be
+    provisioned.
     """
 
     static_bindings: Mapping[str, PersistentVolume]
@@ -31,7 +32,10 @@ class PodVolumes(Struct, frozen=True):
 
 
 class Provision(Struct, frozen=True):
-    """Volumes to provision in one class. ``size``: the largest one in bytes; ``None`` if no claim requests a size."""
+    """Volumes to provision in one StorageClass.
+
+    ``size``: size in bytes of the largest volume; ``None`` if no claim requests a size.
+    """
 
     class_name: str
     size: int | None
@@ -48,7 +52,7 @@ class StaticBinder:
     def volume(self, matching: MatchingVolumes) -> Work[PersistentVolume | None]:
         """Take a volume for a claim: the reserved one, or else the smallest matching one that the node can use.
 
-        Returns ``None`` if there is none.
+        Returns ``None`` if there is no such volume, or if the node cannot use the reserved one.
         """
         reserved = matching.reserved_volume(self._taken)
         if reserved is not None:
@@ -110,7 +114,7 @@ class ProvisioningCheck:
 
 
 def once(claims: Iterable[PersistentVolumeClaim]) -> Sequence[PersistentVolumeClaim]:
-    """Return the claims without repetitions, in order."""
+    """Return the claims of one namespace without repetitions, in order."""
     return tuple({it.name: it for it in claims}.values())
 
 

@@ -36,10 +36,10 @@ _MAX_MATCHERS: Final = 1 << 14
 """Maximum number of cached compiled node affinities."""
 
 _MAX_SELECTION_BYTES: Final = 64 << 20
-"""Maximum size of the cached sets of selected volumes, including their selectors."""
+"""Maximum estimated size in bytes of the cached sets of selected volumes, including their selectors."""
 
 STEPS_PER_OBJECT: Final = 4
-"""Steps per indexed object. An object with a longer affinity counts as several objects."""
+"""Number of steps that count as one object, so that an object with a long affinity counts as several objects."""
 
 _GroupKey = tuple[str, str, tuple[str, ...]]
 """(volume mode, attributes class, access modes) of a volume."""
@@ -72,7 +72,7 @@ class VolumeRequirements(Struct, frozen=True):
 class MatchingVolumes(Struct, frozen=True, eq=False):
     """Volumes that match a claim on some node.
 
-    ``reserved``: volumes whose claimRef names the claim. ``free``: (group, set of positions) of the others.
+    ``reserved``: volumes whose claimRef names the claim. ``free``: (group, set of positions) of free volumes.
     """
 
     reserved: Sequence[LocatedVolume]
@@ -83,7 +83,7 @@ class MatchingVolumes(Struct, frozen=True, eq=False):
         return bool(self.reserved or self.free)
 
     def reserved_volume(self, taken: Container[str]) -> LocatedVolume | None:
-        """Return the smallest reserved volume that is not in ``taken``.
+        """Return the smallest reserved volume that is not in ``taken``; ``None`` if there is none.
 
         A claim with a reserved volume cannot be bound to another one.
         """
@@ -148,7 +148,7 @@ class VolumeIndex:
         try:
             volume = self._objects.get(PERSISTENT_VOLUMES, "", name)
         except Unreadable:
-            return 1  # no claim is matched while any volume is unreadable
+            return 1  # ignored, because no claim is matched while any volume is unreadable
         if volume is None or volume.terminating or (volume.claim is None and not volume.available):
             return 1
         rank = (_size(volume.capacity), name)
@@ -202,7 +202,10 @@ def _group_key(volume: PersistentVolume) -> _GroupKey:
 
 
 def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether the claimRef of a volume matches the claim (also by UID, if set), and its modes do."""
+    """Return whether the volume's claimRef, volume mode and attributes class match the claim.
+
+    The UID of the claimRef is compared only if it is set.
+    """
     if volume.claim is None or not volume.claim.is_to(claim) or volume.volume_mode != claim.volume_mode:
         return False
     return volume.attributes_class == claim.attributes_class
@@ -220,4 +223,4 @@ def smallest_first(claims: Iterable[PersistentVolumeClaim]) -> list[PersistentVo
 
 
 SUPPLY_KINDS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUMES, CSI_DRIVERS, CSI_STORAGE_CAPACITIES)
-"""Kinds that determine which volumes claims can get."""
+"""Kinds of the objects that determine which volumes claims can get."""
