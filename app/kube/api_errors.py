@@ -4,7 +4,7 @@
 
     KubeError
     ├── ApiError          the answer is an error, but not a 5xx to a write; nothing was changed
-    ├── ApiUnavailable    a read got no answer, or a write was never sent; nothing was changed
+    ├── ApiUnavailable    a read got no usable answer, or a write was never sent; nothing was changed
     │   ├── ApiSilent         a read timed out: the server is slow or unreachable
     │   └── AnswerTooLong     the answer to a read exceeds the caller's limit; reading was aborted
     └── UnknownOutcome    a write possibly took effect: read the object again
@@ -27,7 +27,7 @@ class KubeError(Exception):
 
 
 class ApiUnavailable(KubeError):
-    """A read that got no answer, or a write that was never sent."""
+    """A read that got no usable answer, or a write that was never sent."""
 
 
 class ApiSilent(ApiUnavailable):

@@ -54,7 +54,7 @@ class BrokenConnection(Exception):
 
 
 class HttpResponse(Struct, frozen=True):
-    """Answer of the server. ``headers`` have lower-case names."""
+    """Answer of the API server to one request. Names in ``headers`` are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -100,7 +100,7 @@ class WriteConnection(asyncio.Protocol):
         self._transport = set_socket_options(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None:  # unrequested data: the server is shutting down or misbehaves
+        if self._answer is None:  # data without a request: the server is shutting down or is faulty
             self.close()
             return
         try:

@@ -109,7 +109,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def volumes(self) -> tuple[PodVolume, ...]:
-        """Volumes that restrict the nodes of the pod."""
+        """Volumes of the pod that affect its placement."""
         return _declared(self.parts.volumes, Extra.VOLUMES)
 
     @property
@@ -126,8 +126,8 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 class Waiting(Struct, frozen=True, gc=False):
     """Scheduling fields of a pod's status, which are empty for most pods.
 
-    ``unschedulable_since`` is the time (RFC 3339) of the first attempt that found no node. It is empty once the pod has
-    a node.
+    ``unschedulable_since`` is the time (RFC 3339) since which the condition PodScheduled is False: the first attempt
+    that found no node. It is empty once the pod has a node.
     """
 
     nominated_node_name: str = ""
@@ -177,7 +177,7 @@ class Pod(Struct, frozen=True, gc=False):
 
     @property
     def disruption(self) -> Disruption:
-        """Fields of the pod that preemption reads."""
+        """Fields of the pod that preemption reads. Raises ``NotDecoded`` if no plugin declares them."""
         return _declared(self.lifecycle, Extra.DISRUPTION)
 
     def __str__(self) -> str:
@@ -211,7 +211,7 @@ class Node(Struct, frozen=True, gc=False):
 
     @property
     def features(self) -> frozenset[str]:
-        """Features that the node declares, limited to those that a pod can need."""
+        """Features that the node declares, limited to those that a pod can require."""
         return _declared(self.parts.features, Extra.FEATURES)
 
     @property

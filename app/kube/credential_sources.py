@@ -26,7 +26,10 @@ from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConf
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 REREAD_SECONDS: Final = 60.0
-"""Seconds between reads of credential files. The kubelet replaces a token when a fifth of its lifetime is left."""
+"""Seconds between reads of credential files.
+
+A minute suffices, because the kubelet replaces a token when a fifth of its lifetime is left.
+"""
 
 _NO_FILE: Final = "there is no such file"
 
@@ -69,7 +72,7 @@ class LoadedCredentials:
 
 
 class Source(Protocol):
-    """Source of credentials. Its ``str`` names it in errors."""
+    """Source of credentials. Errors name it by its ``str``."""
 
     def check(self) -> None:
         """Raise ``CredentialsError`` for mistakes that can be detected without running an exec plugin."""

@@ -59,14 +59,14 @@ _EBS_URL: Final = "aws://"
 _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 _MANAGED: Final = "managed"
 _PARTS_OF_A_ZONE: Final = 3
-"""Parts of a GCE zone name, separated by hyphens; all but the last are the region."""
+"""Number of parts of a GCE zone name, which hyphens separate. All parts but the last form the region."""
 
 _NO_REGION: Final = "failed to get region from zones"
 _BAD_ZONE: Final = "zone in unexpected format, expected: {locale}-{region}-{zone}, got"
 
 
 class Untranslatable(ValueError):
-    """The volume cannot be translated. The message is kube-scheduler's."""
+    """The volume cannot be translated. The message equals that of kube-scheduler."""
 
 
 class MigratedVolume(Struct, frozen=True, gc=False):
@@ -94,7 +94,7 @@ class AzureObject(Struct, rename={"disk_uri": "diskURI"}):
 
 
 class InTreeSources(Struct, rename="camel"):
-    """In-tree sources of a PersistentVolume that are migrated to CSI. At most one is set."""
+    """In-tree sources of a PersistentVolume, for the plugins in ``DRIVERS``. A valid volume has at most one."""
 
     gce_persistent_disk: _GceVolumeObject | None = None
     aws_elastic_block_store: VolumeIdObject | None = None
@@ -105,8 +105,8 @@ class InTreeSources(Struct, rename="camel"):
     def migrated(self, labels: Mapping[str, str]) -> tuple[str, MigratedVolume | None, str]:
         """Return (in-tree plugin, CSI volume, error) for a PersistentVolume with these labels.
 
-        The plugin is empty for a volume without a migrated in-tree source. The error is empty unless the translation
-        failed. In both cases the CSI volume is ``None``.
+        Without an in-tree source of ``DRIVERS``, the plugin is empty. If the translation fails, the error says why;
+        else the error is empty. The CSI volume is ``None`` without a source, or if the translation fails.
         """
         plugin = ""
         try:

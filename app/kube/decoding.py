@@ -171,7 +171,7 @@ class _Cut:
 
 
 class _Nets(dict[int, int]):
-    """Cache: change of depth by word. At most 6,561 words occur, because each byte is "[", "]" or a space."""
+    """Cache of the change of depth by word. At most 6,561 words occur, because each byte is "[", "]" or a space."""
 
     def __missing__(self, word: int) -> int:
         bytes_ = word.to_bytes(_WORD, sys.byteorder)
@@ -180,7 +180,7 @@ class _Nets(dict[int, int]):
 
 
 class _Shapes(dict[int, tuple[int, int]]):
-    """Cache: minimum and maximum depth within each word, relative to its start."""
+    """Cache of the minimum and maximum depth within a word, relative to its start, by word."""
 
     def __missing__(self, word: int) -> tuple[int, int]:
         depths = (0, *(depth for _, depth in _steps(word, 0)))

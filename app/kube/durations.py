@@ -42,7 +42,7 @@ def parse_duration(value: Any) -> Any:
 
 
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
-"""Type of a pydantic field that is a duration in a configuration and seconds in the code."""
+"""Type of a pydantic field: a duration such as ``5s`` in the configuration, seconds in the code."""
 
 
 def _cause(value: str) -> str:

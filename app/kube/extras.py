@@ -31,7 +31,7 @@ PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
 MOST_PORTS: Final = 256
 MOST_IMAGES: Final = 128
-"""Maximum number of images of one pod. If a pod has more, none is read. ``MOST_PORTS`` is the same for host ports."""
+"""Maximum number of images of one pod; ``MOST_PORTS`` is that of host ports. If a pod has more, none is read."""
 
 ANY_IP: Final = "0.0.0.0"
 _TCP: Final = "TCP"
@@ -64,7 +64,7 @@ class Extra(Enum):
 
 
 NODE_ONLY: Final = frozenset((Extra.NODE_STATE,))
-"""Parts that only nodes have."""
+"""Optional parts that only nodes have."""
 
 
 class NotDecoded(LookupError):

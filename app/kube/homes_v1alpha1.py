@@ -1,4 +1,4 @@
-"""Homeport's custom resource Home, a copy of a home (the node on which a workload is placed again).
+"""Homeport's custom resource Home. It records a home: the node on which the pods of an owner are placed again.
 
 The annotation with the home is on the owner of a pod, and is deleted with it. Homeport keeps Home objects equal to the
 homes of existing owners. So an owner that is created again under the same name gets its home back.

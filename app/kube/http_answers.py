@@ -48,7 +48,7 @@ def checked_body(request: Request, response: HttpResponse) -> bytes:
     retry_after = _seconds(response.headers.get("retry-after"))
     error = ApiError.parse(response.body, status=response.status, retry_after=retry_after)
     if request.writes and error.status >= _SERVER_ERROR:
-        # etcd timed out, or a proxy lost its connection: the write was possibly executed.
+        # For example, etcd timed out or a proxy lost its connection, so the write was possibly executed.
         raise UnknownOutcome(f"{request}: {error}") from error
     raise error
 

@@ -33,7 +33,7 @@ from app.kube.storage_v1 import (
 
 
 class KubeObject(Protocol):
-    """Common properties of all decoded objects."""
+    """Properties that all decoded objects have."""
 
     @property
     def key(self) -> ObjectKey: ...

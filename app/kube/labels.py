@@ -12,7 +12,7 @@ class LabelSet(dict[str, str]):
 
     __slots__ = ("__weakref__",)
 
-    def __hash__(self) -> int:  # type: ignore[override]  # interned, hence safe to hash by identity
+    def __hash__(self) -> int:  # type: ignore[override]  # equal sets are one object, so identity can be hashed
         return id(self)
 
     def __eq__(self, other: object) -> bool:

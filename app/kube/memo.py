@@ -13,7 +13,7 @@ MISSING: Final[Any] = object()
 
 
 class Newest(OrderedDict[K, V]):
-    """Dict of at most ``most`` entries. ``put`` evicts the entry that was put longest ago."""
+    """Dict of at most ``most`` entries. If it is full, ``put`` evicts the entry that was put longest ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -30,7 +30,8 @@ class Memo(Generic[K, V]):
     """Cache of recently used values in two generations, of at most ``most`` bytes together.
 
     Callers can first look up a key in ``young``, because most values are there. When ``young`` would exceed half of
-    ``most``, it becomes the old generation. Then entries of the previous old generation that were not read are dropped.
+    ``most``, it becomes the old generation. This drops the entries of the previous old generation, except those that
+    were read since, because reading moves them to ``young``.
     """
 
     __slots__ = ("_half", "_old", "_weight", "_weights", "young")

@@ -18,7 +18,10 @@ ObjectKey = tuple[str, str]
 """(namespace, name); the namespace is empty for cluster-scoped kinds."""
 
 ANNOTATION_DOMAIN: Final = "homeport.dev/"
-"""Prefix of Homeport's annotations. Pods and owners keep no others, which are unread and most of a pod's bytes."""
+"""Prefix of Homeport's annotations.
+
+Models of pods and owners hold no other annotations, because nothing reads them and they are most of a pod's bytes.
+"""
 
 ACTIVATED: Final = f"{ANNOTATION_DOMAIN}activated"
 """Annotation with the time at which a waiting pod was last activated.
@@ -106,7 +109,7 @@ class Oversized(Exception):  # not a ValidationError, because the object is vali
 def version_number(version: str) -> int:
     """Return a resourceVersion as a number, because versions compare as numbers (KEP-5504).
 
-    Return -1 for an opaque version: anything but 1 to 20 digits. An opaque version has no order.
+    Return -1 for an opaque version, which is any text but 1 to 20 digits and has no order.
     """
     is_ordered = len(version) <= _LONGEST_VERSION and version.isascii() and version.isdecimal()
     return int(version) if is_ordered else -1
@@ -156,7 +159,7 @@ _MAP: Final[Decoder[dict[str, str | None] | None]] = Decoder(dict[str, str | Non
 
 
 def parse_map(data: bytes) -> dict[str, str | None] | None:
-    """Parse a map of strings, such as labels or a Service's selector. Raises ``msgspec.DecodeError``."""
+    """Parse a map of strings, for example labels or a Service's selector. Raises ``msgspec.DecodeError``."""
     return _MAP.decode(data)
 
 
@@ -224,7 +227,7 @@ def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
 
 
 def partial_object(wire: PartialObjectObject) -> PartialObject:
-    """Convert a decoded object. Raises ``msgspec.ValidationError`` if it has no name."""
+    """Convert the metadata of a decoded object. Raises ``msgspec.ValidationError`` if it has no name."""
     meta = wire.metadata
     return PartialObject(
         namespace=sys.intern(meta.namespace or ""),

@@ -29,7 +29,7 @@ def is_label(name: str) -> bool:
 def is_segment(name: str) -> bool:
     """Return whether ``name`` is a valid name of an object of any kind.
 
-    The API server decodes a path before it splits it, so an escaped slash would separate segments.
+    A name with "%" is not, because the API server decodes a path before it splits it: "%2F" would separate segments.
     """
     return 0 < len(name) <= LONGEST and name not in (".", "..") and "/" not in name and "%" not in name
 

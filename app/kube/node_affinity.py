@@ -32,7 +32,7 @@ class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
 
     @property
     def well_formed(self) -> bool:
-        """True if kube-scheduler can parse this as a label requirement."""
+        """True if kube-scheduler's parser accepts this as a requirement on a label."""
         return is_label_key(self.key) and self._has_right_values() and all(map(is_label_value, self.values))
 
     def _has_right_values(self) -> bool:
@@ -220,7 +220,7 @@ ANY_NODE: Final = RequiredNodeAffinity()
 
 
 def is_int64(text: str) -> bool:
-    """Return whether ``text`` is a 64-bit integer, as Gt and Lt require."""
+    """Return whether ``text`` is a 64-bit integer, which Gt and Lt require."""
     return _int64(text) is not None
 
 

@@ -110,7 +110,7 @@ class PreferredTermObject(Struct):
 
     @property
     def matters(self) -> bool:
-        """True if the term can affect a score: kube-scheduler skips weight 0 and empty terms."""
+        """True if the term can affect a score. kube-scheduler skips terms that are empty or have weight 0."""
         return bool(self.weight) and self.preference is not None and not self.preference.is_empty
 
     def slim(self) -> PreferredNodeTerm:

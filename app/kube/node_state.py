@@ -70,7 +70,7 @@ class UndeclaredAnnotation(LookupError):
 
 
 class NodeAnnotations(Mapping[str, str]):
-    """Declared annotations of a node. Reading any other raises ``UndeclaredAnnotation``."""
+    """Annotations of a node that plugins declare. Reading another key raises ``UndeclaredAnnotation``."""
 
     __slots__ = ("_declared", "_present")
 

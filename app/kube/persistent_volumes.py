@@ -42,7 +42,7 @@ _LOST: Final = "Lost"
 _AVAILABLE: Final = "Available"
 _STORAGE: Final = "storage"
 _LONGEST: Final = 253
-"""Maximum characters of an object name in an annotation or field."""
+"""Maximum characters of an object name in an annotation or field. Longer names are truncated."""
 
 _OVERLONG: Final = "{}.storage: a quantity that is too long to be read"
 _MOST_MODES: Final = 16
@@ -88,7 +88,7 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """All fields on which scheduling decisions depend."""
+        """Values of all fields on which scheduling decisions depend."""
         return (
             *(self.namespace, self.name, self.uid, self.class_name, self.volume_name, self.access_modes, self.request),
             *(self.selector, self.invalid, self.volume_mode, self.attributes_class, self.selected_node),

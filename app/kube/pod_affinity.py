@@ -103,7 +103,7 @@ class PodAffinity(Struct, frozen=True, cache_hash=True):
 
     @property
     def has_terms(self) -> bool:
-        """True if at least one term could be parsed."""
+        """True if the pod has at least one valid term."""
         return bool(self.required or self.required_anti or self.preferred)
 
 

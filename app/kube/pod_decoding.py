@@ -1,4 +1,4 @@
-"""Wire types of pods and their conversion to ``Pod``."""
+"""Wire types of pods, and their conversion to ``Pod``."""
 
 from __future__ import annotations
 

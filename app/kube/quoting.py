@@ -48,5 +48,5 @@ def _shown(character: str) -> str:
 
 
 def not_found(resource: str, name: str) -> str:
-    """Return the error text of a client-go lister for a missing object."""
+    """Return the error text with which a client-go lister reports a missing object."""
     return f"{resource} {quoted(name)} not found"

@@ -1,8 +1,8 @@
 """Resource requests of pods and allocatable resources of nodes: integers by resource name.
 
-Requests of containers and sidecars are summed. If an init container requests more than the sum, its requests replace
-the sum. Pod-level requests replace either, and overhead is added. For a pod on a node, the maximum of the resources in
-its spec and status is used.
+Requests of containers and sidecars are summed. If init containers request more of a resource than this sum, their
+request replaces it. Pod-level requests replace either, and overhead is added. For a pod on a node, the maximum of the
+resources in its spec and status is used.
 
 Source of the rules: ``component-helpers/resource`` and ``pkg/scheduler/framework`` of Kubernetes 1.36 with default
 feature gates. Tests compare this module with them (``tests/conformance/resources.py``).
@@ -108,7 +108,7 @@ class PodRequests(NamedTuple):
     infeasible: bool = False
 
     def size(self) -> int:
-        """Return the number of bytes to decode."""
+        """Return the number of bytes in all fields together."""
         size = sum(len(it.requests) + len(it.actuated or b"") + len(it.allocated) for it in self._each())
         return size + len(self.overhead)
 
@@ -235,13 +235,16 @@ class _EffectiveRequests:
         self._overhead = _requests_of(Raw(requests.overhead))
         whole, effective = _requests_of(Raw(requests.pod.requests)), self._effective(requests.pod)
         self.level = {name: effective.get(name, ZERO) for name in whole if _is_of_pods(name)}
-        """Pod-level requests."""
+        """Pod-level requests by resource."""
 
     def _of_init(self, container: Requests) -> Amounts:
         return self._effective(container) if container.keeps_running else _requests_of(Raw(container.requests))
 
     def _effective(self, container: Requests) -> Amounts:
-        """Return the requests in the spec or, with status, the maximum of both. Ignore an infeasible resize."""
+        """Return the requests of a container or pod: of its spec or, with status, the maximum of spec and status.
+
+        The spec is ignored if it is a resize that the kubelet rejected as infeasible.
+        """
         spec = _requests_of(Raw(container.requests))
         if not self._with_status or container.actuated is None:
             return spec

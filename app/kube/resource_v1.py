@@ -23,9 +23,10 @@ SLICE_SPEC: Final = "spec"
 MOST_REQUESTS: Final = 32
 MOST_SELECTORS: Final = 32
 MOST_RESULTS: Final = 32
-"""Maximum number of allocated devices of a claim; above, of its requests, and of selectors of one request.
+"""Maximum number of devices allocated to a claim.
 
-The API server accepts no more.
+``MOST_REQUESTS`` limits the requests and the constraints of a claim, and ``MOST_SELECTORS`` the selectors of a request.
+The API server has the same limits.
 """
 
 LARGEST_SLICE: Final = 1 << 20

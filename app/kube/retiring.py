@@ -37,7 +37,7 @@ class RetirableTransport(httpx.AsyncBaseTransport):
         await self._close_if_done()
 
     async def aclose(self) -> None:
-        """Close immediately, including requests in flight."""
+        """Close ``inner`` immediately, which aborts requests in flight."""
         if not self._closed:
             self._closed = True
             await self._inner.aclose()

@@ -88,7 +88,7 @@ def selector(requirements: Iterable[Requirement]) -> Selector:
 
 
 def requirement(key: str, operator: str, values: Iterable[str] = ()) -> Requirement:
-    """Return a validated requirement. Raises ``InvalidSelector`` if kube-scheduler's parser would reject it."""
+    """Create a requirement and validate it. Raises ``InvalidSelector`` if kube-scheduler's parser would reject it."""
     checked = Requirement(key, operator, tuple(sorted(set(values))))
     _check(checked)
     return checked

@@ -41,7 +41,7 @@ class StorageClass(Struct, frozen=True, gc=False):
         return ("", self.name)
 
     def allows(self, labels: Mapping[str, str]) -> bool:
-        """Return whether volumes can be provisioned for a node with these labels."""
+        """Return whether the class allows volumes to be provisioned for a node with these labels."""
         return not self.restricted or any(it.matches(labels) for it in self.topologies)
 
 

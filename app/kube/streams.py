@@ -16,7 +16,7 @@ import httptools
 from app.kube.connections import BrokenConnection, HttpResponse, set_socket_options
 
 LONGEST_LINE: Final = 64 << 20
-"""Maximum bytes of a line. The API server stores up to 1.5 MiB per object, of which JSON can take six times."""
+"""Maximum bytes of a line. The API server stores 1.5 MiB per object, and escapes make JSON up to six times as long."""
 
 MOST_WAITING: Final = 1 << 20
 """Maximum bytes of complete lines that wait for the reader. Beyond it, reading from the socket is paused."""
@@ -70,7 +70,7 @@ class Stream(asyncio.Protocol):
         return HttpResponse(self._status, self._headers, refusal)
 
     async def lines(self) -> list[bytes]:
-        """Wait for at least one line and return all lines that have arrived; an empty list at the end of the response.
+        """Wait for at least one line and return all lines that have arrived. At the end, return an empty list.
 
         An incomplete last line is dropped. If the connection ends before the response, or is silent, lines that have
         arrived are returned first. Then ``BrokenConnection`` or ``Silent`` is raised.
@@ -158,7 +158,7 @@ class Stream(asyncio.Protocol):
 
     @property
     def _open(self) -> asyncio.Transport | None:
-        """Transport, or ``None`` if it is closed or closing."""
+        """Transport of the connection, or ``None`` if it is closed or closing."""
         return None if self._transport is None or self._transport.is_closing() else self._transport
 
     def _append_partial(self, part: bytes, most: int) -> None:

@@ -134,7 +134,10 @@ class Transport:
             raise no_response(request, f"no answer within {seconds:g} s") from error
 
     def _connections_for(self, access: Access) -> Connections:
-        """Return the pool for this server and certificates. If they have changed, replace the pool and retire it."""
+        """Return the pool for writes and watches with this server, proxy and certificates.
+
+        If one of them has changed, create a new pool and retire the previous one.
+        """
         known = self._connections_of
         if self._connections is None or not _same_peer(known, access) or known is None or known.server != access.server:
             if self._connections is not None:
@@ -217,7 +220,7 @@ class Transport:
 
     @asynccontextmanager
     async def _converted_errors(self, request: Request, too_late: str) -> AsyncIterator[None]:
-        """Convert failures of a read to exceptions of ``app.kube.api_errors``."""
+        """Convert timeouts and errors of httpx, during a read, to exceptions of ``app.kube.api_errors``."""
         try:
             yield
         except TimeoutError as error:
@@ -275,7 +278,10 @@ class Transport:
         return response
 
     async def _http_for(self, access: Access) -> httpx.AsyncClient:
-        """Return the HTTP client for this proxy and certificates. If they have changed, replace and retire it."""
+        """Return the HTTP client for this proxy and these certificates.
+
+        If one of them has changed, create a new client and retire the previous one.
+        """
         if self._http is not None and _same_peer(self._access, access):
             return self._http
         await self._retire()
