@@ -1,7 +1,8 @@
-"""Plain Kubernetes: slim object models, quantities, selectors, taints, and the API client.
+"""Models of Kubernetes objects, parsers of quantities, selectors and taints, and the client of the API server.
 
-Models are frozen and hold only the fields that a decision reads. Only the packages that read and write the
-cluster are allowed to use the client; plugins can use everything else.
+Models are frozen and hold only the fields that decisions read. Only the packages that read and write the cluster are
+allowed to use the client; plugins can use everything else.
 
-Not here: anything that Homeport decides, stores or adds. Code that is specific to Homeport is in higher layers.
+Decisions of Homeport are made in other packages. Specific to Homeport are here only the model of its custom resource
+Home and the names of its annotations.
 """

@@ -3,9 +3,9 @@
 ::
 
     KubeError
-    ├── ApiError          the API server refused; nothing was changed
-    ├── ApiUnavailable    a read got no answer, or a write was never sent; nothing was changed
-    │   ├── ApiSilent         a read was sent and timed out: the server is slow or unreachable
+    ├── ApiError          the answer is an error, but not a 5xx to a write; nothing was changed
+    ├── ApiUnavailable    a read got no usable answer, or a write was never sent; nothing was changed
+    │   ├── ApiSilent         a read timed out: the server is slow or unreachable
     │   └── AnswerTooLong     the answer to a read exceeds the caller's limit; reading was aborted
     └── UnknownOutcome    a write possibly took effect: read the object again
 """
@@ -27,11 +27,11 @@ class KubeError(Exception):
 
 
 class ApiUnavailable(KubeError):
-    """A read that got no answer, or a write that was never sent."""
+    """A read that got no usable answer, or a write that was never sent."""
 
 
 class ApiSilent(ApiUnavailable):
-    """A read that was sent on an open connection and timed out."""
+    """A read that timed out before its answer was complete."""
 
 
 class AnswerTooLong(ApiUnavailable):
@@ -43,7 +43,11 @@ class UnknownOutcome(KubeError):
 
 
 class ApiError(KubeError):
-    """Error answer of the API server. ``retry_after`` is in seconds, ``None`` if the answer has none."""
+    """Error answer of the API server, or of a proxy in front of it.
+
+    ``retry_after`` is in seconds, ``None`` if the answer has none. The error is also raised, without a request, for a
+    name that cannot be part of a path.
+    """
 
     def __init__(self, status: int, reason: str = "", message: str = "", retry_after: float | None = None) -> None:
         super().__init__(f"{message or 'no message'} ({status} {reason})".replace(" )", ")"))
@@ -54,7 +58,10 @@ class ApiError(KubeError):
 
     @classmethod
     def parse(cls, raw: bytes | Raw, *, status: int = 0, retry_after: float | None = None) -> Self:
-        """Parse a Status object. Any other body becomes the message, since proxies answer with plain text."""
+        """Create the error from the body of an answer. ``status`` of 0 means the code in the body.
+
+        The body is a Status object. Any other body becomes the message, because proxies answer with plain text.
+        """
         try:
             decoded = _STATUS.decode(raw)
         except msgspec.DecodeError:

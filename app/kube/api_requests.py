@@ -1,4 +1,4 @@
-"""Requests to the API server as data, built by plain functions and not yet sent."""
+"""Builders of requests to the API server. A request is plain data; ``app.kube.transport`` sends it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BAD_REQUEST: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """API resource that serves the objects of a kind. ``group`` is empty for core/v1."""
+    """API resource that serves the objects of a kind. ``group`` is empty for the core group."""
 
     group: str
     version: str
@@ -35,9 +35,10 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str | None = None, subresource: str = "") -> str:
-        """Return the path of the collection (in one namespace or in all), of an object, or of its subresource.
+        """Return the path of an object or its ``subresource``, or of a collection if ``name`` is ``None``.
 
-        Raises ``ApiError`` for an invalid name, because it could change the path.
+        A collection with an empty ``namespace`` spans all namespaces. Raises ``ApiError`` for a name that is not a
+        single path segment, because such a name would change the path.
         """
         of_object = () if name is None else (name, *filter(None, (subresource,)))
         scope = ("namespaces", namespace) if self.namespaced and (namespace or of_object) else ()
@@ -50,7 +51,7 @@ NODES: Final = Resource(group="", version="v1", plural="nodes", kind="Node", nam
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, not yet sent."""
+    """HTTP request to the API server. ``query`` holds pairs of name and value that are not yet encoded."""
 
     method: Literal["DELETE", "GET", "PATCH", "POST", "PUT"]
     path: str
@@ -59,10 +60,10 @@ class Request:
     body: bytes = b""
     content_type: str = ""
     is_review: bool = False
-    """True for a POST that stores nothing, such as a SelfSubjectAccessReview."""
+    """True for a POST that stores nothing, for example a SelfSubjectAccessReview."""
 
     trace: tuple[tuple[str, str], ...] = ()
-    """Headers with the trace context."""
+    """HTTP headers that pass on the trace context; empty if the caller is not traced."""
 
     @property
     def writes(self) -> bool:
@@ -85,9 +86,10 @@ def list_request(
     metadata_only: bool = False,
     field_selector: str = "",
 ) -> Request:
-    """Return a request for one page of a list. Defaults: the newest state, and all objects in one page.
+    """Return a request for one page of a list over all namespaces.
 
-    With ``continue_``, ``resource_version`` is ignored: the token holds its version, and the API server rejects both.
+    With the defaults, the page holds all objects in their newest state. With ``continue_``, ``resource_version`` is
+    omitted, because the token contains a version and the API server rejects requests with both.
     """
     query = {
         "limit": str(limit or ""),
@@ -108,9 +110,9 @@ def watch_request(
     bookmarks: bool = True,
     namespace: str = "",
 ) -> Request:
-    """Return a watch request for all events after ``resource_version``; in all namespaces if ``namespace`` is empty.
+    """Return a watch request for all events after ``resource_version``, in all namespaces if ``namespace`` is empty.
 
-    The API server closes the watch normally after ``timeout_seconds``.
+    The API server ends the watch without an error after ``timeout_seconds``; if that is 0, after its own default.
     """
     query = {
         "watch": "true",
@@ -150,7 +152,7 @@ def post_request(path: str, body: Mapping[str, Any]) -> Request:
 
 
 def delete_request(resource: Resource, namespace: str, name: str, uid: str, resource_version: str) -> Request:
-    """Return a delete request with ``uid`` and ``resource_version`` as preconditions."""
+    """Return a delete request that fails if the object has another UID or resourceVersion."""
     preconditions = {"uid": uid, "resourceVersion": resource_version}
     sent = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions})
     return Request("DELETE", resource.path(namespace, name), body=sent, content_type=JSON)
@@ -169,7 +171,7 @@ def _root(api_version: str) -> tuple[str, ...]:
 
 
 def _path(*segments: str) -> str:
-    """Build a path from validated names. Raises ``ApiError`` for a name that the API server refuses."""
+    """Return the path of percent-encoded segments. Raises ``ApiError`` for a segment that cannot be a name."""
     for segment in segments:
         if not is_segment(segment):
             raise ApiError(_BAD_REQUEST, "BadRequest", f"{shown(segment)} cannot be a name")
@@ -181,8 +183,8 @@ def _without_empty(query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 PreSendCheck = Callable[[], None]
-"""Callback immediately before a write is sent; it raises to prevent the write."""
+"""Callback that runs immediately before a write is sent. If it raises, the write is not sent."""
 
 
 def allow_write() -> None:
-    """Allow the write: default of ``PreSendCheck`` parameters."""
+    """Do nothing, so that the write is sent. Default of parameters of type ``PreSendCheck``."""

@@ -1,4 +1,4 @@
-"""ReplicaSets and StatefulSets, reduced to the selector that default spread constraints are derived from."""
+"""ReplicaSets and StatefulSets, reduced to metadata and the selector for default topology spread constraints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
 
 class Workload(Struct, frozen=True, gc=False):
-    """A ReplicaSet or StatefulSet. ``selector`` is ``None`` if it is null, oversized or invalid."""
+    """A ReplicaSet or StatefulSet. ``selector`` is ``None`` if it is absent, null, oversized or invalid."""
 
     namespace: str
     name: str

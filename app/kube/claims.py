@@ -1,6 +1,7 @@
 """Device requests of a pod: its resource claims, and the containers that request extended resources.
 
-A DeviceClass can back an extended resource. The scheduler then creates a claim for the requests of each container.
+A DeviceClass can back an extended resource. The scheduler then creates one claim for the pod, with the requests of all
+containers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from app.kube.quantity import OverlongQuantity, quantity_of
 CLAIMS: Final = "spec.resourceClaims"
 
 MOST_CLAIMS: Final = 32
-"""Maximum number of claims of a pod. A pod with more is treated as oversized: none is read."""
+"""Maximum number of resource claims of one pod. If a pod has more, its claims are oversized and none is read."""
 
 DEVICE_CLASS_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 _ALWAYS: Final = "Always"
@@ -29,8 +30,9 @@ _QUOTA_PREFIX: Final = "requests."
 class PodClaim(Struct, frozen=True, gc=False):
     """An entry of ``spec.resourceClaims``. ``name`` is the name of the entry.
 
-    ``claim`` or ``template`` is ``None`` if unset. ``status``: the pod's status has an entry for a claim that is made
-    from a template. ``generated`` is the claim that this entry names, ``None`` if no claim was needed.
+    ``claim`` names an existing claim and ``template`` a ResourceClaimTemplate; each is ``None`` if unset. ``status`` is
+    true if the pod's status has an entry for the claim from the template. ``generated`` is the name of that claim,
+    ``None`` if the status has no such entry or no claim was needed.
     """
 
     name: str
@@ -41,7 +43,11 @@ class PodClaim(Struct, frozen=True, gc=False):
 
 
 class ContainerRequests(Struct, frozen=True, gc=False):
-    """Extended resources that a container requests, as (name, amount, index among all of its requests by name)."""
+    """Possible device resources that a container requests, as (name, amount, index).
+
+    The index in ``resources`` counts all requests of the container, sorted by name. The field ``index`` is the position
+    of the container among init containers, then regular containers.
+    """
 
     index: int
     is_long_running: bool
@@ -50,7 +56,7 @@ class ContainerRequests(Struct, frozen=True, gc=False):
 
 
 class PodClaims(Struct, frozen=True):
-    """Device requests of a pod. ``containers`` are those with possible extended resources, init containers first."""
+    """Device requests of a pod. ``containers`` are those that request device resources, init containers first."""
 
     claims: tuple[PodClaim, ...] = ()
     containers: tuple[ContainerRequests, ...] = ()
@@ -71,7 +77,7 @@ class ClaimStatusObject(Struct, rename="camel"):
 
 
 class ClaimsOfSpec(Protocol):
-    """The fields of ``spec`` that are read here. Containers are ``app.kube.extras.ContainerObject``."""
+    """Fields of ``spec`` that ``claims_of`` reads. Containers have the type ``app.kube.extras.ContainerObject``."""
 
     resource_claims: Raw
     containers: list[Any] | None
@@ -79,7 +85,7 @@ class ClaimsOfSpec(Protocol):
 
 
 class ClaimsOfStatus(Protocol):
-    """The fields of ``status`` that are read here."""
+    """Fields of ``status`` that ``claims_of`` reads."""
 
     resource_claim_statuses: list[ClaimStatusObject] | None
 
@@ -99,7 +105,7 @@ def _parse_claims(data: bytes) -> tuple[_PodClaimObject, ...]:
 
 
 def _parse_extended(data: bytes) -> tuple[tuple[str, int, int], ...]:
-    """Return (name, amount, index among all requests by name) of each possible extended resource."""
+    """Return (name, amount, index) of each possible device resource. The index counts all requests by name."""
     requests = _LIST.decode(data) or {}
     try:
         amounts = [
@@ -117,7 +123,7 @@ _extended_of: Final = shared("spec.containers.resources", _parse_extended)
 
 
 def _whole(raw: Raw) -> int:
-    """Return the amount, or 0 if it is not a 64-bit integer: such a request is ignored."""
+    """Return the amount, or 0 if it has decimal places or exceeds 64 bits, so that the request is ignored."""
     quantity = quantity_of(raw)
     if quantity.wide or quantity.scale < 0:
         return 0

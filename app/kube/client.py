@@ -1,9 +1,7 @@
-"""Client of the API server. Its methods return raw bytes.
+"""Client of the API server, with one method per verb. Answers are raw bytes, which callers decode.
 
-Callers decode objects and handle errors (``app.kube.api_errors``). The only retry here is one after a 401, with
-renewed credentials.
-
-Not here: building requests (``app.kube.api_requests``) and sending them (``app.kube.transport``).
+Callers also handle the errors (``app.kube.api_errors``). A request is retried only after a 401: once, with renewed
+credentials. ``app.kube.api_requests`` builds requests and ``app.kube.transport`` sends them.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from app.telemetry.tracing import Tracing
 REQUEST_SECONDS: Final = 10.0
 LIST_SECONDS: Final = 60.0
 SILENCE_SECONDS: Final = 140.0
-"""Timeout of a silent watch. Bookmarks arrive each minute, for a kind without events after two minutes."""
+"""Maximum seconds without data on a watch. Bookmarks arrive every minute; without events, after two minutes."""
 
 _NOT_FOUND: Final = 404
 
@@ -61,7 +59,7 @@ _SERVED: Final = Decoder[_ServedResources](_ServedResources)
 
 
 class KubeClient:
-    """Client with the identity of ``credentials``. Every method raises only the errors of ``app.kube.api_errors``."""
+    """Client that authenticates with ``credentials``. Methods raise only the errors of ``app.kube.api_errors``."""
 
     def __init__(
         self,
@@ -70,7 +68,7 @@ class KubeClient:
         transport: httpx.AsyncBaseTransport | None = None,
         tracing: Tracing | None = None,
     ) -> None:
-        """``transport`` replaces the network, for tests. ``tracing`` adds spans to writes that belong to a trace."""
+        """Create a client. ``transport`` replaces the network in tests; ``tracing`` adds spans to traced writes."""
         self._credentials = credentials
         self._transport = Transport(credentials, network=transport, tracing=tracing)
 
@@ -84,12 +82,12 @@ class KubeClient:
 
     @property
     def server(self) -> str:
-        """Address of the API server, or the credentials' source before they are read."""
+        """URL of the API server. Before the first read of the credentials, it is the name of their source."""
         return self._credentials.server
 
     @property
     def certificate_ends(self) -> float | None:
-        """Expiry of the client certificate as a Unix time, see ``Credentials``."""
+        """Expiry of the client certificate as a Unix time, or ``None``, see ``Credentials.certificate_ends``."""
         return self._credentials.certificate_ends
 
     async def aclose(self) -> None:
@@ -101,9 +99,9 @@ class KubeClient:
         api_version: str,
         kind: str,
         *,
-        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> Resource | None:
-        """Return the resource that serves a kind; ``None`` if the API server does not serve it."""
+        """Ask the API server for the resource that serves a kind; return ``None`` if it does not serve the kind."""
         try:
             raw = await self._transport.send(discovery_request(api_version), timeout)
         except ApiError as error:
@@ -125,13 +123,14 @@ class KubeClient:
         resource_version: str = "",
         metadata_only: bool = False,
         field_selector: str = "",
-        timeout: float = LIST_SECONDS,  # noqa: ASYNC109  # a deadline of the request, told apart from a cancellation
+        timeout: float = LIST_SECONDS,  # noqa: ASYNC109  # its expiry raises ApiSilent, not TimeoutError
         silence: float = LIST_SECONDS,
         most: float = inf,
     ) -> bytes:
-        """Return one page of a list over all namespaces, see :func:`list_request`. ``silence``: timeout without data.
+        """Return one page of a list over all namespaces, see :func:`list_request`.
 
-        ``most``: maximum number of bytes. Reading a longer answer is aborted and raises ``AnswerTooLong``.
+        ``timeout`` is the maximum duration and ``silence`` the maximum time without data, in seconds. Reading more than
+        ``most`` bytes is aborted and raises ``AnswerTooLong``.
         """
         request = list_request(
             resource,
@@ -150,9 +149,9 @@ class KubeClient:
         name: str,
         *,
         metadata_only: bool = False,
-        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Return the current version of one object."""
+        """Return the current version of one object, or of its metadata only."""
         return await self._transport.send(get_request(resource, namespace, name, metadata_only=metadata_only), timeout)
 
     async def patch(
@@ -165,9 +164,9 @@ class KubeClient:
         content_type: str = MERGE_PATCH,
         subresource: str = "",
         metadata_only: bool = False,
-        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Patch an object and return its new version. A ``resourceVersion`` in ``body`` is a precondition."""
+        """Patch an object and return its new version. It fails if ``body`` has an outdated ``resourceVersion``."""
         request = patch_request(
             resource,
             namespace,
@@ -184,9 +183,9 @@ class KubeClient:
         path: str,
         body: Mapping[str, Any],
         *,
-        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Replace the object at a path and return its new version. A ``resourceVersion`` in it is a precondition."""
+        """Replace the object at a path and return its new version. Fails if ``body`` has an old ``resourceVersion``."""
         return await self._transport.write(put_request(path, body), timeout)
 
     async def post(
@@ -194,13 +193,13 @@ class KubeClient:
         path: str,
         body: Mapping[str, Any],
         *,
-        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
         before: PreSendCheck = allow_write,
     ) -> bytes:
-        """Create an object at a path, see :meth:`Resource.path`.
+        """Create an object at a path, see :meth:`Resource.path`, and return it.
 
-        ``before`` is called once a connection is ready; the request is sent without another ``await`` in between.
-        If it raises, the error is passed on and nothing is sent.
+        ``before`` is called when a connection is ready. No other task runs between this call and sending, except if a
+        proxy is used. A retry after a 401 calls it again. If it raises, its error is passed on and nothing is sent.
         """
         return await self._transport.write(post_request(path, body), timeout, before)
 
@@ -212,9 +211,9 @@ class KubeClient:
         *,
         uid: str,
         resource_version: str,
-        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> None:
-        """Delete an object if its UID and resourceVersion are still these."""
+        """Delete an object. Raises ``ApiError`` if it no longer has this UID and resourceVersion."""
         await self._transport.write(delete_request(resource, namespace, name, uid, resource_version), timeout)
 
     async def review(
@@ -222,9 +221,9 @@ class KubeClient:
         path: str,
         body: Mapping[str, Any],
         *,
-        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # a deadline, as in list_page
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Post a review such as a SelfSubjectAccessReview. It stores nothing, so it raises the errors of a read."""
+        """Post a review, for example a SelfSubjectAccessReview. It stores nothing, so it fails like a read."""
         return await self._transport.send(review_request(path, body), timeout)
 
     def watch(
@@ -240,10 +239,11 @@ class KubeClient:
         opening: float = REQUEST_SECONDS,
         namespace: str = "",
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a watch: the events after ``resource_version``, one JSON document each.
+        """Return a context manager that opens a watch and yields its events, one JSON document each.
 
-        The events end when the API server closes the watch. They end with ``ApiUnavailable`` when the connection
-        breaks, the headers take longer than ``opening`` seconds or no data arrives for ``silence`` seconds.
+        The events end when the API server ends the watch. Opening raises ``ApiError`` if the API server refuses, and
+        ``ApiUnavailable`` if the headers take longer than ``opening`` seconds. Reading raises ``ApiUnavailable`` if the
+        connection breaks, or if no data arrives for ``silence`` seconds.
         """
         request = watch_request(
             resource,

@@ -1,4 +1,4 @@
-"""Conditions of pods, decoded only if the list contains a wanted type, since few types are read."""
+"""Conditions of pods. The list is decoded only if the name of the wanted type occurs in its text, to save time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.kube.decoding import Decoder
 
 
 class ConditionObject(Struct, rename="camel"):
-    """A condition of a pod."""
+    """Condition of a pod on the wire, reduced to the fields that are read."""
 
     type: str | None = None
     status: str | None = None
@@ -28,9 +28,9 @@ _LONGEST_TIME: Final = 64
 
 
 def condition_of(conditions: Raw, type_: str) -> ConditionObject:
-    """Return the first condition of a type, like kube-scheduler; an empty one if there is none.
+    """Return the first condition of type ``type_``, like kube-scheduler; an empty one if the pod has no such condition.
 
-    Raises ``msgspec.ValidationError`` if the text of the type occurs in ``conditions`` and they are invalid.
+    Raises ``msgspec.ValidationError`` if ``type_`` occurs in the text of ``conditions``, but the text is invalid.
     """
     data = bytes(conditions)
     if type_.encode() not in data:
@@ -43,9 +43,10 @@ def condition_of(conditions: Raw, type_: str) -> ConditionObject:
 
 
 def unschedulable_since(conditions: Raw) -> str:
-    """Return the time since which PodScheduled is False; empty if it is not False, or its time is unset or overlong.
+    """Return the time (RFC 3339) since which PodScheduled is False; empty if it is not False.
 
-    Empty for a pod with scheduling gates: its condition is False, but scheduling has not been tried.
+    Also empty if the time is unset or overlong, and for a pod with scheduling gates. The condition of such a pod is
+    False although kube-scheduler has not tried to place it.
     """
     condition = condition_of(conditions, _POD_SCHEDULED)
     since = (condition.last_transition_time or "") if condition.status == _FALSE and condition.reason != _GATED else ""

@@ -1,11 +1,11 @@
-"""Connections for writes: HTTP/1.1 on asyncio, kept open, one request at a time on each.
+"""Pool of HTTP/1.1 connections for writes. They stay open, and each carries one request at a time.
 
 A write that depends on a decision must be sent before another task can run, but a general HTTP client awaits before it
 sends. So the caller first acquires a connection, and ``WriteConnection.send`` writes the bytes without an ``await``.
-This takes a quarter of a general client's CPU time, and each bind is one write. ``Connections.connect`` opens a
-connection for another protocol, such as that of a watch.
+This also takes a quarter of a general client's CPU time, which matters because each bind is a write.
 
-Not here: the meaning of requests, retries, credentials.
+``Connections.connect`` opens a connection outside the pool, for example for a watch. ``app.kube.transport`` builds
+requests, adds credentials and retries.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from msgspec import Struct
 
 CONNECT_SECONDS: Final = 3.0
 MOST_OPEN: Final = 128
-"""Maximum number of open connections, because kube-scheduler binds without a limit. Further requests wait."""
+"""Maximum number of connections in use. Further requests wait, because kube-scheduler binds without a limit."""
 
 _IDLE_SECONDS: Final = 30.0
 _FINAL: Final = 200
-"""Lowest final status: 1xx answers precede another answer."""
+"""Lowest status of a final answer. A 1xx answer only announces the final one."""
 
 _TEXT: Final = "latin-1"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
-# Detect an unreachable peer within about 50 seconds, also on an idle connection.
+# Send small requests at once, and detect an unreachable peer within 50 seconds, also on an idle connection.
 SOCKET_OPTIONS: Final = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -46,7 +46,7 @@ SOCKET_OPTIONS: Final = (
 
 
 class NotConnected(Exception):
-    """No connection was available: nothing was sent."""
+    """No connection was available, so nothing was sent."""
 
 
 class BrokenConnection(Exception):
@@ -54,7 +54,7 @@ class BrokenConnection(Exception):
 
 
 class HttpResponse(Struct, frozen=True):
-    """Answer of the server. ``headers`` have lower-case names."""
+    """Answer of the API server to one request. Names in ``headers`` are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -62,7 +62,7 @@ class HttpResponse(Struct, frozen=True):
 
 
 class WriteConnection(asyncio.Protocol):
-    """One connection with at most one request in flight."""
+    """HTTP/1.1 connection for writes, with at most one request in flight."""
 
     def __init__(self) -> None:
         self.idle_since = 0.0
@@ -78,7 +78,10 @@ class WriteConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing() and self._answer is None
 
     def send(self, request: bytes) -> asyncio.Future[HttpResponse]:
-        """Write the bytes to the transport at once. Raises ``NotConnected``; the future raises ``BrokenConnection``."""
+        """Write a request to the transport at once and return the future of its answer.
+
+        Raises ``NotConnected`` if the connection is closed or busy. The future raises ``BrokenConnection``.
+        """
         if self._transport is None or self._answer is not None:
             raise NotConnected("the connection is closed or busy")
         self._answer = asyncio.get_running_loop().create_future()
@@ -97,7 +100,7 @@ class WriteConnection(asyncio.Protocol):
         self._transport = set_socket_options(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None:  # unrequested data: the server is shutting down or misbehaves
+        if self._answer is None:  # data without a request: the server is shutting down or is faulty
             self.close()
             return
         try:
@@ -132,7 +135,7 @@ class WriteConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         response = HttpResponse(self._parser.get_status_code(), self._headers, b"".join(self._body))
-        self._headers, self._body = {}, []  # data that follows is not part of this answer
+        self._headers, self._body = {}, []  # data that follows belongs to the next answer
         if response.status < _FINAL:
             return
         answer, self._answer = self._answer, None
@@ -145,14 +148,14 @@ class WriteConnection(asyncio.Protocol):
 def set_socket_options(transport: asyncio.BaseTransport) -> asyncio.Transport:
     """Set ``SOCKET_OPTIONS`` on the socket of a transport, and return the transport."""
     socket_ = transport.get_extra_info("socket")
-    with suppress(OSError):  # the socket is possibly closed; ``connection_lost`` follows
+    with suppress(OSError):  # if the socket is already closed, asyncio calls ``connection_lost``
         for level, name, value in SOCKET_OPTIONS if socket_ is not None else ():
             socket_.setsockopt(level, name, value)
     return cast("asyncio.Transport", transport)  # uvloop's transport has the methods, but not the base class
 
 
 class Connections:
-    """Pool of connections to one server. ``server`` is a URL whose path prefixes the path of every request.
+    """Pool of at most ``most`` connections to one server, a URL whose path prefixes the path of every request.
 
     Raises ``ValueError`` for a URL without a host or with an invalid port.
     """
@@ -175,7 +178,7 @@ class Connections:
         self._retired = False
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
-        """Return the bytes of a request. Raises ``ValueError`` for a header with a line break."""
+        """Return the bytes of a request. Raises ``ValueError`` for a line break in the path or a header."""
         lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"Host: {self._authority}"]
         lines += (f"{name}: {value}" for name, value in headers.items())
         lines.append(f"Content-Length: {len(body)}")
@@ -186,9 +189,10 @@ class Connections:
 
     @asynccontextmanager
     async def acquire(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[WriteConnection]:
-        """Acquire an open connection for one request. Waiting and connecting take at most ``seconds`` each.
+        """Yield an open connection for one request; on exit, return it to the pool.
 
-        Raises ``NotConnected``."""
+        Waiting for a free slot and connecting take at most ``seconds`` each, else ``NotConnected`` is raised.
+        """
         try:
             async with asyncio.timeout(seconds):
                 await self._slots.acquire()
@@ -231,7 +235,7 @@ class Connections:
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close the idle connections, because a request on a dead one would wait until its timeout."""
+        """Close idle connections. After a network failure, a request on one of them would wait until its timeout."""
         for connection in self._idle:
             connection.close()
         self._idle.clear()
@@ -246,7 +250,10 @@ class Connections:
         return None
 
     def _release(self, connection: WriteConnection) -> None:
-        """Return a connection to the pool. Close it if its request was abandoned, as a response can still arrive."""
+        """Return a connection to the pool, or close it if it is not usable or the pool is retired.
+
+        A connection whose request was abandoned is not usable, because the answer can still arrive.
+        """
         if connection.usable and not self._retired:
             connection.idle_since = monotonic()
             self._idle.append(connection)

@@ -1,4 +1,4 @@
-"""Decoders for the pods and nodes of one snapshot, with the optional parts that its plugins declare."""
+"""Decoders for the pods and nodes of a snapshot. They also decode the optional parts that its plugins declare."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def _decode_plain_node(raw: bytes | Raw) -> Node:
 
 
 class CoreV1(Struct, frozen=True, eq=False):
-    """Decoders for the pods and nodes of one snapshot, with the optional parts (``extras``) that its plugins declare.
+    """Decoders for the pods and nodes of one snapshot, with the optional parts in ``extras``.
 
-    ``pod_object`` is the wire form, for callers that decode a pod inside another document; ``slim_pod`` converts it.
-    All raise ``msgspec.DecodeError``; ``decode_node`` also ``OversizedNode``. ``node_annotations`` are the keys of
-    the node annotations that are decoded.
+    ``pod_object`` is the wire type of a pod, for callers that decode a pod inside another document; ``slim_pod``
+    converts it. ``node_annotations`` are the keys of the node annotations that are decoded; empty if all or none are.
+    All decoders raise ``msgspec.DecodeError``, of which ``OversizedNode`` is a subclass.
     """
 
     extras: frozenset[Extra]
@@ -44,14 +44,14 @@ class CoreV1(Struct, frozen=True, eq=False):
 
 
 PLAIN: Final = CoreV1(frozenset(), PodObject, slim_pod, _decode_plain_pod, _decode_plain_node)
-"""Decoders without optional parts."""
+"""Decoders that decode no optional parts."""
 
 POD_OBJECTS: Final[tuple[type[PodObject], ...]] = (PodObject, WaitingPodObject, WholePodObject)
-"""All forms of ``CoreV1.pod_object``."""
+"""All types that ``CoreV1.pod_object`` can have."""
 
 
 def core_v1(extras: Collection[Extra], node_annotations: Collection[str] | None = ()) -> CoreV1:
-    """Return decoders for these optional parts and these node annotations; all annotations if ``None``."""
+    """Return decoders of these optional parts and node annotations. ``None`` means all node annotations."""
     if not extras and node_annotations is not None and not node_annotations:
         return PLAIN
     wanted, kept = frozenset(extras), frozenset(node_annotations or ())

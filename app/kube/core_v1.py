@@ -1,7 +1,7 @@
 """Pods and nodes, reduced to the fields that a decision reads.
 
-Each kind has a wire form (``…Object``, what JSON decodes to) and a slim form (frozen, shared where replicas are
-equal). 150,000 realistic pods are some 100 MB as slim structs and 3 GB as dicts.
+Each kind has a wire form (``…Object``, the type that JSON decodes to) and a slim form, which is frozen and shares parts
+that are equal among replicas. 150,000 realistic pods take about 100 MB as slim structs and 3 GB as dicts.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ T = TypeVar("T")
 class TopologySpreadConstraint(Struct, frozen=True, gc=False):
     """One entry of ``spec.topologySpreadConstraints``.
 
-    ``selector`` is ``None`` for a null selector (matches nothing). ``invalid`` holds the parse error of an invalid
-    selector, which plugins put into their verdict.
+    ``selector`` is ``None`` for a null selector, which matches nothing, and for an invalid one. ``invalid`` is the
+    parse error of an invalid selector; plugins return it with their verdict.
     """
 
     max_skew: int
@@ -57,11 +57,11 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 
 
 class PodSpec(Struct, frozen=True, eq=False, weakref=True):
-    """Fields of ``spec`` that scheduling reads, except the node name. Interned: pods of one workload share one object.
+    """Fields of ``spec`` that scheduling reads, except the node name. The pods of one workload share one object.
 
-    ``oversized`` names the parts of the pod that exceed the size limit, labels included: these are left empty.
-    ``parts`` holds the optional parts: ``resources``, ``ports`` … raise ``NotDecoded`` unless a plugin declares
-    them.
+    ``oversized`` names the fields of the pod that exceed their size limit, including its labels; they are empty here.
+    ``parts`` holds the optional parts. Properties such as ``resources`` return a part, or raise ``NotDecoded`` if no
+    plugin declares it.
     """
 
     scheduler_name: str
@@ -75,7 +75,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def resources(self) -> PodResources:
-        """Resource requests of the pod, and the resources it occupies on a node."""
+        """Resource requests of the pod, and the resources that it uses on its node."""
         return _declared(self.parts.resources, Extra.RESOURCES)
 
     @property
@@ -99,7 +99,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def features(self) -> frozenset[str]:
-        """Features that the node of the pod must declare."""
+        """Features that a node must declare to run the pod."""
         return _declared(self.parts.features, Extra.FEATURES)
 
     @property
@@ -109,7 +109,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def volumes(self) -> tuple[PodVolume, ...]:
-        """Volumes that restrict the nodes of the pod."""
+        """Volumes of the pod that affect its placement."""
         return _declared(self.parts.volumes, Extra.VOLUMES)
 
     @property
@@ -119,15 +119,15 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def pending_volumes(self) -> tuple[PodVolume, ...]:
-        """Entries of ``volumes`` with a claim, for a pod without a node; empty once it has one."""
+        """Volumes of the pod that have a claim. Empty once the pod has a node."""
         return _declared(self.parts.pending_volumes, Extra.PENDING_VOLUMES)
 
 
 class Waiting(Struct, frozen=True, gc=False):
-    """Scheduling fields of a pod's status; empty for most pods.
+    """Scheduling fields of a pod's status, which are empty for most pods.
 
-    ``unschedulable_since``: for a pod without a node, the time since which its condition PodScheduled is False:
-    the first attempt that found no node.
+    ``unschedulable_since`` is the time (RFC 3339) since which the condition PodScheduled is False: the first attempt
+    that found no node. It is empty once the pod has a node.
     """
 
     nominated_node_name: str = ""
@@ -140,8 +140,8 @@ NOT_WAITING: Final = Waiting()
 class Pod(Struct, frozen=True, gc=False):
     """A pod of the snapshot or of a request. Unset strings are empty.
 
-    ``created`` is in UTC with whole seconds, always of the same length, so it sorts by time as text. ``lifecycle``
-    is optional: ``disruption``, which reads it, raises ``NotDecoded`` unless a plugin declares that part.
+    ``created`` is in UTC with whole seconds and of fixed length, so its text sorts by time. ``lifecycle`` is an
+    optional part, ``None`` unless a plugin declares it. ``disruption`` returns it, or raises ``NotDecoded``.
     """
 
     namespace: str
@@ -172,12 +172,12 @@ class Pod(Struct, frozen=True, gc=False):
         return self.waiting.unschedulable_since
 
     def nominated(self, node_name: str) -> Pod:
-        """Return a copy of this pod nominated to ``node_name``; not nominated if that is empty."""
+        """Return a copy of this pod that is nominated to ``node_name``, or not nominated if the name is empty."""
         return replace(self, waiting=Waiting(node_name, self.unschedulable_since))
 
     @property
     def disruption(self) -> Disruption:
-        """Fields of the pod that preemption reads."""
+        """Fields of the pod that preemption reads. Raises ``NotDecoded`` if no plugin declares them."""
         return _declared(self.lifecycle, Extra.DISRUPTION)
 
     def __str__(self) -> str:
@@ -185,7 +185,7 @@ class Pod(Struct, frozen=True, gc=False):
 
 
 class Node(Struct, frozen=True, gc=False):
-    """A node of the cluster. Optional parts raise ``NotDecoded`` unless a plugin declares them."""
+    """A node. Reading an optional part that no plugin declares raises ``NotDecoded``."""
 
     name: str
     uid: str
@@ -201,27 +201,27 @@ class Node(Struct, frozen=True, gc=False):
 
     @property
     def allocatable(self) -> ResourceList:
-        """Resources that the node offers to all of its pods together."""
+        """Resources that all pods of the node together can use."""
         return _declared(self.parts.allocatable, Extra.RESOURCES)
 
     @property
     def images(self) -> Mapping[str, int]:
-        """Size in bytes of each image on the node, by name."""
+        """Size in bytes of each image on the node, by each of its names."""
         return _declared(self.parts.images, Extra.IMAGES)
 
     @property
     def features(self) -> frozenset[str]:
-        """Features that the node declares, limited to those that a pod can need."""
+        """Features that the node declares, limited to those that a pod can require."""
         return _declared(self.parts.features, Extra.FEATURES)
 
     @property
     def state(self) -> NodeState:
-        """Health and machine of the node, and whether it is being deleted."""
+        """Readiness, pressure and system UUID of the node, and whether it is being deleted."""
         return _declared(self.parts.state, Extra.NODE_STATE)
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Annotations that ``Needs.node_annotations`` names. Reading any other key raises ``UndeclaredAnnotation``."""
+        """Annotations named in ``Needs.node_annotations``. Reading another key raises ``UndeclaredAnnotation``."""
         return self.parts.annotations
 
 

@@ -1,6 +1,6 @@
 """Sources of credentials: a kubeconfig or a pod's service account, read with the ``kubernetes`` library."""
 
-# The library claims to be typed, but its configuration module is not.
+# The ``kubernetes`` library claims to be typed, but its configuration module is not, so mypy allows untyped calls.
 # mypy: allow-untyped-calls
 
 from __future__ import annotations
@@ -26,21 +26,27 @@ from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConf
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 REREAD_SECONDS: Final = 60.0
-"""Interval of rereading credential files, because kubelet replaces a token when a fifth of its lifetime is left."""
+"""Seconds between reads of credential files.
+
+A minute suffices, because the kubelet replaces a token when a fifth of its lifetime is left.
+"""
 
 _NO_FILE: Final = "there is no such file"
 
 _LIBRARY_ERRORS: Final = (ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError, AttributeError)
-"""Errors that the library raises for files that are missing, unreadable or of unexpected form."""
+"""Exceptions that the library raises for files that are missing, unreadable or malformed."""
 
 
 class CredentialsError(Exception):
-    """Credentials are not available. The message names the file and, once they are read, the context and user."""
+    """Credentials are not available. The message names their source, with context and user if they are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """TLS files by name and content, to detect changes by kubelet, cert-manager and exec plugins."""
+    """Names and contents of the CA, certificate and key files; ``None`` for the name of a missing one.
+
+    They are compared to detect that the kubelet, cert-manager or an exec plugin has replaced a file.
+    """
 
     files: tuple[str | None, ...]
     contents: tuple[bytes, ...]
@@ -49,9 +55,10 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class LoadedCredentials:
-    """Credentials read from a source. ``expires`` is a Unix time; ``reread``: seconds until the files are read again.
+    """Credentials read from a source.
 
-    ``renews_certificate``: the source is an exec plugin, which renews its certificate before it expires.
+    ``expires`` is a Unix time, infinite if unknown. ``reread`` is the number of seconds until the source is read again.
+    ``renews_certificate`` is true for an exec plugin, which issues a new certificate before the old one expires.
     """
 
     server: str
@@ -65,20 +72,20 @@ class LoadedCredentials:
 
 
 class Source(Protocol):
-    """Source of credentials. Its ``str`` names it in errors."""
+    """Source of credentials. Errors name it by its ``str``."""
 
     def check(self) -> None:
-        """Raise ``CredentialsError`` for mistakes that can be detected without running a plugin."""
+        """Raise ``CredentialsError`` for mistakes that can be detected without running an exec plugin."""
         ...
 
     def read(self) -> LoadedCredentials:
-        """Read everything again; blocks and can run a plugin. Raises ``CredentialsError``."""
+        """Read the credentials. Blocks the thread and can run an exec plugin. Raises ``CredentialsError``."""
         ...
 
     def namespace(self, *, required: bool) -> str:
         """Return the default namespace; empty if the source has none. Raises ``CredentialsError``.
 
-        ``required``: raise if the source does not exist.
+        If ``required``, a source that does not exist is an error too.
         """
         ...
 
@@ -110,14 +117,14 @@ class ServiceAccount:
             InClusterConfigLoader(token_filename=token, cert_filename=authority).load_and_set(target)
             return target.loaded(expires=inf, reread=REREAD_SECONDS)
 
-    def namespace(self, *, required: bool) -> str:  # source_of checked that the token exists
+    def namespace(self, *, required: bool) -> str:  # required is unused: source_of found the token
         with credentials_errors(str(self)):
             file = self._folder / "namespace"
             return file.read_text().strip() if file.is_file() else ""
 
 
 class Kubeconfig:
-    """Current context of one or more kubeconfig files, merged like kubectl does."""
+    """Credentials of the current context in one or more kubeconfig files, merged like kubectl does."""
 
     def __init__(self, files: str) -> None:
         self._files = files
@@ -159,7 +166,7 @@ class Kubeconfig:
             merger = KubeConfigMerger(self._files)
             if merger.config is None:
                 raise ConfigException(_NO_FILE)
-            # The loader writes a rotated refresh token of an OIDC user back, like kubectl.
+            # Like kubectl, the loader stores a new refresh token of an OIDC user in the file, by config_persister.
             loader = KubeConfigLoader(merger.config, config_base_path=None, config_persister=merger.save_changes)
             context = loader.current_context
         self._where += f", context {context['name']}, user {context['context'].get('user', '(none)')}"
@@ -175,7 +182,7 @@ class _Opened:
 
 
 def _opened(config: Any, loader: Any, context: dict[str, str]) -> _Opened:
-    """Return the cluster and user that the context names. The user is optional, but must exist if named."""
+    """Return the cluster and user entries that the context names. A context without a user is valid."""
     cluster = config["clusters"].get_with_name(context["cluster"])["cluster"]
     if not str(cluster.safe_get("server")).startswith(("http://", "https://")):
         raise ConfigException(f"cluster {context['cluster']} has no server URL")
@@ -184,12 +191,12 @@ def _opened(config: Any, loader: Any, context: dict[str, str]) -> _Opened:
 
 
 def _is_by_plugin(user: ConfigNode | None) -> bool:
-    """Return whether an exec plugin has to run. A token or an auth-provider takes precedence."""
+    """Return whether the user has an exec plugin to run. A token or an auth-provider takes precedence over it."""
     return user is not None and "exec" in user and not any(it in user for it in ("token", "tokenFile", "auth-provider"))
 
 
 def _missing_files(opened: _Opened) -> Iterator[str]:
-    """Yield an error for each missing certificate or key file. Inline data takes precedence over a file."""
+    """Yield an error for each missing certificate or key file that TLS needs and inline data does not replace."""
     if not str(opened.cluster["server"]).startswith("https:"):
         return
     folder = Path(opened.cluster.path).absolute().parent
@@ -213,7 +220,10 @@ def _missing_plugin(opened: _Opened) -> Iterator[str]:
 
 
 def _command(user: ConfigNode) -> str | None:
-    """Return the path of the exec plugin: from PATH, or relative to the kubeconfig's folder, like client-go."""
+    """Return the path of the exec plugin, or ``None`` if it is missing.
+
+    Like client-go, search PATH, or the kubeconfig's folder if the command has a slash.
+    """
     command = user["exec"]["command"]
     return shutil.which(_beside(user, command) if os.sep in command else command)
 
@@ -223,9 +233,9 @@ def _beside(user: ConfigNode, command: str) -> str:
 
 
 def _run_plugin(opened: _Opened) -> float:
-    """Run the exec plugin and store its credentials in the user entry; return the Unix time of their expiry.
+    """Run the exec plugin and store its credentials in the user entry; return their expiry as a Unix time, or infinity.
 
-    The library's loader can run it too, but only logs errors, and drops the expiry of certificates.
+    The library's loader is not used for this, because it only logs errors and drops the expiry of certificates.
     """
     user = opened.user
     folder = str(Path(user.path).absolute().parent)
@@ -244,7 +254,7 @@ def _run_plugin(opened: _Opened) -> float:
 
 
 class _Target(SimpleNamespace):
-    """Replacement for the library's client Configuration, which would read proxies from the environment."""
+    """Object to load settings into. The library's own Configuration would read proxies from the environment."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -255,7 +265,7 @@ class _Target(SimpleNamespace):
     def loaded(self, expires: float, reread: float) -> LoadedCredentials:
         files = (self.ssl_ca_cert, self.cert_file, self.key_file)
         contents = tuple(Path(file).read_bytes() for file in files if file)
-        authorization = next(iter(self.api_key.values()), "")  # by position: release 37 renamed its only entry
+        authorization = next(iter(self.api_key.values()), "")  # the only entry; release 37 of the library renamed it
         return LoadedCredentials(
             server=self.host.rstrip("/"),
             authorization=authorization.strip(),  # token files often end with a newline

@@ -1,7 +1,8 @@
 """Credentials for the API server, from a kubeconfig or a pod's service account, and their renewal.
 
-The ``kubernetes`` library reads them (docs/adr/0003-credentials-by-a-library.md): certificates, tokens, token files,
-exec plugins. It blocks, so it runs in a thread. This module only decides when to read again and prepares requests.
+The ``kubernetes`` library reads certificates, tokens and token files, and runs exec plugins
+(docs/adr/0003-credentials-by-a-library.md). It blocks, so it runs in a thread. This module decides when to read
+credentials again, and creates the TLS context for requests.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from app.kube.credential_sources import (
 _LOG: Final = structlog.get_logger(__name__)
 
 RENEW_AT: Final = 0.9
-"""Fraction of its lifetime after which a credential with an expiry is renewed."""
+"""Fraction of the time from read to expiry after which credentials are renewed."""
 
 _PLUGIN_SECONDS: Final = 60.0
 _TRY_AGAIN_SECONDS: Final = 5.0
-_SHORTEST_LIFE: Final = 1.0  # of expired credentials: a plugin must not run for each request
+_SHORTEST_LIFE: Final = 1.0  # seconds; an exec plugin with expired credentials must not run for each request
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Server, credentials and proxy for one request. ``tls`` is the identical object until certificates change."""
+    """Server, credentials and proxy for one request. ``tls`` stays the identical object until certificates change."""
 
     server: str
     authorization: str
@@ -51,9 +52,9 @@ class Access:
 
 
 def load(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> Credentials:
-    """Find credentials: the file given, ``$KUBECONFIG``, a pod's service account, ``~/.kube/config``, in this order.
+    """Check and return the first source of: ``kubeconfig``, ``$KUBECONFIG``, service account, ``~/.kube/config``.
 
-    ``kubeconfig`` can be a list of files as in ``$KUBECONFIG``. Plugins run only at the first request.
+    ``kubeconfig`` can be a list of files like ``$KUBECONFIG``. Exec plugins first run at the first request.
     Raises ``CredentialsError``.
     """
     source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account)
@@ -62,7 +63,7 @@ def load(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOU
 
 
 def namespace_in_use(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> str:
-    """Return the default namespace, like kubectl: that of the current context, or of the pod.
+    """Return the default namespace like kubectl: the namespace of the current context, or of the pod.
 
     Searches the same sources as ``load``; without credentials or a namespace in them, it returns ``default``. The
     cluster and user need not exist. Raises ``CredentialsError`` if the given ``kubeconfig`` does not exist, or if a
@@ -73,7 +74,11 @@ def namespace_in_use(kubeconfig: str | None = None, *, service_account: Path = S
 
 
 class Credentials:
-    """Credentials, read again each minute, before they expire, and when the API server rejects them."""
+    """Credentials that are read again when a request needs them and they are due.
+
+    They are due after a minute (unless an exec plugin supplies them), shortly before they expire, and when the API
+    server rejects them.
+    """
 
     def __init__(self, source: Source, *, now: Callable[[], float] = time.time) -> None:
         self._source = source
@@ -100,7 +105,7 @@ class Credentials:
         return str(self._source) if self._access is None else self._access.server
 
     async def access(self) -> Access:
-        """Return the access for the next request; waits only for a read. Raises ``CredentialsError``."""
+        """Return the access for the next request. If it is due, read it again first. Raises ``CredentialsError``."""
         if self._access is None or self._now() >= self._renew_at:
             async with self._lock:
                 if self._access is None or self._now() >= self._renew_at:
@@ -108,7 +113,10 @@ class Credentials:
         return self._access
 
     async def renewed(self, rejected: Access) -> Access:
-        """Return the access after a 401. Many rejected requests cause only one read. Raises ``CredentialsError``."""
+        """Return the access for the retry of a request whose access got a 401. Raises ``CredentialsError``.
+
+        The credentials are read again, but only once if many requests are rejected at the same time.
+        """
         async with self._lock:
             too_soon = self._now() - self._read_at < _TRY_AGAIN_SECONDS
             if self._access is not None and (self._access is not rejected or too_soon):
@@ -116,7 +124,7 @@ class Credentials:
             return await self._read()
 
     async def _keep_fresh(self) -> Access:
-        """Read again. If that fails, return the previous access until it expires."""
+        """Read the credentials again. If that fails, return the previous access until it expires."""
         try:
             return await self._read()
         except CredentialsError as error:
@@ -150,13 +158,16 @@ class Credentials:
 
 
 def _certificate_ends(loaded: LoadedCredentials) -> float | None:
-    """Return the expiry of the first certificate, the client's own; the others belong to its issuers."""
+    """Return the expiry of the client certificate as a Unix time; ``None`` without one, or if a plugin renews it.
+
+    The client's own certificate is the first one in the file; the others belong to its issuers.
+    """
     authority, certificate, _ = loaded.tls.files
     if not certificate or loaded.renews_certificate:
         return None
     try:
         own = x509.load_pem_x509_certificate(loaded.tls.contents[1 if authority else 0])
-    except ValueError:  # OpenSSL accepts more than this parser
+    except ValueError:  # this parser rejects some certificates that OpenSSL accepts
         return None
     return own.not_valid_after_utc.timestamp()
 
@@ -164,7 +175,7 @@ def _certificate_ends(loaded: LoadedCredentials) -> float | None:
 def _context(tls: Tls) -> ssl.SSLContext:
     authority, certificate, key = tls.files
     context = ssl.create_default_context(cafile=authority)
-    # Python 3.13 sets this flag; it requires key identifiers that cluster CAs often lack. Go does not require them.
+    # Clear the flag that Python 3.13 sets: it requires key identifiers, which cluster CAs often lack. Go does not.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not tls.verify:
         context.check_hostname = False

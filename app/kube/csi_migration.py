@@ -1,6 +1,6 @@
 """Translation of in-tree volumes to volumes of the CSI drivers that replace their plugins.
 
-Covers the plugins that kube-scheduler translates with its default feature gates. Source of the rules:
+Covers the plugins that kube-scheduler translates with its default feature gates (``DRIVERS``). Source of the rules:
 ``k8s.io/csi-translation-lib`` of Kubernetes 1.36.
 """
 
@@ -30,10 +30,14 @@ DRIVERS: Final[Mapping[str, str]] = {
     CINDER: "cinder.csi.openstack.org",
     PORTWORX: "pxd.portworx.com",
 }
-"""In-tree plugins that have been migrated, with the CSI driver of each."""
+"""CSI driver of each in-tree plugin whose volumes kube-scheduler translates.
+
+``isCSIMigrationOn`` (NodeVolumeLimits) and ``isCSIMigrationOnForPlugin`` (VolumeBinding) list these plugins only. Azure
+Files and vSphere volumes have been migrated too, but kube-scheduler does not translate them.
+"""
 
 NOT_COUNTED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""In-tree plugins whose volumes kube-scheduler does not count as volumes of their CSI driver."""
+"""Migrated plugins that are not in ``DRIVERS``, so kube-scheduler does not count their volumes for a CSI driver."""
 
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
@@ -41,32 +45,32 @@ BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 
 BETWEEN_ZONES: Final = "__"
-"""Separates the zones in a label of a PersistentVolume."""
+"""Separator of several zones in the zone label of a PersistentVolume."""
 
 _TOPOLOGY_KEYS: Final[Mapping[str, str]] = {
     EBS: "topology.ebs.csi.aws.com/zone",
     GCE: "topology.gke.io/zone",
     CINDER: "topology.cinder.csi.openstack.org/zone",
 }
-"""Topology key of each CSI driver. For plugins that are not listed, the node affinity stays unchanged."""
+"""Topology key of the CSI driver, by in-tree plugin. For other plugins, the node affinity is not translated."""
 
 _UNSPECIFIED: Final = "UNSPECIFIED"
 _EBS_URL: Final = "aws://"
 _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 _MANAGED: Final = "managed"
 _PARTS_OF_A_ZONE: Final = 3
-"""Parts of a GCE zone name, separated by hyphens; all but the last are the region."""
+"""Number of parts of a GCE zone name, which hyphens separate. All parts but the last form the region."""
 
 _NO_REGION: Final = "failed to get region from zones"
 _BAD_ZONE: Final = "zone in unexpected format, expected: {locale}-{region}-{zone}, got"
 
 
 class Untranslatable(ValueError):
-    """The volume cannot be translated. The message is kube-scheduler's."""
+    """The volume cannot be translated. The message equals that of kube-scheduler."""
 
 
 class MigratedVolume(Struct, frozen=True, gc=False):
-    """A volume of the in-tree ``plugin``, with its volume handle for the CSI driver."""
+    """A volume of the in-tree ``plugin``. ``handle`` identifies the volume to the CSI driver."""
 
     plugin: str
     handle: str
@@ -90,7 +94,7 @@ class AzureObject(Struct, rename={"disk_uri": "diskURI"}):
 
 
 class InTreeSources(Struct, rename="camel"):
-    """In-tree sources of a PersistentVolume that are migrated to CSI. At most one is set."""
+    """In-tree sources of a PersistentVolume, for the plugins in ``DRIVERS``. A valid volume has at most one."""
 
     gce_persistent_disk: _GceVolumeObject | None = None
     aws_elastic_block_store: VolumeIdObject | None = None
@@ -99,7 +103,11 @@ class InTreeSources(Struct, rename="camel"):
     portworx_volume: VolumeIdObject | None = None
 
     def migrated(self, labels: Mapping[str, str]) -> tuple[str, MigratedVolume | None, str]:
-        """Return the in-tree plugin (empty if there is none), the CSI volume, and the error if it is untranslatable."""
+        """Return (in-tree plugin, CSI volume, error) for a PersistentVolume with these labels.
+
+        Without an in-tree source of ``DRIVERS``, the plugin is empty. If the translation fails, the error says why;
+        else the error is empty. The CSI volume is ``None`` without a source, or if the translation fails.
+        """
         plugin = ""
         try:
             if self.gce_persistent_disk is not None:
@@ -121,7 +129,10 @@ class InTreeSources(Struct, rename="camel"):
 
 
 def gce_disk(name: str, zones_label: str | None = None) -> MigratedVolume:
-    """Translate a GCE disk. ``zones_label`` is the PersistentVolume's; with several zones the disk is regional."""
+    """Translate a GCE disk; it is regional if ``zones_label``, a label of its PersistentVolume, lists several zones.
+
+    Raises ``Untranslatable`` if these zones are malformed or in different regions.
+    """
     zones = (zones_label or "").split(BETWEEN_ZONES)
     if len(zones) > 1:
         return MigratedVolume(GCE, f"projects/{_UNSPECIFIED}/regions/{_region_of(zones)}/disks/{name}")
@@ -156,7 +167,7 @@ def ebs_disk(volume_id: str) -> MigratedVolume:
 
 
 def azure_disk(uri: str, kind: str | None) -> MigratedVolume:
-    """Translate a managed Azure disk. Raises ``Untranslatable`` for other kinds."""
+    """Translate a managed Azure disk, the default kind. Raises ``Untranslatable`` for other kinds."""
     if kind is not None and kind.lower() != _MANAGED:
         raise Untranslatable(f"kind({kind}) is not supported in csi migration")
     return MigratedVolume(AZURE_DISK, uri)
@@ -171,16 +182,17 @@ def portworx_volume(volume_id: str) -> MigratedVolume:
 
 
 def zones_label_of(labels: Mapping[str, str]) -> str:
-    """Return the zones label of a GCE disk. The beta label takes precedence."""
+    """Return the zones label of a GCE disk, empty if it has none. The beta label takes precedence."""
     return labels.get(BETA_ZONE) or labels.get(ZONE, "")
 
 
 def migrated_affinity(
     plugin: str, affinity: RequiredNodeAffinity | None, labels: Mapping[str, str]
 ) -> RequiredNodeAffinity | None:
-    """Return the node affinity of a PersistentVolume with the CSI driver's topology keys; ``None`` for none.
+    """Return the node affinity of a PersistentVolume with the CSI driver's topology key in place of the zone key.
 
-    Zones in the affinity take precedence over those in the labels.
+    ``None`` means no affinity. If the affinity has no zones, those of the volume's zone label are added. The beta key
+    of regions is replaced by the stable key.
     """
     key = _TOPOLOGY_KEYS.get(plugin)
     if key is None:

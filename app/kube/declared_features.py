@@ -1,7 +1,8 @@
-"""Features that nodes declare and pods need, like kube-scheduler's NodeDeclaredFeatures.
+"""Features that nodes declare and pods require, for the plugin NodeDeclaredFeatures.
 
-Source of the rules: component-helpers ``nodedeclaredfeatures`` of Kubernetes 1.36. A pod's needs are derived from its
-spec, independent of feature gates. Only two of the features registered there affect scheduling (``_NEEDED``).
+Source of the rules: component-helpers ``nodedeclaredfeatures`` of Kubernetes 1.36. The features that a pod requires are
+derived from its spec, independent of feature gates. Only two of the registered features (``_NEEDED``) affect
+scheduling.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _REGISTERED: Final = (
     RESTART_ALL_CONTAINERS,
     USER_NAMESPACES_HOST_NETWORK,
 )
-"""Registered features, sorted by name."""
+"""Features that Kubernetes 1.36 registers, sorted by name."""
 
 _NEEDED: Final = frozenset((RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK))
 _RESTART_ALL: Final = "RestartAllContainers"
@@ -49,7 +50,11 @@ def _parse_rules(data: bytes) -> bool:
 
 
 def _parse_declared(data: bytes) -> frozenset[str]:
-    """Match declared features against the registered ones as in Go: names that are out of order are ignored."""
+    """Return the declared features that a pod can require.
+
+    Like ``FeatureMapper.TryMap`` of the Go package, walk both sorted lists in parallel. So a declared name that is out
+    of order is ignored.
+    """
     registered = iter((*_REGISTERED, None))
     awaited = next(registered)
     declared: set[str] = set()
@@ -67,14 +72,14 @@ def _parse_declared(data: bytes) -> frozenset[str]:
 _restarts_all: Final = shared(RESTART_RULES, _parse_rules)
 
 declared_features_of: Final = shared(DECLARED_FEATURES, _parse_declared)
-"""Return the features that a node declares and a pod can need. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+"""Return features that a node declares and a pod can require. Raises ``Oversized``, ``msgspec.ValidationError``."""
 
 
 def needed_features(rules: Iterable[Raw], *, host_network: bool, host_users: bool) -> frozenset[str]:
-    """Return the features that a pod needs. ``rules`` are the restart rules of its containers and init containers.
+    """Return the features that a pod requires. ``rules`` are the raw restart rules of each of its containers.
 
-    ``host_users``: the pod runs in the user namespace of the host, which is the default. Raises ``Oversized`` or
-    ``msgspec.ValidationError``.
+    ``host_users`` is true if the pod runs in the user namespace of the host, which is the default. Raises ``Oversized``
+    or ``msgspec.ValidationError``.
     """
     restarting = [_restarts_all(it) for it in rules if bytes(it)]
     needed = {RESTART_ALL_CONTAINERS} if any(restarting) else set()

@@ -2,8 +2,8 @@
 
 The API server stores and sends documents with up to 10,000 levels (``managedFields[].fieldsV1`` of any pod). msgspec
 raises ``RecursionError`` about 900 levels down, where the interpreter's stack ends, even in parts that it skips. In
-that case, parts far deeper than any field that is read are cut out of the bytes, and the rest is decoded. Documents
-that msgspec can decode have no extra cost.
+that case, the decoder cuts those parts out of the bytes that are far deeper than any field that is read, and decodes
+the rest. Documents that msgspec can decode have no extra cost.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 SAFE_DEPTH: Final = 64
-"""Number of levels of arrays and objects that are never cut. The deepest field that is read is on level 14."""
+"""Number of nesting levels that are never cut. The deepest field that is read is on level 14."""
 
 MAX_DEPTH: Final = 128
 """Maximum level that a part below level ``SAFE_DEPTH`` can reach; deeper parts are cut out.
 
-Must exceed ``SAFE_DEPTH`` by more than two words of 8 bytes, because ``_Cut`` scans words.
+Must exceed ``SAFE_DEPTH`` by more than 16, because ``_Cut`` scans words of 8 bytes, and each can open 8 levels.
 """
 
 _WINDOW: Final = 1 << 16
-"""Bytes scanned in one step, which takes 2 ms."""
+"""Number of bytes scanned in one step. A step takes 2 ms."""
 
 _WORD: Final = 8
 _OPEN: Final = ord("[")
@@ -75,7 +75,7 @@ class Decoder(Generic[T]):
             raise msgspec.DecodeError(str(error)) from None
 
     async def decode_in_steps(self, raw: Document) -> T:
-        """Decode like ``decode``, but let other tasks run while cutting."""
+        """Decode like ``decode``, but let other tasks run while deep parts are cut."""
         try:
             return self.at_once(raw)
         except TooDeep:
@@ -102,7 +102,7 @@ async def without_deep_parts_in_steps(raw: bytes) -> bytes:
 
 
 class _Cut:
-    """Removal of the deep parts of one document. Words of 8 bytes are scanned; single bytes only near a cut."""
+    """Scanner that cuts the deep parts out of one document. It reads words of 8 bytes; single bytes only at a cut."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -126,17 +126,17 @@ class _Cut:
         for start, end in self._found:
             pieces += (self._raw[at:start], b"null")
             at = end
-        rest = _last_left(*self._crossing) if self._too_deep else len(self._raw)  # unclosed: invalid JSON
+        rest = _last_left(*self._crossing) if self._too_deep else len(self._raw)  # unclosed part: invalid JSON
         return b"".join((*pieces, self._raw[at:rest]))
 
     def _window(self, at: int) -> bytes:
-        """Return the next bytes; an escape sequence at their end is complete."""
+        """Return the next ``_WINDOW`` bytes, or one more so that they do not end within an escape sequence."""
         window = self._raw[at : at + _WINDOW]
         escaping = len(window) - len(window.rstrip(b"\\"))
         return window if escaping % 2 == 0 else self._raw[at : at + _WINDOW + 1]
 
     def _structure(self, window: bytes) -> bytes:
-        """Return ``window`` with brackets outside strings only: braces become square brackets, other bytes spaces."""
+        """Return ``window`` with braces outside strings as square brackets, and every other byte as a space."""
         if b"\\" in window:
             window = window.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         parts = window.split(b'"')
@@ -163,7 +163,7 @@ class _Cut:
                     self._cross(at + index * _WORD, words[index], depth)
 
     def _cross(self, at: int, word: int, depth: int) -> None:
-        """Handle a word that crosses level ``SAFE_DEPTH``. The exact position is computed only for a cut."""
+        """Record that a word crosses level ``SAFE_DEPTH``. If a too deep part ends there, record its position."""
         if self._too_deep:
             self._found.append((_last_left(*self._crossing), _first_back(at, word, depth)))
             self._too_deep = False
@@ -171,7 +171,7 @@ class _Cut:
 
 
 class _Nets(dict[int, int]):
-    """Change of depth across a word. At most 6,561 words occur, since each byte is a bracket or a space."""
+    """Cache of the change of depth by word. At most 6,561 words occur, because each byte is "[", "]" or a space."""
 
     def __missing__(self, word: int) -> int:
         bytes_ = word.to_bytes(_WORD, sys.byteorder)
@@ -180,7 +180,7 @@ class _Nets(dict[int, int]):
 
 
 class _Shapes(dict[int, tuple[int, int]]):
-    """Minimum and maximum depth within a word, relative to its start."""
+    """Cache of the minimum and maximum depth within a word, relative to its start, by word."""
 
     def __missing__(self, word: int) -> tuple[int, int]:
         depths = (0, *(depth for _, depth in _steps(word, 0)))
@@ -197,7 +197,7 @@ def _words(structure: bytes) -> memoryview:
 
 
 def _steps(word: int, depth: int) -> list[tuple[int, int]]:
-    """Return (index in the word, depth after it) for each bracket of a word."""
+    """Return (index in the word, depth after the bracket) for each bracket of a word that begins at ``depth``."""
     steps: list[tuple[int, int]] = []
     for place, byte in enumerate(word.to_bytes(_WORD, sys.byteorder)):
         if byte != _NOTHING:
@@ -207,12 +207,12 @@ def _steps(word: int, depth: int) -> list[tuple[int, int]]:
 
 
 def _last_left(at: int, word: int, depth: int) -> int:
-    """Return the position of the last bracket in a word that goes below level ``SAFE_DEPTH``."""
+    """Return the position of the last bracket in a word that opens the level after ``SAFE_DEPTH``."""
     steps = _steps(word, depth)
     before = (depth, *(it for _, it in steps))
     return at + max(place for (place, after), was in zip(steps, before, strict=False) if was == SAFE_DEPTH < after)
 
 
 def _first_back(at: int, word: int, depth: int) -> int:
-    """Return the position after the first bracket in a word that returns to level ``SAFE_DEPTH``."""
+    """Return the position after the first bracket in a word that leads back to level ``SAFE_DEPTH``."""
     return at + 1 + next(place for place, after in _steps(word, depth) if after == SAFE_DEPTH)

@@ -1,7 +1,7 @@
 """Fields of a pod that preemption reads: whether it can preempt, its start time, and whether it is being preempted.
 
-These fields are optional. They are stored outside the interned spec, because the pods of one workload start at
-different times.
+They are an optional part of a pod. They are stored outside the spec that the pods of a workload share, because these
+pods start at different times.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Meta, Raw, Struct
 from app.kube.conditions import condition_of
 
 Time: TypeAlias = Annotated[datetime, Meta(tz=True)]
-"""``metav1.Time`` on the wire: RFC 3339."""
+"""Type of a ``metav1.Time``, an RFC 3339 text on the wire."""
 
 _NEVER: Final = "Never"
 _DISRUPTION_TARGET: Final = "DisruptionTarget"
@@ -23,10 +23,11 @@ _BY_SCHEDULER: Final = "PreemptionByScheduler"
 
 
 class Disruption(Struct, frozen=True, gc=False):
-    """Preemption fields of a pod. ``never_preempts``: its ``preemptionPolicy`` is Never.
+    """Fields of a pod that preemption reads.
 
-    ``started`` is ``status.startTime`` as a Unix time, ``None`` until a kubelet has started the pod. ``preempted``: its
-    condition DisruptionTarget is True with reason PreemptionByScheduler.
+    ``never_preempts`` is true if the ``preemptionPolicy`` is Never. ``started`` is ``status.startTime`` as a Unix time,
+    ``None`` until a kubelet has accepted the pod. ``preempted`` is true if the condition DisruptionTarget is True with
+    reason PreemptionByScheduler.
     """
 
     never_preempts: bool = False
@@ -38,13 +39,13 @@ NO_DISRUPTION: Final = Disruption()
 
 
 class SpecObject(Protocol):
-    """The field of ``spec`` that is read."""
+    """Field of ``spec`` that ``disruption_of`` reads."""
 
     preemption_policy: str | None
 
 
 class StatusObject(Protocol):
-    """The fields of ``status`` that are read."""
+    """Fields of ``status`` that ``disruption_of`` reads."""
 
     start_time: Time | None
     conditions: Raw

@@ -15,7 +15,7 @@ _LONGEST: Final = (2**63 - 1) / 1e9
 
 
 class BadDuration(ValueError):
-    """The value is not a valid duration. ``cause`` gives details, or is empty."""
+    """The value is not a valid duration. ``cause`` says why, if the reason is known; else it is empty."""
 
     def __init__(self, value: str, cause: str) -> None:
         super().__init__(f'"{value}" is not a duration such as 5s, 500ms or 1m30s' + (f": {cause}" if cause else ""))
@@ -23,7 +23,7 @@ class BadDuration(ValueError):
 
 
 def parse_duration(value: Any) -> Any:
-    """Parse a duration like ``time.ParseDuration`` and return seconds; return values that are not text unchanged.
+    """Parse a duration like Go's ``time.ParseDuration`` and return seconds. Return a value that is not text unchanged.
 
     Raises ``BadDuration``, also for negative durations: Go accepts them, but no setting does.
     """
@@ -42,7 +42,7 @@ def parse_duration(value: Any) -> Any:
 
 
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
-"""Type of a pydantic field that is a duration in a configuration and seconds in the code."""
+"""Type of a pydantic field: a duration such as ``5s`` in the configuration, seconds in the code."""
 
 
 def _cause(value: str) -> str:
@@ -56,7 +56,7 @@ def _cause(value: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration in its shortest form: ``1.5s``, ``500ms``, ``10m``."""
+    """Format seconds as a duration with a single unit, for example ``1.5s``, ``500ms`` or ``10m``."""
     if 0 < seconds < 1:
         return f"{seconds * 1000:g}ms"
     for unit, size in (("h", 3600), ("m", 60)):

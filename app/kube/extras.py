@@ -1,7 +1,7 @@
 """Optional parts of pods and nodes, decoded only if a plugin declares them: requests, host ports, images and more.
 
-These parts are read from the largest fields of a pod. Replicas of a workload differ there only in fields that are not
-read, such as the name of a token volume or a container's start time. So replicas share the decoded parts.
+These parts are read from the largest fields of a pod. Replicas of a workload differ there only in values that are not
+read, for example the name of a token volume or the start time of a container. So replicas share the decoded parts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
 MOST_PORTS: Final = 256
 MOST_IMAGES: Final = 128
-"""Maximum number of host ports and of images of one pod. If there are more, none is read."""
+"""Maximum number of images of one pod; ``MOST_PORTS`` is that of host ports. If a pod has more, none is read."""
 
 ANY_IP: Final = "0.0.0.0"
 _TCP: Final = "TCP"
@@ -57,18 +57,18 @@ class Extra(Enum):
     CLAIMS = "claims"
     PENDING_VOLUMES = "pending_volumes"
     DISRUPTION = "disruption"
-    """Stored outside the interned spec (see ``app.kube.disruption``), so it is not in ``_PARTS_OF_POD``."""
+    """Stored outside the shared spec (see ``app.kube.disruption``), so it is not in ``_PARTS_OF_POD``."""
 
     NODE_STATE = "state"
-    """Part of nodes only."""
+    """Optional part that only nodes have."""
 
 
 NODE_ONLY: Final = frozenset((Extra.NODE_STATE,))
-"""Parts that only nodes have."""
+"""Optional parts that only nodes have."""
 
 
 class NotDecoded(LookupError):
-    """A part was read that no enabled plugin declares, so it was not decoded."""
+    """The part that was read is not decoded, because no enabled plugin declares it."""
 
     def __init__(self, extra: Extra) -> None:
         super().__init__(f"{extra.value}: not decoded, since no enabled plugin declares Part.{extra.name}")
@@ -83,9 +83,9 @@ class HostPort(Struct, frozen=True, gc=False):
 
 
 class PodImages(Struct, frozen=True):
-    """Images of a pod, with tag or digest: of init containers, then containers, then volumes. Duplicates are included.
+    """Images of a pod, with tag or digest: of init containers, then of containers, then of image volumes.
 
-    ``containers``: number of containers and init containers.
+    Duplicates are included. ``containers`` is the number of init containers and containers.
     """
 
     names: tuple[str, ...]
@@ -93,7 +93,7 @@ class PodImages(Struct, frozen=True):
 
 
 class PodParts(Struct, frozen=True, eq=False, weakref=True):
-    """Optional parts of a pod; ``None`` for parts that no plugin declares. Equal parts share one interned object."""
+    """Optional parts of a pod; a part that no plugin declares is ``None``. Pods with equal parts share one object."""
 
     resources: PodResources | None = None
     ports: tuple[HostPort, ...] | None = None
@@ -111,7 +111,7 @@ NOTHING_OF_POD: Final = PodParts()
 
 
 class RequirementsObject(Struct):
-    """``resources`` of a container or a pod."""
+    """``resources`` of a container or a pod on the wire, reduced to the requests."""
 
     requests: Raw = Raw()
 
@@ -132,13 +132,13 @@ class _ImageVolumeObject(Struct):
 
 
 class VolumeObject(VolumeSources):
-    """A volume of a pod on the wire. Its image counts as an image of the pod, in addition to its containers' images."""
+    """A volume of a pod on the wire. The image of an image volume is read too, as one of the pod's images."""
 
     image: _ImageVolumeObject | None = None
 
 
 class PodSpecExtras(Protocol):
-    """The fields of ``spec`` that are read on demand."""
+    """Fields of ``spec`` from which optional parts are decoded."""
 
     node_name: str | None
     containers: list[ContainerObject] | None
@@ -153,7 +153,7 @@ class PodSpecExtras(Protocol):
 
 
 class ContainerStatusObject(Struct, rename="camel"):
-    """Status of a container on the wire, reduced to the resources that the container has."""
+    """Status of a container on the wire, reduced to its name, and its actual and allocated resources."""
 
     name: str | None = None
     resources: RequirementsObject | None = None
@@ -161,7 +161,7 @@ class ContainerStatusObject(Struct, rename="camel"):
 
 
 class PodStatusExtras(Protocol):
-    """The fields of ``status`` that are read on demand."""
+    """Fields of ``status`` from which optional parts are decoded."""
 
     container_statuses: list[ContainerStatusObject] | None
     init_container_statuses: list[ContainerStatusObject] | None
@@ -195,7 +195,7 @@ _SHARED: WeakValueDictionary[tuple[object, ...], PodParts] = WeakValueDictionary
 def pod_parts(
     extras: frozenset[Extra], spec: PodSpecExtras, status: PodStatusExtras
 ) -> tuple[PodParts, tuple[str, ...]]:
-    """Decode the parts in ``extras``. Also return the names of oversized fields, whose parts are empty.
+    """Return the parts in ``extras``, and the names of oversized fields. The parts of oversized fields are empty.
 
     Raises ``msgspec.ValidationError``.
     """
@@ -215,7 +215,7 @@ def pod_parts(
 
 @cache
 def _readers(extras: frozenset[Extra]) -> tuple[tuple[Callable[[Any, Any], Any] | None, Any], ...]:
-    """Return (reader, empty value) for each field of ``PodParts`` in order. The reader is ``None`` for other parts."""
+    """Return (reader, empty value) per field of ``PodParts``. The reader is ``None`` for parts not in ``extras``."""
     return tuple((read if extra in extras else None, empty) for extra, (read, empty) in _PARTS_OF_POD.items())
 
 
@@ -296,7 +296,7 @@ def _pending_volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[Pod
 
 
 def _tagged(images: Iterable[str | None]) -> Iterator[str]:
-    """Yield the names that nodes use for the images: with the tag ``latest`` if an image has neither tag nor digest."""
+    """Yield the image names that nodes report: an image without tag and digest gets the tag ``latest``."""
     for image in images:
         name = image or ""
         yield sys.intern(name if name.rfind(":") > name.rfind("/") else name + _LATEST)
@@ -334,4 +334,4 @@ _PARTS_OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.CLAIMS: (claims_of, NO_CLAIMS),
     Extra.PENDING_VOLUMES: (_pending_volumes, ()),
 }
-"""For each field of ``PodParts``, in order: its reader, and the value that replaces an oversized part."""
+"""Reader of each field of ``PodParts``, in order, with the value that replaces an oversized part."""

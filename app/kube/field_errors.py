@@ -1,7 +1,7 @@
-"""Error messages for invalid fields, equal to those of ``apimachinery``; verdicts of plugins contain them.
+"""Error messages for invalid fields. They equal those of ``apimachinery``, because verdicts of plugins contain them.
 
 Source of the messages: ``pkg/util/validation/field``, ``pkg/util/errors`` and ``pkg/api/validate/content`` of
-Kubernetes 1.36. A path is a text such as ``[0].matchExpressions[1].key``.
+Kubernetes 1.36. A ``path`` names a field, for example ``[0].matchExpressions[1].key``.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _IN_JSON: Final = {ord(it): f"\\u{ord(it):04x}" for it in "<>&\u2028\u2029"}
 
 
 def invalid(path: str, value: str | Sequence[str] | None, detail: str) -> str:
-    """Format the error for an invalid value. A list is shown as JSON, a missing list as ``null``."""
+    """Return the error message for an invalid value. A list is shown as JSON, a missing list as ``null``."""
     shown = _quoted(value) if isinstance(value, str) else _as_json(value)
     return f"{path}: Invalid value: {shown}: {detail}"
 
 
 def not_supported(path: str, value: str, supported: Iterable[str]) -> str:
-    """Format the error for a value that is not one of the supported values."""
+    """Return the error message for a value that is not one of ``supported``."""
     return f"{path}: Unsupported value: {_as_json(value)}: supported values: {', '.join(map(_quoted, supported))}"
 
 
@@ -112,4 +112,4 @@ def _escaped(character: str) -> str:
     code = ord(character)
     if code < ord(" ") or code == 0x7F:  # DEL
         return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # 0xFFFF: the last character that \u can express
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # \u has four digits

@@ -1,4 +1,8 @@
-"""Homeport's custom resource Home, which stores a machine's home after the object with its annotation is deleted."""
+"""Homeport's custom resource Home. It records a home: the node on which the pods of an owner are placed again.
+
+The annotation with the home is on the owner of a pod, and is deleted with it. Homeport keeps Home objects equal to the
+homes of existing owners. So an owner that is created again under the same name gets its home back.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +25,10 @@ _DIGITS: Final = 12
 
 
 class RecordedKeeper(Struct, frozen=True, gc=False):
-    """Object that had the home annotation. A new object with the same name gets the home back.
+    """Owner whose home is recorded, for example a StatefulSet. A new owner with the same name gets the home back.
 
-    ``uid`` is the UID of the object at the time of recording. ``slot`` tells the pods of one object apart; empty if it
-    has only one.
+    ``uid`` is the UID of the owner when the home was recorded. ``slot`` tells the pods of one owner apart; it is empty
+    for an owner with a single home.
     """
 
     api_version: str
@@ -37,8 +41,9 @@ class RecordedKeeper(Struct, frozen=True, gc=False):
 class HomeRecord(Struct, frozen=True):
     """Custom resource Home, reduced to the fields that are read.
 
-    ``node``: name of the home node · ``machine``: systemUUID of that node at the time of recording, empty if unknown ·
-    ``since``: RFC 3339 time since which the machine has this home.
+    ``owner`` is the object that controls the Home, and ``keeper`` the object whose home is recorded. ``node`` is the
+    name of the home node, and ``machine`` its systemUUID when the home was recorded, empty if unknown. ``since`` is the
+    time (RFC 3339) at which the node became the home.
     """
 
     namespace: str
@@ -107,7 +112,7 @@ def decode_home(raw: bytes | Raw) -> HomeRecord:
 
 @lru_cache(maxsize=16384)
 def memory_name(api_version: str, kind: str, name: str, slot: str) -> str:
-    """Return the name of a machine's Home object: readable (kind, name, slot), and unique because of a hash."""
+    """Return the name of the Home for an owner and slot. It begins with kind, name and slot; a hash makes it unique."""
     digest = sha256("\n".join((api_version, kind, name, slot)).encode()).hexdigest()[:_DIGITS]
     readable = "-".join(filter(None, (kind.lower(), name, slot)))[:_LONGEST_NAME]
     return f"{readable.rstrip('-.')}-{digest}"

@@ -24,7 +24,7 @@ _NEVER_SENT: Final = (
 
 
 async def whole_answer(response: httpx.Response, most: float = inf) -> HttpResponse:
-    """Read and return the whole response. Raises ``AnswerTooLong`` for a body of more than ``most`` bytes.
+    """Read the whole response, then close it. Raises ``AnswerTooLong`` for a body of more than ``most`` bytes.
 
     The body is not stored on httpx's response, because such a response is a reference cycle. The initial list runs
     without garbage collection, so the bodies of all pages would stay in memory: 600 MB for 150,000 pods.
@@ -42,13 +42,13 @@ async def whole_answer(response: httpx.Response, most: float = inf) -> HttpRespo
 
 
 def checked_body(request: Request, response: HttpResponse) -> bytes:
-    """Return the body of a 2xx response. Raises ``ApiError``, or ``UnknownOutcome`` for a write with a 5xx response."""
+    """Return the body of a 2xx response. Otherwise raise ``ApiError``, or ``UnknownOutcome`` for a 5xx to a write."""
     if 200 <= response.status < 300:
         return response.body
     retry_after = _seconds(response.headers.get("retry-after"))
     error = ApiError.parse(response.body, status=response.status, retry_after=retry_after)
     if request.writes and error.status >= _SERVER_ERROR:
-        # etcd timed out, or a proxy lost its connection: the write was possibly executed.
+        # For example, etcd timed out or a proxy lost its connection, so the write was possibly executed.
         raise UnknownOutcome(f"{request}: {error}") from error
     raise error
 
@@ -65,12 +65,12 @@ def no_response(request: Request, cause: str) -> KubeError:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Parse ``Retry-After`` in seconds. ``None`` for its other form, a date, which API servers do not use."""
+    """Return the seconds in ``Retry-After``; ``None`` for a date, the other form, which API servers do not use."""
     return float(header) if header is not None and header.isdecimal() else None
 
 
 async def lines_of(request: Request, response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """Yield complete lines. An incomplete last line is dropped, because the next watch sends it again."""
+    """Yield the complete lines of a watch. An incomplete last line is dropped, because the next watch gets it again."""
     rest = b""
     try:
         async for chunk in response.aiter_bytes():

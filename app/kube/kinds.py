@@ -33,7 +33,7 @@ from app.kube.storage_v1 import (
 
 
 class KubeObject(Protocol):
-    """Common properties of all decoded objects."""
+    """Properties that all decoded objects have."""
 
     @property
     def key(self) -> ObjectKey: ...
@@ -62,7 +62,7 @@ T_co = TypeVar("T_co", bound=KubeObject, covariant=True)
 class Kind(Generic[T_co]):
     """Kind of objects that a snapshot can contain. Kinds with the same ``api_version`` and ``kind`` are equal.
 
-    ``metadata_only``: lists and watches request PartialObjectMetadata.
+    If ``metadata_only``, lists and watches request PartialObjectMetadata.
     """
 
     __slots__ = ("_hash", "api_version", "decode", "kind", "metadata_only")
@@ -118,11 +118,11 @@ _OWNERS: Final[Mapping[tuple[str, str], Kind[AnnotatedObject]]] = {
 
 
 def owner_kind(api_version: str, kind: str) -> Kind[AnnotatedObject]:
-    """Return the kind of an owner. An unknown kind, such as a custom resource, is decoded by metadata only."""
+    """Return the kind of an owner. For an unknown kind, for example a custom resource, only metadata is decoded."""
     known = _OWNERS.get((api_version, kind))
     return known if known is not None else partial_kind(api_version, kind)
 
 
 def partial_kind(api_version: str, kind: str) -> Kind[PartialObject]:
-    """Return a kind of whose objects only the metadata is read."""
+    """Return a kind for which only the metadata of objects is requested and decoded."""
     return Kind(api_version, kind, decode_partial, metadata_only=True)

@@ -1,4 +1,4 @@
-"""KubeVirt's VirtualMachineInstance, reduced to the fields that tell which of its pods runs the machine."""
+"""KubeVirt's VirtualMachineInstance, reduced to the fields that tell which of its pods runs the virtual machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from app.kube.meta_v1 import MetadataObject, ObjectKey, OwnerReference, annotati
 
 
 class VirtualMachineInstance(Struct, frozen=True, gc=False):
-    """VirtualMachineInstance. ``node_name``: ``status.nodeName``, empty until its pod is ready.
+    """A VirtualMachineInstance. ``node_name`` is ``status.nodeName``, empty until its pod is ready.
 
-    ``moved_from``, ``moved_to``: ``sourceNode`` and ``targetNode`` of ``status.migrationState``, empty without a
-    migration. They describe the current or last migration, also if it failed.
+    ``moved_from`` and ``moved_to`` are ``sourceNode`` and ``targetNode`` of ``status.migrationState``. They describe
+    the current or last migration, even if it failed, and are empty before the first one.
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""Interned label sets: pods of one workload share one object, and identity is equality."""
+"""Interned label sets. Equal sets are one object, so pods of a workload share it and comparisons are fast."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from weakref import WeakValueDictionary
 
 
 class LabelSet(dict[str, str]):
-    """Immutable labels of an object, created by :func:`label_set` only; equal sets are the same object."""
+    """Labels of an object, never modified. Only :func:`label_set` creates them, so that equal sets are one object."""
 
     __slots__ = ("__weakref__",)
 
-    def __hash__(self) -> int:  # type: ignore[override]  # interned, hence safe to hash by identity
+    def __hash__(self) -> int:  # type: ignore[override]  # equal sets are one object, so identity can be hashed
         return id(self)
 
     def __eq__(self, other: object) -> bool:
@@ -26,7 +26,7 @@ _SETS: WeakValueDictionary[tuple[tuple[str, str], ...], LabelSet] = WeakValueDic
 
 
 def label_set(labels: Mapping[str, str | None] | None) -> LabelSet:
-    """Return the interned ``LabelSet`` of ``labels``; ``None`` is the empty set, a null value the empty string."""
+    """Return the interned ``LabelSet`` of ``labels``. ``None`` becomes the empty set, a null value an empty string."""
     items = tuple(sorted((key, value or "") for key, value in labels.items())) if labels else ()
     interned = _SETS.get(items)
     if interned is None:

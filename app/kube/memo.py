@@ -13,7 +13,7 @@ MISSING: Final[Any] = object()
 
 
 class Newest(OrderedDict[K, V]):
-    """Dict of at most ``most`` entries. ``put`` evicts the entry that was put longest ago."""
+    """Dict of at most ``most`` entries. If it is full, ``put`` evicts the entry that was put longest ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -27,10 +27,11 @@ class Newest(OrderedDict[K, V]):
 
 
 class Memo(Generic[K, V]):
-    """Cache of recently used values, at most ``most`` bytes, in two generations.
+    """Cache of recently used values in two generations, of at most ``most`` bytes together.
 
-    Callers can read ``young`` directly: usually one look-up suffices. When ``young`` would exceed half of ``most``, it
-    becomes the old generation; entries of the previous old generation that were not read since are dropped.
+    Callers can first look up a key in ``young``, because most values are there. When ``young`` would exceed half of
+    ``most``, it becomes the old generation. This drops the entries of the previous old generation, except those that
+    were read since, because reading moves them to ``young``.
     """
 
     __slots__ = ("_half", "_old", "_weight", "_weights", "young")
@@ -55,7 +56,7 @@ class Memo(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V, weight: int) -> None:
-        """Cache a value of ``weight`` bytes; above 1/16 of the limit it is not cached, to leave room for others."""
+        """Cache a value of ``weight`` bytes. A value above 1/16 of the limit is not cached: it would evict many."""
         if weight > self._half // 8:
             return
         if self._weight + weight > self._half:

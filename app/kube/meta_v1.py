@@ -18,29 +18,32 @@ ObjectKey = tuple[str, str]
 """(namespace, name); the namespace is empty for cluster-scoped kinds."""
 
 ANNOTATION_DOMAIN: Final = "homeport.dev/"
-"""Prefix of Homeport's annotations. All others are dropped: they have no reader and are most of a real pod's bytes."""
+"""Prefix of Homeport's annotations.
+
+Models of pods and owners hold no other annotations, because nothing reads them and they are most of a pod's bytes.
+"""
 
 ACTIVATED: Final = f"{ANNOTATION_DOMAIN}activated"
 """Annotation with the time at which a waiting pod was last activated.
 
-The write makes the scheduler see a changed pod; Homeport does not read the value.
+Homeport writes it to change the pod, so that kube-scheduler queues the pod again. Homeport does not read the value.
 """
 
 LARGEST_PART: Final = 64 << 10
-"""Maximum bytes of one tenant-written part of an object (a pod's affinity, its labels, …); longer ones are not read."""
+"""Maximum bytes of one tenant-written part of an object, for example a pod's affinity. Longer parts are not read."""
 
 _LONGEST_KEY: Final = 253
 _LONGEST_VALUE: Final = 1 << 10
-"""Maximum lengths of an annotation's key and value. Homeport writes no longer ones, so longer ones are dropped."""
+"""Maximum characters of an annotation's value. Longer ones are dropped, because Homeport does not write any."""
 
 _MOST_POD_ANNOTATIONS: Final = 16
 _HOMEPORT_ANNOTATIONS: Final = tuple(
     ANNOTATION_DOMAIN + it for it in ("home", "home-after", "home-replaces", "policy", "unclear-bind")
 )
-"""Annotations written by Homeport. They are kept first, so that a tenant cannot displace them with others."""
+"""Annotations that have precedence if a pod has too many, so that a tenant cannot displace them with others."""
 
 _LONGEST_VERSION: Final = 20
-"""Digits of the largest unsigned 64-bit integer, the type in which API servers count versions."""
+"""Digits of the largest unsigned 64-bit integer, the type of resourceVersions in the API server."""
 
 _MEMO_BYTES: Final = 2 << 20
 _MEMO_ENTRY: Final = 4096
@@ -60,7 +63,7 @@ class OwnerReference(Struct, frozen=True, gc=False):
 
 
 class PartialObject(Struct, frozen=True, gc=False):
-    """Metadata of an object of any kind, for kinds of which nothing else is read (VirtualMachine, custom resources)."""
+    """Metadata of an object, for kinds of which nothing else is read, for example VirtualMachines."""
 
     namespace: str
     name: str
@@ -76,7 +79,7 @@ class PartialObject(Struct, frozen=True, gc=False):
 
 
 class MetadataObject(Struct, rename="camel"):
-    """``metadata`` on the wire. Parts that pods of one workload share stay raw and are parsed once per workload."""
+    """``metadata`` on the wire. Fields that are equal among the pods of a workload stay raw, to be parsed only once."""
 
     name: str | None = None
     namespace: str | None = None
@@ -95,8 +98,8 @@ class PartialObjectObject(Struct):
     metadata: MetadataObject
 
 
-class Oversized(Exception):  # not a ValidationError: the object is valid
-    """Part ``field`` of an object exceeds the maximum length that is read."""
+class Oversized(Exception):  # not a ValidationError, because the object is valid
+    """The part ``field`` of an object is longer than Homeport reads."""
 
     def __init__(self, field: str) -> None:
         super().__init__(f"{field}: more than {LARGEST_PART} bytes")
@@ -106,7 +109,7 @@ class Oversized(Exception):  # not a ValidationError: the object is valid
 def version_number(version: str) -> int:
     """Return a resourceVersion as a number, because versions compare as numbers (KEP-5504).
 
-    Return -1 for an opaque version: anything but 1 to 20 digits. An opaque version has no order.
+    Return -1 for an opaque version, which is any text but 1 to 20 digits and has no order.
     """
     is_ordered = len(version) <= _LONGEST_VERSION and version.isascii() and version.isdecimal()
     return int(version) if is_ordered else -1
@@ -123,10 +126,10 @@ def micro_time(when: datetime) -> str:
 
 
 def shared(field: str, parse: Callable[[bytes], T], *, largest: int | None = LARGEST_PART) -> Callable[[Raw], T]:
-    """Memoise ``parse`` by the raw bytes: pods of one workload have identical bytes for ``field``.
+    """Return ``parse`` with a cache by raw bytes, because the pods of a workload have identical bytes in ``field``.
 
-    An absent field and ``null`` parse as ``b"null"``. Errors name ``field``, since a raw part has lost its path.
-    The returned function raises ``Oversized`` for more than ``largest`` bytes, without parsing them.
+    An absent field is parsed as ``null``. The returned function raises ``msgspec.ValidationError``, with ``field``
+    in its message. For more than ``largest`` bytes it raises ``Oversized`` without parsing them.
     """
     memo = Memo[bytes, T](_MEMO_BYTES)
 
@@ -156,7 +159,7 @@ _MAP: Final[Decoder[dict[str, str | None] | None]] = Decoder(dict[str, str | Non
 
 
 def parse_map(data: bytes) -> dict[str, str | None] | None:
-    """Parse a map of strings, such as labels or a Service's selector. Raises ``msgspec.DecodeError``."""
+    """Parse a map of strings, for example labels or a Service's selector. Raises ``msgspec.DecodeError``."""
     return _MAP.decode(data)
 
 
@@ -193,7 +196,7 @@ _DOMAIN_BYTES: Final = ANNOTATION_DOMAIN.encode()
 def annotations_of(raw: Raw) -> Mapping[str, str]:
     """Return the annotations in ``ANNOTATION_DOMAIN`` whose key and value are not too long.
 
-    Without any, nothing is decoded. Raises ``msgspec.ValidationError``.
+    If the prefix does not occur, nothing is decoded. Raises ``msgspec.ValidationError``.
     """
     data = bytes(raw)
     if _DOMAIN_BYTES not in data:
@@ -212,7 +215,7 @@ def annotations_of(raw: Raw) -> Mapping[str, str]:
 def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
     """Return a pod's Homeport annotations without ``ACTIVATED``, at most ``_MOST_POD_ANNOTATIONS``.
 
-    Annotations of owners are not limited in number: an owner has some for each of its pods with a home.
+    For owners, the number is not limited, because an owner has annotations for each of its pods with a home.
     """
     annotations = annotations_of(raw)
     if ACTIVATED in annotations:
@@ -224,7 +227,7 @@ def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
 
 
 def partial_object(wire: PartialObjectObject) -> PartialObject:
-    """Convert a decoded object. Raises ``msgspec.ValidationError`` if it has no name."""
+    """Convert the metadata of a decoded object. Raises ``msgspec.ValidationError`` if it has no name."""
     meta = wire.metadata
     return PartialObject(
         namespace=sys.intern(meta.namespace or ""),
@@ -256,5 +259,5 @@ _PARTIAL_DECODER: Final = Decoder[PartialObjectObject](PartialObjectObject)
 
 
 def decode_partial(raw: bytes | Raw) -> PartialObject:
-    """Decode the metadata of any object."""
+    """Decode the metadata of any object. Raises ``msgspec.DecodeError``."""
     return partial_object(_PARTIAL_DECODER.decode(raw))

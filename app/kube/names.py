@@ -1,7 +1,7 @@
 """Validation of object names. Source of the rules: ``pkg/api/validation`` of apimachinery 1.36.
 
 Names of pods and nodes are RFC 1123 subdomains, names of namespaces RFC 1123 labels. The API server checks them at
-creation, and a name never changes. A name of any kind is one path segment.
+creation, and a name never changes. The name of an object of any kind is a single segment of a path.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def is_label(name: str) -> bool:
 def is_segment(name: str) -> bool:
     """Return whether ``name`` is a valid name of an object of any kind.
 
-    The API server decodes a path before it splits it, so an escaped slash would separate segments.
+    A name with "%" is not, because the API server decodes a path before it splits it: "%2F" would separate segments.
     """
     return 0 < len(name) <= LONGEST and name not in (".", "..") and "/" not in name and "%" not in name
 
 
 def shown(name: str) -> str:
-    """Format an untrusted name for a message: quoted, non-ASCII escaped, truncated to 64 characters."""
+    """Return an untrusted name for a message: quoted, with non-ASCII escaped, and truncated to 64 characters."""
     return ascii(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}...")

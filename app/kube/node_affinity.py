@@ -1,4 +1,4 @@
-"""``nodeSelector`` and node affinity: which nodes a pod may run on, and which it prefers.
+"""``nodeSelector`` and node affinity, which say on which nodes a pod can run, and which of them it prefers.
 
 Source of the rules: component-helpers ``scheduling/corev1/nodeaffinity`` of Kubernetes 1.36. Terms are ORed, the
 requirements of a term ANDed. An empty term, an empty list of terms and a term that cannot be parsed match nothing.
@@ -17,14 +17,14 @@ from app.kube.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, is_label_key,
 AFFINITY: Final = "spec.affinity"
 
 _INT64_MAX: Final = 2**63 - 1
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,63}")  # a label value has at most 63; int() rejects thousands
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,63}")  # a label value has at most 63 characters
 NAME_FIELD: Final = "metadata.name"
 GT: Final = "Gt"
 LT: Final = "Lt"
 
 
 class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
-    """``key operator values``; operators In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    """Requirement on a label or field. The operator is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
     key: str = ""
     operator: str = ""
@@ -32,7 +32,7 @@ class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
 
     @property
     def well_formed(self) -> bool:
-        """True if kube-scheduler can parse this as a label requirement."""
+        """True if kube-scheduler's parser accepts this as a requirement on a label."""
         return is_label_key(self.key) and self._has_right_values() and all(map(is_label_value, self.values))
 
     def _has_right_values(self) -> bool:
@@ -45,7 +45,7 @@ class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
     def matches_field(self, name: str) -> bool:
         """Evaluate this as an entry of ``matchFields`` for the node ``name``.
 
-        Only In and NotIn with one value can match. ``metadata.name`` is the only field a node has.
+        Only In and NotIn with one value can match. Every field except ``metadata.name`` is read as an empty string.
         """
         if self.operator not in (IN, NOT_IN) or len(self.values) != 1:
             return False
@@ -54,7 +54,7 @@ class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
 
 
 class NodeSelectorTerm(Struct, frozen=True, gc=False):
-    """``matchExpressions`` AND ``matchFields``."""
+    """Term of a node selector. A node must meet all its requirements on labels (``expressions``) and ``fields``."""
 
     expressions: tuple[NodeSelectorRequirement, ...] = ()
     fields: tuple[NodeSelectorRequirement, ...] = ()
@@ -65,7 +65,7 @@ class NodeSelectorTerm(Struct, frozen=True, gc=False):
         return bool(self.expressions or self.fields) and all(it.well_formed for it in self.expressions)
 
     def names(self) -> frozenset[str] | None:
-        """Return the nodes named by all its ``In`` fields; ``None`` if no field names nodes."""
+        """Return the node names that all its In requirements on ``metadata.name`` list; ``None`` without any."""
         named = [frozenset(it.values) for it in self.fields if it.key == NAME_FIELD and it.operator == IN]
         return frozenset.intersection(*named) if named else None
 
@@ -84,14 +84,14 @@ class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
         return self.compiled().matches(name, labels)
 
     def compiled(self) -> NodeMatcher:
-        """Return a matcher that is faster for many nodes."""
+        """Return a matcher, which is faster if many nodes are checked."""
         return NodeMatcher(self)
 
     def names(self) -> frozenset[str] | None:
-        """Return the nodes named by ``matchFields``: no other node can match.
+        """Return the node names that ``matchFields`` lists. No other node can match.
 
-        Return ``None`` if some term names no node, or there are no terms. The set is empty if the fields of
-        each term contradict each other.
+        Return ``None`` if a term names no node, or if there are no terms. The set is empty if the fields of each term
+        contradict each other.
         """
         names: frozenset[str] = frozenset()
         for term in self.terms or ():
@@ -107,13 +107,13 @@ class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
         return frozenset((*(key for key, _ in self.node_selector), *terms))
 
     def size(self) -> int:
-        """Return the maximum number of parts to evaluate for one node."""
+        """Return the maximum number of labels, terms and requirements to evaluate for one node."""
         terms = self.terms or ()
         return len(self.node_selector) + sum(1 + len(it.expressions) + len(it.fields) for it in terms)
 
 
 class PreferredNodeTerm(Struct, frozen=True, gc=False):
-    """Preferred term. The weight is not 0, and negative only in plugin arguments."""
+    """Preferred term with its weight, which is not 0. Only terms in plugin arguments can have a negative weight."""
 
     weight: int
     term: NodeSelectorTerm
@@ -122,20 +122,20 @@ class PreferredNodeTerm(Struct, frozen=True, gc=False):
 class PreferredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
     """Terms of ``preferredDuringSchedulingIgnoredDuringExecution`` that can affect a score.
 
-    ``terms`` is ``None`` if the pod has no such list. ``invalid`` is the parse error of a term, which the plugin
-    returns; ``terms`` is then empty.
+    ``terms`` is ``None`` if the pod has no such list. If a term cannot be parsed, ``invalid`` is the error that the
+    plugin returns, and ``terms`` is empty.
     """
 
     terms: tuple[PreferredNodeTerm, ...] | None = None
     invalid: str = ""
 
     def compiled(self) -> Preferences:
-        """Return a scorer that is faster for many nodes."""
+        """Return a scorer, which is faster if many nodes are scored."""
         return Preferences(self)
 
 
 class NodeMatcher:
-    """Compiled ``RequiredNodeAffinity``: duplicate and unmatchable terms removed, requirements grouped by operator."""
+    """Compiled ``RequiredNodeAffinity``, without duplicate terms and terms that match no node."""
 
     __slots__ = ("_pairs", "_terms")
 
@@ -156,7 +156,7 @@ class NodeMatcher:
 
 
 class Preferences:
-    """Compiled ``PreferredNodeAffinity``: weights of equal terms are added. Without terms every node scores 0."""
+    """Compiled ``PreferredNodeAffinity``, with the weights of equal terms added. Without terms, nodes score 0."""
 
     __slots__ = ("_terms",)
 
@@ -172,7 +172,7 @@ class Preferences:
 
 
 class _Term:
-    """Compiled term: requirements grouped by operator, so that set operations evaluate them."""
+    """Compiled term, whose requirements are grouped by operator, so that set operations evaluate them."""
 
     __slots__ = ("_absent", "_allowed", "_barred", "_compared", "_fields", "_needed")
 
@@ -220,7 +220,7 @@ ANY_NODE: Final = RequiredNodeAffinity()
 
 
 def is_int64(text: str) -> bool:
-    """Return whether ``text`` is a 64-bit integer, as Gt and Lt require."""
+    """Return whether ``text`` is a 64-bit integer, which Gt and Lt require."""
     return _int64(text) is not None
 
 

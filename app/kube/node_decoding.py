@@ -16,7 +16,7 @@ from app.kube.taints import Taint
 
 
 class OversizedNode(msgspec.ValidationError):
-    """The labels or taints of a node exceed the maximum length that is read."""
+    """A part of a node, for example its labels or taints, is longer than Homeport reads."""
 
 
 class _NodeSpecObject(Struct):
@@ -25,14 +25,14 @@ class _NodeSpecObject(Struct):
 
 
 class NodeObject(Struct):
-    """Node on the wire."""
+    """Node on the wire, without its status."""
 
     metadata: MetadataObject
     spec: _NodeSpecObject | None = None
 
 
 class WholeNodeObject(NodeObject):
-    """Node on the wire with the parts that are decoded on demand."""
+    """Node on the wire, with the status from which optional parts are decoded."""
 
     status: NodeStatusObject | None = None
 
@@ -59,8 +59,8 @@ _taints_of: Final = shared("spec.taints", _parse_taints)
 def slim_node(node: NodeObject, parts: NodeParts = NOTHING_OF_NODE) -> Node:
     """Convert a decoded Node.
 
-    Raises ``msgspec.ValidationError`` naming the invalid field, and ``OversizedNode``: a partially read node, unlike a
-    pod, would give wrong results for all pods.
+    Raises ``msgspec.ValidationError`` naming the invalid field. Raises ``OversizedNode`` for oversized labels or
+    taints, because reading a node in part would give wrong results for all pods.
     """
     meta, spec = node.metadata, node.spec or _NodeSpecObject()
     try:

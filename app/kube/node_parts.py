@@ -1,4 +1,4 @@
-"""Parts of a node that are decoded on demand, if a plugin needs them."""
+"""Optional parts of a node, decoded only if a plugin declares them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from app.kube.node_state import NO_NODE_ANNOTATIONS, NodeState, annotations_of_n
 from app.kube.requests import ResourceList, allocatable_of
 
 _LARGEST_IMAGES: Final = 1 << 20
-"""Maximum bytes of a node's images that are read: twenty times what a kubelet reports by default."""
+"""Maximum bytes of ``status.images`` that are read: twenty times the bytes that a kubelet reports by default."""
 
 
 class NodeParts(Struct, frozen=True):
-    """Parts of a node that are decoded on demand; parts that no plugin needs are ``None``.
+    """Optional parts of a node. A part that no plugin declares is ``None``.
 
-    ``images``: size in bytes by image name, for all names of each image · ``annotations``: those that plugins declare
-    and the node has.
+    ``images`` maps each name of each image to its size in bytes. ``annotations`` are those that plugins declare and the
+    node has.
     """
 
     extras: frozenset[Extra] = frozenset()
@@ -69,7 +69,7 @@ def node_parts(
 ) -> NodeParts:
     """Decode the requested parts of a node. Raises ``Oversized`` or ``msgspec.ValidationError``.
 
-    Images beyond ``_LARGEST_IMAGES`` are read as empty: images only affect scores, never feasibility.
+    A list of images beyond ``_LARGEST_IMAGES`` is read as empty, because images only affect scores.
     """
     return NodeParts(
         extras,
@@ -86,7 +86,7 @@ def _state(meta: MetadataObject, status: NodeStatusObject) -> NodeState:
 
 
 def _images_of_node(raw: Raw) -> Mapping[str, int]:
-    """Decode images without a memo, because the lists of two nodes are rarely equal."""
+    """Decode ``status.images`` without a cache, because two nodes rarely have equal lists."""
     data = bytes(raw) or b"null"
     if len(data) > _LARGEST_IMAGES:
         return {}

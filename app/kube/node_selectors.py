@@ -29,11 +29,11 @@ _FIELD_OPERATORS: Final = (IN, NOT_IN)
 
 _MOST_FLAWS: Final = 64
 _LONGEST_FLAWS: Final = 16 << 10
-"""Maximum numbers of errors, and of characters of them, that are reported for terms that cannot be parsed."""
+"""Maximum characters of the message for terms that cannot be parsed; ``_MOST_FLAWS`` limits its errors."""
 
 
 class RequirementObject(Struct):
-    """Requirement ``key operator values`` on a label or a field."""
+    """Requirement on a label or a field, on the wire."""
 
     key: str | None = None
     operator: str | None = None
@@ -44,7 +44,7 @@ class RequirementObject(Struct):
         return NodeSelectorRequirement(self.key or "", operator, tuple(self.values or ()))
 
     def flaws(self, path: str) -> Iterator[str]:
-        """Yield the errors that make this invalid as a label requirement."""
+        """Yield the errors of this label requirement, in the words of kube-scheduler."""
         key, operator, values = self.key or "", self.operator or "", self.values
         if operator not in _LABEL_OPERATORS:
             yield not_supported(f"{path}.operator", operator, _LABEL_OPERATORS)
@@ -57,7 +57,7 @@ class RequirementObject(Struct):
                 yield invalid(f"{path}.values[{index}][{key}]", value, "; ".join(flaws))
 
     def field_flaws(self, path: str) -> Iterator[str]:
-        """Yield the errors that make this invalid as a field requirement."""
+        """Yield the errors of this field requirement, in the words of kube-scheduler."""
         if self.operator not in _FIELD_OPERATORS:
             yield not_supported(f"{path}.operator", self.operator or "", _FIELD_OPERATORS)
         elif len(self.values or ()) != 1:
@@ -80,7 +80,7 @@ def _value_flaws(path: str, operator: str, values: Sequence[str] | None) -> Iter
 
 
 class TermObject(Struct, rename="camel"):
-    """Term: requirements on labels and fields, all of which must be met."""
+    """Term of a node selector on the wire: requirements on labels and fields, all of which must be met."""
 
     match_expressions: list[RequirementObject] | None = None
     match_fields: list[RequirementObject] | None = None
@@ -95,7 +95,7 @@ class TermObject(Struct, rename="camel"):
         return NodeSelectorTerm(tuple(it.slim() for it in expressions), tuple(it.slim() for it in fields))
 
     def flaws(self, path: str) -> Iterator[str]:
-        """Yield the errors that kube-scheduler's parser reports."""
+        """Yield the errors that kube-scheduler's parser reports for this term."""
         for index, requirement in enumerate(self.match_expressions or ()):
             yield from requirement.flaws(f"{path}.matchExpressions[{index}]")
         for index, requirement in enumerate(self.match_fields or ()):
@@ -103,14 +103,14 @@ class TermObject(Struct, rename="camel"):
 
 
 class PreferredTermObject(Struct):
-    """Preferred term with its weight."""
+    """Preferred term with its weight, on the wire."""
 
     weight: Int32 | None = None
     preference: TermObject | None = None
 
     @property
     def matters(self) -> bool:
-        """True if the term can affect a score: kube-scheduler skips weight 0 and empty terms."""
+        """True if the term can affect a score. kube-scheduler skips terms that are empty or have weight 0."""
         return bool(self.weight) and self.preference is not None and not self.preference.is_empty
 
     def slim(self) -> PreferredNodeTerm:
@@ -118,7 +118,7 @@ class PreferredTermObject(Struct):
 
 
 class NodeSelectorObject(Struct, rename="camel"):
-    """List of terms, at least one of which must be met."""
+    """Node selector on the wire: a list of terms, at least one of which must be met."""
 
     node_selector_terms: list[TermObject] | None = None
 
@@ -161,7 +161,7 @@ def _parse_preferred(data: bytes) -> PreferredNodeAffinity:
 
 
 def preferred(terms: Sequence[PreferredTermObject], path: str = "") -> PreferredNodeAffinity:
-    """Convert preferred terms; if any cannot be parsed, return only the errors. ``path``: field path for the errors."""
+    """Convert preferred terms. If any cannot be parsed, return only the errors, whose fields begin with ``path``."""
     relevant = [(index, it) for index, it in enumerate(terms) if it.matters]
     flaws = (flaw for index, it in relevant if it.preference for flaw in it.preference.flaws(f"{path}[{index}]"))
     if errors := list(islice(flaws, _MOST_FLAWS)):

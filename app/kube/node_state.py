@@ -1,6 +1,6 @@
-"""State of a Node beyond labels, taints and cordon: readiness, pressure, machine, deletion; and its annotations.
+"""State of a node (readiness, pressure, systemUUID, deletion) and its annotations, two optional parts.
 
-Decoded on demand. Fields that every heartbeat changes are dropped, so a heartbeat does not change the state.
+Fields that change with every heartbeat are dropped, so that a heartbeat does not change the state.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ FALSE: Final = "False"
 UNKNOWN: Final = "Unknown"
 
 PRESSURE: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
-"""Node conditions that keep pods away while they are True."""
+"""Node conditions that keep pods away while they are True, because Kubernetes taints the node."""
 
 _READY: Final = "Ready"
 _LONGEST_MACHINE: Final = 253
 _LONGEST_VALUE: Final = 1 << 10
-"""Maximum characters kept of an annotation's value; longer values are truncated."""
+"""Maximum characters of an annotation's value. Longer values are truncated."""
 
 
 class NodeState(Struct, frozen=True, gc=False):
-    """State of a Node.
+    """State of a node.
 
-    ``ready``: status of the Ready condition (``True``, ``False``, ``Unknown``), empty if not reported yet ·
-    ``pressure``: conditions of ``PRESSURE`` that are True · ``terminating``: the Node has a deletionTimestamp ·
-    ``machine``: ``status.nodeInfo.systemUUID`` in lower case, empty if absent or too long.
+    ``ready`` is the status of the Ready condition (``True``, ``False`` or ``Unknown``), empty if not reported yet.
+    ``pressure`` lists the conditions of ``PRESSURE`` that are True. ``terminating`` is true if the Node has a
+    deletionTimestamp. ``machine`` is ``status.nodeInfo.systemUUID`` in lower case, empty if absent or too long.
     """
 
     ready: str = ""
@@ -56,26 +56,26 @@ _NODE_INFO: Final[Decoder[_NodeInfoObject | None]] = Decoder(_NodeInfoObject | N
 
 
 def node_state_of(conditions: Raw, node_info: Raw, *, terminating: bool) -> NodeState:
-    """Decode the state from ``status``, without a limit on its length. Raises ``msgspec.ValidationError``."""
+    """Decode the state of a node; its fields can have any length. Raises ``msgspec.ValidationError``."""
     statuses = _conditions(conditions)
     pressure = tuple(it for it in PRESSURE if statuses.get(it) == TRUE)
     return NodeState(_ready(statuses.get(_READY)), pressure, terminating, _machine(node_info))
 
 
 class UndeclaredAnnotation(LookupError):
-    """A plugin reads a node annotation that no plugin declares. It was not decoded, so it would seem absent."""
+    """A plugin reads a node annotation that no plugin declares. It is not decoded, so it would seem to be absent."""
 
     def __init__(self, key: object) -> None:
         super().__init__(f'annotation "{key}" of a node: not decoded, name it in Needs.node_annotations')
 
 
 class NodeAnnotations(Mapping[str, str]):
-    """Declared annotations of a node. Reading any other raises ``UndeclaredAnnotation``."""
+    """Annotations of a node that plugins declare. Reading another key raises ``UndeclaredAnnotation``."""
 
     __slots__ = ("_declared", "_present")
 
     def __init__(self, declared: Collection[str] | None, present: Mapping[str, str]) -> None:
-        """``declared``: keys that plugins declare, or ``None`` if all annotations are decoded."""
+        """Create the mapping. ``declared`` are the keys that plugins declare; ``None`` means all annotations."""
         self._declared = declared
         self._present = present
 
@@ -101,7 +101,7 @@ NO_NODE_ANNOTATIONS: Final = NodeAnnotations((), {})
 
 
 def annotations_of_node(raw: Raw, keys: Collection[str] | None) -> Mapping[str, str]:
-    """Return the annotations named ``keys``, or all of them if that is ``None``. Raises ``msgspec.ValidationError``."""
+    """Return the annotations with these keys, or all if ``keys`` is ``None``. Raises ``msgspec.ValidationError``."""
     data = bytes(raw) or b"null"
     if keys is not None and not any(key.encode() in data for key in keys):
         return NodeAnnotations(keys, {})
@@ -115,7 +115,7 @@ def annotations_of_node(raw: Raw, keys: Collection[str] | None) -> Mapping[str, 
 
 
 def _conditions(raw: Raw) -> Mapping[str, str]:
-    """Return status by condition type. If a type is repeated, the first one takes precedence, as in-tree."""
+    """Return the status by condition type. The first condition of a type takes precedence, like in kube-scheduler."""
     try:
         decoded = _CONDITIONS.decode(bytes(raw) or b"null") or ()
     except msgspec.DecodeError as error:

@@ -31,7 +31,7 @@ from app.kube.selectors import Selector, selector_or_error
 from app.kube.volume_affinity import affinity_by_labels_of, affinity_of, without_match_fields
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-"""Annotation of a claim: the node for which its volume is to be provisioned."""
+"""Annotation of a claim with the name of the node for which its volume is to be provisioned."""
 
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
@@ -42,7 +42,7 @@ _LOST: Final = "Lost"
 _AVAILABLE: Final = "Available"
 _STORAGE: Final = "storage"
 _LONGEST: Final = 253
-"""Maximum characters of an object name in an annotation or field."""
+"""Maximum characters of an object name in an annotation or field. Longer names are truncated."""
 
 _OVERLONG: Final = "{}.storage: a quantity that is too long to be read"
 _MOST_MODES: Final = 16
@@ -50,11 +50,11 @@ _MOST_MODES: Final = 16
 
 
 class PersistentVolumeClaim(Struct, frozen=True, gc=False):
-    """Claim. ``volume_name``: the PersistentVolume that it is bound to or requests.
+    """A PersistentVolumeClaim. ``volume_name`` is the PersistentVolume to which it is bound, or which it requests.
 
-    ``class_name``: empty for none · ``request``: requested size, ``None`` if absent · ``selector``: ``None`` if absent
-    or unreadable · ``invalid``: error if ``request`` or ``selector`` cannot be read · ``selected_node``: ``None``
-    without the annotation · ``labels``: empty if oversized.
+    ``class_name`` is empty without a StorageClass, and ``labels`` if they are oversized. ``request`` is the requested
+    size. ``request``, ``selector`` and ``selected_node`` are ``None`` if absent. If ``request`` or ``selector`` cannot
+    be read, it is ``None`` and ``invalid`` is the error.
     """
 
     namespace: str
@@ -83,12 +83,12 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
 
     @property
     def is_bound(self) -> bool:
-        """True if the claim names its volume and the binding is completed."""
+        """True if the claim names its volume and the binding is complete."""
         return bool(self.volume_name) and self.bind_completed
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """All fields on which scheduling decisions depend."""
+        """Values of all fields on which scheduling decisions depend."""
         return (
             *(self.namespace, self.name, self.uid, self.class_name, self.volume_name, self.access_modes, self.request),
             *(self.selector, self.invalid, self.volume_mode, self.attributes_class, self.selected_node),
@@ -97,7 +97,7 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
 
 
 class ClaimReference(Struct, frozen=True, gc=False):
-    """Claim to which a volume is bound, or for which it is reserved; a reservation can lack the UID."""
+    """Claim to which a volume is bound, or for which it is reserved. A reservation can lack the UID."""
 
     namespace: str
     name: str
@@ -108,11 +108,11 @@ class ClaimReference(Struct, frozen=True, gc=False):
 
 
 class PersistentVolume(Struct, frozen=True, gc=False):
-    """Volume. ``affinity`` is ``None`` if every node can use it.
+    """A PersistentVolume. ``affinity`` is ``None`` if every node can use it.
 
-    ``driver``, ``handle``: of a CSI volume, else empty · ``in_tree_plugin``: plugin of a volume subject to CSI
-    migration, else empty · ``migrated``: the equivalent CSI volume, with ``migrated_affinity`` · ``untranslatable``:
-    error if there is no equivalent.
+    ``driver`` and ``handle`` are empty unless it is a CSI volume. ``in_tree_plugin`` is empty unless its plugin is in
+    ``csi_migration.DRIVERS``. For such a volume, ``migrated`` is the equivalent CSI volume and ``migrated_affinity``
+    its affinity. Without an equivalent, ``migrated`` is ``None`` and ``untranslatable`` the error.
     """
 
     name: str
@@ -202,9 +202,9 @@ _selector_of: Final = shared("spec.selector", selector_or_error)
 
 
 def _storage_in(field: str, raw: Raw) -> Quantity | None:
-    """Return the ``storage`` amount of a resource list; ``None`` if absent.
+    """Return the amount of ``storage`` in a resource list; ``None`` if absent.
 
-    Raises ``OverlongQuantity`` or ``ValidationError``.
+    Raises ``OverlongQuantity``, or ``msgspec.ValidationError`` that names ``field``.
     """
     data = bytes(raw)
     try:
@@ -216,12 +216,12 @@ def _storage_in(field: str, raw: Raw) -> Quantity | None:
 
 
 def _modes(modes: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the distinct access modes; their order does not matter."""
+    """Return the distinct access modes, at most ``_MOST_MODES``."""
     return tuple(sys.intern(it) for it in tuple(dict.fromkeys(modes or ()))[:_MOST_MODES])
 
 
 def _annotations(raw: Raw) -> Mapping[str, str | None]:
-    """Decode all annotations if one of ``_READ`` occurs; most objects have none and are not decoded."""
+    """Decode all annotations if a key in ``_READ`` occurs in the text; else return an empty mapping, to save time."""
     data = bytes(raw)
     if not any(it in data for it in _READ):
         return {}
@@ -235,7 +235,7 @@ _READ: Final = tuple(it.encode() for it in (SELECTED_NODE, _BIND_COMPLETED, _BET
 
 
 def _bounded(name: str | None) -> str:
-    """Return the name; one too long for an object name is truncated, and its "…" matches no object."""
+    """Return the name. If it is too long for an object, truncate it and append "…", so that it matches no object."""
     text = name or ""
     return sys.intern(text if len(text) <= _LONGEST else text[:_LONGEST] + "…")
 
@@ -275,7 +275,10 @@ def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
 
 
 def _selector_and_request(spec: _VolumeClaimSpecObject) -> tuple[Selector | None, Quantity | None, str]:
-    """Return selector, size and the error of an unreadable one: such a claim is still decoded, so that it counts."""
+    """Return (selector, requested size, error).
+
+    If one of them cannot be read, return the error instead of raising it, so that the claim itself is still decoded.
+    """
     requests = spec.resources.requests if spec.resources is not None else Raw()
     try:
         selector, invalid = _selector_of(spec.selector)

@@ -18,22 +18,22 @@ from app.kube.meta_v1 import Oversized, shared
 from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
 POD_AFFINITY: Final = "spec.affinity.podAffinity"
-"""Field name that stands for both kinds of terms when oversized terms of a pod are reported."""
+"""Name of the field in reports of oversized terms, also for terms of ``podAntiAffinity``."""
 
 MOST_TERMS: Final = 32
-"""Maximum terms of one pod in all four lists together. If there are more, none is read."""
+"""Maximum number of required and preferred terms of one pod, of both kinds. If a pod has more, none is read."""
 
 MOST_NAMESPACES: Final = 256
-"""Maximum namespaces that all terms of one pod name together. If there are more, no term is read."""
+"""Maximum number of namespaces in all terms of one pod together. If there are more, no term is read."""
 
 _Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 T = TypeVar("T")
 
 
 class Newcomer(Struct, frozen=True, cache_hash=True):
-    """Incoming pod, reduced to what affinity terms of existing pods match.
+    """Incoming pod, reduced to the fields that affinity terms of existing pods select by.
 
-    ``namespace_labels``: labels of its namespace, empty if the namespace is unknown.
+    ``namespace_labels`` are the labels of its namespace, empty if the namespace is unknown.
     """
 
     namespace: str
@@ -42,9 +42,10 @@ class Newcomer(Struct, frozen=True, cache_hash=True):
 
 
 class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
-    """Affinity term: the selected pods and the topology key. A selector of ``None`` matches nothing.
+    """Affinity or anti-affinity term: a selector of pods in some namespaces, and the topology key.
 
-    ``namespaces`` are sorted. Without them and without ``namespace_selector``, the pod's own namespace is used.
+    A selector of ``None`` matches nothing. ``namespaces`` are sorted. If they are empty and ``namespace_selector`` is
+    ``None``, the namespace of the pod with the term is used.
     """
 
     topology_key: str
@@ -53,13 +54,13 @@ class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
     namespace_selector: Selector | None = None
 
     def within(self, namespace: str) -> PodAffinityTerm:
-        """Return the term of a pod of this namespace, with the default namespace made explicit."""
+        """Return the term as part of a pod in this namespace: the namespace is filled in if it is the default."""
         if self.namespaces or self.namespace_selector is not None:
             return self
         return PodAffinityTerm(self.topology_key, self.selector, (namespace,))
 
     def matches(self, other: Newcomer) -> bool:
-        """Return whether the term selects the pod. Call it on the result of ``within``."""
+        """Return whether the term selects the pod. The term must be a result of ``within``."""
         if self.selector is None:
             return False
         if other.namespace not in self.namespaces:
@@ -70,16 +71,17 @@ class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class PreferredPodTerm(Struct, frozen=True, gc=False, cache_hash=True):
-    """Preferred term. ``weight`` is negative for ``podAntiAffinity``."""
+    """Preferred term. ``weight`` is negated for ``podAntiAffinity``."""
 
     term: PodAffinityTerm
     weight: int
 
 
 class PodAffinity(Struct, frozen=True, cache_hash=True):
-    """All terms of a pod. A list with an invalid selector is empty here, and ``invalid`` holds the error.
+    """All affinity and anti-affinity terms of a pod.
 
-    ``preferred`` holds terms of both kinds in list order, affinity first. ``has_preferred`` is true if the pod has any
+    If a list of the pod has an invalid selector, none of its terms is here, and ``invalid`` is the error. ``preferred``
+    holds the terms of ``podAffinity``, then of ``podAntiAffinity``. ``has_preferred`` is true if the pod has any
     preferred terms, valid or not.
     """
 
@@ -90,7 +92,7 @@ class PodAffinity(Struct, frozen=True, cache_hash=True):
     invalid: str = ""
 
     def within(self, namespace: str) -> PodAffinity:
-        """Return the terms of a pod of this namespace, with default namespaces made explicit."""
+        """Return the terms as part of a pod in this namespace, see ``PodAffinityTerm.within``."""
         return PodAffinity(
             tuple(it.within(namespace) for it in self.required),
             tuple(it.within(namespace) for it in self.required_anti),
@@ -101,7 +103,7 @@ class PodAffinity(Struct, frozen=True, cache_hash=True):
 
     @property
     def has_terms(self) -> bool:
-        """True if at least one term could be parsed."""
+        """True if the pod has at least one valid term."""
         return bool(self.required or self.required_anti or self.preferred)
 
 
@@ -115,7 +117,7 @@ class _TermObject(Struct, rename="camel"):
     namespace_selector: Raw = Raw()
 
     def slim(self) -> PodAffinityTerm:
-        """Raises ``InvalidSelector``."""
+        """Convert the term. Raises ``InvalidSelector``."""
         return PodAffinityTerm(
             sys.intern(self.topology_key or ""),
             decode_selector(bytes(self.label_selector) or b"null"),
@@ -133,7 +135,7 @@ class _WeightedObject(Struct, rename="camel"):
         return self.pod_affinity_term or _TermObject()
 
     def slim(self, sign: int) -> PreferredPodTerm:
-        """Raises ``InvalidSelector``."""
+        """Convert the term, with its weight times ``sign``. Raises ``InvalidSelector``."""
         return PreferredPodTerm(self.term.slim(), sign * (self.weight or 0))
 
 
@@ -160,7 +162,7 @@ _NONE: Final = _PodAffinityObject()
 
 
 def _parse(data: bytes) -> PodAffinity:
-    """Raises ``Oversized``."""
+    """Parse all terms of ``spec.affinity``. Raises ``Oversized`` or ``msgspec.DecodeError``."""
     decoded = _AFFINITY.decode(data)
     if decoded is None:
         return NO_TERMS
@@ -173,7 +175,7 @@ def _parse(data: bytes) -> PodAffinity:
     errors: dict[str, None] = {}
 
     def read(name: str, parsers: Iterable[Callable[[], T]]) -> tuple[T, ...]:
-        """Convert a list; if one selector is invalid, record the error and return an empty list."""
+        """Convert a list of terms. If a selector is invalid, record the error and return no terms."""
         try:
             return tuple(parse() for parse in parsers)
         except InvalidSelector as error:
@@ -191,11 +193,11 @@ def _parse(data: bytes) -> PodAffinity:
 
 
 pod_affinity_of: Final = shared(POD_AFFINITY, _parse)
-"""Terms of the raw ``spec.affinity``. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+"""Return the terms of the raw ``spec.affinity``. Raises ``Oversized`` or ``msgspec.ValidationError``."""
 
 
 class Peers(Struct, frozen=True, gc=False, cache_hash=True):
-    """Set of pods that a selector matches in ``namespaces``; ``None`` means all namespaces."""
+    """Set of the pods that ``selector`` matches in ``namespaces``. ``None`` means all namespaces."""
 
     selector: Selector
     namespaces: frozenset[str] | None = None
@@ -205,7 +207,7 @@ class Peers(Struct, frozen=True, gc=False, cache_hash=True):
         return (self.namespaces is None or namespace in self.namespaces) and self.selector.matches(labels)
 
     def __and__(self, other: Peers) -> Peers:
-        """Return the intersection."""
+        """Return the intersection of both sets."""
         if self.namespaces is None or other.namespaces is None:
             namespaces = other.namespaces if self.namespaces is None else self.namespaces
         else:
@@ -221,9 +223,9 @@ def means_all_namespaces(selector: Selector | None) -> bool:
 def peers_of(term: PodAffinityTerm, namespaces_of: Callable[[Selector], Iterable[str]]) -> Peers | None:
     """Return the pods that a term of an incoming pod selects; ``None`` if it can select none.
 
-    ``term`` is the result of ``within``. ``namespaces_of`` returns the known namespaces that a selector matches. A
-    namespace selector that matches the empty label set selects all namespaces, whatever their labels. The in-tree
-    plugin behaves so because it evaluates the selector again after resolving it.
+    ``term`` is a result of ``within``. ``namespaces_of`` returns the known namespaces that a selector matches. A
+    namespace selector that matches the empty label set selects all namespaces, whatever their labels. This equals the
+    in-tree plugin, which resolves the selector to names and then still evaluates it with an empty label set.
     """
     if term.selector is None:
         return None

@@ -1,4 +1,4 @@
-"""Wire types of pods and their conversion to ``Pod``."""
+"""Wire types of pods, and their conversion to ``Pod``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from app.kube.taints import Toleration
 from app.kube.volumes import VOLUMES, VolumeSources, with_claims
 
 MOST_CONSTRAINTS: Final = 16
-"""Maximum topology spread constraints of one pod. If there are more, none is read."""
+"""Maximum number of topology spread constraints of one pod. If a pod has more, none is read."""
 
 _FINISHED: Final = ("Succeeded", "Failed")
 _CLAIM: Final = b'"persistentVolumeClaim"'
@@ -73,7 +73,7 @@ class _PodStatusObject(Struct, rename="camel"):
 
 
 class PodObject(Struct):
-    """Pod on the wire."""
+    """Pod on the wire, without the fields of optional parts."""
 
     metadata: MetadataObject
     spec: _PodSpecObject | None = None
@@ -106,13 +106,13 @@ class _WaitingPodSpecObject(_PodSpecObject):
 
 
 class WaitingPodObject(PodObject):
-    """Pod on the wire if ``Extra.PENDING_VOLUMES`` is the only part needed on demand: containers are not decoded."""
+    """Pod on the wire without containers, used if ``Extra.PENDING_VOLUMES`` is the only optional part."""
 
     spec: _WaitingPodSpecObject | None = None
 
 
 class WholePodObject(PodObject):
-    """Pod on the wire with the parts that are decoded on demand."""
+    """Pod on the wire, with the fields of all optional parts."""
 
     spec: _WholePodSpecObject | None = None
     status: _WholePodStatusObject | None = None
@@ -221,7 +221,7 @@ def _interned(
 def _read_in_part(
     labels: Raw, wire: _PodSpecObject, parts: PodParts, also: tuple[str, ...]
 ) -> tuple[LabelSet, PodSpec]:
-    """Convert a pod, replacing oversized parts by empty ones; ``also`` are oversized parts found before."""
+    """Return labels and spec of a pod, without oversized parts. ``also`` names oversized fields of ``parts``."""
     oversized: list[str] = []
 
     def read(part: Callable[[Raw], T], raw: Raw, instead: T) -> T:
@@ -246,7 +246,7 @@ def slim_pod(
     oversized: tuple[str, ...] = (),
     lifecycle: Disruption | None = None,
 ) -> Pod:
-    """Convert a decoded Pod; ``oversized`` names the oversized fields of ``parts``.
+    """Convert a decoded Pod. ``oversized`` names the fields whose parts are empty because they are oversized.
 
     Raises ``msgspec.ValidationError`` naming the invalid field.
     """
@@ -291,7 +291,7 @@ def _waiting(spec: _PodSpecObject, status: _PodStatusObject) -> Waiting:
 
 
 def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
-    """Return the wire type for pods with the ``wanted`` parts, and its conversion to ``Pod``."""
+    """Return the wire type of pods for the ``wanted`` parts, and the function that converts it to ``Pod``."""
     if wanted - NODE_ONLY == _PENDING_VOLUMES_ALONE:
         return WaitingPodObject, _slim_waiting
 
@@ -304,13 +304,13 @@ def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any
 
 
 def _slim_waiting(pod: WaitingPodObject) -> Pod:
-    """Convert a pod whose volumes are its only optional part."""
+    """Convert a pod for which ``PENDING_VOLUMES`` is the only optional part."""
     spec = pod.spec or _WaitingPodSpecObject()
     return slim_pod(pod, *_pending_parts(spec.node_name, spec.volumes))
 
 
 def _pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:
-    """Like ``pod_parts`` for ``PENDING_VOLUMES`` alone. Most pods have a node or no claim: nothing is decoded then."""
+    """Like ``pod_parts``, for ``PENDING_VOLUMES`` alone. Skip decoding for a pod with a node or without a claim."""
     data = b"" if node_name else bytes(volumes)
     if _CLAIM not in data and _EPHEMERAL not in data:
         return _NONE_PENDING, ()

@@ -1,7 +1,7 @@
 """Schemas of the fields that Homeport decodes, by kind, and reduction of objects to these fields.
 
-A saved cluster holds these fields and no others: no env, command, user data, managedFields or
-``last-applied-configuration``. A field that a decoder begins to read is added here; a contract test compares the two.
+A saved cluster holds only these fields: no env, command, user data, managedFields or ``last-applied-configuration``.
+If a decoder begins to read a field, add it here. A contract test compares the schemas with the decoders.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from app.kube.persistent_volumes import SELECTED_NODE
 Schema: TypeAlias = Any
 """``SCALAR``, ``ANNOTATIONS``, a list with the schema of its elements, or a mapping of field names to schemas.
 
-The key ``EACH`` stands for every key of a map.
+In such a mapping, the key ``EACH`` stands for every other key.
 """
 
 SCALAR: Final = "scalar"
@@ -61,7 +61,7 @@ _METADATA: Final = _of(
     ownerReferences=[_of("kind name apiVersion uid controller")],
 )
 PARTIAL: Final = _of("apiVersion kind", metadata=_METADATA)
-"""Schema of a kind of which only metadata is read."""
+"""Schema of a kind for which only metadata is read."""
 
 _REQUIREMENT: Final = _of("key operator", values=_TEXTS)
 _LABEL_SELECTOR: Final = _of(matchLabels=_MAP, matchExpressions=[_REQUIREMENT])
@@ -262,11 +262,11 @@ READ_ANNOTATIONS: Final = frozenset(
         "storage.alpha.kubernetes.io/migrated-plugins",
     )
 )
-"""Annotations that are read in addition to those in Homeport's domain and those that profiles declare for nodes."""
+"""Annotations outside Homeport's domain that are read, besides node annotations that plugins declare."""
 
 
 def projected(kind: Kind[Any], document: Mapping[str, Any], node_annotations: Collection[str] = ()) -> dict[str, Any]:
-    """Return a copy of an object with only the fields that Homeport decodes."""
+    """Return a copy of an object, reduced to its schema. Of a node, also keep the annotations ``node_annotations``."""
     annotations = READ_ANNOTATIONS.union(node_annotations if kind == NODES else ())
     named = {**document, "apiVersion": kind.api_version, "kind": kind.kind}
     result: dict[str, Any] = _projected(SCHEMAS.get(kind, PARTIAL), named, annotations)

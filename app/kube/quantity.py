@@ -20,10 +20,10 @@ from msgspec import Raw, Struct
 from app.kube.memo import MISSING, Memo
 
 LONGEST: Final = 64
-"""Maximum bytes of a quantity that is read. kubectl and the kubelet write about a dozen."""
+"""Maximum bytes of a quantity. Longer ones are not read; kubectl and the kubelet write about a dozen bytes."""
 
 _LARGEST_EXPONENT: Final = 999
-"""Maximum decimal exponent. Larger ones are rejected, since the number would have as many digits."""
+"""Maximum decimal exponent. Larger ones are not read, because the number would have as many digits."""
 
 _NANO: Final = -9
 _MOST: Final = 2**63 - 1
@@ -60,43 +60,43 @@ _MEMO_OVERHEAD: Final = 200
 
 
 class MalformedQuantity(msgspec.ValidationError):
-    """The text is not a quantity; the API server accepts no such value."""
+    """The text is not a quantity. The API server rejects such a value."""
 
 
-class OverlongQuantity(Exception):  # not a ValidationError: the object is valid
-    """The quantity is longer than ``LONGEST``, or its exponent exceeds three digits: it is not read."""
+class OverlongQuantity(Exception):  # not a ValidationError, because the object is valid
+    """The quantity is not read, because it exceeds ``LONGEST`` bytes or its exponent exceeds three digits."""
 
 
 class Quantity(Struct, frozen=True, gc=False):
-    """Exact amount ``unscaled * 10**scale``. ``wide``: Go stores it in the form for more than 64 bits."""
+    """Exact amount ``unscaled * 10**scale``. ``wide`` is true if Go stores it in the form for more than 64 bits."""
 
     unscaled: int
     scale: int = 0
     wide: bool = False
 
     def value(self) -> int:
-        """Return whole units, rounded up. Amounts beyond 64 bits overflow as in Go."""
+        """Return whole units like Go's ``Value``. Positive amounts are rounded up; beyond 64 bits, amounts overflow."""
         return self._scaled(0)
 
     def milli_value(self) -> int:
-        """Return thousandths, rounded up. Amounts beyond 64 bits overflow as in Go."""
+        """Return thousandths like Go's ``MilliValue``, which rounds and overflows like ``Value``."""
         return self._scaled(-3)
 
     def _scaled(self, scale: int) -> int:
         return self._of_wide(scale - self.scale) if self.wide else self._of_narrow(scale - self.scale)
 
     def _of_narrow(self, places: int) -> int:
-        """Round away from zero. On overflow, wrap if Go multiplies once, and return 0 if it multiplies repeatedly."""
+        """Round away from zero. On overflow, wrap if Go multiplies once; return 0 if it multiplies repeatedly."""
         if places > 0:
             return _away_from_zero(self.unscaled, _power(places))
         scaled = self.unscaled * _power(-places)
         return scaled if _fits(scaled) else _wrapped(scaled) if -places in _SINGLE_MULTIPLICATIONS else 0
 
     def _of_wide(self, places: int) -> int:
-        """Round up. As in Go, most negative numbers with a remainder are truncated towards zero, plus 1."""
+        """Round up. Like Go, truncate most negative numbers with a remainder towards zero and then add 1."""
         unscaled = self.unscaled
         if places <= 0:
-            return _wrapped(unscaled * (_power(-places) if -places < _EXACT_POWERS else _LEAST))  # as on amd64
+            return _wrapped(unscaled * (_power(-places) if -places < _EXACT_POWERS else _LEAST))  # like Go on amd64
         divisor = _power(places)
         if unscaled < _MOST and places < _EXACT_POWERS:
             low = _wrapped(unscaled)
@@ -149,7 +149,7 @@ def _away_from_zero(number: int, divisor: int) -> int:
 
 
 def parse_quantity(text: bytes) -> Quantity:
-    """Read one quantity. Raises ``MalformedQuantity`` or ``OverlongQuantity``."""
+    """Parse one quantity. Raises ``MalformedQuantity`` or ``OverlongQuantity``."""
     if len(text) > LONGEST:
         raise OverlongQuantity
     parts = _TEXT.fullmatch(text)
@@ -196,7 +196,7 @@ def _binary(digits: bytes, fraction: bytes, power: int, *, negative: bool) -> Qu
 
 
 def _wide(number: int, scale: int, *, negative: bool) -> Quantity:
-    """Return a wide quantity, rounded away from zero to billionths, the smallest unit of a quantity."""
+    """Return a wide quantity in billionths, the smallest unit of a quantity, rounded away from zero."""
     if number:
         places = scale - _NANO
         number = number * 10**places if places >= 0 else _away_from_zero(number, 10**-places)
@@ -208,7 +208,7 @@ _MEMO: Final = Memo[bytes, Quantity](_MEMO_BYTES)
 
 
 def quantity_of(raw: Raw) -> Quantity:
-    """Parse a quantity in JSON: a string or a number; ``null`` is ``ZERO``. Results are cached, since values recur.
+    """Parse a quantity in JSON, a string or a number; ``null`` is ``ZERO``. Results are cached, because values recur.
 
     Raises ``MalformedQuantity`` or ``OverlongQuantity``.
     """
@@ -228,6 +228,6 @@ def _read(data: bytes) -> Quantity:
 
 
 def _trimmed(data: bytes) -> bytes:
-    """Remove quotes and surrounding white space. Escapes are not decoded, as in Go."""
+    """Remove quotes and surrounding white space. Escapes stay, like in Go's ``Quantity.UnmarshalJSON``."""
     inner = data[1:-1] if data[:1] == data[-1:] == b'"' else data
     return inner.decode(errors="replace").strip().encode()

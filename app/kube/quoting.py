@@ -1,4 +1,4 @@
-"""Quoting like Go's ``%q``, which kube-scheduler's reasons use."""
+"""Quoting like Go's ``%q``, because kube-scheduler's messages use it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def quoted(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return ``text`` for a log line or a page: unchanged if short and printable ASCII, else quoted and truncated."""
+    """Return ``text`` for a log line or a page: short printable ASCII unchanged, other texts quoted and truncated."""
     if len(text) <= _LONGEST_SHOWN:
         return text if text.isascii() and text.isprintable() else quoted(text)
     return f"{quoted(text[:_LONGEST_SHOWN])}…"
@@ -48,5 +48,5 @@ def _shown(character: str) -> str:
 
 
 def not_found(resource: str, name: str) -> str:
-    """Return the error text of a client-go lister for a missing object."""
+    """Return the error text with which a client-go lister reports a missing object."""
     return f"{resource} {quoted(name)} not found"

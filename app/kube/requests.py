@@ -1,10 +1,11 @@
 """Resource requests of pods and allocatable resources of nodes: integers by resource name.
 
-Requests of containers and sidecars are summed. An init container raises the sum if it needs more. Pod-level requests
-replace the sum, and overhead is added. A pod on a node uses the resources in its status instead, if these are more.
+Requests of containers and sidecars are summed. If init containers request more of a resource than this sum, their
+request replaces it. Pod-level requests replace either, and overhead is added. For a pod on a node, the maximum of the
+resources in its spec and status is used.
 
-Source: ``component-helpers/resource`` and ``pkg/scheduler/framework`` of Kubernetes 1.36 with default feature gates.
-Tests compare this module with them (``tests/conformance/resources.py``).
+Source of the rules: ``component-helpers/resource`` and ``pkg/scheduler/framework`` of Kubernetes 1.36 with default
+feature gates. Tests compare this module with them (``tests/conformance/resources.py``).
 """
 
 from __future__ import annotations
@@ -24,32 +25,35 @@ from app.kube.names import is_subdomain
 from app.kube.quantity import LONGEST, ZERO, OverlongQuantity, Quantity, quantity_of
 
 ResourceList = Mapping[str, int]
-"""Amounts by resource name: thousandths of a core for ``cpu``, whole units for all others; 0 for a missing resource."""
+"""Amounts by resource name: ``cpu`` in thousandths of a core, others in whole units. A missing resource means 0."""
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
-"""Resource for the maximum number of pods on a node; pods do not request it."""
+"""Resource with the maximum number of pods on a node. Pods do not request it."""
 
 RESOURCES: Final = "spec.containers.resources"
 ALLOCATABLE: Final = "status.allocatable"
 
 MOST_REQUESTED: Final = 64
-"""Maximum resources that one pod requests. If there are more, none is read."""
+"""Maximum number of resources that one pod requests. If it requests more, none is read."""
 
 LARGEST_REQUESTS: Final = 16 << 10
-"""Maximum bytes of all requests of one pod, including its status."""
+"""Maximum bytes of all requests in the spec and status of one pod. If there are more, none is read."""
 
 UNREAD_REQUESTS: Final = (
     f"node(s) can't be judged: the pod's {RESOURCES} is longer than {LARGEST_REQUESTS >> 10} KiB, names more than "
     f"{MOST_REQUESTED} resources, or has a quantity of more than {LONGEST} characters"
 )
-"""Reason of the unresolvable rejection by plugins that need requests which were not read."""
+"""Message with which plugins reject a pod as unresolvable if its requests were not read."""
 
 DEFAULT_MILLI_CPU: Final = 100
 DEFAULT_MEMORY: Final = 200 << 20
-"""Assumed use of a container without a request, for scores that compare nodes by their use."""
+"""Bytes that a container without a memory request is assumed to use. ``DEFAULT_MILLI_CPU`` is the same for cpu.
+
+Only scores use these defaults.
+"""
 
 _DEFAULTS: Final[Mapping[str, Quantity]] = {CPU: Quantity(DEFAULT_MILLI_CPU, -3), MEMORY: Quantity(DEFAULT_MEMORY)}
 _NO_DEFAULTS: Final[Mapping[str, Quantity]] = {}
@@ -68,11 +72,11 @@ Amounts = dict[str, Quantity]
 
 
 class PodResources(Struct, frozen=True, eq=False, weakref=True):
-    """Resources of a pod; pods with equal resources share one object. No amount is 0.
+    """Resources of a pod. Pods with equal resources share one object. No amount is 0.
 
-    ``requests``: needed on a node before the pod is bound · ``requested``: used on the node where it runs. The other
-    two are for scores, with default cpu and memory for containers without a request · ``non_zero_requests``: needed by
-    its containers, ignoring pod-level requests · ``non_zero_requested``: cpu and memory used on the node where it runs.
+    ``requests`` are those that a node must have free for the pod. ``requested`` are those that it uses on its node.
+    The other two are for scores and assume defaults for containers without a request. ``non_zero_requests`` are the
+    requests of its containers, without those at pod level. ``non_zero_requested`` are cpu and memory used on its node.
     """
 
     requests: ResourceList
@@ -82,7 +86,11 @@ class PodResources(Struct, frozen=True, eq=False, weakref=True):
 
 
 class Requests(NamedTuple):
-    """Raw JSON requests of a container or, at pod level, of the pod: from its spec and, if present, its status."""
+    """Raw JSON requests of a container, or pod-level requests of a pod.
+
+    ``requests`` are in the spec. ``actuated`` is ``resources.requests`` in the status, ``None`` without a status.
+    ``allocated`` is ``allocatedResources``. ``keeps_running`` is true for sidecars.
+    """
 
     requests: bytes = b""
     actuated: bytes | None = None
@@ -91,7 +99,7 @@ class Requests(NamedTuple):
 
 
 class PodRequests(NamedTuple):
-    """Undecoded resource fields of a pod. ``infeasible``: the kubelet rejected its resize as infeasible."""
+    """Undecoded resource fields of a pod. ``infeasible`` is true if the kubelet rejected its resize as infeasible."""
 
     containers: tuple[Requests, ...]
     init_containers: tuple[Requests, ...] = ()
@@ -100,7 +108,7 @@ class PodRequests(NamedTuple):
     infeasible: bool = False
 
     def size(self) -> int:
-        """Return the number of bytes to decode."""
+        """Return the number of bytes in all fields together."""
         size = sum(len(it.requests) + len(it.actuated or b"") + len(it.allocated) for it in self._each())
         return size + len(self.overhead)
 
@@ -113,12 +121,12 @@ class PodRequests(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _is_tracked(name: str) -> bool:
-    """Return whether the scheduler tracks a resource."""
+    """Return whether kube-scheduler tracks the resource ``name``."""
     return name in _NATIVE or is_scalar_resource(name)
 
 
 def is_scalar_resource(name: str) -> bool:
-    """Return whether ``name`` is a scalar resource: an extended resource, huge pages or attachable volumes."""
+    """Return whether ``name`` is a scalar resource: extended, huge pages, attachable volumes or of kubernetes.io."""
     return (
         name.startswith((_HUGE_PAGES_PREFIX, _VOLUMES_PREFIX))
         or _KUBERNETES_DOMAIN in name
@@ -127,7 +135,7 @@ def is_scalar_resource(name: str) -> bool:
 
 
 def is_extended_resource(name: str) -> bool:
-    """Return whether ``name`` is an extended resource: it has a domain, which is not one of Kubernetes."""
+    """Return whether ``name`` is an extended resource: it has a domain other than one of kubernetes.io."""
     domain, slash, rest = name.partition("/")
     if not slash or _KUBERNETES_DOMAIN in name or name.startswith(_QUOTA_PREFIX):
         return False
@@ -135,7 +143,7 @@ def is_extended_resource(name: str) -> bool:
 
 
 def _listed(amounts: Mapping[str, Quantity]) -> dict[str, int]:
-    """Convert to integers, without resources that the scheduler does not track."""
+    """Convert to integers, without resources of amount 0 or that kube-scheduler does not track."""
     integers = {
         name: it.milli_value() if name == CPU else it.value()
         for name, it in amounts.items()
@@ -174,7 +182,7 @@ _SHARED: WeakValueDictionary[tuple[object, ...], PodResources] = WeakValueDictio
 
 
 def resources_of(requests: PodRequests) -> PodResources:
-    """Compute the resources of a pod, cached. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+    """Return the resources of a pod, cached by its raw fields. Raises ``Oversized`` or ``msgspec.ValidationError``."""
     resources = _MEMO.get(requests)
     if resources is MISSING:
         size = requests.size()
@@ -217,7 +225,7 @@ def _interned(*lists: ResourceList) -> PodResources:
 
 
 class _EffectiveRequests:
-    """Decoded requests of a pod, ready to be summed."""
+    """Decoded requests of a pod, of its spec or, ``with_status``, the maximum of spec and status."""
 
     def __init__(self, requests: PodRequests, *, with_status: bool) -> None:
         self._infeasible = requests.infeasible
@@ -227,13 +235,16 @@ class _EffectiveRequests:
         self._overhead = _requests_of(Raw(requests.overhead))
         whole, effective = _requests_of(Raw(requests.pod.requests)), self._effective(requests.pod)
         self.level = {name: effective.get(name, ZERO) for name in whole if _is_of_pods(name)}
-        """Pod-level requests."""
+        """Pod-level requests by resource."""
 
     def _of_init(self, container: Requests) -> Amounts:
         return self._effective(container) if container.keeps_running else _requests_of(Raw(container.requests))
 
     def _effective(self, container: Requests) -> Amounts:
-        """Return the spec's requests or, with status, the maximum of both. Ignore the spec of an infeasible resize."""
+        """Return the requests of a container or pod: of its spec or, with status, the maximum of spec and status.
+
+        The spec is ignored if it is a resize that the kubelet rejected as infeasible.
+        """
         spec = _requests_of(Raw(container.requests))
         if not self._with_status or container.actuated is None:
             return spec
@@ -243,9 +254,9 @@ class _EffectiveRequests:
         return effective
 
     def total(self, defaults: Mapping[str, Quantity], *, of_containers: bool = False) -> Amounts:
-        """Return the sum for the pod. ``defaults``: assumed requests of containers that do not request the resource.
+        """Return the sum for the pod. A container that does not request a resource of ``defaults`` gets its amount.
 
-        ``of_containers``: ignore pod-level requests.
+        If ``of_containers``, pod-level requests are ignored.
         """
         total: Amounts = {}
         for amounts in self._containers:
@@ -257,7 +268,7 @@ class _EffectiveRequests:
         return total
 
     def _while_starting(self, total: Amounts, defaults: Mapping[str, Quantity]) -> Amounts:
-        """Return the maximum needed during initialisation. Also add the requests of sidecars to ``total``."""
+        """Return the maximum that an init container and the sidecars before it use. Also add sidecars to ``total``."""
         most: Amounts = {}
         running: Amounts = {}
         for keeps_running, amounts in self._init_containers:
@@ -273,7 +284,7 @@ class _EffectiveRequests:
 
 
 def _is_of_pods(name: str) -> bool:
-    """Return whether the resource can be requested at pod level."""
+    """Return whether kube-scheduler supports the resource in pod-level requests."""
     return name in (CPU, MEMORY) or name.startswith(_HUGE_PAGES_PREFIX)
 
 
@@ -291,4 +302,4 @@ def _raise_to(amounts: Amounts, others: Mapping[str, Quantity]) -> None:
 
 
 NO_REQUESTS: Final = _compute(PodRequests(()))
-"""Resources of a pod whose requests are not read."""
+"""Resources of a pod that requests nothing, or whose requests are not read."""

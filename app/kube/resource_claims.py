@@ -1,4 +1,4 @@
-"""Decoding of ResourceClaims of ``resource.k8s.io/v1``, and wire types that slices and classes share with them."""
+"""Decoder of ResourceClaims, and wire types that ResourceSlices and DeviceClasses also use (``resource.k8s.io/v1``)."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ _CLAIM: Final = Decoder[_ResourceClaimObject](_ResourceClaimObject)
 
 
 def amount(raw: Raw) -> Amount:
-    """Convert a quantity to billionths. Raises ``OverlongQuantity`` or ``msgspec.ValidationError``."""
+    """Return a quantity in billionths. Raises ``OverlongQuantity`` or ``msgspec.ValidationError``."""
     quantity = quantity_of(raw)
     power: int = 10 ** (quantity.scale - _NANO)
     return quantity.unscaled * power
@@ -261,7 +261,7 @@ def _claim_spec(spec: _ResourceClaimSpecObject | None) -> ClaimSpec:
 
 
 def _extended_for(meta: MetadataObject) -> tuple[tuple[str, str], ...]:
-    """Return the controlling pods (name, UID) of a claim that a scheduler created for extended resources."""
+    """Return the pods (name, UID) for which a scheduler created this claim for extended resources, else none."""
     data = bytes(meta.annotations)
     if _EXTENDED_BYTES not in data or (parse_map(data) or {}).get(EXTENDED_RESOURCE_CLAIM) != "true":
         return ()

@@ -1,4 +1,4 @@
-"""Decoding of ResourceSlices and DeviceClasses of ``resource.k8s.io/v1``."""
+"""Decoders of ResourceSlices and DeviceClasses (``resource.k8s.io/v1``)."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def _slice_parts(spec: _SliceSpecObject) -> tuple[tuple[Device, ...], tuple[Coun
 
 
 def _resource_name(name: str) -> str:
-    """Return the extended resource's name, or an empty string if it is too long."""
+    """Return the name of an extended resource, or an empty string if it is too long for one."""
     return sys.intern(name) if len(name) <= _LONGEST_NAME else ""
 
 

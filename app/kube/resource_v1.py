@@ -1,7 +1,7 @@
-"""ResourceClaims, ResourceSlices and DeviceClasses of ``resource.k8s.io/v1``, reduced to what allocation reads.
+"""ResourceClaims, ResourceSlices and DeviceClasses (``resource.k8s.io/v1``), with the fields for allocation.
 
-Amounts are whole billionths, the smallest unit of a quantity, so sums and comparisons are exact. Driver configuration
-is not decoded.
+Amounts are integers in billionths, the smallest unit of a quantity, so that sums and comparisons are exact. The
+configuration of drivers is not decoded.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ SLICE_SPEC: Final = "spec"
 MOST_REQUESTS: Final = 32
 MOST_SELECTORS: Final = 32
 MOST_RESULTS: Final = 32
-"""Maximum requests, selectors and results of one claim; the API server accepts no more. More are not read."""
+"""Maximum number of devices allocated to a claim.
+
+``MOST_REQUESTS`` limits the requests and the constraints of a claim, and ``MOST_SELECTORS`` the selectors of a request.
+The API server has the same limits.
+"""
 
 LARGEST_SLICE: Final = 1 << 20
-"""Maximum bytes of a slice's devices and counters. Of a larger slice, no device is read."""
+"""Maximum bytes of the devices and counters of a slice. In a larger slice, none of them is read."""
 
 BILLION: Final = 10**9
 
@@ -36,23 +40,23 @@ Amount: TypeAlias = int
 """Amount in billionths."""
 
 DeviceID: TypeAlias = tuple[str, str, str]
-"""(driver, pool, device)"""
+"""Identity of a device: (driver, pool, device)."""
 
 Amounts: TypeAlias = Mapping[str, Amount]
 
 
 class Version(Struct, frozen=True, gc=False):
-    """Value of a version attribute, unparsed."""
+    """Value of a device attribute of type version, as text that is not parsed."""
 
     text: str
 
 
 AttributeValue: TypeAlias = bool | int | str | Version | None
-"""Value of a device attribute; ``None`` for one of an unknown type."""
+"""Value of a device attribute; ``None`` if its type is unknown."""
 
 
 class DeviceToleration(Struct, frozen=True, gc=False):
-    """Toleration of device taints by a request. Empty fields match everything."""
+    """Toleration of device taints in a request. An empty key or effect matches every key or effect."""
 
     key: str
     operator: str
@@ -61,7 +65,7 @@ class DeviceToleration(Struct, frozen=True, gc=False):
 
 
 class DeviceTaint(Struct, frozen=True, gc=False):
-    """Taint of a device, which keeps away claims that do not tolerate it."""
+    """Taint of a device. Claims that do not tolerate it do not get the device."""
 
     key: str
     value: str
@@ -69,10 +73,10 @@ class DeviceTaint(Struct, frozen=True, gc=False):
 
 
 class ExactRequest(Struct, frozen=True):
-    """Request for devices: an ``exactly``, or an alternative of ``firstAvailable``, which has a name of its own.
+    """Request for devices: ``exactly`` of a claim's request, or an entry of ``firstAvailable`` with its own name.
 
-    ``selectors`` are CEL expressions, ``None`` for a selector without one. ``admin_access`` is ``None`` if not set,
-    ``capacity`` if no capacity is requested.
+    ``selectors`` are CEL expressions; ``None`` stands for a selector without one. ``admin_access`` is ``None`` if not
+    set. ``capacity`` is ``None`` if no capacity is requested.
     """
 
     name: str
@@ -86,7 +90,7 @@ class ExactRequest(Struct, frozen=True):
 
 
 class DeviceRequest(Struct, frozen=True):
-    """Request of a claim: ``exactly``, or the first of ``first_available`` that can be allocated."""
+    """Request of a claim: for ``exactly``, or for the first of ``first_available`` that can be allocated."""
 
     name: str
     exactly: ExactRequest | None = None
@@ -94,7 +98,10 @@ class DeviceRequest(Struct, frozen=True):
 
 
 class DeviceConstraint(Struct, frozen=True):
-    """Requires equal or distinct values of an attribute for all devices of ``requests`` (of all requests if empty)."""
+    """Constraint that devices have equal (``match_attribute``) or distinct values of an attribute.
+
+    It holds for all devices of ``requests``, or of the claim if ``requests`` is empty.
+    """
 
     requests: tuple[str, ...]
     match_attribute: str | None = None
@@ -102,7 +109,7 @@ class DeviceConstraint(Struct, frozen=True):
 
 
 class ClaimSpec(Struct, frozen=True):
-    """Spec of a claim. ``oversized``: it exceeds the maximum that is read, and is empty here."""
+    """Spec of a claim. If ``oversized``, it exceeds the maximum that is read, and is empty here."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
@@ -112,7 +119,8 @@ class ClaimSpec(Struct, frozen=True):
 class AllocatedDevice(Struct, frozen=True):
     """Device allocated to a claim. ``request`` has the form ``request`` or ``request/subrequest``.
 
-    ``shared``: other claims can use the device too; ``consumed``: capacity that this claim uses, ``None`` if not set.
+    If ``shared``, other claims can use the device too. ``consumed`` is the capacity that this claim uses, ``None`` if
+    not set.
     """
 
     request: str
@@ -125,7 +133,7 @@ class AllocatedDevice(Struct, frozen=True):
 
 
 class Allocation(Struct, frozen=True):
-    """Allocation of a claim: devices, nodes that can use them (``None``: all), and time of allocation (RFC 3339)."""
+    """Devices allocated to a claim, the nodes that can use them (``None`` for all), and the time (RFC 3339)."""
 
     devices: tuple[AllocatedDevice, ...]
     node_selector: RequiredNodeAffinity | None = None
@@ -133,14 +141,17 @@ class Allocation(Struct, frozen=True):
 
 
 class DeviceStatus(Struct, frozen=True):
-    """Conditions of an allocated device that its driver reports as true."""
+    """Allocated device, with the names of the conditions that its driver reports as True."""
 
     device: DeviceID
     true_conditions: frozenset[str]
 
 
 class ResourceClaim(Struct, frozen=True):
-    """Claim. ``extended_for``: pods (name, UID) for whose extended resources a scheduler created it."""
+    """A ResourceClaim. ``reserved_for`` are the UIDs of the pods that use it.
+
+    ``extended_for`` are the pods (name, UID) for whose extended resources a scheduler created the claim.
+    """
 
     namespace: str
     name: str
@@ -163,7 +174,7 @@ class ResourceClaim(Struct, frozen=True):
 
 
 class RequestPolicy(Struct, frozen=True):
-    """Amounts of a shared capacity that a request can consume. ``valid_values`` is ``None`` if not set."""
+    """Policy of a shared capacity: the amounts that a request can consume. ``None`` means not set."""
 
     default: Amount | None = None
     valid_values: tuple[Amount, ...] | None = None
@@ -174,21 +185,21 @@ class RequestPolicy(Struct, frozen=True):
 
 
 class DeviceCapacity(Struct, frozen=True):
-    """Amount of a device's capacity, and the policy for requests of it."""
+    """Capacity of a device: its amount, and the policy for requests."""
 
     value: Amount
     policy: RequestPolicy | None = None
 
 
 class CounterUse(Struct, frozen=True):
-    """Amounts that a device consumes of a counter set, or, in a slice's counter sets, that the set provides."""
+    """Amounts that a device consumes from a counter set; in ``ResourceSlice.counter_sets``, those that the set has."""
 
     counter_set: str
     counters: Amounts
 
 
 class Device(Struct, frozen=True):
-    """Device of a slice. ``binding_conditions`` is ``None`` if not set."""
+    """Device of a slice. ``binding_conditions`` is ``None`` if not set. A ``shareable`` device can have many claims."""
 
     name: str
     attributes: Mapping[str, AttributeValue] = {}
@@ -203,9 +214,9 @@ class Device(Struct, frozen=True):
 
 
 class ResourceSlice(Struct, frozen=True):
-    """Part of a pool's devices, or the counters that they share. Cluster-scoped.
+    """A ResourceSlice: some devices of a pool, or counters that its devices share.
 
-    ``count``: number of slices of the pool. ``oversized``: the devices are not read.
+    ``count`` is the number of slices of the pool. If ``oversized``, devices and counters are not read.
     """
 
     name: str
@@ -234,9 +245,9 @@ class ResourceSlice(Struct, frozen=True):
 
 
 class DeviceClass(Struct, frozen=True):
-    """Class of devices. Cluster-scoped. ``created`` is a UTC time of fixed length, so texts compare as times.
+    """A DeviceClass. ``created`` is a UTC time of fixed length, so its text sorts by time.
 
-    ``oversized``: the selectors are not read.
+    If ``oversized``, the selectors are not read.
     """
 
     name: str

@@ -1,9 +1,7 @@
-"""Transport that can be retired: requests in flight continue, and it closes after the last one.
+"""httpx transport that can be retired: requests in flight continue, and it closes after the last one.
 
-A pooled connection whose peer vanished looks idle. The next request on it waits until its timeout, and so does a
-request on each further such connection.
-
-The decision when to retire a transport is made elsewhere.
+A pooled connection whose peer vanished looks idle, and the next request on it would wait until its timeout. So after a
+missing response, ``app.kube.transport`` retires the transport with all its connections and creates a new one.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import httpx
 
 
 class RetirableTransport(httpx.AsyncBaseTransport):
-    """Transport that delegates to ``inner`` and closes it once retired and the last response is read or closed."""
+    """Transport that delegates to ``inner``. Once it is retired and all responses are closed, it closes ``inner``."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
@@ -39,7 +37,7 @@ class RetirableTransport(httpx.AsyncBaseTransport):
         await self._close_if_done()
 
     async def aclose(self) -> None:
-        """Close immediately, including requests in flight."""
+        """Close ``inner`` immediately, which aborts requests in flight."""
         if not self._closed:
             self._closed = True
             await self._inner.aclose()
@@ -58,7 +56,7 @@ class RetirableTransport(httpx.AsyncBaseTransport):
 
 
 class _CountedBody(httpx.AsyncByteStream):
-    """Body of a response; closing it decrements the transport's count, once."""
+    """Body of a response. Closing it tells the transport, once, that the request is done."""
 
     def __init__(self, body: httpx.AsyncByteStream, transport: RetirableTransport) -> None:
         self._body = body
@@ -74,4 +72,4 @@ class _CountedBody(httpx.AsyncByteStream):
             await self._body.aclose()
         finally:
             if transport is not None:
-                await transport._request_done()  # noqa: SLF001  # this class belongs to RetirableTransport
+                await transport._request_done()  # noqa: SLF001  # the two classes belong together

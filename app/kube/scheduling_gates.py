@@ -1,4 +1,4 @@
-"""Scheduling gates: a pod with any is not scheduled until all of them are removed."""
+"""Scheduling gates. A pod with gates is not scheduled until all of them are removed."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ def _parse_names(data: bytes) -> tuple[str, ...]:
 
 
 gate_names_of: Final = shared(SCHEDULING_GATES, _parse_names)
-"""Return the names of the gates in list order. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+"""Return the names of a pod's gates in list order. Raises ``Oversized`` or ``msgspec.ValidationError``."""

@@ -1,4 +1,4 @@
-"""Label selectors in a canonical form, so that equal selectors share one cached count.
+"""Label selectors in a canonical form, so that equal selectors share one cached count of pods.
 
 Semantics are those of ``metav1.LabelSelector``: all requirements must hold; NotIn and DoesNotExist also match a
 label set without the key. A null selector matches nothing and is ``None`` here; an empty one matches everything and
@@ -31,11 +31,11 @@ _FEW_VALUES: Final = 16
 
 
 class InvalidSelector(ValueError):
-    """The selector cannot be parsed; plugins return an Error status for it."""
+    """The selector cannot be parsed. Plugins then return the status Error."""
 
 
 class Requirement(Struct, frozen=True, gc=False, order=True):
-    """Requirement ``key operator values``; values are sorted and unique, empty for Exists and DoesNotExist."""
+    """Requirement on a label. Values are sorted and unique; they are empty for Exists and DoesNotExist."""
 
     key: str
     operator: str
@@ -60,7 +60,7 @@ class Requirement(Struct, frozen=True, gc=False, order=True):
 
 
 class Selector(Struct, frozen=True, gc=False, cache_hash=True):
-    """Conjunction of sorted, unique requirements. Without requirements, it matches everything."""
+    """Conjunction of sorted, unique requirements. A selector without requirements matches everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -71,11 +71,11 @@ class Selector(Struct, frozen=True, gc=False, cache_hash=True):
         return True
 
     def with_labels(self, pairs: Iterable[tuple[str, str]]) -> Selector:
-        """Return this selector AND each ``key=value`` of ``pairs``, which are not validated."""
+        """Return a selector that also requires each ``key=value`` of ``pairs``. Pairs are not validated."""
         return selector((*self.requirements, *(Requirement(key, IN, (value,)) for key, value in pairs)))
 
     def and_also(self, other: Selector) -> Selector:
-        """Return this selector AND the other."""
+        """Return a selector that requires this one and ``other``."""
         return self if self is other else selector((*self.requirements, *other.requirements))
 
 
@@ -83,12 +83,12 @@ EVERYTHING: Final = Selector()
 
 
 def selector(requirements: Iterable[Requirement]) -> Selector:
-    """Return the canonical selector of ``requirements``."""
+    """Return the selector with these requirements, sorted and without duplicates."""
     return Selector(tuple(sorted(set(requirements))))
 
 
 def requirement(key: str, operator: str, values: Iterable[str] = ()) -> Requirement:
-    """Return a validated requirement. Raises ``InvalidSelector`` if kube-scheduler's parser would reject it."""
+    """Create a requirement and validate it. Raises ``InvalidSelector`` if kube-scheduler's parser would reject it."""
     checked = Requirement(key, operator, tuple(sorted(set(values))))
     _check(checked)
     return checked
@@ -146,7 +146,7 @@ class LabelSelectorObject(Struct, rename="camel"):
     match_expressions: list[_Expression] | None = None
 
     def parse(self) -> Selector:
-        """Return the canonical form. Raises ``InvalidSelector``."""
+        """Return the selector in canonical form. Raises ``InvalidSelector``."""
         labels = (requirement(key, IN, (value or "",)) for key, value in (self.match_labels or {}).items())
         expressions = (
             requirement(it.key or "", it.operator or "", it.values or ()) for it in self.match_expressions or ()
@@ -155,9 +155,9 @@ class LabelSelectorObject(Struct, rename="camel"):
 
 
 def of_labels(labels: Mapping[str, str | None]) -> Selector:
-    """Return the selector of a plain label map, the form that Services and ReplicationControllers use.
+    """Return the selector for a map of labels, the form in Services and ReplicationControllers.
 
-    The map is not validated, as in ``labels.SelectorFromSet``.
+    Like in Go's ``labels.SelectorFromSet``, the map is not validated.
     """
     return selector(Requirement(key, IN, (value or "",)) for key, value in labels.items())
 
@@ -166,13 +166,13 @@ _LABEL_SELECTOR: Final[Decoder[LabelSelectorObject | None]] = Decoder(LabelSelec
 
 
 def decode_selector(data: bytes) -> Selector | None:
-    """Decode a ``labelSelector``; ``null`` is ``None``. Raises ``InvalidSelector`` or ``msgspec.DecodeError``."""
+    """Decode a ``LabelSelector``; ``null`` becomes ``None``. Raises ``InvalidSelector`` or ``msgspec.DecodeError``."""
     label_selector = _LABEL_SELECTOR.decode(data)
     return None if label_selector is None else label_selector.parse()
 
 
 def selector_or_error(data: bytes) -> tuple[Selector | None, str]:
-    """Like ``decode_selector``, but return the text of ``InvalidSelector``. Raises ``msgspec.DecodeError``."""
+    """Like ``decode_selector``, but return (selector, error text) and do not raise ``InvalidSelector``."""
     try:
         return decode_selector(data), ""
     except InvalidSelector as error:

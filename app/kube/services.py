@@ -14,7 +14,7 @@ from app.kube.selectors import Selector, of_labels
 
 
 class Service(Struct, frozen=True, gc=False):
-    """Service or ReplicationController. ``selector`` is ``None`` if null or oversized."""
+    """Service or ReplicationController. ``selector`` is ``None`` if it is absent, null or oversized."""
 
     namespace: str
     name: str
@@ -27,7 +27,7 @@ class Service(Struct, frozen=True, gc=False):
 
 
 class Namespace(Struct, frozen=True, gc=False):
-    """Namespace. ``labels`` are empty if oversized."""
+    """A Namespace. ``labels`` are empty if they are oversized."""
 
     name: str
     uid: str
@@ -60,7 +60,7 @@ _service_selector_of: Final = shared("spec.selector", _parse_service_selector)
 
 
 def _service_selector(raw: Raw) -> Selector | None:
-    """Parse the selector; an oversized one is ``None``, so no default spread constraint is derived from it."""
+    """Parse the selector. Return ``None`` if it is oversized, so that it adds no default spread constraint."""
     try:
         return _service_selector_of(raw)
     except Oversized:

@@ -19,14 +19,14 @@ WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 _MIGRATED_BYTES: Final = _MIGRATED.encode()
 _MOST_DRIVERS: Final = 1024
-"""Maximum drivers of one node; further ones are not read."""
+"""Maximum number of CSI drivers, and of migrated plugins, of one node. Further ones are not read."""
 
 
 class StorageClass(Struct, frozen=True, gc=False):
-    """StorageClass. ``binding_mode`` is ``None`` if not set.
+    """A StorageClass. ``binding_mode`` is ``None`` if not set.
 
-    ``topologies``: if ``restricted``, a node must match one of them. Terms that cannot be parsed match no node and
-    are omitted.
+    If ``restricted``, a node must match one of ``topologies``. Terms that are empty or cannot be parsed match no node
+    and are omitted.
     """
 
     name: str
@@ -41,14 +41,15 @@ class StorageClass(Struct, frozen=True, gc=False):
         return ("", self.name)
 
     def allows(self, labels: Mapping[str, str]) -> bool:
-        """Return whether volumes can be provisioned for a node with these labels."""
+        """Return whether the class allows volumes to be provisioned for a node with these labels."""
         return not self.restricted or any(it.matches(labels) for it in self.topologies)
 
 
 class CSINode(Struct, frozen=True, gc=False):
-    """CSI drivers of a node. ``limits``: maximum number of attachable volumes by driver.
+    """A CSINode: the CSI drivers of one node.
 
-    ``migrated``: in-tree plugins that are migrated to a CSI driver on the node.
+    ``limits`` is the maximum number of attached volumes by driver, without drivers that report none. ``migrated`` are
+    the in-tree plugins that are migrated to a CSI driver on the node.
     """
 
     name: str
@@ -62,7 +63,7 @@ class CSINode(Struct, frozen=True, gc=False):
 
 
 class CSIDriver(Struct, frozen=True, gc=False):
-    """CSIDriver. ``storage_capacity``: the scheduler must check the capacity that the driver publishes."""
+    """A CSIDriver. If ``storage_capacity``, the scheduler must check the capacities that the driver publishes."""
 
     name: str
     uid: str
@@ -74,7 +75,7 @@ class CSIDriver(Struct, frozen=True, gc=False):
 
 
 class VolumeAttachment(Struct, frozen=True, gc=False):
-    """VolumeAttachment. ``volume_name``: the PersistentVolume, or ``None`` for an inline volume of a pod."""
+    """A VolumeAttachment. ``volume_name`` is the PersistentVolume, or ``None`` for an inline volume of a pod."""
 
     name: str
     uid: str
@@ -88,9 +89,9 @@ class VolumeAttachment(Struct, frozen=True, gc=False):
 
 
 class CSIStorageCapacity(Struct, frozen=True, gc=False):
-    """Maximum volume size of a class for the nodes of ``topology``; ``None`` there means no node.
+    """A CSIStorageCapacity: maximum size of a new volume of a class on the nodes that ``topology`` selects.
 
-    ``limit`` is in bytes, ``None`` if unknown.
+    A ``topology`` of ``None`` selects no node. ``limit`` is the size in bytes, ``None`` if unknown.
     """
 
     namespace: str
@@ -293,7 +294,7 @@ def decode_capacity(raw: bytes | Raw) -> CSIStorageCapacity:
 
 
 def _bytes(field: str, raw: Raw) -> int | None:
-    """Return the quantity in bytes, or ``None`` if not set."""
+    """Return the quantity in bytes, or ``None`` if not set. Raises ``msgspec.ValidationError`` that names ``field``."""
     data = bytes(raw)
     if data in (b"", b"null"):
         return None

@@ -1,9 +1,9 @@
 """Streamed response (a watch), read line by line on a connection of its own.
 
-A general HTTP client awaits five times for each part of a body, through several layers. Here, the data of one socket
-read is parsed in one step, split into lines, and returned as a batch.
+A general HTTP client awaits five times for each part of a body, through several layers. To save this time, the data of
+one socket read is parsed here in one step, split into lines, and returned as a batch.
 
-The meaning of lines, retries and credentials are handled elsewhere.
+``app.kube.transport`` adds credentials and retries.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import httptools
 from app.kube.connections import BrokenConnection, HttpResponse, set_socket_options
 
 LONGEST_LINE: Final = 64 << 20
-"""Maximum bytes of a line. The API server stores up to 1.5 MiB per object, and JSON can be six times as long."""
+"""Maximum bytes of a line. The API server stores 1.5 MiB per object, and escapes make JSON up to six times as long."""
 
 MOST_WAITING: Final = 1 << 20
-"""Maximum bytes of complete lines that wait for the reader; beyond it, reading from the socket pauses."""
+"""Maximum bytes of complete lines that wait for the reader. Beyond it, reading from the socket is paused."""
 
 _MOST_UNPRODUCTIVE: Final = 64 << 10
-"""Maximum consecutive bytes that complete neither the headers nor a part of the body."""
+"""Maximum consecutive bytes without the end of the headers or any data of the body."""
 
 _LONGEST_ERROR_BODY: Final = 1 << 20
 _INFORMATIONAL: Final = range(100, 200)
@@ -31,11 +31,11 @@ _TEXT: Final = "latin-1"
 
 
 class Silent(Exception):
-    """No data arrived for the stream's maximum silence."""
+    """No data arrived for longer than the stream allows."""
 
 
 class Stream(asyncio.Protocol):
-    """Connection that sends ``request`` once connected. It ends after ``silence`` seconds without data.
+    """Connection that sends ``request`` when it opens. The stream ends after ``silence`` seconds without data.
 
     Call ``answer`` first and once, then ``lines`` if the status is 2xx. Always call ``close``.
     """
@@ -61,7 +61,7 @@ class Stream(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     async def answer(self) -> HttpResponse:
-        """Return status, headers, and the body unless status is 2xx. Raises ``BrokenConnection`` or ``Silent``."""
+        """Return status, headers and, unless status is 2xx, the body. Raises ``BrokenConnection`` or ``Silent``."""
         while not (self._ended or self._status in _SUCCESS):
             await self._wait_for_data()
         if self._fault is not None and self._status not in _SUCCESS:
@@ -70,10 +70,10 @@ class Stream(asyncio.Protocol):
         return HttpResponse(self._status, self._headers, refusal)
 
     async def lines(self) -> list[bytes]:
-        """Wait for at least one line and return all that have arrived; an empty list is the end of the response.
+        """Wait for at least one line and return all lines that have arrived. At the end, return an empty list.
 
-        An incomplete last line is dropped. Raises ``BrokenConnection`` if the connection ends before the response, and
-        ``Silent``; lines that arrived before are returned first.
+        An incomplete last line is dropped. If the connection ends before the response, or is silent, lines that have
+        arrived are returned first. Then ``BrokenConnection`` or ``Silent`` is raised.
         """
         while not (self._lines or self._ended):
             await self._wait_for_data()
@@ -154,15 +154,15 @@ class Stream(asyncio.Protocol):
         if self._parser.get_status_code() not in _INFORMATIONAL:
             self._end(None)
 
-    # State and hand-over to the reader
+    # state, and hand-over of lines to the reader
 
     @property
     def _open(self) -> asyncio.Transport | None:
-        """Transport, or ``None`` if it is closed or closing."""
+        """Transport of the connection, or ``None`` if it is closed or closing."""
         return None if self._transport is None or self._transport.is_closing() else self._transport
 
     def _append_partial(self, part: bytes, most: int) -> None:
-        """Buffer part of an incomplete line or error body. End the stream if it exceeds ``most`` bytes."""
+        """Buffer part of a line or error body. End the stream if the line or body exceeds ``most`` bytes."""
         self._partial.append(part)
         self._partial_size += len(part)
         if self._partial_size > most:
@@ -210,7 +210,7 @@ class Stream(asyncio.Protocol):
             self._reader.set_result(None)
 
     def _check_silence(self) -> None:
-        """End the stream after too long a silence. Time without a waiting reader does not count as silence."""
+        """End the stream if it was silent for too long. Time in which no reader waits does not count as silence."""
         if self._reader is None or self._reader.done():
             self._last_data_at = self._loop.time()
         left = self._last_data_at + self._silence - self._loop.time()

@@ -1,4 +1,4 @@
-"""Taints and tolerations."""
+"""Taints of nodes and tolerations of pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEEPS_OUT: Final = (NO_SCHEDULE, NO_EXECUTE)
 
 
 class Taint(Struct, frozen=True, gc=False):
-    """Entry of ``spec.taints``."""
+    """Entry of a node's ``spec.taints``."""
 
     key: str = ""
     effect: str = ""
@@ -27,13 +27,13 @@ class Taint(Struct, frozen=True, gc=False):
 
 
 UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", NO_SCHEDULE)
-"""Taint whose toleration also tolerates ``spec.unschedulable``, even if the node does not have the taint."""
+"""Taint for ``spec.unschedulable`` of a node. Pods that tolerate it are not kept from unschedulable nodes."""
 
 
 class Toleration(Struct, frozen=True, gc=False, order=True):
-    """Entry of ``spec.tolerations``. An empty key with Exists tolerates all taints; an empty effect matches all.
+    """Entry of a pod's ``spec.tolerations``. An empty key or effect matches every key or effect.
 
-    The operators Lt and Gt tolerate nothing, because their feature gate is off in Kubernetes 1.36.
+    The operators Lt and Gt tolerate nothing, because their feature gate is off by default in Kubernetes 1.36.
     """
 
     key: str = ""
@@ -43,7 +43,7 @@ class Toleration(Struct, frozen=True, gc=False, order=True):
 
 
 class Tolerance:
-    """Tolerations as sets, so that checking a taint takes a few look-ups for any number of tolerations."""
+    """Tolerations of a pod, stored in sets, so that checking a taint takes a few look-ups."""
 
     __slots__ = ("_equal", "_exists")
 
@@ -73,7 +73,7 @@ class Tolerance:
 
 
 class LatestTolerance:
-    """Cache of the last ``Tolerance``, so that it is built once per pod and not once per node."""
+    """Cache of the latest ``Tolerance``, so that it is created once per pod and not once per node."""
 
     __slots__ = ("_tolerance", "_tolerations")
 
@@ -82,7 +82,7 @@ class LatestTolerance:
         self._tolerance = Tolerance(())
 
     def of(self, tolerations: tuple[Toleration, ...]) -> Tolerance:
-        """Return the cached ``Tolerance`` if ``tolerations`` is the identical object, else build a new one."""
+        """Return the cached ``Tolerance`` if ``tolerations`` is the identical object; else create a new one."""
         if tolerations is not self._tolerations:
             self._tolerations, self._tolerance = tolerations, Tolerance(tolerations)
         return self._tolerance

@@ -1,8 +1,8 @@
-"""Sends requests to the API server with current credentials, and converts failures to ``app.kube.api_errors``.
+"""Transport of requests to the API server with current credentials. Failures become ``app.kube.api_errors``.
 
-Reads use httpx. Writes use own connections (``app.kube.connections``), so that a write can be held back until the event
-loop step that sends it. Watches use own connections (``app.kube.streams``), because they carry most of the data.
-Through a proxy, everything uses httpx.
+Reads use httpx. Writes use ``app.kube.connections``, so that a write can be prevented until the moment at which it is
+sent. Watches use ``app.kube.streams``, which takes less CPU time, because they carry most of the data. If a proxy is
+configured, all requests use httpx.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from app.kube.streams import Silent, Stream
 from app.telemetry.tracing import Tracing
 
 _CONNECT_SECONDS: Final = 2.0
-"""Timeout of a connection attempt with TLS handshake; short, because a read can be retried without harm."""
+"""Timeout of a connection attempt with its TLS handshake. It is short, because a read can be repeated."""
 
 _NO_COOKIES: Final = DefaultCookiePolicy(allowed_domains=())
-"""Policy that rejects all cookies; else a server could add some with every response, and each request would grow."""
+"""Policy that rejects all cookies. Else a server could add some with every response, and requests would grow."""
 
 _LIMITS: Final = httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=45.0)
 _UNAUTHORIZED: Final = 401
 
 
 class Transport:
-    """Client for requests to one API server. Methods raise only the exceptions of ``app.kube.api_errors``.
+    """Sender of requests to the API server of ``credentials``. Methods raise only ``app.kube.api_errors``.
 
     ``network`` replaces the network in tests.
     """
@@ -67,7 +67,7 @@ class Transport:
             stream.close()
 
     async def write(self, request: Request, seconds: float, before: PreSendCheck = allow_write) -> bytes:
-        """Send a write and return the body of the response. Record a span if the caller is traced."""
+        """Send a write and return the body of the response. If the caller has a trace, record a span in it."""
         tracing = self._tracing
         span = None if tracing is None else tracing.outgoing(f"{request.method} {_written_kind(request.path)}")
         if span is None:
@@ -86,7 +86,7 @@ class Transport:
             return await self._write(traced, seconds, check)
 
     async def _write(self, request: Request, seconds: float, before: PreSendCheck = allow_write) -> bytes:
-        """Send a write with a timeout of ``seconds`` from sending. On status 401, retry once with new credentials."""
+        """Send a write, with a timeout of ``seconds`` after sending. On status 401, retry once with new credentials."""
         try:
             access = await self._credentials.access()
             answered = await self._written(request, access, seconds, before)
@@ -122,7 +122,7 @@ class Transport:
     async def _written_by_httpx(
         self, request: Request, access: Access, seconds: float, before: PreSendCheck
     ) -> HttpResponse:
-        """Write through a proxy. Here the request is sent soon after ``before``, not in the same event loop step."""
+        """Write through a proxy, or in tests. Other tasks can run between ``before`` and sending."""
         before()
         try:
             async with asyncio.timeout(seconds):
@@ -134,7 +134,10 @@ class Transport:
             raise no_response(request, f"no answer within {seconds:g} s") from error
 
     def _connections_for(self, access: Access) -> Connections:
-        """Return the connections for writes and watches with these certificates. Retire those with earlier ones."""
+        """Return the pool for writes and watches with this server, proxy and certificates.
+
+        If one of them has changed, create a new pool and retire the previous one.
+        """
         known = self._connections_of
         if self._connections is None or not _same_peer(known, access) or known is None or known.server != access.server:
             if self._connections is not None:
@@ -146,8 +149,8 @@ class Transport:
     async def send(self, request: Request, seconds: float, silence: float = inf, most: float = inf) -> bytes:
         """Send a read and return the body of the response.
 
-        ``seconds``: timeout of the whole request · ``silence``: timeout of each part, in seconds · ``most``: maximum
-        bytes of the response.
+        ``seconds`` is the timeout of the whole request, and ``silence`` the maximum number of seconds without data. A
+        body of more than ``most`` bytes raises ``AnswerTooLong``.
         """
         async with self._converted_errors(request, f"no answer within {seconds:g} s"), asyncio.timeout(seconds):
             answered = await whole_answer(await self._authorized(request, min(seconds, silence)), most)
@@ -157,7 +160,7 @@ class Transport:
     async def stream(self, request: Request, silence: float, opening: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """Yield the lines of a streamed response as they arrive.
 
-        ``silence``: maximum seconds without data · ``opening``: timeout of the response headers, in seconds.
+        ``silence`` is the maximum number of seconds without data. ``opening`` is the timeout of the response headers.
         """
         async with AsyncExitStack() as held:
             lines = await self._opened(request, silence, opening, held)
@@ -171,7 +174,7 @@ class Transport:
     async def _opened(
         self, request: Request, silence: float, opening: float, held: AsyncExitStack
     ) -> AsyncGenerator[bytes, None]:
-        """Open a stream. Response headers arrive immediately, even without events. ``held`` closes the stream."""
+        """Open a stream, which ``held`` closes. The API server sends headers at once, even without events."""
         async with self._converted_errors(request, f"not opened within {opening:g} s"), asyncio.timeout(opening):
             try:
                 access = await self._credentials.access()
@@ -217,7 +220,7 @@ class Transport:
 
     @asynccontextmanager
     async def _converted_errors(self, request: Request, too_late: str) -> AsyncIterator[None]:
-        """Convert failures of a read to exceptions of ``app.kube.api_errors``."""
+        """Convert timeouts and errors of httpx, during a read, to exceptions of ``app.kube.api_errors``."""
         try:
             yield
         except TimeoutError as error:
@@ -230,16 +233,17 @@ class Transport:
             raise failure from error
 
     async def _drop_idle_connections(self) -> None:
-        """After a missing response, use new connections for all further requests; those in flight continue.
+        """Use new connections for all further requests. Requests in flight continue.
 
-        A network failure breaks all connections at once, and each one reused would cost another timeout.
+        Called after a missing response. A network failure breaks all connections at once, so each request that reuses
+        one would wait for its timeout.
         """
         if self._connections is not None:
             self._connections.close_idle()
         await self._retire()
 
     async def _authorized(self, request: Request, silence: float) -> httpx.Response:
-        """Send with current credentials; on status 401, retry once with renewed ones."""
+        """Send a request with current credentials. On status 401, retry once with renewed ones."""
         try:
             access = await self._credentials.access()
             response = await self._attempt(request, access, silence)
@@ -265,16 +269,19 @@ class Transport:
         try:
             response = await http.send(built, stream=True)
         except AttributeError as error:
-            # httpcore sets socket options even if the peer has closed the connection, when there is no socket.
+            # If the peer has closed the connection, httpcore sets socket options without a socket.
             raise httpx.ConnectError(f"closed as soon as it was open: {error}") from error
         if response.headers.get("content-encoding", "identity") != "identity":
-            # The request accepts no encoding, because compressed data can expand to a thousand times its size.
+            # Refuse compressed data, which the request does not accept: it can expand to a thousand times its size.
             await response.aclose()
             raise httpx.DecodingError("the answer is compressed, which the request does not accept")
         return response
 
     async def _http_for(self, access: Access) -> httpx.AsyncClient:
-        """Return the HTTP client with these certificates. Retire the one with earlier certificates."""
+        """Return the HTTP client for this proxy and these certificates.
+
+        If one of them has changed, create a new client and retire the previous one.
+        """
         if self._http is not None and _same_peer(self._access, access):
             return self._http
         await self._retire()
@@ -290,7 +297,7 @@ class Transport:
     def _connected(self, access: Access) -> httpx.AsyncClient:
         reads = RetirableTransport(self._network or _network(access))
         self._reads.append(reads)
-        # Decompressing a list would block the event loop for longer than compression saves on a cluster's network.
+        # Disable compression: decompressing a list would block the event loop for longer than it saves on the network.
         self._http = httpx.AsyncClient(
             transport=reads, trust_env=False, headers={"Accept-Encoding": "identity"}, cookies=CookieJar(_NO_COOKIES)
         )
@@ -298,8 +305,8 @@ class Transport:
 
 
 def _network(access: Access) -> httpx.AsyncBaseTransport:
-    # Ignore proxies of the environment: they are for external traffic, and only Go programs understand the networks
-    # in NO_PROXY that exempt cluster traffic. The proxy-url of a kubeconfig is used.
+    # Use the proxy-url of a kubeconfig, but no proxies of the environment, because they are for external traffic.
+    # NO_PROXY exempts cluster traffic by networks in CIDR notation, which httpx does not understand.
     return httpx.AsyncHTTPTransport(
         verify=access.tls,
         limits=_LIMITS,
@@ -324,7 +331,7 @@ def _headers(request: Request, access: Access) -> dict[str, str]:
 
 
 def _written_kind(path: str) -> str:
-    """Return resource and subresource without object names, such as ``pods/binding``."""
+    """Return resource and subresource of a namespaced path without object names, for example ``pods/binding``."""
     rest = path.rpartition("/namespaces/")[2].split("/")[1:] if "/namespaces/" in path else path.split("/")[-1:]
     return "/".join((*rest[:1], *rest[2:]))
 

@@ -1,4 +1,4 @@
-"""Volumes of a pod that affect its placement: claims, and disks that the pod spec names itself.
+"""Volumes of a pod that affect its placement: those with a claim, and disks that the pod spec names itself.
 
 Volumes of other sources (ConfigMaps, Secrets, tokens, …) are dropped, so most pods have none here.
 """
@@ -19,7 +19,7 @@ from app.kube.meta_v1 import LARGEST_PART, Oversized
 VOLUMES: Final = "spec.volumes"
 
 MOST_VOLUMES: Final = 256
-"""Maximum relevant volumes of one pod. If there are more, none is read."""
+"""Maximum number of volumes of one pod that affect its placement. If there are more, none is read."""
 
 GCE_DISK: Final = "gcePersistentDisk"
 EBS_DISK: Final = "awsElasticBlockStore"
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Disk(Struct, frozen=True, gc=False):
-    """Disk named in a pod spec. ``monitors`` and ``pool`` are set for RBD images only."""
+    """Disk named in a pod spec. ``monitors`` and ``pool`` are set only for RBD images."""
 
     kind: str
     name: str
@@ -47,20 +47,23 @@ class Disk(Struct, frozen=True, gc=False):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Locations; equal images conflict only if they share one. For RBD, the monitors: without any, no conflict."""
+        """Locations of the disk. Disks with equal ``image`` can conflict only if they share a location.
+
+        For RBD, these are the monitors, so an RBD disk without monitors never conflicts. Other disks have one location.
+        """
         return self.monitors if self.kind == RBD_DISK else _ONE_PLACE
 
     @property
     def is_written(self) -> bool:
-        """True if the pod needs exclusive use. An EBS disk is exclusive even if mounted read-only."""
+        """True if the pod uses the disk exclusively. An EBS disk is used exclusively even if it is read-only."""
         return not self.read_only or self.kind == EBS_DISK
 
 
 class PodVolume(Struct, frozen=True, gc=False):
     """Volume of a pod. A valid volume has one source; several sources are tolerated here.
 
-    ``claim``: name of its claim, or ``None`` · ``ephemeral``: its claim is created for the pod · ``migrated``: CSI
-    equivalent of an in-tree volume · ``untranslatable``: error if there is no equivalent.
+    ``claim`` is the name of its claim, or ``None``. If ``ephemeral``, its claim is created for the pod. ``migrated`` is
+    the CSI equivalent of an in-tree volume. Without an equivalent, ``untranslatable`` is the error.
     """
 
     name: str
@@ -72,18 +75,18 @@ class PodVolume(Struct, frozen=True, gc=False):
 
     @property
     def is_attachable(self) -> bool:
-        """True if it might be a volume of a CSI driver."""
+        """True if the volume might belong to a CSI driver, and so count for the attachable volumes of a node."""
         return self.claim is not None or self.ephemeral or self.migrated is not None or bool(self.untranslatable)
 
     def claim_name(self, pod_name: str) -> str | None:
-        """Return the name of its claim, in the namespace of the pod named ``pod_name``; ``None`` if it has none."""
+        """Return the name of its claim for a pod named ``pod_name``; ``None`` for a volume without a claim."""
         if self.claim is not None:
             return self.claim
         return f"{pod_name}-{self.name}" if self.ephemeral else None
 
 
 class Disks:
-    """Index of one pod's disks by image: locations of all of them, and of those that it writes to."""
+    """Index of one pod's disks by image: their locations, and the locations of disks that it uses exclusively."""
 
     __slots__ = ("_at",)
 
@@ -100,7 +103,7 @@ class Disks:
         return bool(self._at)
 
     def conflict(self, volumes: Iterable[PodVolume]) -> bool:
-        """Return whether a pod with ``volumes`` conflicts with this pod: they share a disk, and one of them writes."""
+        """Return whether a pod with ``volumes`` shares a disk with this pod that one of them uses exclusively."""
         return any(self._is_taken(disk) for it in volumes for disk in it.disks)
 
     def _is_taken(self, disk: Disk) -> bool:
@@ -112,7 +115,7 @@ class Disks:
 
 
 class VolumeSources(Struct, rename="camel"):
-    """Volume on the wire, reduced to the fields that are read."""
+    """Volume of a pod on the wire, reduced to the sources that affect placement, which stay raw."""
 
     name: Raw = Raw()
     persistent_volume_claim: Raw = Raw()
@@ -196,7 +199,7 @@ _AZURE: Final[Decoder[_AzureObject | None]] = Decoder(_AzureObject | None)
 
 
 def volumes_of(volumes: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
-    """Return the relevant volumes in list order. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+    """Return the volumes that affect placement, in order. Raises ``Oversized`` or ``msgspec.ValidationError``."""
     relevant = [it for it in volumes if any(it.sources())]
     if not relevant:
         return ()
@@ -206,7 +209,7 @@ def volumes_of(volumes: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
 
 
 def with_claims(volumes: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
-    """Return the volumes that have a claim. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+    """Return only the volumes that have a claim. Raises ``Oversized`` or ``msgspec.ValidationError``."""
     return tuple(it for it in volumes_of(volumes) if it.claim is not None or it.ephemeral)
 
 
@@ -247,7 +250,7 @@ def _read(decoder: Decoder[T | None], raw: Raw) -> T | None:
 def _migrated(
     source: VolumeSources, gce: _GceDiskObject | None, ebs: _VolumeIdObject | None
 ) -> tuple[MigratedVolume | None, str]:
-    """Return the CSI equivalent of an in-tree volume, or the error if it cannot be translated."""
+    """Return (CSI equivalent of an in-tree volume or ``None``, error of the translation or an empty text)."""
     try:
         if gce is not None:
             return csi_migration.gce_disk(gce.pd_name or ""), ""
