@@ -15,6 +15,7 @@ from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 import yaml
 from kubernetes.config.config_exception import ConfigException
@@ -184,10 +185,19 @@ class _Opened:
 def _opened(config: Any, loader: Any, context: dict[str, str]) -> _Opened:
     """Return the cluster and user entries that the context names. A context without a user is valid."""
     cluster = config["clusters"].get_with_name(context["cluster"])["cluster"]
-    if not str(cluster.safe_get("server")).startswith(("http://", "https://")):
-        raise ConfigException(f"cluster {context['cluster']} has no server URL")
+    if not _is_server_url(str(cluster.safe_get("server"))):
+        raise ConfigException(f"cluster {context['cluster']} has no valid server URL")
     name = context.get("user")
     return _Opened(loader, cluster, config["users"].get_with_name(name)["user"] if name else None)
+
+
+def _is_server_url(url: str) -> bool:
+    """Return whether the URL has the scheme http or https, a host, and no invalid port."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _is_by_plugin(user: ConfigNode | None) -> bool:

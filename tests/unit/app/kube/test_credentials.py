@@ -383,8 +383,18 @@ def written(folder: Path, text: str | Callable[[Json], object]) -> str:
         ),
         pytest.param(
             lambda config: config["clusters"][0]["cluster"].update(server="api.test:6443"),
-            "/config, context here, user me: cluster it has no server",
+            "/config, context here, user me: cluster it has no valid server URL",
             id="a server without a scheme",
+        ),
+        pytest.param(
+            lambda config: config["clusters"][0]["cluster"].update(server="https://"),
+            "/config, context here, user me: cluster it has no valid server URL",
+            id="a server without a host",
+        ),
+        pytest.param(
+            lambda config: config["clusters"][0]["cluster"].update(server="https://api.test:99999"),
+            "/config, context here, user me: cluster it has no valid server URL",
+            id="a server with an invalid port",
         ),
     ],
 )
