@@ -8,8 +8,8 @@
     forbidden (403), not_served (no such kind): logged once, requested again every few seconds
 
 After a broken connection or status 401, 403, 429 or 5xx, the watch resumes from its version. After any other status the
-kind is listed again. After 403, and after other statuses except 410, its path is looked up first. A second ERROR event
-at one version also leads to a list. So a wrong path or version cannot last.
+kind is listed again. Its path is looked up again after 403, and after each status that leads to a list, except for 410.
+A second ERROR event at one version also leads to a list. So a wrong path or version cannot last.
 
 A list is applied in slices, between which other tasks run. All objects in the list are stored first. Then the objects
 that are not in the list are deleted. So the snapshot never lacks an object that the cluster has. An object that cannot
