@@ -1,7 +1,7 @@
-"""Evaluates saved cases: a cluster, one pending pod, and the verdicts of a profile's plugins on every node.
+"""Evaluates saved cases, each with a cluster and a pending pod: a profile's plugins give verdicts on every node.
 
-Reads and writes one JSON object per line, in the same order (docs/evaluate.md has the format). Without a ``config`` a
-case uses kube-scheduler's default profile.
+A case is one line of JSON, and so is its verdict; ``docs/evaluate.md`` has the format. Without a ``config``, a case
+uses kube-scheduler's default profile.
 """
 
 from __future__ import annotations
@@ -173,7 +173,10 @@ def framework_in_memory(profile: ResolvedProfile, cluster: Cluster, guard: Guard
 
 
 def _verdict(framework: Framework, pod: Pod, nodes: Candidates, case: _Case) -> Verdict:
-    """Evaluate one case. Raises ``BadCase``, ``PluginError`` or ``Unprepared``."""
+    """Return the verdict on one case, with victims if the case requests preemption.
+
+    Raises ``BadCase``, ``PluginError`` or ``Unprepared``.
+    """
     state = CycleState()
     verdict = evaluate_pod(framework, pod, nodes, state)
     if case.preempt is None:

@@ -39,7 +39,7 @@ CACHE_SECONDS: Final = 5.0
 """Maximum seconds for which a node that was read is used again."""
 
 MOST_CACHED: Final = 64
-"""Maximum number of cached nodes, some 100 KB each."""
+"""Maximum number of cached nodes, which take some 100 KB each with their pods."""
 
 T = TypeVar("T")
 _Key = tuple[frozenset[Extra], str]

@@ -41,7 +41,7 @@ class PodIndex(Protocol):
 
 
 class CheckedIndex(PodIndex, Protocol):
-    """Index that can be verified against the node infos."""
+    """Index that can be compared with a recount of the node infos."""
 
     def differences(self) -> Iterator[str]:
         """Compare the index with a recount, in steps. Each step yields a sentence on a difference, or ``""``.

@@ -10,7 +10,7 @@
                                                      (read: not bound,   (read: bound there)
                                                       and fenced)
 
-    in any state: the watch shows it bound, or deleted --> (none)
+    in any state: the watch shows the pod bound, or deleted --> (none)
 
 The cluster cache places an assumed pod on its intended node and counts it there. So filter and prioritize take it into
 account, like kube-scheduler with its own assumed pods. The binds of pods *in flight*, *unclear* and *reserved* can

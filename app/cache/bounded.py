@@ -77,7 +77,7 @@ class Bounded(Generic[K, V]):
         return key in self._entries
 
     def holds(self, key: K, entry: V) -> bool:
-        """Return true if this entry object is cached under the key."""
+        """Return true if ``entry`` itself, not another entry, is cached under the key."""
         return self._entries.get(key) is entry
 
     def touch(self, key: K) -> None:

@@ -101,16 +101,19 @@ class Cluster:
 
     @property
     def base_nodes(self) -> Mapping[str, NodeInfo]:
-        """Node infos by name without any overlay, as cached verdicts need them."""
+        """Node infos by name without any overlay, because cached verdicts must not depend on an overlay."""
         return self._nodes
 
     @property
     def overlaid_nodes(self) -> Collection[str]:
-        """Nodes whose pods differ because of the current overlay."""
+        """Names of the nodes on which the current overlay omits or adds pods."""
         return () if self._overlay is None else self._overlay.touched()
 
     def pod(self, namespace: str, name: str) -> Pod | None:
-        """Return the pod, ``None`` if it is unknown. An assumed pod has the node on which it is assumed."""
+        """Return the pod; ``None`` if it is unknown. An assumed pod has ``node_name`` set to its intended node.
+
+        An overlay does not change the result.
+        """
         return self._pods.get(namespace, {}).get(name)
 
     def pods(self) -> Iterator[Pod]:
@@ -130,7 +133,10 @@ class Cluster:
 
     @property
     def node_generation(self) -> int:
-        """Number that increases when a node is added, deleted, or changes in a field other than its version."""
+        """Number that increases when ``node_changes`` records a change of a node.
+
+        A change of only ``resource_version`` is not recorded.
+        """
         return self.node_changes.now
 
     def uses_of_claim(self, namespace: str, name: str) -> int:
@@ -258,7 +264,7 @@ class Cluster:
         self._touch(kind, key)
 
     def mark_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Record that an unreadable object was deleted, or can be decoded again."""
+        """Record that an object that could not be decoded was deleted, or can be decoded now."""
         self.unreadable.discard(kind, key)
         self._touch(kind, key)
 
@@ -302,7 +308,7 @@ class Cluster:
                 self.node_changes.note(node.name)
 
     def upsert_read_node(self, node: Node) -> None:
-        """Add a node that was read without the watch, unless the watch shows it or has shown it deleted."""
+        """Add a node that was read without the watch, unless it is known or the watch has shown it deleted."""
         if node.name not in self._nodes and node.uid not in self._deleted:
             self.upsert_node(node)
 
@@ -398,7 +404,7 @@ class Cluster:
 
     def doubt(self, uid: str) -> bool:
         """Record that the outcome of an assumed pod's bind is unknown; return true if the pod is unclear now."""
-        self._changes += 1  # decisions that relied on this bind are no longer valid
+        self._changes += 1  # invalidates decisions that relied on this bind
         return self.assumed.doubt(uid)
 
     def confirm(self, uid: str) -> None:

@@ -49,7 +49,7 @@ class TermGroup:
 
     @property
     def size(self) -> int:
-        """Return the number of terms."""
+        """Return the number of affinity terms of a pod of this group."""
         affinity = self.affinity
         return len(affinity.required) + len(affinity.required_anti) + len(affinity.preferred)
 

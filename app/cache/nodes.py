@@ -1,4 +1,4 @@
-"""Nodes of the cluster cache, as plugins read them."""
+"""Interface through which plugins read the nodes of the cluster cache."""
 
 from __future__ import annotations
 

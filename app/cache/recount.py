@@ -1,4 +1,4 @@
-"""Recount of all pods by selector and node, to verify the incrementally updated counts."""
+"""Recount of all pods by selector and node, with which the cached counts are compared."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _MOST_MATCH_BYTES: Final = 64 << 20
 """Maximum estimated bytes of all matches."""
 
 _PIECE: Final = 384
-"""Number of terms and nodes that one step handles in some tenths of a millisecond."""
+"""Number of terms, plus counts by node, that one step handles in some tenths of a millisecond."""
 
 _WEIGH_EVERY: Final = 64
 """Number of pod events after which some matches are weighed again, because pod events make them grow."""
@@ -64,7 +64,7 @@ class Terms:
         self._matches = Bounded[MatchKey, TermMatch](lambda: most_match_bytes, self._new_match, self._drop_match)
         self._nothing = Selection(EVERYWHERE, EVERYTHING)
         self._keys: dict[str, int] = {}
-        """Number of nodes that have a label with this key."""
+        """Number of nodes that have a label, by label key."""
         for info in nodes.values():
             add(dict.fromkeys(info.node.labels, 1), self._keys)
         self._moves = 0

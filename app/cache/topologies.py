@@ -39,10 +39,10 @@ _STAMPS: Final = itertools.count(1)
 """Source of stamps. No number repeats, so an entry that is evicted and built again gets new stamps."""
 
 TopologyKey = tuple[str, frozenset[str], Inclusion]
-"""Topology key, required label keys, node inclusion policies."""
+"""Topology key, required label keys, and node inclusion policies of a topology."""
 
 EligibilityKey = tuple[frozenset[str], Inclusion]
-"""Required label keys, node inclusion policies."""
+"""Required label keys, and node inclusion policies, of an eligibility."""
 
 
 def new_stamp() -> int:

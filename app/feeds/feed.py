@@ -78,7 +78,7 @@ class Feed(Protocol):
         ...
 
     def states(self) -> Mapping[str, FeedState]:
-        """Return the state of each kind, by ``repr(kind)``."""
+        """Return the state of each kind. The keys are ``repr(kind)``."""
         ...
 
 

@@ -21,10 +21,10 @@ import structlog
 from app.kube.api_errors import ApiUnavailable, KubeError
 
 PATIENCE_SECONDS: Final = 2.0
-"""Minimum duration of an outage that is logged."""
+"""Minimum duration in seconds of an outage that is logged."""
 
 AGAIN_SECONDS: Final = 60.0
-"""Interval at which a lasting outage is logged again."""
+"""Seconds after which a lasting outage is logged again."""
 
 STEADY_SECONDS: Final = 1.0
 """Seconds without any failing kind after which an outage is over."""
@@ -66,7 +66,7 @@ class Outage:
             self._well_since = self._clock()
 
     async def run(self) -> None:
-        """Check every second, until cancelled."""
+        """Call ``look`` every ``_LOOK_SECONDS``, until cancelled."""
         while True:
             await self._sleep(_LOOK_SECONDS)
             self.look()

@@ -192,7 +192,7 @@ class Reflector(Generic[T]):
 
     @property
     def follows(self) -> bool:
-        """True if a watch is open and has caught up after any gap."""
+        """True if a watch is open and, after an interruption, has sent all changes since."""
         return self._watching is not None and not self._fresh.behind
 
     @property
@@ -204,7 +204,7 @@ class Reflector(Generic[T]):
         return self._fresh.fresh_as_of
 
     async def run(self) -> NoReturn:
-        """List and watch until cancelled. Errors of the API server lead to retries."""
+        """List and watch until cancelled. After an error of the API server, try again."""
         while True:
             try:
                 await self._follow()
@@ -218,7 +218,7 @@ class Reflector(Generic[T]):
                 await self._sleep(wait)
 
     async def keep_fresh(self) -> NoReturn:
-        """Probe whenever the watch has been quiet, until cancelled; see ``Freshness.keep``."""
+        """Probe whenever there was no contact for ``quiet`` seconds, until cancelled; see ``Freshness.keep``."""
         await self._fresh.keep()
 
     async def probe(self) -> bool:

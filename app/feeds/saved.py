@@ -69,7 +69,10 @@ def load_objects(
 
 
 def objects_in(text: bytes, source: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the Kubernetes objects of a List, or of many documents, in YAML or JSON. Raises ``SavedClusterError``."""
+    """Yield the Kubernetes objects of one or more documents in YAML or JSON, with the items of each List.
+
+    Raises ``SavedClusterError``.
+    """
     for document in _documents(text, source):
         if document is None:
             continue

@@ -29,7 +29,7 @@ _EXPECTED_SECONDS: Final = 1.0
 """Seconds for which a bind is expected."""
 
 _LEAST_SHARE: Final = 1 / 16
-"""Smallest fraction of ``wait_seconds`` that a call waits after binds that did not arrive."""
+"""Minimum fraction of ``wait_seconds`` to which the maximum wait is halved after binds that did not arrive."""
 
 _MOST_BESIDE: Final = 8
 """Maximum number of pods with expected binds that ``wait`` returns, for a decision to assume on nodes.

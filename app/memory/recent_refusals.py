@@ -69,7 +69,7 @@ class RecentRefusals:
         self._pods.put(pod.uid, _RecentRefusal(pod.key, profile, frozenset(map(itemgetter(0), causes))))
 
     def fits(self, pod: Pod) -> None:
-        """Forget the pod, because a node fits it."""
+        """Forget the pod, because filter found a node for it."""
         self._pods.pop(pod.uid, None)
 
     def by_plugins(self, plugins: Collection[str]) -> list[ObjectKey]:
@@ -77,7 +77,7 @@ class RecentRefusals:
         return [it.key for it in self._pods.values() if not it.plugins.isdisjoint(plugins)]
 
     def forget(self) -> None:
-        """Forget all pods, because another replica answers from now on."""
+        """Forget all pods, because another replica answers the scheduler from now on."""
         self._pods.clear()
 
     def _new(self, cause: Cause) -> CauseCounter:

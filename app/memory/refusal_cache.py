@@ -7,10 +7,10 @@ A node stays refused while the signature of one plugin that rejected it is valid
 Only the reason in the answer can then differ from a new evaluation. This is the rule of kube-scheduler's queueing
 hints, which also consider only the plugins that rejected.
 
-The rejection of a last filter also depends on the requested nodes, and on the nodes that passed all other filters. Such
-a node can fail later while all signatures stay the same, because they identify rejections only. So an answer in which a
-last filter rejected a node is not stored. Stored rejections stay valid, because a node that some filter rejects is
-refused whatever the last filters return.
+A last filter runs after all other filters. Its rejections also depend on the requested nodes, and on the nodes that
+passed all other filters. Such a node can fail later while all signatures stay the same, because they identify
+rejections only. So an answer in which a last filter rejected a node is not stored. Stored rejections stay valid,
+because a node that some filter rejects is refused whatever the last filters return.
 
 A request is answered from the cache if every requested node, in any order, has a valid rejection. The combined entries
 of the answer are cached too, with all signatures together as the key.
