@@ -47,8 +47,8 @@ async def dump(
 ) -> DumpSummary:
     """Write a List of all nodes, pods and objects of ``kinds`` to ``file``.
 
-    ``kubeconfig``: path of the credentials; ``None`` for the default ones. ``node_annotations``: annotations of nodes
-    to include. Raises ``DumpError``, ``CredentialsError`` and ``OSError``.
+    ``kubeconfig``: path of the credentials; ``None``: see ``credentials.load``. ``node_annotations``: annotations of
+    nodes to include. Raises ``DumpError``, ``CredentialsError`` and ``OSError``.
     """
     async with KubeClient(load(kubeconfig)) as client:
         return await dump_from(client, kinds, node_annotations, file)

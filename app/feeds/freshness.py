@@ -3,7 +3,8 @@
 If a watch sends nothing, there can be nothing new, or it can be disconnected without an error. So Homeport requests the
 newest version from the API server (a *probe*). If that is newer than the last version that the watch has sent, Homeport
 opens a short watch from the latter. Shortly before a watch ends, a bookmark gives its current version, so a short watch
-shows within seconds that nothing is missing. A long watch gets a bookmark only once a minute.
+sends all missing changes, or shows that none is missing, within seconds. A long watch gets a bookmark only once a
+minute.
 
 Not here: lists and watches (``app.feeds.reflector``).
 """
@@ -66,7 +67,7 @@ class Watch(Protocol):
         ...
 
     def start_over(self) -> None:
-        """List again, because versions went back, so the snapshot can have objects that no longer exist."""
+        """List again, because versions went back, so the snapshot can have objects that the API server lacks."""
         ...
 
     def list_anew(self) -> None:

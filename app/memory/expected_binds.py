@@ -107,7 +107,9 @@ class ExpectedBinds:
         return [(other, nodes) for uid, (other, nodes, _) in self._expected.items() if uid != pod.uid][-_MOST_BESIDE:]
 
     def _learn(self, in_vain: list[str]) -> None:
-        """Halve the maximum wait if any bind did not arrive in time, and stop expecting these binds; else double it.
+        """Halve the maximum wait if any bind did not arrive in time, and stop expecting these binds.
+
+        Else double the maximum wait, up to ``wait_seconds``.
 
         ``in_vain``: UIDs of the pods whose binds did not arrive.
         """
