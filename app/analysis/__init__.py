@@ -1,4 +1,4 @@
-"""Read-only analysis: saved cases, verdicts as text, and the reasons why a node rejects a pod.
+"""Read-only analysis: evaluation of saved cases, verdicts as JSON, and the reasons why a node rejects a pod.
 
-Not here: answers of verbs to a scheduler (``app.verbs``), and the pages that show them (``app.server``).
+Not here: answers to a scheduler (``app.verbs``), and web pages with verdicts (``app.server``).
 """

@@ -1,7 +1,7 @@
-"""Evaluates saved cases: a cluster, one pending pod, and the verdicts of a profile's plugins on every node.
+"""Evaluates saved cases, each with a cluster and a pending pod: a profile's plugins give verdicts on every node.
 
-Reads and writes one JSON object per line, in the same order (docs/evaluate.md has the format). Without a ``config`` a
-case uses kube-scheduler's default profile.
+A case is one line of JSON, and so is its verdict; ``docs/evaluate.md`` has the format. Without a ``config``, a case
+uses kube-scheduler's default profile.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from app.runtime.waiting import PodsAtPermit
 
 
 class BadCase(ValueError):
-    """The case cannot be evaluated; the message names the field."""
+    """Raised for a case that cannot be evaluated. The message names the field that is wrong."""
 
 
 class _Preempt(Struct):
@@ -69,11 +69,17 @@ _CONFIG: Final[Decoder[Any]] = Decoder(Any)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 _OURS: Final = {"preset": "preset", "bind_recheck": "bindRecheck", "at_most": "atMost", "pick": "pick"}
-"""Profile fields that affect only a running service, by Python name and as written."""
+"""Profile fields that a case must not set, because they affect only a running service.
+
+Maps the Python name to the name in the configuration file.
+"""
 
 
 class _CaseProfile(Struct, frozen=True):
-    """Profile, and the kinds that its plugins read; computed once per config."""
+    """Resolved profile of a case, with the decoder and the kinds that its plugins need. Computed once per ``config``.
+
+    ``kinds``: kinds of the objects to load, by API version and kind name.
+    """
 
     profile: ResolvedProfile
     core: CoreV1
@@ -86,10 +92,9 @@ class _CaseProfile(Struct, frozen=True):
 
 
 class Evaluator:
-    """Evaluates cases. ``registry`` uses kube-scheduler's default profile as its defaults.
+    """Evaluates cases; caches the resolved profile of each distinct ``config``.
 
-    A profile is resolved once per config.
-
+    ``registry``: the available plugins; its default profile must be that of kube-scheduler.
     ``release``: Kubernetes release of profiles that do not specify one.
     """
 
@@ -100,7 +105,10 @@ class Evaluator:
         self._profiles: dict[bytes, _CaseProfile | str] = {}
 
     def evaluate(self, line: bytes) -> bytes:
-        """Return the verdict on one case, without a newline. Never raises: a bad case gives an ``error``."""
+        """Return the verdict on one case as JSON, without a newline.
+
+        If the case is invalid or a plugin fails, return the name of the case and an ``error`` instead.
+        """
         try:
             verdict = self._evaluate(_decoded(line))
         except (BadCase, PluginError) as error:
@@ -130,7 +138,7 @@ class Evaluator:
         return resolved
 
     def _resolved(self, config: bytes) -> _CaseProfile | str:
-        """Return the profile, or its errors; both are cached."""
+        """Return the profile of a config, or the error message if it is invalid. The caller caches both."""
         try:
             document = _CONFIG.decode(config) or {}
             parsed = Profile.model_validate(document)
@@ -151,7 +159,7 @@ class Evaluator:
 
 
 def framework_in_memory(profile: ResolvedProfile, cluster: Cluster, guard: Guard) -> Framework:
-    """Build the plugins of a profile on a cluster without an API server. Raises ``ProfileErrors``."""
+    """Create the plugins of a profile for a cluster in memory, without an API server. Raises ``ProfileErrors``."""
     waiting = PodsAtPermit()
     return build(
         profile,
@@ -165,7 +173,10 @@ def framework_in_memory(profile: ResolvedProfile, cluster: Cluster, guard: Guard
 
 
 def _verdict(framework: Framework, pod: Pod, nodes: Candidates, case: _Case) -> Verdict:
-    """Evaluate one case. Raises ``BadCase``, ``PluginError`` or ``Unprepared``."""
+    """Return the verdict on one case, with victims if the case requests preemption.
+
+    Raises ``BadCase``, ``PluginError`` or ``Unprepared``.
+    """
     state = CycleState()
     verdict = evaluate_pod(framework, pod, nodes, state)
     if case.preempt is None:
@@ -194,7 +205,10 @@ def _name_of(line: bytes) -> str:
 
 
 def _snapshot(case: _Case, case_profile: _CaseProfile) -> Cluster:
-    """Build a cluster of the objects whose kinds are read, in any order."""
+    """Create a cluster from the objects of a case. Objects of kinds that no plugin reads are ignored.
+
+    Raises ``BadCase``.
+    """
     cluster = Cluster(case_profile.core)
     stores = {kind: store_for(cluster, kind) for kind in case_profile.kinds.values()}
     for index, raw in enumerate(case.objects or ()):
@@ -209,7 +223,7 @@ def _snapshot(case: _Case, case_profile: _CaseProfile) -> Cluster:
 
 
 def _identified(obj: Any) -> Any:
-    """Use the name of a pod without a UID as its UID, because pods are identified by UID."""
+    """Return the object; a pod without a UID gets ``namespace/name`` as UID, because the snapshot needs one."""
     return replace(obj, uid=str(obj)) if isinstance(obj, Pod) and not obj.uid else obj
 
 

@@ -25,9 +25,10 @@ Verdict: TypeAlias = dict[str, Any]
 
 
 def evaluate_pod(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> Verdict:
-    """Return the verdict on ``pod``, without a name. Raises ``PluginError`` if scoring fails.
+    """Return the verdict on ``pod``, without the name of the case.
 
-    ``state`` must be new; afterwards it has the data of PreFilter.
+    Raises ``PluginError`` if scoring fails or a score is out of range. If PreFilter or Filter fails, the verdict has
+    the error. ``state`` must be new; PreFilter stores its data there, for ``evaluate_preemption``.
     """
     if not len(nodes):
         return _verdict_of(NO_NODES)
@@ -46,7 +47,8 @@ def evaluate_pod(framework: Framework, pod: Pod, nodes: Candidates, state: Cycle
     feasible = nodes.without(rejected)
     if len(feasible) and _are_rejections(rejected):
         scores = framework.scoring.score(CycleState(), pod, feasible)
-        for plugin, score in scores.out_of_range.items():  # the service uses 0, kube-scheduler fails
+        for plugin, score in scores.out_of_range.items():
+            # kube-scheduler fails too; only the extender replaces the score by 0 and continues
             raise PluginError(error(_INVALID_SCORE.format(plugin, score, MIN_NODE_SCORE, MAX_NODE_SCORE), plugin))
         by_plugin = scores.by_plugin
         verdict["score"] = {
@@ -59,10 +61,10 @@ def evaluate_pod(framework: Framework, pod: Pod, nodes: Candidates, state: Cycle
 def evaluate_preemption(
     framework: Framework, pod: Pod, nodes: Candidates, requested: Sequence[str], state: CycleState, verdict: Verdict
 ) -> Verdict:
-    """Return the victims on each of the ``requested`` nodes, and the best of these nodes.
+    """Return the victims on each of the ``requested`` nodes, and the nodes that preemption could choose.
 
-    ``verdict``: result of ``evaluate_pod``; ``state``: the data that PreFilter left. Raises ``PluginError`` or
-    ``NoPreemption``.
+    ``verdict``: result of ``evaluate_pod`` for this pod. ``state``: the state that ``evaluate_pod`` filled. Raises
+    ``PluginError`` or ``NoPreemption``.
     """
     pre_filter = _CODES[verdict["preFilter"]["code"]]
     codes = {name: _CODES[status["code"]] for name, status in verdict["filter"].items()}
@@ -87,7 +89,7 @@ def evaluate_preemption(
 
 
 def _victims_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-    """Return the victims on a node. A plugin failure becomes an Error of that node."""
+    """Return the victims on a node, and the status. If a plugin fails, return no victims and the Error."""
     try:
         return framework.post_filters.victims_on(state, pod, node)
     except PluginError as fault:
@@ -95,14 +97,14 @@ def _victims_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInf
 
 
 def victims_as_json(victims: Victims) -> dict[str, Any]:
-    """Return victims as a JSON object."""
+    """Return victims as a JSON object in the format of ``docs/evaluate.md``."""
     return {"pods": [str(it) for it in victims.pods], "numPDBViolations": victims.pdb_violations}
 
 
 def _filtered(framework: Framework, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
-    """Return the rejected nodes.
+    """Return the status of each node that does not pass Filter.
 
-    If a plugin fails, each node is evaluated alone: the fault may concern one node only.
+    If a plugin fails, evaluate each node alone, because the plugin might fail on one node only.
     """
     try:
         return framework.filters.filter(state, pod, nodes)
@@ -114,9 +116,10 @@ def _filtered(framework: Framework, state: CycleState, pod: Pod, nodes: Candidat
 def _filtered_last(
     framework: Framework, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
 ) -> dict[str, Status]:
-    """Return the nodes that last filters reject.
+    """Return the status of each node that a last filter rejects.
 
-    If a last filter fails, every node that it evaluated gets the Error.
+    Last filters run after all other filters, on the nodes that ``passed`` these. If one fails, return its Error for
+    each of these nodes.
     """
     try:
         return framework.filters.filter_last(state, pod, nodes, passed)
@@ -125,12 +128,12 @@ def _filtered_last(
 
 
 def _are_rejections(statuses: Mapping[str, Status]) -> bool:
-    """Return true if none of the statuses is a fault."""
+    """Return true if every status is a rejection; false if any is an Error."""
     return all(status.is_rejected for status in distinct(statuses.values()).values())
 
 
 def status_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-    """Return the status of Filter for one node; an Error if a plugin fails."""
+    """Return the status of Filter for one node. If a plugin fails, return its Error."""
     try:
         return framework.filters.filter_node(state, pod, node)
     except PluginError as fault:

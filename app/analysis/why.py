@@ -1,10 +1,10 @@
-"""In-tree filters for one pod and one node, with any profile.
+"""Verdict of the in-tree filters on one pod and one node, for any profile.
 
-``handle.profile.why`` uses the verdicts in messages, and the sampling guard before it nominates; no verb depends on
-them. If the snapshot has all data that these filters read, it is used. Else the pod, the node and its pods are read
-from the API server: one request at a time, at most ten nodes a second. A node that was read is reused until the
-snapshot shows a change of it or its pods, for at most ``CACHE_SECONDS``. Pods that are only nominated to the node are
-ignored.
+Plugins call it as ``handle.profile.why``, for messages, and the sampling guard calls it before it nominates a pod. No
+extender verb depends on it. If the snapshot has all fields that these filters read, the filters use the snapshot. Else
+the pod, the node and its pods are read from the API server: one request at a time, at most ten nodes a second. A node
+that was read is cached for at most ``CACHE_SECONDS``, and only until the snapshot shows a change of the node or its
+pods. Pods that are only nominated to the node are ignored.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ from app.kube.memo import Newest
 from app.runtime.one_node import OneNodeFilters
 
 LONGEST_SECONDS: Final = 5.0
-"""Time limit of one request, including the wait for earlier requests."""
+"""Time limit for one read of a pod or a node, including the wait for earlier reads."""
 
 MOST_WAITING: Final = 8
-"""Maximum number of waiting requests. Further requests return an unknown verdict at once."""
+"""Maximum number of reads that run or wait. With more, the verdict is unknown at once."""
 
 PAUSE_SECONDS: Final = 0.1
-"""Delay between two reads of nodes: a read with all pods of a node costs Homeport and the API server milliseconds."""
+"""Minimum seconds between two reads of nodes, because Homeport and the API server need milliseconds for each."""
 
 CACHE_SECONDS: Final = 5.0
+"""Maximum seconds for which a node that was read is used again."""
+
 MOST_CACHED: Final = 64
-"""Maximum number of cached nodes, some 100 KB each."""
+"""Maximum number of cached nodes, which take some 100 KB each with their pods."""
 
 T = TypeVar("T")
 _Key = tuple[frozenset[Extra], str]
@@ -47,16 +49,19 @@ class UncachedReader(Protocol):
     """Reads objects from the API server, with the fields that a decoder needs."""
 
     async def pod(self, core: CoreV1, namespace: str, name: str) -> Pod | None:
-        """Return the pod; ``None`` if it does not exist. Raises ``OSError`` if that is unknown."""
+        """Return the pod; ``None`` if it does not exist. Raises ``OSError`` if it cannot be read."""
         ...
 
     async def node(self, core: CoreV1, name: str) -> NodeInfo | None:
-        """Return the node with its pods; ``None`` if it does not exist. Raises ``OSError`` if that is unknown."""
+        """Return the node with its pods; ``None`` if it does not exist. Raises ``OSError`` if they cannot be read."""
         ...
 
 
 class InTreeVerdictReader:
-    """Verdicts of in-tree filters for all profiles. ``reader`` is ``None`` without an API server."""
+    """Gets the pods and nodes for the in-tree filters of all profiles, from the snapshot or the API server.
+
+    ``reader``: reads from the API server; ``None`` without an API server, so that only the snapshot is used.
+    """
 
     def __init__(
         self, cluster: Cluster, reader: UncachedReader | None, clock: Clock, sleep: Sleep = asyncio.sleep
@@ -72,21 +77,24 @@ class InTreeVerdictReader:
         self._cache = Newest[_Key, tuple[Hashable, float, NodeInfo]](MOST_CACHED)
 
     def add(self, profile: str, filters: OneNodeFilters) -> InTreeVerdicts:
-        """Add the filters for a profile; return their verdicts."""
+        """Add a profile with its ``filters``, and return the object that gives their verdicts."""
         added = self._profiles[profile] = InTreeVerdicts(self, filters)
         return added
 
     def for_profile(self, profile: str) -> InTreeVerdicts:
-        """Return the verdicts for a profile that was added."""
+        """Return the object that ``add`` created for a profile."""
         return self._profiles[profile]
 
     async def pod(self, core: CoreV1, pod: Pod) -> Pod | None:
-        """Return the pod as ``core`` decodes it; ``None`` if it is unknown or was replaced."""
+        """Return the pod with all fields that ``core`` decodes.
+
+        ``None``: the pod cannot be read, does not exist, or has another UID.
+        """
         whole = pod if self._holds(core) else await self._ask(lambda reader: reader.pod(core, *pod.key))
         return whole if whole is not None and whole.uid == pod.uid else None
 
     async def node(self, core: CoreV1, name: str) -> NodeInfo | None:
-        """Return the node as ``core`` decodes it; ``None`` if it is unknown."""
+        """Return the node with all fields that ``core`` decodes; ``None`` if it cannot be read or does not exist."""
         if not self._holds(core):
             return await self._ask(lambda reader: self._read(reader, core, name))
         try:
@@ -111,7 +119,7 @@ class InTreeVerdictReader:
             self._waiting -= 1
 
     async def _read(self, reader: UncachedReader, core: CoreV1, name: str) -> NodeInfo | None:
-        """Return the node from cache or API server. Raises ``OSError``."""
+        """Return the node from the cache of read nodes or from the API server. Raises ``OSError``."""
         key, stamp = (core.extras, name), self._cluster.node_stamp(name)
         known = self._cache.pop(key, None)
         if known is not None and known[0] == stamp and self._clock() - known[1] < CACHE_SECONDS:
@@ -129,7 +137,7 @@ class InTreeVerdictReader:
 
 
 class InTreeVerdicts:
-    """Verdicts of in-tree filters for one profile. Implements ``Why``."""
+    """Gives the verdicts of the in-tree filters of one profile. Implements ``Why``."""
 
     def __init__(self, reader: InTreeVerdictReader, filters: OneNodeFilters) -> None:
         self._in_tree_verdicts = reader
@@ -140,11 +148,11 @@ class InTreeVerdicts:
         return self._filters.nothing if whole is None else await self.verdict(whole, node_name)
 
     async def whole(self, pod: Pod) -> Pod | None:
-        """Return the pod with all fields that these filters read; ``None`` if it is unknown."""
+        """Return the pod with all fields that these filters read; ``None`` if it cannot be read or was replaced."""
         return await self._in_tree_verdicts.pod(self._filters.core, pod)
 
     async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:
-        """Return the verdict on a pod that ``whole`` returned, for one node."""
+        """Return the verdict on one node, for a pod that the method ``whole`` returned."""
         node = await self._in_tree_verdicts.node(self._filters.core, node_name)
         if node is None:
             return self._filters.nothing

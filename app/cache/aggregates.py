@@ -1,4 +1,7 @@
-"""Totals of the pods on each node, and the nodes that have each image, for plugins that declare the parts they read."""
+"""Totals of the pods on each node, and the number of nodes that have each image.
+
+Computed only if a plugin declares that it reads these parts of pods and nodes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from app.kube.core_v1 import Node, Pod
 from app.kube.extras import Extra, NotDecoded
 
 AGGREGATED: Final = frozenset((Extra.RESOURCES, Extra.PORTS, Extra.IMAGES, Extra.VOLUMES))
-"""Parts that are aggregated here. If no plugin declares any of them, no aggregates are computed."""
+"""Parts of pods and nodes that are aggregated here. If no plugin declares any of them, nothing is aggregated."""
 
 _TOTALS_DIFFER: Final = "what pods take of their nodes differs from a recount"
 _IMAGES_DIFFER: Final = "nodes by image differ from a recount"
@@ -20,13 +23,13 @@ _SIZES_DIFFER: Final = "the nodes by which images have their size differ from a 
 
 
 class PodIndex(Protocol):
-    """Data derived from the pods on nodes; the cluster cache calls it for every change.
+    """Data derived from the pods on nodes. The cluster cache calls it for changes of pods and nodes.
 
-    An index reads namespace and spec of a pod, so it is not called for a pod that stays on its node with equal spec.
+    An index reads only namespace, node and spec of a pod. So it is not called if a pod changes but keeps these.
     """
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:
-        """Add (``delta`` 1) or remove (-1) a pod on ``node``, which may be unknown. Terminating pods are included."""
+        """Add (``delta`` 1) or remove (-1) a pod on ``node``, which can be unknown. Terminating pods are included."""
         ...
 
     def node(self, name: str, old: Node | None, new: Node | None) -> None:
@@ -38,10 +41,10 @@ class PodIndex(Protocol):
 
 
 class CheckedIndex(PodIndex, Protocol):
-    """Index that can be verified against the node infos."""
+    """Index that can be compared with a recount of the node infos."""
 
     def differences(self) -> Iterator[str]:
-        """Compare with a recount in steps; each step yields a sentence that names a difference, or ``""``.
+        """Compare the index with a recount, in steps. Each step yields a sentence on a difference, or ``""``.
 
         The cluster can change between the steps.
         """
@@ -49,7 +52,11 @@ class CheckedIndex(PodIndex, Protocol):
 
 
 class _ImageRecount:
-    """Recount of the nodes that have each image, which stays exact while nodes change."""
+    """Recount of the nodes that have each image.
+
+    ``see`` counts each node once, and ``changed`` applies changes, so the recount is exact even if nodes change
+    meanwhile.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, int] = {}
@@ -69,13 +76,14 @@ class _ImageRecount:
 
 
 class Aggregates:
-    """Totals of the node infos, and the number of nodes that have each image. Implements ``CheckedIndex``.
+    """Updates the totals of the node infos, and counts the nodes that have each image. Implements ``CheckedIndex``.
 
-    For each image whose size has been requested, the first node that has it is cached, in the order of the nodes.
+    The size of an image is taken from its first node: the first one in the order of the nodes that has it. The first
+    node of each requested image is cached.
     """
 
     def __init__(self, nodes: Mapping[str, NodeInfo], extras: Collection[Extra]) -> None:
-        """``extras``: parts of pods and nodes that are decoded, and aggregated here."""
+        """``extras``: parts of pods and nodes that are decoded; only these can be aggregated."""
         self._nodes = nodes
         self._extras = extras
         self._by_image: dict[str, int] = {}
@@ -89,9 +97,9 @@ class Aggregates:
         return self._by_image.get(name, 0)
 
     def images(self, names: Iterable[str]) -> Mapping[str, ImageState]:
-        """Return size and number of nodes of each image that any node has.
+        """Return the size of each of these images, and the number of nodes that have it. Images on no node are omitted.
 
-        The size is that on the node that has been known longest. Raises ``NotDecoded`` without ``Part.IMAGES``.
+        The size is that on the first node of the image. Raises ``NotDecoded`` without ``Part.IMAGES``.
         """
         counts = {name: count for name in names if (count := self.nodes_with_image(name))}
         self._look_for(counts.keys() - self._first_with.keys())
@@ -100,7 +108,7 @@ class Aggregates:
         }
 
     def _look_for(self, images: Set[str]) -> None:
-        """Cache the first node that has each of ``images``; every image must be on some node."""
+        """Cache the first node of each of ``images``. Every image must be on a node."""
         if not images:
             return
         left = set(images)
@@ -135,9 +143,10 @@ class Aggregates:
         self._forget_first(name, old, new)
 
     def _forget_first(self, name: str, old: Node | None, new: Node | None) -> None:
-        """Drop cached first nodes that a change can make wrong.
+        """Drop the cached first node of each image for which a change of a node can make it wrong.
 
-        An added node is the last in the order. A changed node can be the first that has its new images.
+        An added node is the last in the order, so nothing is dropped. A changed node can be the first one that has a
+        new image, so the cached nodes of all images that it gained or lost are dropped.
         """
         if old is None or not self._first_with:
             return

@@ -1,4 +1,4 @@
-"""Assumed pods: pods whose bind is in progress, or is not shown by the watch yet.
+"""Assumed pods: pods that wait at Permit, whose bind is in progress, or whose bind the watch has not shown yet.
 
     (none) --assume--> in flight --accept (the API server's Status)--> accepted
                        |  ^  |  |                                        |
@@ -10,14 +10,15 @@
                                                      (read: not bound,   (read: bound there)
                                                       and fenced)
 
-    in any state: the watch shows it bound, or deleted --> (none)
+    in any state: the watch shows the pod bound, or deleted --> (none)
 
-The cluster cache places an assumed pod on its node and counts it. Filter and prioritize see it there, as kube-scheduler
-sees its own assumed pods. Pods *in flight*, *unclear* and *reserved* are uncertain, because their bind can still fail.
-A decision to bind another pod must be valid either way.
+The cluster cache places an assumed pod on its intended node and counts it there. So filter and prioritize take it into
+account, like kube-scheduler with its own assumed pods. The binds of pods *in flight*, *unclear* and *reserved* can
+still fail. So a bind of another pod must be valid both with and without each of these pods.
 
-A bind can wait for binds that are in flight or unclear: a transaction ends the former, ``BindConfirmation`` the latter.
-No bind waits for a reserved pod, because that pod may wait at Permit for this very bind.
+A bind can wait until another bind is no longer in flight or unclear. The transaction of a bind in flight ends that
+state, and ``BindConfirmation`` ends unclear. No bind waits for a reserved pod, because that pod can be waiting at
+Permit for this very bind.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from app.kube.core_v1 import Pod
 
 
 class AssumedPods:
-    """Assumed pods by UID, each with ``node_name`` set to its intended node."""
+    """Assumed pods by UID and state, each with ``node_name`` set to its intended node."""
 
     __slots__ = ("_accepted", "_in_flight", "_on_lost", "_on_settled", "_reserved", "_unclear")
 
@@ -41,11 +42,11 @@ class AssumedPods:
         self._on_lost: list[Callable[[str], None]] = []
 
     def on_settled(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever a bind stops being in flight: it succeeded, failed, or the pod was reserved."""
+        """Call ``listener`` when a pod in flight is accepted, reserved or removed, or an unclear pod is removed."""
         self._on_settled.append(listener)
 
     def on_lost(self, listener: Callable[[str], None]) -> None:
-        """Call ``listener`` with the UID of a reserved pod that was deleted, or was bound by another client."""
+        """Call ``listener`` with the UID of a reserved pod that is removed, for example because it was deleted."""
         self._on_lost.append(listener)
 
     def __len__(self) -> int:
@@ -56,39 +57,39 @@ class AssumedPods:
         return next((table[uid] for table in tables if uid in table), None)
 
     def put(self, pod: Pod) -> None:
-        """Add a pod in flight, or replace the pod, in its current state, by a newer version."""
+        """Replace an assumed pod by a newer version, which keeps its state; add any other pod as in flight."""
         known = (table for table in (self._reserved, self._accepted, self._unclear) if pod.uid in table)
         next(known, self._in_flight)[pod.uid] = pod
 
     def reserve(self, uid: str) -> None:
-        """Move a pod from in flight to reserved: it waits at Permit and still counts on its node."""
+        """Move a pod from in flight to reserved, because it waits at Permit. It stays counted on its node."""
         pod = self._in_flight.pop(uid, None)
         if pod is not None:
             self._reserved[uid] = pod
             self._settled()
 
     def proceed(self, uid: str) -> None:
-        """Move a pod from reserved back to in flight: it no longer waits at Permit."""
+        """Move a pod from reserved back to in flight, because it no longer waits at Permit."""
         pod = self._reserved.pop(uid, None)
         if pod is not None:
             self._in_flight[uid] = pod
 
     def accept(self, uid: str) -> None:
-        """Move a pod from in flight to accepted: the API server accepted the binding, the watch has not shown it."""
+        """Move a pod from in flight to accepted: the API server accepted the bind, the watch has not shown it."""
         pod = self._in_flight.pop(uid, None)
         if pod is not None:
             self._accepted[uid] = pod
             self._settled()
 
     def doubt(self, uid: str) -> bool:
-        """Move a pod from in flight or accepted to unclear; return true if it is unclear now."""
+        """Move a pod from in flight or accepted to unclear. Return true if the pod is unclear after this call."""
         pod = self._in_flight.pop(uid, None) or self._accepted.pop(uid, None)
         if pod is not None:
             self._unclear[uid] = pod
         return uid in self._unclear
 
     def remove(self, uid: str) -> Pod | None:
-        """Remove and return a pod that is no longer assumed; ``None`` if it was not."""
+        """Remove a pod, because it is no longer assumed, and return it; ``None`` if it was not assumed."""
         pod = self._in_flight.pop(uid, None) or self._unclear.pop(uid, None)
         if pod is not None:
             self._settled()
@@ -105,16 +106,16 @@ class AssumedPods:
             listener()
 
     def in_flight(self) -> Sequence[Pod]:
-        """Return the pods whose bind can still fail and will be resolved soon: in flight or unclear."""
+        """Return the pods in flight and the unclear pods. Their binds can still fail, but this is resolved soon."""
         return (*self._in_flight.values(), *self._unclear.values())
 
     def unconfirmed(self) -> Sequence[Pod]:
-        """Return the pods that no transaction owns and that the watch has not shown: accepted or unclear."""
+        """Return the accepted and the unclear pods: their transactions have ended, the watch shows no bind yet."""
         return (*self._accepted.values(), *self._unclear.values())
 
     def is_unclear(self, uid: str) -> bool:
         return uid in self._unclear
 
     def reserved(self) -> Sequence[Pod]:
-        """Return the pods that wait at Permit, some of which may never be bound."""
+        """Return the pods that wait at Permit. Some of them might never be bound."""
         return tuple(self._reserved.values())

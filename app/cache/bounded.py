@@ -1,4 +1,4 @@
-"""LRU cache that is bounded by the estimated bytes of its entries."""
+"""LRU cache with a maximum of estimated bytes, for entries that can grow."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from app.cache.pins import PINS
 ENTRY_BYTES: Final = 1000
 NODE_BYTES: Final = 50
 COUNT_BYTES: Final = 150
-"""Estimated bytes of an entry without content, of a node name in a table, and of a count in a table."""
+"""Estimated bytes of an entry without content, of a node name in a table, and of a number by node or domain."""
 
 _AT_LEAST: Final = 8
-"""Minimum number of entries that one call of ``weigh`` weighs again."""
+"""Minimum number of entries that one call of ``weigh`` weighs again, if there are as many."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -23,7 +23,7 @@ class Weighed(Protocol):
     """Entry of a ``Bounded`` cache."""
 
     def weight(self) -> int:
-        """Return the estimated bytes, which can change over time."""
+        """Return the estimated bytes now. They can change while the entry is cached."""
         ...
 
 
@@ -31,10 +31,11 @@ V = TypeVar("V", bound=Weighed)
 
 
 class Bounded(Generic[K, V]):
-    """LRU cache of entries that together weigh at most ``limit()`` bytes; the newest entry is always cached.
+    """LRU cache of entries that together weigh at most ``limit()`` estimated bytes.
 
-    ``make`` builds a missing entry. ``on_evict`` is called with each evicted entry. Entries with a key in ``PINS`` are
-    not evicted, whatever they weigh.
+    Beyond the limit, the least recently used entries are evicted, but never the newest entry or one with a key in
+    ``PINS``. So these can exceed the limit. ``make``: builds the missing entry of a key. ``on_evict``: called with each
+    evicted entry.
     """
 
     def __init__(self, limit: Callable[[], int], make: Callable[[K], V], on_evict: Callable[[V], None]) -> None:
@@ -66,7 +67,7 @@ class Bounded(Generic[K, V]):
         return entry
 
     def put(self, key: K, entry: V) -> V:
-        """Cache a new entry, or weigh a changed one again."""
+        """Cache a new entry, or weigh a changed one again, then evict the excess. Return the entry."""
         self._entries[key] = entry
         self._weigh(key, entry)
         self._shrink()
@@ -76,11 +77,11 @@ class Bounded(Generic[K, V]):
         return key in self._entries
 
     def holds(self, key: K, entry: V) -> bool:
-        """Return true if this entry object is cached under the key."""
+        """Return true if ``entry`` itself, not another entry, is cached under the key."""
         return self._entries.get(key) is entry
 
     def touch(self, key: K) -> None:
-        """Mark an entry as used, because another entry depends on it."""
+        """Mark an entry as just used, because an entry that depends on it is used. No effect if it is not cached."""
         if PINS.noting:
             PINS.keys.add(key)
         entry = self._entries.pop(key, None)
@@ -88,23 +89,26 @@ class Bounded(Generic[K, V]):
             self._entries[key] = entry
 
     def items(self) -> Sequence[tuple[K, V]]:
-        """Return a copy of the current entries. Test each with ``holds`` if the cache can change meanwhile."""
+        """Return a copy of the current keys and entries.
+
+        A caller that iterates while the cache changes must test each entry with ``holds``.
+        """
         return tuple(self._entries.items())
 
     def forget(self, key: K) -> None:
-        """Remove an entry whose dependency was evicted. ``on_evict`` is not called."""
+        """Remove an entry, if cached, because an entry that it depends on was evicted. Do not call ``on_evict``."""
         if self._entries.pop(key, None) is not None:
             self.bytes -= self._weights.pop(key)
 
     def evict(self, key: K) -> bool:
-        """Evict an entry. Return false if it does not exist or is pinned."""
+        """Evict an entry. Return false, and keep the entry, if it is pinned; return false if it is not cached."""
         if key in PINS.keys or key not in self._entries:
             return False
         self._evict(key)
         return True
 
     def weigh(self, part: int = 1) -> None:
-        """Weigh 1/``part`` of the entries again, a different share each time, then evict the excess."""
+        """Weigh at least 1/``part`` of the entries again, other entries at each call, then evict the excess."""
         if not self._unweighed:
             self._unweighed = list(self._entries)
         for _ in range(min(len(self._unweighed), _AT_LEAST + len(self._entries) // part)):
@@ -120,7 +124,10 @@ class Bounded(Generic[K, V]):
         self._weights[key] = weight
 
     def _shrink(self) -> None:
-        """Evict entries beyond the limit, but never the newest, because the caller is about to use it."""
+        """Evict the least recently used entries beyond the limit.
+
+        The newest entry stays, because the caller is about to use it.
+        """
         while self.bytes > self._limit() and len(self._entries) > 1:
             others = islice(self._entries, len(self._entries) - 1)
             key = next(filterfalse(PINS.keys.__contains__, others), None)

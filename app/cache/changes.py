@@ -1,4 +1,4 @@
-"""Logs of changes: which nodes or objects changed after a given change number."""
+"""Logs of changes, which return the nodes or objects that changed after a given change number."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Final, Generic, TypeVar
 from app.kube.memo import Newest
 
 MOST: Final = 1 << 17
-"""Maximum number of entries of a log: enough for all that exist, and for some that were deleted."""
+"""Maximum number of keys in a log: enough for all nodes or objects of a kind, and for some that were deleted."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class ChangeLog(Generic[K]):
-    """Keys with the number of their last change, each listed once. ``since``: number at which the log begins."""
+    """Keys with the number of their last change, each listed once.
+
+    ``since``: number at which the log begins. It has no changes up to this number.
+    """
 
     __slots__ = ("_at", "_forgotten")
 
@@ -24,23 +27,26 @@ class ChangeLog(Generic[K]):
         self._forgotten = since
 
     def note(self, key: K, number: int) -> None:
-        """Add a change. Numbers must increase."""
+        """Add a change of a key. ``number`` must be larger than that of any earlier change."""
         if (forgotten := self._at.put(key, number)) is not None:
             self._forgotten = forgotten[1]
 
     def at(self, key: K) -> int:
-        """Return the number of the key's last change; 0 if it is not listed."""
+        """Return the number of the key's last change; 0 if the key is not listed."""
         return self._at.get(key, 0)
 
     def since(self, seen: int) -> list[K] | None:
-        """Return the keys that changed after number ``seen``, the newest first; ``None`` if the log begins later."""
+        """Return the keys that changed after number ``seen``, the latest change first.
+
+        ``None``: the log does not reach back to ``seen``, so any key can have changed.
+        """
         if seen < self._forgotten:
             return None
         return [key for key, _ in takewhile(lambda it: it[1] > seen, reversed(self._at.items()))]
 
 
 class NodeChanges:
-    """Change log of node names with a counter of its own, ``now``. Implements ``runtime.Changes``."""
+    """Change log of nodes, by name. ``now``: number of the last change. Implements ``runtime.Changes``."""
 
     __slots__ = ("_log", "now")
 
@@ -49,14 +55,17 @@ class NodeChanges:
         self._log = ChangeLog[str]()
 
     def note(self, name: str) -> None:
-        """Record that a node was added, changed or deleted."""
+        """Record a change of a node, for example that it was added or deleted."""
         self.now += 1
         self._log.note(name, self.now)
 
     def at(self, name: str) -> int:
-        """Return the number of the node's last change; 0 if it is not listed."""
+        """Return the number of the node's last change; 0 if the node is not listed."""
         return self._log.at(name)
 
     def since(self, seen: int) -> Sequence[str] | None:
-        """Return the nodes that changed after number ``seen``, the newest first; ``None`` if that is unknown."""
+        """Return the nodes that changed after number ``seen``, the latest change first.
+
+        ``None``: the log does not reach back to ``seen``, so any node can have changed.
+        """
         return () if seen == self.now else self._log.since(seen)

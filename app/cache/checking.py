@@ -1,4 +1,4 @@
-"""Consistency check of the cluster cache in small steps, so that other requests can run in between."""
+"""Consistency check of the cluster cache in small steps, so that requests can be answered between the steps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Final
 from app.cache.cluster import Cluster
 
 SLICE_SECONDS: Final = 0.002
-"""Maximum seconds between two points at which other tasks can run."""
+"""Seconds of checking after which other tasks can run."""
 
 
 async def check_in_steps(cluster: Cluster, *more: Iterable[str], clock: Callable[[], float] = monotonic) -> list[str]:
-    """Run ``Cluster.checking`` and ``more`` checks of its kind; return a sentence for each distinct difference.
+    """Run ``Cluster.checking``, then the steps of ``more``; return each distinct sentence on a difference once.
 
-    Other tasks run every ``SLICE_SECONDS``. Changes of the cluster meanwhile are not reported as differences.
+    ``more``: iterables that yield, like ``Cluster.checking``, a sentence or ``""`` for each step. Other tasks run after
+    each ``SLICE_SECONDS``. If they change the cluster, this is not reported as a difference.
     """
     differences: dict[str, None] = {}
     steps = cluster.checking()

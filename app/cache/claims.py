@@ -1,6 +1,7 @@
-"""Use of PersistentVolumeClaims by pods.
+"""PersistentVolumeClaims that the volumes of pods name.
 
-``ClaimUses`` counts the volumes of pods on nodes by claim, as ReadWriteOncePod needs. ``PodsByClaim`` lists all pods.
+``ClaimUses`` counts, for each claim, the volumes of pods on nodes that name it, as the check of ReadWriteOncePod needs.
+``PodsByClaim`` lists the pods that name each claim, including pending ones.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from app.kube.core_v1 import Node, Pod
 
 _DIFFER: Final = "uses of claims differ from a recount"
 _SEPARATOR: Final = "/"
-"""Not allowed in names of namespaces, so a key identifies one claim."""
+"""Separator of namespace and name. It is not allowed in names of namespaces, so each key identifies one claim."""
 
 
 class ClaimUses:
-    """Number of volumes that name each claim. Pods on unknown nodes are ignored. Implements ``CheckedIndex``.
+    """Number of volumes of pods on known nodes that name each claim. Implements ``CheckedIndex``.
 
-    Used only if a plugin declares ``Part.VOLUMES``. ``changes`` increases when pods with volumes join or leave nodes.
+    Updated only if a plugin declares ``Part.VOLUMES``. ``changes``: number that increases when a pod with volumes joins
+    or leaves a node, and when a node is added or deleted.
     """
 
     def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
@@ -30,9 +32,9 @@ class ClaimUses:
         self.changes = 0
 
     def uses(self, namespace: str, name: str, moves: Iterable[tuple[Pod | None, Pod | None]] = ()) -> int:
-        """Return the number of volumes that name the claim.
+        """Return the number of volumes of pods on known nodes that name the claim.
 
-        ``moves``: pairs of a pod as counted here, and as it is counted instead.
+        ``moves``: pods of an overlay, each as counted in the index and as the overlay shows it; ``None``: absent.
         """
         uses = self._uses.get(_key(namespace, name), 0)
         for old, new in moves:
@@ -75,7 +77,10 @@ class ClaimUses:
 
 
 class PodsByClaim:
-    """Pods by the claims that they name, as ``namespace/name``. Claims of ephemeral volumes are not included."""
+    """Pods by each claim that they name, as ``namespace/name``, and by UID.
+
+    A generic ephemeral volume does not name its claim, so its pod is not listed for it.
+    """
 
     def __init__(self, pods: Iterable[Pod]) -> None:
         self.pods: dict[str, dict[str, Pod]] = {}
@@ -83,7 +88,7 @@ class PodsByClaim:
             self.move(None, pod)
 
     def move(self, old: Pod | None, new: Pod | None) -> None:
-        """Replace the old version of a pod by the new one; ``None``: it was added or deleted."""
+        """Replace a version of a pod. ``old`` is ``None`` for an added pod, ``new`` is ``None`` for a deleted one."""
         if old is not None:
             for key in claim_keys(old):
                 self._leave(key, old.uid)

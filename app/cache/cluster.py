@@ -1,4 +1,4 @@
-"""Snapshot of the cluster: nodes, pods, the objects that plugins declared, and all data derived from them.
+"""Snapshot of the cluster: nodes, pods, objects of the kinds that plugins declared, and all data derived from them.
 
 It changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept``, ``doubt``, ``confirm``, ``forget`` and
 ``mark_…``. All of these are synchronous, so code without an await sees one consistent state. After any order of events,
@@ -41,10 +41,12 @@ _BY_CLAIM_DIFFER: Final = "pods by claim differ from the pods"
 
 
 class Cluster:
-    """Implements ``framework.Objects``; ``counts`` implements ``framework.Counts``, ``terms`` ``framework.PodTerms``.
+    """Snapshot of the cluster. Implements ``framework.Objects``.
 
-    ``others``: objects that are neither nodes nor pods. ``unreadable``: objects that cannot be decoded.
-    ``node_changes``, ``pod_changes``: nodes that changed, and nodes with changed pods.
+    ``counts`` implements ``framework.Counts``, and ``terms`` implements ``framework.PodTerms``. ``others``: objects
+    that are neither nodes nor pods. ``unreadable``: objects that cannot be decoded. ``node_changes``: log of changed
+    nodes.
+    ``pod_changes``: log of nodes whose pods changed.
     """
 
     def __init__(self, core: CoreV1 = PLAIN) -> None:
@@ -79,37 +81,43 @@ class Cluster:
         self.pod_changes = NodeChanges()
 
     def _declared_indexes(self) -> tuple[CheckedIndex, ...]:
-        """Return the indexes whose parts are declared by a plugin."""
+        """Return the indexes over parts of pods and nodes that a plugin declares."""
         extras = self.core.extras
         indexes: tuple[CheckedIndex, ...] = (self.aggregates,) if extras & AGGREGATED else ()
         return (*indexes, self._claims) if Extra.VOLUMES in extras else indexes
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
-        """Live node infos by name, with the current overlay. Do not use the mapping after the overlay has ended."""
+        """Node infos by name, with the current overlay. They change with the cluster.
+
+        Do not use a mapping that was returned in an overlay after that overlay has ended.
+        """
         return self._nodes if self._overlay is None else self._overlay.nodes(self._nodes)
 
     @property
     def terms(self) -> PodTerms:
-        """Affinity terms between pods; every query raises ``NotDecoded`` without ``Part.POD_AFFINITY``."""
+        """Counts of pods by the affinity terms. Each query raises ``NotDecoded`` without ``Part.POD_AFFINITY``."""
         return NO_POD_TERMS if self._terms is None else self._terms
 
     @property
     def base_nodes(self) -> Mapping[str, NodeInfo]:
-        """Node infos by name without any overlay, as cached verdicts need them."""
+        """Node infos by name without any overlay, because cached verdicts must not depend on an overlay."""
         return self._nodes
 
     @property
     def overlaid_nodes(self) -> Collection[str]:
-        """Nodes whose pods differ because of the current overlay."""
+        """Names of the nodes on which the current overlay omits or adds pods."""
         return () if self._overlay is None else self._overlay.touched()
 
     def pod(self, namespace: str, name: str) -> Pod | None:
-        """Return the pod, ``None`` if it is unknown. An assumed pod has the node on which it is assumed."""
+        """Return the pod; ``None`` if it is unknown. An assumed pod has ``node_name`` set to its intended node.
+
+        An overlay does not change the result.
+        """
         return self._pods.get(namespace, {}).get(name)
 
     def pods(self) -> Iterator[Pod]:
-        """Yield all pods. Pods can change meanwhile; each namespace is copied when the iteration reaches it."""
+        """Yield all pods. Pods can change meanwhile, because each namespace is copied when its first pod is yielded."""
         for namespace in tuple(self._pods):
             yield from tuple(self._pods.get(namespace, {}).values())
 
@@ -125,11 +133,14 @@ class Cluster:
 
     @property
     def node_generation(self) -> int:
-        """Number that increases when a node is added, deleted, or changes in a field other than its version."""
+        """Number that increases when ``node_changes`` records a change of a node.
+
+        A change of only ``resource_version`` is not recorded.
+        """
         return self.node_changes.now
 
     def uses_of_claim(self, namespace: str, name: str) -> int:
-        """Return how many volumes of pods on known nodes name the claim.
+        """Return the number of volumes of pods on known nodes that name the PersistentVolumeClaim.
 
         Raises ``NotDecoded`` without ``Part.VOLUMES``.
         """
@@ -140,7 +151,10 @@ class Cluster:
 
     @property
     def mounts_generation(self) -> int:
-        """Number that increases when a pod with volumes joins or leaves a node; constant without ``Part.VOLUMES``."""
+        """Number that increases when a pod with volumes joins or leaves a node, or a node is added or deleted.
+
+        Constant without ``Part.VOLUMES``.
+        """
         return self._claims.changes
 
     def annotated_pods(self) -> Collection[Pod]:
@@ -149,9 +163,10 @@ class Cluster:
         return bound if self._overlay is None else self._overlay.annotated(bound)
 
     def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
-        """Return the pods by the UID of their controller, for controllers of this kind, and by UID.
+        """Return the pods that controllers of this kind own, by the UID of the controller and the UID of the pod.
 
-        The result is live. The index begins with the first call for the kind's name, so that other kinds cost nothing.
+        The result changes with the cluster. The first call for the name of a kind builds its index, so that other kinds
+        cost nothing.
         """
         name = kind.kind
         if name not in self._controlled:
@@ -171,9 +186,10 @@ class Cluster:
         return controlled
 
     def by_claim(self) -> Mapping[str, Mapping[str, Pod]]:
-        """Return the pods by the claims that they name, as ``namespace/name``, and by UID.
+        """Return the pods by the PersistentVolumeClaims that they name, as ``namespace/name``, and by UID.
 
-        The result is live, and the index begins with the first call. Raises ``NotDecoded`` without ``Part.VOLUMES``.
+        The result changes with the cluster. The first call builds the index. Raises ``NotDecoded`` without
+        ``Part.VOLUMES``.
         """
         if Extra.VOLUMES not in self.core.extras:
             raise NotDecoded(Extra.VOLUMES)
@@ -189,11 +205,11 @@ class Cluster:
         return name in self._nodes
 
     def misses_node(self, name: str) -> bool:
-        """Return true if the node is unknown, and not because it cannot be decoded."""
+        """Return true if the node is neither in the snapshot nor among the nodes that cannot be decoded."""
         return name not in self._nodes and ("", name) not in self.unreadable.of(NODES)
 
     def decoder(self, kind: Kind[Object]) -> Callable[[bytes | Raw], Object]:
-        """Return the function that decodes objects of a kind for this snapshot."""
+        """Return the function that decodes objects of a kind with the parts that this snapshot needs."""
         core: Mapping[Kind[Any], Any] = {PODS: self.core.decode_pod, NODES: self.core.decode_node}
         decode: Callable[[bytes | Raw], Object] = core.get(kind, kind.decode)
         return decode
@@ -205,7 +221,7 @@ class Cluster:
         return len(self._nodes) if kind == NODES else self.others.count(kind)
 
     def nominated(self, node_name: str) -> Collection[Pod]:
-        """Return the pending pods that are nominated to the node."""
+        """Return the pending pods that are nominated to the node, without gated pods."""
         return self._nominated_now().get(node_name, {}).values()
 
     @property
@@ -248,12 +264,12 @@ class Cluster:
         self._touch(kind, key)
 
     def mark_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Record that an unreadable object was deleted, or can be decoded again."""
+        """Record that an object that could not be decoded was deleted, or can be decoded now."""
         self.unreadable.discard(kind, key)
         self._touch(kind, key)
 
     def _touch(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Move the versions of an object whose readability changed, so that derived data is derived again."""
+        """Increase the versions for an object whose readability changed, so that derived data is computed again."""
         self._changes += 1
         if kind == NODES:
             self._node_changes += 1
@@ -268,11 +284,14 @@ class Cluster:
         return node, self.pod_changes.at(name)
 
     def ends(self, node: str, plugin: str, until: float) -> None:
-        """Mark the node as changed at ``until``, in seconds since 1970, when a verdict of the plugin expires."""
+        """Schedule a change of the node at the time ``until``, when a verdict of the plugin on it expires.
+
+        ``until``: seconds since 1970. The next call of ``expiries.expire`` after it marks the node as changed.
+        """
         self.expiries.add(node, plugin, until)
 
     def upsert_node(self, node: Node) -> None:
-        """Add or replace a node. Pods that were bound to it while it was unknown become visible on it."""
+        """Add or replace a node. An added node gets the pods that were bound to it while it was unknown."""
         self._changes += 1
         info = self._nodes.get(node.name)
         if info is None:
@@ -289,12 +308,12 @@ class Cluster:
                 self.node_changes.note(node.name)
 
     def upsert_read_node(self, node: Node) -> None:
-        """Add a node that was read without the watch, unless the watch shows it or has shown it deleted."""
+        """Add a node that was read without the watch, unless it is known or the watch has shown it deleted."""
         if node.name not in self._nodes and node.uid not in self._deleted:
             self.upsert_node(node)
 
     def delete_node(self, name: str) -> None:
-        """Remove a node. Its pods stay hidden until they are deleted or the node is added again."""
+        """Remove a node. Its pods stay in the snapshot, but are on no node until the node is added again."""
         info = self._nodes.pop(name, None)
         if info is None:
             return
@@ -308,14 +327,15 @@ class Cluster:
         self.node_changes.note(name)
 
     def upsert_pod(self, pod: Pod, *, newest_wins: bool = True) -> None:
-        """Add or replace a pod. A bound pod is no longer assumed, on whichever node it was assumed.
+        """Add or replace a pod; remove it if it is finished.
 
-        With ``newest_wins``, ignore a version that is older than the known one.
+        If the pod is bound, it is no longer assumed, even if it was assumed on another node. With ``newest_wins``,
+        ignore a version that is older than the known one.
         """
         self._changes += 1
         known = self.pod(pod.namespace, pod.name)
         if newest_wins and known is not None and precedes(pod.resource_version, known.resource_version):
-            return  # a late event: the pod, or a newer pod of this name, has been read without the watch since
+            return  # the event is late: this pod, or a newer pod of its name, was read without the watch since
         if known is not None and known.uid != pod.uid:
             self._forget_pod(known)
             known = None
@@ -331,7 +351,7 @@ class Cluster:
                 listener(pod.uid)
 
     def on_placed(self, listener: Callable[[str], None]) -> None:
-        """Call ``listener`` with the UID of each pod when it is first shown on a node."""
+        """Call ``listener`` with the UID of each pod that ``upsert_pod`` puts on a node, if it was on none before."""
         self._on_placed.append(listener)
 
     def upsert_read_pod(self, pod: Pod) -> None:
@@ -351,7 +371,7 @@ class Cluster:
         return pod
 
     def delete_pod(self, key: ObjectKey, uid: str = "") -> None:
-        """Remove a pod. With ``uid``, remove it only if its UID matches."""
+        """Remove a pod. With ``uid``, remove it only if it has this UID."""
         known = self.pod(*key)
         self._deleted.add(uid or (known.uid if known is not None else ""))
         if known is not None and uid in ("", known.uid):
@@ -367,7 +387,7 @@ class Cluster:
         self._move(pod, None)
 
     def assume(self, pod: Pod, node_name: str) -> None:
-        """Place a pending pod on a node as in flight: it counts there, although its bind can still fail."""
+        """Assume a pending pod on a node, in flight. It is counted there, although its bind can still fail."""
         self._changes += 1
         known = self.pod(pod.namespace, pod.name)
         if known is not None and known.uid != pod.uid:
@@ -383,16 +403,16 @@ class Cluster:
         self.assumed.accept(uid)
 
     def doubt(self, uid: str) -> bool:
-        """Record that the outcome of an assumed pod's bind is unknown; return true if it is unclear now."""
-        self._changes += 1  # decisions that relied on this bind are no longer valid
+        """Record that the outcome of an assumed pod's bind is unknown; return true if the pod is unclear now."""
+        self._changes += 1  # invalidates decisions that relied on this bind
         return self.assumed.doubt(uid)
 
     def confirm(self, uid: str) -> None:
-        """End the assumption of a pod that was read as bound to the assumed node."""
+        """Record that a pod was read as bound to the node on which it is assumed; it is no longer assumed."""
         self.assumed.remove(uid)
 
     def forget(self, uid: str) -> None:
-        """Return a pod whose bind failed to pending. No effect once the watch has shown it bound."""
+        """Make an assumed pod pending again, because its bind failed. No effect if the pod is no longer assumed."""
         assumed = self.assumed.remove(uid)
         if assumed is None:
             return
@@ -402,34 +422,34 @@ class Cluster:
         self._move(assumed, pending)
 
     def _seen(self, key: ObjectKey) -> Pod | None:
-        """Return the pod with the current overlay."""
+        """Return the pod as the current overlay shows it; ``None`` if it is unknown or omitted."""
         if self._overlay is not None and key in self._overlay.moves:
             return self._overlay.moves[key][1]
         return self.pod(*key)
 
     def is_placed_or_nominated(self, uid: str, key: ObjectKey) -> bool:
-        """Return true if the pod is placed or nominated, so that the snapshot differs ``without`` it."""
+        """Return true if the pod is on a node or nominated, so that evaluating ``without`` it can differ."""
         known = self._seen(key)
         return known is not None and uid in ("", known.uid) and bool(known.node_name or known.nominated_node_name)
 
     def place_of(self, uid: str, key: ObjectKey) -> str:
-        """Return the node of the pod; empty if it is unknown or has none."""
+        """Return the name of the pod's node; empty if the pod is unknown, has another UID, or is on no node."""
         known = self.pod(*key)
         return known.node_name if known is not None and uid in ("", known.uid) else ""
 
     def without(self, uid: str, key: ObjectKey) -> AbstractContextManager[None]:
-        """Omit one pod during a synchronous evaluation, because a pod is not its own peer."""
+        """Omit a pod while it is evaluated, because it must not count as another pod. The block must not await."""
         if not self.is_placed_or_nominated(uid, key):
             return _NO_OVERLAY
         moves = {} if self._overlay is None else self._overlay.moves
         return self._with_overlay(Overlay({**moves, key: (self.pod(*key), None)}))
 
     def overlay(self, *, without: Iterable[Pod] = (), with_: Iterable[Pod] = ()) -> AbstractContextManager[None]:
-        """Omit some pods and add others during a synchronous evaluation.
+        """Omit some pods and add others during an evaluation. The block must not await.
 
-        Node infos, counts, nominations and pods of controllers read as if the snapshot had been built that way, but
-        nothing cached changes. An added pod replaces one of the same name. A nested overlay extends the outer one.
-        Results that were requested before do not include the overlay, so open it before PreFilter.
+        Inside the block, all queries answer as if the snapshot had been built with these pods, but nothing cached
+        changes. An added pod replaces a pod of the same name. A nested overlay extends the outer one. Results of
+        earlier queries do not include the overlay, so open it before PreFilter.
         """
         moves = {} if self._overlay is None else dict(self._overlay.moves)
         for pod in without:
@@ -494,7 +514,7 @@ class Cluster:
             index.node(name, old, new)
 
     def _regroup(self, old: Pod | None, new: Pod | None) -> None:
-        """Update the pods by controller, for requested kinds, and the pods by claim."""
+        """Update the indexes of pods by controller and by PersistentVolumeClaim, if they were requested."""
         if self._by_claim is not None:
             self._by_claim.move(old, new)
         if old is not None and old.owner is not None and old.owner.kind in self._controlled:
@@ -528,14 +548,14 @@ class Cluster:
             _discard(self._hidden_pods, pod.node_name, pod.uid)
 
     def check(self) -> list[str]:
-        """Recount all derived data; return a sentence for each difference."""
+        """Recount all derived data, and return each distinct sentence on a difference once."""
         return list(dict.fromkeys(filter(None, self.checking())))
 
     def checking(self) -> Generator[str, None, None]:
-        """Recount all derived data in small steps; each step yields a sentence on a difference, or ``""``.
+        """Recount all derived data in small steps. Each step yields a sentence on a difference, or ``""``.
 
-        The snapshot can change between the steps. The recount follows these changes, and each step compares current
-        values only, so every reported difference is real.
+        The snapshot can change between the steps. These changes are applied to the recount too, and each step compares
+        current values only. So every reported difference is real.
         """
         recount = PodRecount(self.counts.complete_selections())
         of_terms = None if self._terms is None else self._terms.recount()
@@ -597,14 +617,14 @@ def _if_counted(pod: Pod | None) -> Pod | None:
 
 
 def _is_same_pod(old: Pod, new: Pod) -> bool:
-    """Return true if two versions of a pod are equal in all that a plugin reads of pods on nodes."""
+    """Return true if two versions of a pod are equal in all fields that plugins read of pods on nodes."""
     same = old.spec is new.spec and old.labels is new.labels and old.terminating == new.terminating
     same = same and old.annotations == new.annotations and old.owner == new.owner
     return same and old.lifecycle == new.lifecycle
 
 
 def _discard(table: dict[str, dict[str, Pod]], name: str, uid: str) -> None:
-    """Remove ``uid`` from a row of a two-level table, and the row if it is empty then."""
+    """Remove the pod with this UID from a row of ``table``. Remove the row too if it is then empty."""
     row = table.get(name)
     if row is not None:
         row.pop(uid, None)

@@ -1,24 +1,24 @@
 """Counts of pods by selector, by node and by topology domain, updated with every event.
 
-The counts are cached in levels. An event costs one look-up however many constraints exist, and no query iterates over
-pods:
+The counts are cached in levels, each derived from the levels above it. A pod event finds all counts to update with one
+look-up, however many constraints exist. No query iterates over pods.
 
     Group        (namespace, label set)               -> node -> pods       updated by pod events
     Selection    (namespace, selector)                -> node -> pods       updated by the groups that it matches
-    Eligibility  (required keys, inclusion)           nodes that count      updated by node events
+    Eligibility  (required keys, inclusion)           included nodes        updated by node events
     Topology     Eligibility x topology key           node -> domain        updated by its eligibility
     Domains      Selection x Topology                 -> domain -> pods     updated by both
 
-Pods that are terminating or finished are not counted. Counts are sparse: a domain without pods is stored in its
-Topology only. Otherwise thousands of hostname constraints would each store every node.
+Pods that are terminating or finished are not counted. Only the Topology stores domains without pods, because otherwise
+thousands of hostname constraints would each store every node.
 
-A missing entry is built in steps. The first step runs at once and is usually the only one. If there are more,
-``Unprepared`` is raised with the remaining steps, which run between other requests; events update the partial entry.
-Each level has a maximum of estimated bytes, beyond which the least recently used entries are evicted.
+A missing entry is built in steps. The first step runs at once and is usually the only one. If more are needed, the
+query raises ``Unprepared`` with the remaining steps, which run between other requests. Events update the partial entry
+meanwhile. Each level has a maximum of estimated bytes, beyond which the least recently used entries are evicted.
 
-A single pod can need more than that: 16 selections of tens of thousands of label sets each. Such decisions run one at a
-time (``slices.prepared``) with their entries pinned until the decision is made. A level then exceeds its maximum by the
-needs of one pod: 16 constraints with an entry each.
+The entries for a single pod can exceed the maximum of a level, for example 16 selections of tens of thousands of label
+sets each. So such decisions run one at a time (``slices.prepared``), and their entries are pinned until the decision is
+made. A level then exceeds its maximum by the entries of one pod: one for each of its at most 16 constraints.
 """
 
 from __future__ import annotations
@@ -52,33 +52,33 @@ from app.kube.selectors import Selector
 _MOST_SELECTION_BYTES: Final = 96 << 20
 _MOST_TOPOLOGY_BYTES: Final = 96 << 20
 _MOST_DOMAINS_BYTES: Final = 96 << 20
-"""Maximum estimated bytes of all entries of a level."""
+"""Maximum estimated bytes of all entries of each level, unless the cluster is so large that ``_limit`` is higher."""
 
 _LARGEST_SHAPE: Final = 32
-"""Number of topologies and counts that fit in a level at any number of nodes: more than one pod can need."""
+"""Number of entries of full size that fit in a level at any number of nodes: more than one pod can need."""
 
 _PIECE: Final = 384
-"""Number of nodes, pods by node, or requirements that one step handles in some tenths of a millisecond."""
+"""Number of nodes, counts by node, or requirements that one step handles in some tenths of a millisecond."""
 
 _SKEWS: Final = 64
-"""Number of ``Domains`` whose skew one step computes: a tenth of a millisecond if they are large."""
+"""Number of ``Domains`` whose skew one step computes, in a tenth of a millisecond if they are large."""
 
 _WEIGH_EVERY: Final = 64
-"""Number of pod events after which some entries are weighed again, because they grow with what they count."""
+"""Number of pod events after which some entries are weighed again, because pod events make them grow."""
 
 _ROUND: Final = 128
-"""Divisor for the share of entries that is weighed again at a time."""
+"""Divisor: each time, 1/128 of the entries of each level is weighed again."""
 
 _MOST_OF_A_GROUP: Final = 128
 _MOST_OF_A_SELECTION: Final = 32
 """Maximum number of selections that match one label set, and of domains of one selection.
 
-An event updates all of them, so the oldest beyond these numbers are evicted. Usual are one or two selections for each
-label set, and one ``Domains`` for each topology key. A single pod needs fewer than the maximum.
+A pod event updates all of them, so the oldest beyond these numbers are evicted. Usually a label set has one or two
+selections, and a selection one ``Domains`` for each topology key. A single pod needs fewer than these numbers.
 """
 
 _AT_AN_EVENT: Final = 1024
-"""Maximum number of requirements that are compared with a new label set in its event; more are compared later."""
+"""Number of requirements up to which a new label set is compared during its pod event; with more, in steps later."""
 
 _OVER: Final = object()
 
@@ -88,7 +88,10 @@ Entry = TypeVar("Entry", bound=SteppedEntry)
 
 
 def run_prepared(ask: Callable[[], Answer]) -> Answer:
-    """Call ``ask``, and run all steps of ``Unprepared`` without pause. Only for callers outside of an event loop."""
+    """Call ``ask`` until it does not raise ``Unprepared``, and return its result.
+
+    Run all steps of each ``Unprepared`` at once, so use this only outside of an event loop.
+    """
     while True:
         try:
             return ask()
@@ -98,16 +101,17 @@ def run_prepared(ask: Callable[[], Answer]) -> Answer:
 
 
 class CountOverlay(Protocol):
-    """Changes to the cached counts while the cluster is evaluated without some pods, or with additional ones."""
+    """Changes to the cached counts while a pod is evaluated as if some pods were absent or additional pods existed."""
 
     def pods_by_node(self, namespace: Scope, selector: Selector, cached: Mapping[str, int]) -> Mapping[str, int]: ...
     def domains(self, cached: Domains) -> DomainCounts: ...
 
 
 class Counters:
-    """Implements ``framework.Counts`` for the node infos of the cluster cache, which calls it for every change.
+    """Cached counts of pods; implements ``framework.Counts``. The cluster cache calls it for every change.
 
-    ``overlay`` changes the results, but no cached count; new entries are built without it.
+    ``nodes``: node infos of the cluster cache. ``overlay``: changes the results of queries, but no cached count; new
+    entries are built without it.
     """
 
     def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
@@ -131,7 +135,11 @@ class Counters:
         self._moves = 0
 
     def _limit(self, most: int, node_bytes: int) -> Callable[[], int]:
-        """Return the maximum bytes of a level as a function: at least the needs of one pod in the current cluster."""
+        """Return a function that computes the maximum bytes of a level.
+
+        The maximum is ``most``, or the bytes of ``_LARGEST_SHAPE`` entries with every current node if that is more. So
+        all entries for one pod fit. ``node_bytes``: bytes of one node in an entry.
+        """
         shape_bytes = _LARGEST_SHAPE * node_bytes
         return lambda: max(most, shape_bytes * len(self._nodes))
 
@@ -154,7 +162,7 @@ class Counters:
         return cached if self.overlay is None else self.overlay.domains(cached)
 
     def domains_of(self, selection: Selection, topology_key: str) -> Domains:
-        """Return the counts of a selection that the caller caches, by the domains of all nodes with the label.
+        """Return the counts of a selection that the caller caches, by the nodes' values of the label ``topology_key``.
 
         Call it at each use, because the topology can be evicted. Raises ``Unprepared``.
         """
@@ -167,7 +175,10 @@ class Counters:
         return join_domains(selection, topology)
 
     def _join_own(self, selection: Selection, topology_key: str) -> Iterator[None]:
-        """Build the domains of the caller's selection in one step, as ``_join`` does."""
+        """Build the domains of a selection that the caller caches, in one step like ``_join``.
+
+        Do nothing if the selection was evicted, or the domains exist, or the topology is incomplete.
+        """
         yield
         topology = self._topologies.get((topology_key, frozenset((topology_key,)), ALL_NODES))
         known = any(it.topology is topology for it in selection.domains)
@@ -176,14 +187,14 @@ class Counters:
             yield
 
     def leave(self, selection: Selection) -> None:
-        """Detach a selection that its owner has evicted."""
+        """Unlink a selection, which the caller of ``domains_of`` has evicted, from its topologies."""
         selection.is_cached = False
         for domains in selection.domains:
             del domains.topology.users[domains]
         selection.domains.clear()
 
     def _selection(self, namespace: Scope, selector: Selector) -> Selection:
-        """Return a complete selection. Raises ``Unprepared``."""
+        """Return the complete selection. Raises ``Unprepared`` if steps are left to build it."""
         self._require_joined()
         selection = self._selections.get((namespace, selector))
         if selection.rest is not None:
@@ -191,14 +202,17 @@ class Counters:
         return selection
 
     def _topology(self, key: TopologyKey) -> Topology:
-        """Return a complete topology. Raises ``Unprepared``."""
+        """Return the complete topology. Raises ``Unprepared`` if steps are left to build it."""
         topology = self._topologies.get(key)
         if topology.rest is not None:
             raise Unprepared(self._finish(topology, self._topologies, key))
         return topology
 
     def _finish(self, entry: Entry, level: Bounded[K, Entry], key: K) -> Iterator[None]:
-        """Complete an entry in steps. Several callers can do so alternately. An evicted entry has no steps left."""
+        """Complete an entry in steps, then weigh it again. If the entry is evicted meanwhile, stop.
+
+        Several callers can run steps of the same entry in turn.
+        """
         while entry.rest is not None:
             run_next_step(entry)
             yield
@@ -221,7 +235,7 @@ class Counters:
         return self._topology((topology_key, frozenset((topology_key,)), ALL_NODES))
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:
-        """Add (``delta`` 1) or remove (-1) a counted pod on ``node``, which may be unknown."""
+        """Add (``delta`` 1) or remove (-1) a counted pod on ``node``, which can be unknown."""
         self._moves += 1
         if self._moves >= _WEIGH_EVERY:
             self._weigh()
@@ -229,7 +243,7 @@ class Counters:
             selection.add(node, delta)
 
     def relabelled(self, old: Pod, new: Pod, node: str) -> None:
-        """Apply new labels of a counted pod on ``node``. Selections that match both label sets do not change."""
+        """Replace the labels of a counted pod on ``node``. Selections that match both label sets keep their counts."""
         before, after = self._grouped(old, node, -1), self._grouped(new, node, 1)
         if before.keys() == after.keys():
             return
@@ -241,7 +255,7 @@ class Counters:
                 selection.add(node, 1)
 
     def _grouped(self, pod: Pod, node: str, delta: int) -> dict[Selection, None]:
-        """Count the pod in its group; return the selections that match the group."""
+        """Change the count of the pod's group on ``node`` by ``delta``; return the selections that match the group."""
         groups = self._groups.setdefault(pod.namespace, {})
         group = groups.get(pod.labels)
         if group is None:
@@ -267,7 +281,7 @@ class Counters:
             eligibility.update(name, new)
 
     def _touched(self, old: Node | None, new: Node | None) -> Iterable[Eligibility]:
-        """Return the eligibilities that read a changed part of the node."""
+        """Return the eligibilities whose topologies can change, because they read a changed label or the taints."""
         if old is None or new is None:
             return self._eligibilities.values()
         touched = dict(self._by_taints) if old.taints != new.taints else {}
@@ -278,7 +292,10 @@ class Counters:
         return touched
 
     def _new_group(self, namespace: str, labels: LabelSet) -> Group:
-        """Create a group. It joins its selections at once, or before the next query if there are many to compare."""
+        """Create a group, and add it to the selections that match it.
+
+        If many requirements must be compared for this, it is done in steps before the next query.
+        """
         group = Group(labels)
         joining = self._join_group(namespace, group)
         if not self._is_cheap_to_compare(namespace, labels):
@@ -289,7 +306,7 @@ class Counters:
         return group
 
     def _is_cheap_to_compare(self, namespace: str, labels: LabelSet) -> bool:
-        """Return true if few enough requirements have to be compared with the labels."""
+        """Return true if at most ``_AT_AN_EVENT`` requirements must be compared with the labels."""
         left = _AT_AN_EVENT
         for pair in found_under(namespace, labels):
             for selection in self._by_pair.get(pair, ()):
@@ -301,7 +318,7 @@ class Counters:
     def _join_group(self, namespace: str, group: Group) -> Iterator[None]:
         """Add a new group to all selections that match it, in steps.
 
-        Pods of the group can change meanwhile. A selection that is created meanwhile adds the group itself.
+        Between the steps, pods of the group can change. A selection that is created between them adds the group itself.
         """
         labels, looked_at = group.labels, 0
         for pair in found_under(namespace, labels):
@@ -316,13 +333,13 @@ class Counters:
                     yield
 
     def _selects(self, selection: Selection, namespace: str, group: Group) -> bool:
-        """Return true if the selection matches the group and does not include it yet."""
+        """Return true if the selection matches the group of this namespace and does not include it yet."""
         if selection in group.selections or not covers(selection.namespace, namespace):
             return False
         return selection.selector.matches(group.labels)
 
     def _joining(self) -> Iterator[None]:
-        """Add all new groups to their selections in steps. Several callers can do so alternately."""
+        """Add all new groups to the selections that match them, in steps. Several callers can run steps in turn."""
         while self._unjoined:
             group, joining = next(iter(self._unjoined.items()))
             if next(joining, _OVER) is _OVER:
@@ -330,12 +347,15 @@ class Counters:
             yield
 
     def _require_joined(self) -> None:
-        """Raise ``Unprepared`` if new groups have to be added to selections first."""
+        """Raise ``Unprepared`` if new groups must be added to selections before a query."""
         if self._unjoined:
             raise Unprepared(self._joining())
 
     def _evict_oldest(self, group: Group, newest: Selection) -> None:
-        """Evict the oldest selection of a group that has too many, except ``newest`` and pinned ones."""
+        """Evict the oldest selection of the group if it has more than ``_MOST_OF_A_GROUP``.
+
+        ``newest`` and pinned selections are not evicted.
+        """
         if len(group.selections) > _MOST_OF_A_GROUP:
             for selection in tuple(group.selections):
                 if selection is not newest and self._selections.evict((selection.namespace, selection.selector)):
@@ -358,7 +378,7 @@ class Counters:
         return selection
 
     def _count(self, selection: Selection) -> Iterator[None]:
-        """Add every matching group in steps. A group that is created meanwhile joins the selection itself."""
+        """Add every matching group in steps. A group that is created between the steps joins the selection itself."""
         matches = selection.selector.matches
         group_cost = 1 + len(selection.selector.requirements) // 2
         looked_at = 0
@@ -392,7 +412,7 @@ class Counters:
             self._domains.forget(domains.key())
 
     def _pairs_of(self, selection: Selection) -> list[tuple[str, ...]]:
-        """Return the index keys by which a new label set finds the selection, see ``pairs_of``."""
+        """Return the keys of ``_by_pair`` under which a new label set finds the selection; see ``pairs_of``."""
         scope = selection.namespace
         return pairs_of((scope,) if isinstance(scope, str) else scope, selection.selector)
 
@@ -415,7 +435,7 @@ class Counters:
             self._by_label.setdefault(label, {})[eligibility] = None
 
     def _place(self, topology: Topology) -> Iterator[None]:
-        """Add every node in steps. Events place the nodes that change meanwhile."""
+        """Add every included node in steps. Node events update nodes that change between the steps."""
         eligibility = topology.eligibility
         left = eligibility.piece(_PIECE)
         for name in tuple(self._nodes):
@@ -449,7 +469,10 @@ class Counters:
                 del self._by_label[label]
 
     def _new_domains(self, key: DomainsKey) -> Domains:
-        """Build the counts by domain. Also request the plain topology, because evaluating nodes needs it next."""
+        """Create the counts by domain. Also build the topology of all nodes, because the evaluation needs it next.
+
+        Raises ``Unprepared``.
+        """
         namespace, selector, topology_key, required, inclusion = key
         try:
             self._plain(topology_key)
@@ -469,16 +492,16 @@ class Counters:
         return self._counted_by(selection, topology)
 
     def _counted_by(self, selection: Selection, topology: Topology) -> Domains:
-        """Count a selection by a topology. If the selection has too many domains, evict the oldest."""
+        """Count a selection by a topology. If it then has more than ``_MOST_OF_A_SELECTION``, evict the oldest."""
         domains = join_domains(selection, topology)
         if len(selection.domains) > _MOST_OF_A_SELECTION:
             next((it for it in tuple(selection.domains) if self._domains.evict(it.key())), None)
         return domains
 
     def _join(self, key: DomainsKey, selection: Selection, topology: Topology) -> Iterator[None]:
-        """Build domains in one step, which takes some ten milliseconds for 65,000 nodes.
+        """Create the counts by domain in one step, which takes some ten milliseconds for 65,000 nodes.
 
-        Does nothing if the selection or the topology was evicted meanwhile.
+        Do nothing if the selection or the topology was evicted before the step, or the counts exist.
         """
         yield
         namespace, selector, topology_key, required, inclusion = key
@@ -496,14 +519,14 @@ class Counters:
         return {"selection": self._selections, "topology": self._topologies, "domains": self._domains}
 
     def statistics(self) -> dict[str, dict[str, int]]:
-        """Return the entries, hits, misses and estimated bytes of each level."""
+        """Return the number of entries, hits and misses, and the estimated bytes, of each level."""
         return {
             name: {"entries": len(level), "hits": level.hits, "misses": level.misses, "bytes": level.bytes}
             for name, level in self._levels().items()
         }
 
     def skews(self, largest: dict[str, int]) -> Iterator[None]:
-        """Fill ``largest``, in short steps, with the largest skew of the current counts for each topology key.
+        """Fill ``largest``, in short steps, with the largest skew of any cached counts for each topology key.
 
         A skew is the difference between the largest and the smallest number of pods in any domain.
         """
@@ -515,14 +538,14 @@ class Counters:
                 largest[topology_key] = max(largest.get(topology_key, 0), domains.skew())
 
     def complete_selections(self) -> Iterator[SelectionKey]:
-        """Yield the keys of the complete selections, for a recount."""
+        """Yield the keys of the selections that are built completely, for a recount."""
         return (key for key, selection in self._selections.items() if selection.rest is None)
 
     def differences(self, recount: PodRecount) -> Iterator[str]:
-        """Compare with a recount of all pods in steps; each step yields a sentence on a difference, or ``""``.
+        """Compare with a recount of all pods, in steps. Each step yields a sentence on a difference, or ``""``.
 
-        The cluster and the recount can change between the steps. Incomplete entries are not compared, nor are
-        selections that the recount does not include.
+        The cluster and the recount can change between the steps. Incomplete entries are not compared.
+        Selections that the recount does not include are not compared either.
         """
         for namespace, labels in self._groups_of(recount):
             group = self._groups.get(namespace, {}).get(labels)
@@ -551,7 +574,7 @@ class Counters:
                     yield namespace, labels
 
     def _selection_differences(self, key: SelectionKey, selection: Selection, recount: PodRecount) -> Iterator[str]:
-        """Compare one selection, unless it was evicted, and is being built again."""
+        """Compare one selection, unless it was evicted, is incomplete, or is not in the recount."""
         counted = recount.selections.get(key) if selection.rest is None else None
         wrong = counted is not None and self._selections.holds(key, selection) and counted != selection.nodes
         yield f"selection {selection.selector} in {selection.namespace} differs from a recount" if wrong else ""

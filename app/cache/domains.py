@@ -1,4 +1,4 @@
-"""Number of pods of a selection in each domain of a topology."""
+"""Number of pods that a selector matches in each topology domain."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from app.framework.counts import Inclusion
 from app.kube.selectors import Selector
 
 _MAX_LIMITS: Final = 4
-"""Maximum number of limits with a stamp in one ``Domains``, because each costs every event a comparison."""
+"""Maximum number of limits with a stamp in one ``Domains``, because each pod event compares the count with each."""
 
 DomainsKey = tuple[Scope, Selector, str, frozenset[str], Inclusion]
 
 
 class Domains:
-    """Counts of one selection by the domains of one topology. Implements ``framework.DomainCounts``.
+    """Number of pods of one selection in each domain of one topology. Implements ``framework.DomainCounts``.
 
-    ``counts``: pods by domain, without zeros. ``by_count``: the domains by their count. ``stamps``: for the limits
-    requested last, a number that changes when the count of a domain crosses the limit.
+    ``counts``: number of pods by domain, without zeros. ``by_count``: the domains with each such number. ``stamps``:
+    for each of the latest requested limits, a number that changes when the count of a domain crosses the limit.
     """
 
     __slots__ = ("by_count", "counts", "selection", "stamps", "topology")
@@ -33,7 +33,7 @@ class Domains:
         self.counts, self.by_count = self._counted(selection.nodes)
 
     def _counted(self, nodes: Mapping[str, int]) -> tuple[dict[str, int], dict[int, set[str]]]:
-        """Return ``nodes`` added up by domain, and the domains by their sum. Domains with sum 0 are omitted."""
+        """Return the counts of ``nodes`` added up by domain, and the domains by this sum. Sums of 0 are omitted."""
         counts: dict[str, int] = {}
         by_count: dict[int, set[str]] = {}
         domain = self.topology.domain
@@ -113,11 +113,14 @@ class Domains:
         return min(self.by_count, default=0)
 
     def skew(self) -> int:
-        """Return the difference between the largest and the smallest count of any domain."""
+        """Return the difference between the largest and the smallest number of pods in a domain."""
         return max(self.by_count, default=0) - self.minimum()
 
     def _minimum_with(self, deltas: Mapping[str, int]) -> int:
-        """Return the smaller of two minima: of the changed domains, and of all other domains."""
+        """Return the smallest count of any domain if the counts change by ``deltas``.
+
+        It is the smaller of two minima: that of the changed domains, and that of all other domains.
+        """
         counts, sizes = self.counts, self.topology.sizes
         candidates = [counts.get(value, 0) + delta for value, delta in deltas.items()]
         if max(deltas.values()) <= 0:  # no changed domain has grown, so its old count cannot be a wrong minimum
@@ -138,7 +141,7 @@ class Domains:
         return buckets[0] if len(buckets) == 1 else [value for values in buckets for value in values]
 
     def differences(self, counted: Mapping[str, int]) -> Iterator[str]:
-        """Yield a sentence for each difference from ``counted``, the pods by node."""
+        """Yield a sentence for each difference from the counts by node in ``counted``."""
         counts, by_count = self._counted(counted)
         where = f"{self.topology.key} of {self.selection.selector} in {self.selection.namespace}"
         parts = {"counts": self.counts == counts, "buckets": self.by_count == by_count}
@@ -146,7 +149,10 @@ class Domains:
 
 
 def join_domains(selection: Selection, topology: Topology) -> Domains:
-    """Count a selection by the domains of a topology; both update the result from now on."""
+    """Create the counts of a selection by the domains of a topology.
+
+    Both ``selection`` and ``topology`` are linked to the result, and update it at each change.
+    """
     domains = Domains(selection, topology)
     selection.domains[domains] = None
     topology.users[domains] = None

@@ -1,4 +1,4 @@
-"""Times at which cached verdicts expire. Expiry marks the node as changed, so that it is evaluated again."""
+"""Times at which cached verdicts on nodes expire. A node is then marked as changed, so that it is evaluated again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from app.cache.changes import NodeChanges
 
 
 class Expiries:
-    """Earliest expiry of a verdict for each node and plugin. Each new verdict of the plugin can add the next one."""
+    """Time of the earliest expiry of a verdict, for each node and plugin.
+
+    Later times for the same node and plugin are not stored, because the new evaluation adds them again.
+    """
 
     def __init__(self, node_changes: NodeChanges) -> None:
         self._node_changes = node_changes
@@ -16,13 +19,19 @@ class Expiries:
         self._next = inf
 
     def add(self, node: str, plugin: str, until: float) -> None:
-        """Add the time, in seconds since 1970, at which a verdict of the plugin on the node expires; ``inf``: never."""
+        """Add the time at which a verdict of the plugin on the node expires.
+
+        ``until``: seconds since 1970; ``inf`` for a verdict that does not expire.
+        """
         if until < self._ends.get((node, plugin), inf):
             self._ends[node, plugin] = until
             self._next = min(self._next, until)
 
     def expire(self, now: float) -> frozenset[str]:
-        """Mark the nodes whose verdicts have expired as changed; return the plugins that gave these verdicts."""
+        """Mark each node with an expired verdict as changed. Return the plugins that gave these verdicts.
+
+        ``now``: seconds since 1970.
+        """
         if now < self._next:
             return frozenset()
         ended = [key for key, until in self._ends.items() if until <= now]

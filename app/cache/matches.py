@@ -1,6 +1,7 @@
-"""Affinity terms of existing pods: pods with equal terms form a ``TermGroup``.
+"""Counts of existing pods by their affinity terms.
 
-A ``TermMatch`` counts the pods whose terms match one kind of incoming pod.
+Pods of a namespace with equal terms form a ``TermGroup``. A ``TermMatch`` counts the existing pods whose terms match
+incoming pods of one namespace with the same labels.
 """
 
 from __future__ import annotations
@@ -16,20 +17,24 @@ from app.kube.pod_affinity import Newcomer, PodAffinity, PodAffinityTerm
 from app.kube.selectors import EVERYTHING
 
 _GROUP_BYTES: Final = 400
-"""Estimated bytes of a match for each group that it counts."""
+"""Estimated bytes that a match needs for each group in it."""
 
 TermGroupKey = tuple[str, PodAffinity]
-"""Namespace, affinity as written in the pods."""
+"""Namespace of the pods, and their affinity as written in the pods."""
 
 MatchKey = tuple[Newcomer, int | None]
-"""Incoming pod, and the weight of a required affinity term; ``None``: count required anti-affinity terms."""
+"""Incoming pod, and the weight of a required affinity term.
+
+Instead of the weight ``None``, if the match counts pods with a required anti-affinity term.
+"""
 
 
 class TermGroup:
     """Number of pods by node, for the pods of one namespace with equal affinity terms.
 
-    ``number``: position in the order of creation. ``matches``: the matches that count this group, each with the weight
-    of one pod by topology key. ``fan_out``: number of counts that change when one of its pods joins or leaves a node.
+    ``number``: increases with each group that is created. ``matches``: the matches that count this group, each with the
+    weight of one pod by topology key. ``fan_out``: number of counts that change if a pod of the group joins or leaves a
+    node.
     """
 
     __slots__ = ("affinity", "fan_out", "key", "matches", "nodes", "number")
@@ -44,7 +49,7 @@ class TermGroup:
 
     @property
     def size(self) -> int:
-        """Return the number of terms."""
+        """Return the number of affinity terms of a pod of this group."""
         affinity = self.affinity
         return len(affinity.required) + len(affinity.required_anti) + len(affinity.preferred)
 
@@ -56,7 +61,7 @@ class TermGroup:
             yield weighted.term
 
     def pairs(self) -> set[tuple[str, ...]]:
-        """Return its index keys; an incoming pod that a term matches has at least one of them, see ``found_under``."""
+        """Return the index keys of the group. If a term matches a pod, ``found_under`` yields one of them for it."""
         pairs: set[tuple[str, ...]] = set()
         for term in self.terms():
             if term.selector is not None:
@@ -66,11 +71,12 @@ class TermGroup:
 
 
 class TermMatch:
-    """Existing pods whose terms match one kind of incoming pod, by topology key and node: their number or weight.
+    """Number or weight of the existing pods whose terms match an incoming pod, by topology key and node.
 
-    ``hard_weight``: weight of a required affinity term; ``None``: count the pods with required anti-affinity.
-    ``groups``: the matching groups, each with the weight of one pod by topology key. ``seen``: number of the last group
-    that was compared; -1 for none. Implements ``SteppedEntry``.
+    ``incoming``: namespace and labels of the incoming pod. ``hard_weight``: weight of a required affinity term; if
+    ``None``, pods with a matching required anti-affinity term are counted. ``groups``: the matching groups, each with
+    the weight of one pod by topology key. ``seen``: number of the last group that was compared; -1 before the first
+    one. Implements ``SteppedEntry``.
     """
 
     __slots__ = ("groups", "hard_weight", "incoming", "rest", "seen", "selections")
@@ -106,7 +112,7 @@ class TermMatch:
         return weights
 
     def add_group(self, group: TermGroup) -> None:
-        """Count a group, now and after later changes, if any of its terms matches the incoming pod."""
+        """Add a group if any of its terms matches the incoming pod; later changes of the group are then counted too."""
         if group in self.groups:
             return
         weights = self.weights_of(group.affinity)
@@ -117,7 +123,7 @@ class TermMatch:
                 self.add(weights, node, count)
 
     def add(self, weights: Mapping[str, int], node: str, delta: int) -> None:
-        """Add ``delta`` pods of a group on a node; ``weights``: weight of one of them, by topology key."""
+        """Add ``delta`` pods of a group on a node. ``weights``: weight of one such pod by topology key."""
         for key, weight in weights.items():
             selection = self.selections.get(key)
             if selection is None:
@@ -126,7 +132,7 @@ class TermMatch:
                 selection.add(node, weight * delta)
 
     def leave(self) -> None:
-        """Remove an evicted match from its groups."""
+        """Remove this match from its groups, because it was evicted."""
         self.rest = None
         for group, weights in self.groups.items():
             del group.matches[self]

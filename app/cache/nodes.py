@@ -1,4 +1,4 @@
-"""Nodes of the cluster cache, as plugins read them."""
+"""Interface through which plugins read the nodes of the cluster cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.kube.kinds import NODES
 
 
 class Nodes:
-    """Implements ``framework.NodeLister``."""
+    """Nodes and node infos of a cluster. Implements ``framework.NodeLister``."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

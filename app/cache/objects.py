@@ -1,4 +1,4 @@
-"""Objects of any kind that plugins read, by kind, namespace and name."""
+"""Objects of the kinds that plugins read, except for pods and nodes, by kind, namespace and name."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from app.kube.meta_v1 import ObjectKey, precedes
 
 Object = TypeVar("Object", bound=KubeObject)
 Listener = Callable[[Any, Any], None]
-"""Update callback: (old object or None, new object)."""
+"""Callback for an added or changed object, called with the old object or ``None``, and the new object."""
 
 _MOST_DELETED: Final = 8192
-"""Maximum number of remembered UIDs: more deletions than happen while a read is in flight."""
+"""Maximum number of remembered UIDs, because fewer objects are deleted while a single read is in flight."""
 
 
 class DeletedUids:
-    """UIDs of recently deleted objects. An uncached read can return an object that the watch has shown deleted."""
+    """UIDs of recently deleted objects.
+
+    A read without the watch can return an object that the watch has shown deleted meanwhile, which must not be stored.
+    """
 
     __slots__ = ("_uids",)
 
@@ -37,7 +40,7 @@ class DeletedUids:
 
 
 class ObjectStore:
-    """Newest known version of each object. A late watch event does not replace what Homeport itself wrote since."""
+    """Newest known version of each object. A late watch event does not replace a version that Homeport wrote since."""
 
     def __init__(self) -> None:
         self._objects: dict[Kind[Any], dict[str, dict[str, KubeObject]]] = {}
@@ -57,10 +60,10 @@ class ObjectStore:
         self._listeners.setdefault(kind, []).append(listener)
 
     def changed(self, kind: Kind[Any], seen: int) -> list[ObjectKey] | None:
-        """Return the objects of a kind that were added, changed or deleted since its version was ``seen``.
+        """Return the keys of the objects of a kind that were added, changed or deleted since its version was ``seen``.
 
-        The earliest change comes first. ``None``: any object may have changed, because the log begins later; it begins
-        with the first call for the kind.
+        The earliest change comes first. ``None``: the log of the kind begins after ``seen``, so any object can have
+        changed. The log begins with the first call for the kind.
         """
         log = self._logs.get(kind)
         if log is None:
@@ -75,10 +78,11 @@ class ObjectStore:
         return cast("Collection[Object]", self._objects.get(kind, {}).get(namespace, {}).values())
 
     def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
-        """Return the version of a namespace's objects, or of the whole kind without ``namespace``.
+        """Return the version of a kind's objects in a namespace; without ``namespace``, that of all its objects.
 
-        It increases with every change of these objects and never goes back, so data derived at one version is valid at
-        that version only. Namespaces without objects share the version of the last one that was emptied.
+        It is a number that increases with every change of these objects. So data derived from them is valid while the
+        number is equal. All namespaces without objects share a number, which increases when a namespace loses its last
+        object.
         """
         if namespace is None:
             return self.kind_version(kind)
@@ -86,7 +90,7 @@ class ObjectStore:
         return self._emptied.get(kind, 0) if version is None else version
 
     def keys(self, kind: Kind[Any]) -> Iterator[ObjectKey]:
-        """Yield the keys of a kind. Objects may be added and deleted meanwhile."""
+        """Yield the keys of a kind's objects. Objects can be added and deleted between two keys."""
         namespaces = self._objects.get(kind, {})
         for namespace in tuple(namespaces):
             yield from ((namespace, name) for name in tuple(namespaces.get(namespace, ())))
@@ -95,7 +99,7 @@ class ObjectStore:
         return sum(map(len, self._objects.get(kind, {}).values()))
 
     def upsert(self, kind: Kind[Any], obj: KubeObject, *, newest_wins: bool = True) -> None:
-        """Store an object. With ``newest_wins``, ignore it if a newer version is stored."""
+        """Store an object. With ``newest_wins``, ignore the object if a newer version is stored."""
         namespace, name = obj.key
         objects = self._objects.setdefault(kind, {}).setdefault(namespace, {})
         known = objects.get(name)
@@ -116,7 +120,7 @@ class ObjectStore:
             self.upsert(kind, obj)
 
     def delete(self, kind: Kind[Any], key: ObjectKey, uid: str = "") -> None:
-        """Remove an object. With ``uid``, remove it only if its UID matches."""
+        """Remove an object. If ``uid`` is not empty, remove the object only if it has this UID."""
         namespace, name = key
         objects = self._objects.get(kind, {}).get(namespace, {})
         known = objects.get(name)
@@ -133,7 +137,7 @@ class ObjectStore:
         return self._latest.get(kind, 0)
 
     def touch(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Move the versions of the kind and the namespace, so that data derived from the object is derived again."""
+        """Increase the versions of the kind and the namespace, so that derived data is computed again."""
         namespace, _ = key
         self.changes += 1
         self._latest[kind] = self.changes
@@ -146,7 +150,10 @@ class ObjectStore:
 
 
 def _is_same(known: KubeObject | None, obj: KubeObject) -> bool:
-    """Return true if two versions differ in ``resource_version`` only, as after a status update or a new list."""
+    """Return true if the decoded fields of two versions differ at most in ``resource_version``.
+
+    This is so, for example, after an update of fields that Homeport does not read, or after a list.
+    """
     if known is None or type(known) is not type(obj) or not isinstance(obj, Struct):
         return False
     fields = (name for name in obj.__struct_fields__ if name != "resource_version")

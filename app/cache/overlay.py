@@ -1,8 +1,8 @@
-"""Overlay: the cluster without some pods, or with additional ones, for the time of one synchronous evaluation.
+"""Overlay: shows the cluster without some pods, or with additional pods, during one evaluation.
 
-A pod is not its own peer, a nominated pod can arrive, victims would be gone: each case omits or adds a few pods. The
-overlay computes the affected results on demand, as small changes to the cached ones. Cached counts, stamps, versions
-and node infos do not change, and unaffected results are returned unchanged.
+An evaluation omits the evaluated pod itself and the victims of preemption, and adds nominated pods. The overlay
+computes the affected results on demand, as small changes to cached ones. It does not change cached counts, stamps,
+versions and node infos, and returns unaffected results as they are cached.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from app.kube.selectors import Selector
 V = TypeVar("V")
 
 Moves = Mapping[ObjectKey, tuple[Pod | None, Pod | None]]
-"""For each affected pod: the pod in the cluster, and the pod as the overlay shows it; ``None``: absent."""
+"""Affected pods by key, each as in the cluster and as the overlay shows it; ``None``: absent."""
 
 _NOT_REPLACED: Final = object()
 
 
 class Overlaid(Mapping[str, V]):
-    """View of ``table`` in which ``rows`` replace or add rows. A row that is ``None`` is absent."""
+    """View of the mapping ``table`` in which ``rows`` replace or add values. ``None`` in ``rows`` removes a key."""
 
     __slots__ = ("_rows", "_table")
 
@@ -58,13 +58,16 @@ class Overlaid(Mapping[str, V]):
         return len(self._table) + sum((row is not None) - (key in self._table) for key, row in self._rows.items())
 
     def keys(self) -> KeysView[str]:
-        """Return the keys; those of the table itself if they are equal, because a dict's own keys are faster."""
+        """Return the keys. If the table has the same keys, return its own, because those of a dict are faster."""
         same = all(row is not None and key in self._table for key, row in self._rows.items())
         return self._table.keys() if same else super().keys()
 
 
 class OverlaidDomains:
-    """Cached counts, changed by ``deltas``; the set of domains is the same. Implements ``framework.DomainCounts``."""
+    """Counts by domain: the cached ones, changed by ``deltas``. Implements ``framework.DomainCounts``.
+
+    The domains are those of the cached counts, because an overlay changes no nodes.
+    """
 
     __slots__ = ("_cached", "_counts", "_deltas", "_minimum", "_stamps")
 
@@ -102,9 +105,10 @@ class OverlaidDomains:
         return frozenset(above).symmetric_difference(crossing) if crossing else above
 
     def stamp(self, limit: int) -> int:
-        """Return the cached stamp if it exists and the same domains are above the limit, else a stamp of the overlay.
+        """Return a number that changes when the set of domains above ``limit`` changes.
 
-        Does not call ``Domains.stamp``, which could drop the stamp of another limit.
+        It is the cached stamp if that exists and the overlay leaves this set equal. Else it is a new stamp, the same
+        for each call in this overlay. Do not call ``Domains.stamp``, because it could drop the stamp of another limit.
         """
         stamp = self._cached.stamps.get(limit)
         if stamp is not None and not self._crossing(limit):
@@ -122,7 +126,7 @@ class OverlaidDomains:
 class CountedMoves:
     """Changes to cached counts by the pods that an overlay omits or adds. Implements ``counters.CountOverlay``.
 
-    ``is_counted``: predicate for the pods that these counts include.
+    ``is_counted``: returns true for a pod that the cached counts include.
     """
 
     __slots__ = ("_counted", "_domains", "_is_counted", "moves")
@@ -134,7 +138,7 @@ class CountedMoves:
         self._domains: dict[Domains, DomainCounts] = {}
 
     def pods_by_node(self, namespace: Scope, selector: Selector, cached: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the counts by node, derived from the ``cached`` ones."""
+        """Return the number of matching pods by node, without zeros: ``cached`` with the overlay's changes."""
         deltas = self._deltas(namespace, selector)
         if not any(deltas.values()):
             return cached
@@ -145,7 +149,7 @@ class CountedMoves:
         return counts
 
     def domains(self, cached: Domains) -> DomainCounts:
-        """Return the counts by domain, derived from the ``cached`` ones."""
+        """Return the number of pods by domain: the ``cached`` numbers with the overlay's changes."""
         counts = self._domains.get(cached)
         if counts is None:
             deltas = self._deltas(cached.selection.namespace, cached.selection.selector)
@@ -153,7 +157,7 @@ class CountedMoves:
         return counts
 
     def moved(self) -> list[tuple[Pod, int]]:
-        """Return the counted pods that are omitted (-1) or added (1)."""
+        """Return the counted pods that the overlay omits, each with -1, and those that it adds, each with 1."""
         if self._counted is None:
             self._counted = []
             for old, new in self.moves.values():
@@ -196,7 +200,7 @@ class Overlay(CountedMoves):
         self._nominated: Mapping[str, Mapping[str, Pod]] | None = None
 
     def nodes(self, cached: Mapping[str, NodeInfo]) -> Mapping[str, NodeInfo]:
-        """Return the node infos, with new ones for the affected nodes."""
+        """Return the ``cached`` node infos, with new ones for known nodes on which pods are omitted or added."""
         if self._nodes is None:
             rows = {
                 name: _node_info(cached[name], omitted, added)
@@ -217,7 +221,7 @@ class Overlay(CountedMoves):
         return self._nominated
 
     def controlled(self, kind: str, cached: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
-        """Return the pods by the UID of their controller, which has the kind of this name, and by UID."""
+        """Return the pods that controllers of this kind own, by the UID of the controller and the UID of the pod."""
 
         def controllers_of(pod: Pod) -> Sequence[str]:
             return (pod.owner.uid,) if pod.owner is not None and pod.owner.kind == kind else ()
@@ -225,11 +229,11 @@ class Overlay(CountedMoves):
         return self._grouped(cached, controllers_of)
 
     def claiming(self, cached: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
-        """Return the pods by the claims that they name, and by UID."""
+        """Return the pods by the PersistentVolumeClaims that they name, and by UID."""
         return self._grouped(cached, claim_keys)
 
     def annotated(self, cached: Sequence[Pod]) -> Sequence[Pod]:
-        """Return the bound pods with annotations."""
+        """Return the bound pods with annotations of Homeport's domain. ``cached``: these pods without the overlay."""
         shown = (new for _, new in self.moves.values() if new is not None)
         added = (pod for pod in shown if pod.annotations and pod.node_name)
         return [*(pod for pod in cached if pod.key not in self.moves), *added]
@@ -244,7 +248,10 @@ class Overlay(CountedMoves):
         return Overlaid(cached, rows) if rows else cached
 
     def _rows(self, rows_of: Callable[[Pod], Sequence[str]]) -> dict[str, tuple[set[str], dict[str, Pod]]]:
-        """Return the UIDs of omitted pods, and the added pods, by row; ``rows_of`` gives the rows of a pod."""
+        """Return for each affected row the UIDs of its omitted pods, and its added pods by UID.
+
+        ``rows_of``: returns the rows in which a pod is listed.
+        """
         rows: dict[str, tuple[set[str], dict[str, Pod]]] = {}
         for old, new in self.moves.values():
             if old is not None:
@@ -257,7 +264,7 @@ class Overlay(CountedMoves):
 
 
 class LiveGroups(Mapping[str, Mapping[str, Pod]]):
-    """Groups of pods that ``seen`` computes at each access, so that a plugin can hold one object for its lifetime."""
+    """Groups of pods as ``seen`` returns them at each access, so that a plugin can always use one object."""
 
     __slots__ = ("_seen",)
 
@@ -275,17 +282,20 @@ class LiveGroups(Mapping[str, Mapping[str, Pod]]):
 
 
 def is_counted(pod: Pod) -> bool:
-    """Return true if the pod is on a node and not terminating, so that ``Counts`` include it."""
+    """Return true if the pod is on a node and not terminating. ``Counts`` include only these pods."""
     return bool(pod.node_name) and not pod.terminating
 
 
 def is_placed(pod: Pod) -> bool:
-    """Return true if the pod is on a node, even if it is terminating, so that ``PodTerms`` include it."""
+    """Return true if the pod is on a node, even if it is terminating. ``PodTerms`` include all these pods."""
     return bool(pod.node_name)
 
 
 def nomination_of(pod: Pod) -> str:
-    """Return the node to which a pending pod is nominated; empty for none, and for gated pods."""
+    """Return the node to which a pending pod is nominated.
+
+    Empty for a pod without a nomination, on a node, or with scheduling gates.
+    """
     return "" if pod.node_name or pod.spec.gated else pod.nominated_node_name
 
 

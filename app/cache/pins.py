@@ -1,4 +1,4 @@
-"""Cache entries that must not be evicted until the current decision has been made."""
+"""Pins: keys of cache entries that must not be evicted until the current decision has been made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Pins:
-    """Keys of cached counts that eviction skips. ``noting``: look-ups currently pin their keys."""
+    """Keys of cached counts that are not evicted. ``noting``: true while each look-up pins its key."""
 
     __slots__ = ("keys", "noting")
 
@@ -26,7 +26,7 @@ class Pins:
             self.noting = False
 
     def release(self) -> None:
-        """Unpin all keys. Their entries stay cached until space is needed."""
+        """Unpin all keys. Their entries stay cached until bytes are needed for others."""
         self.keys.clear()
 
 

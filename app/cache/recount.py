@@ -1,4 +1,4 @@
-"""Recount of all pods by selector and node, to verify the incrementally updated counts."""
+"""Recount of all pods by selector and node, with which the cached counts are compared."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from app.kube.selectors import Selector
 
 
 class PodRecount:
-    """Recount that stays exact while pods change: ``see`` adds each pod once, ``moved`` every change meanwhile.
+    """Recount of pods in steps. ``see`` counts each pod once, and ``moved`` applies each change of a pod meanwhile.
 
-    ``groups``: pods by node for each (namespace, label set). ``selections``: pods by node for each given selection.
+    So the recount is exact even if pods change between the steps. ``groups``: number of pods by node, for each
+    namespace and label set. ``selections``: number of pods by node, for each given selection.
     """
 
     def __init__(self, selections: Iterable[SelectionKey], *, terminating: bool = False) -> None:
@@ -53,7 +54,10 @@ class PodRecount:
                 del row[pod.node_name]
 
     def _rows_of(self, group: tuple[str, LabelSet]) -> list[dict[str, int]]:
-        """Return the rows that count pods of a group. Each label set is compared with each selector only once."""
+        """Return the tables by node that count the pods of a namespace and label set.
+
+        They are cached, so that each label set is compared with each selector only once.
+        """
         rows = self._rows.get(group)
         if rows is None:
             namespace, labels = group

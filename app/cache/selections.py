@@ -1,4 +1,7 @@
-"""Pods that a selector matches, by node: groups of pods with equal labels, and the selections that add them up."""
+"""Number of pods by node that a selector matches.
+
+A ``Group`` counts the pods with equal labels, and a ``Selection`` adds up all groups that its selector matches.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,14 @@ if TYPE_CHECKING:
 _REQUIREMENT_BYTES: Final = 500
 
 _MOST_PAIRS: Final = 16
-"""Maximum number of index keys of a selection. With more, it is compared with every label set of its namespace."""
+"""Maximum number of label values, and of namespaces, by which a selection is indexed.
+
+With more values, the selection is compared with every new label set of its namespaces. With more namespaces, it is
+indexed for all namespaces.
+"""
 
 EVERYWHERE: Final = ""
-"""Scope of all namespaces; no namespace has an empty name."""
+"""Scope of all namespaces. It is empty, because no namespace has an empty name."""
 
 Scope = str | frozenset[str]
 """One namespace, a set of namespaces, or ``EVERYWHERE``."""
@@ -34,7 +41,8 @@ def covers(scope: Scope, namespace: str) -> bool:
 class SteppedEntry(Protocol):
     """Cache entry that is built in steps.
 
-    ``rest``: iterator whose every step does some of the remaining work; ``None``: the entry is complete or evicted.
+    ``rest``: iterator, each step of which does a part of the remaining work; ``None`` if the entry is complete or
+    evicted.
     """
 
     rest: Iterator[None] | None
@@ -45,7 +53,7 @@ class SteppedEntry(Protocol):
 class Group:
     """Number of pods by node, for the pods of one namespace with one label set.
 
-    ``selections``: the selections whose selectors match these labels, as keys.
+    ``selections``: the cached selections whose selectors match these labels; the values are ``None``.
     """
 
     __slots__ = ("labels", "nodes", "selections")
@@ -75,13 +83,13 @@ class Selection:
         self.is_cached = True
 
     def weight(self) -> int:
-        """Return the estimated bytes, plus a charge for requirements: every new label set is compared with them."""
+        """Return the estimated bytes, plus a charge because each new label set is compared with the requirements."""
         requirements = sum(_REQUIREMENT_BYTES + NODE_BYTES * len(it.values) for it in self.selector.requirements)
         key = requirements + NODE_BYTES * len(self.namespace)
         return ENTRY_BYTES + key + COUNT_BYTES * (len(self.nodes) + len(self.groups))
 
     def join(self, group: Group) -> None:
-        """Add a matching group while no domains exist yet. Later changes of the group are counted too."""
+        """Add a matching group, whose later changes are counted too. Call it only while ``domains`` is empty."""
         group.selections[self] = None
         self.groups[group] = None
         nodes = self.nodes
@@ -89,7 +97,7 @@ class Selection:
             nodes[node] = nodes.get(node, 0) + count
 
     def join_late(self, group: Group) -> None:
-        """Add a matching group and update the domains that exist already."""
+        """Add a matching group like ``join``, and also update the counts in ``domains``."""
         group.selections[self] = None
         self.groups[group] = None
         for node, count in group.nodes.items():
@@ -110,10 +118,10 @@ class Selection:
 
 
 def pairs_of(namespaces: Collection[str], selector: Selector) -> list[tuple[str, ...]]:
-    """Return the index keys of a selector; a pod that it matches has at least one of them among ``found_under``.
+    """Return the index keys of a selector. For each pod that it matches, ``found_under`` yields one of them.
 
-    A key is (scope, label key, label value) if matching pods must have one of a few labels, else (scope,). The scope is
-    ``EVERYWHERE`` if there are many namespaces.
+    If matching pods must have one of at most ``_MOST_PAIRS`` values of a label, the keys are (scope, label key, value).
+    Else they are (scope,). There is a scope for each namespace, or only ``EVERYWHERE`` for more than ``_MOST_PAIRS``.
     """
     required = [it for it in selector.requirements if it.operator == IN]
     fewest = min(required, key=lambda it: len(it.values), default=None)
@@ -124,7 +132,10 @@ def pairs_of(namespaces: Collection[str], selector: Selector) -> list[tuple[str,
 
 
 def found_under(namespace: str, labels: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Yield the index keys, see ``pairs_of``, of all selectors that can match a pod with these labels."""
+    """Yield the index keys under which all selectors that can match a pod with these labels are found.
+
+    See ``pairs_of``.
+    """
     for scope in (namespace, EVERYWHERE):
         yield (scope,)
         for key, value in labels.items():
@@ -132,7 +143,7 @@ def found_under(namespace: str, labels: Mapping[str, str]) -> Iterator[tuple[str
 
 
 def run_next_step(entry: SteppedEntry) -> None:
-    """Do one step of the entry's remaining work."""
+    """Run the next step of the entry's remaining work. Mark the entry as complete after the last step."""
     if entry.rest is not None:
         try:
             next(entry.rest)

@@ -1,16 +1,17 @@
-"""Inter-pod affinity: the terms of existing pods that match an incoming pod, and the existing pods its terms match.
+"""Counts for inter-pod affinity.
 
-Every pod on a node is counted in two tables, terminating pods included:
+An affinity term of an incoming pod can match existing pods, and a term of an existing pod can match the incoming pod.
+So each pod on a node, even a terminating one, is counted by its labels, and by its terms if it has any:
 
-    Counters     (namespace, label set) -> node -> pods      answers the terms of the incoming pod
-    TermGroup    (namespace, terms)     -> node -> pods      pods of one namespace with equal affinity terms
+    Counters     (namespace, label set) -> node -> pods      for the terms of the incoming pod
+    TermGroup    (namespace, terms)     -> node -> pods      for the terms of existing pods
 
-A ``TermMatch`` adds up all groups with terms that match one kind of incoming pod: its namespace, the labels of that
-namespace, and its own labels. It holds pods or weights by topology key, node and domain.
+A ``TermMatch`` adds up all groups with terms that match an incoming pod. It is valid for all incoming pods with equal
+labels, namespace, and labels of the namespace. It has the number or weight of pods by topology key, node and domain.
 
-A match is built on first use. An index by namespace and label finds the groups to compare; if these are many, the work
-is done in steps (``Unprepared``). A pod of a known group updates all matches of the group at once. New groups are
-compared when the match is used next. The least recently used matches are evicted.
+A match is built on first use. An index by namespace and label finds the groups to compare. If they are many, the query
+raises ``Unprepared`` with the remaining steps. A change of a pod updates all matches of its group at once. New groups
+are compared when a match is used next. The least recently used matches are evicted.
 """
 
 from __future__ import annotations
@@ -37,23 +38,23 @@ _MOST_MATCH_BYTES: Final = 64 << 20
 """Maximum estimated bytes of all matches."""
 
 _PIECE: Final = 384
-"""Number of terms and nodes that one step handles in some tenths of a millisecond."""
+"""Number of terms, plus counts by node, that one step handles in some tenths of a millisecond."""
 
 _WEIGH_EVERY: Final = 64
-"""Number of pod events after which some matches are weighed again, because they grow with what they count."""
+"""Number of pod events after which some matches are weighed again, because pod events make them grow."""
 
 _ROUND: Final = 128
-"""Divisor for the share of matches that is weighed again at a time."""
+"""Divisor: each time, 1/128 of the matches is weighed again."""
 
 _MOST_FAN_OUT: Final = 2048
-"""Maximum number of counts that one pod of a group changes, in a millisecond or two. Older matches are evicted."""
+"""Maximum number of counts that a change of one pod updates, in a millisecond or two; older matches are evicted."""
 
 _CAUGHT_UP: Final = 512
-"""Maximum number of new groups that are compared one by one; with more, the index is used."""
+"""Maximum number of new groups of which a match compares each; with more, the index finds the groups to compare."""
 
 
 class Terms:
-    """Implements ``framework.PodTerms`` for the node infos of the cluster cache, which calls it for every change."""
+    """Counts for inter-pod affinity; implements ``framework.PodTerms``. The cluster cache calls it for every change."""
 
     def __init__(self, nodes: Mapping[str, NodeInfo], *, most_match_bytes: int = _MOST_MATCH_BYTES) -> None:
         self._counts = Counters(nodes)
@@ -63,14 +64,14 @@ class Terms:
         self._matches = Bounded[MatchKey, TermMatch](lambda: most_match_bytes, self._new_match, self._drop_match)
         self._nothing = Selection(EVERYWHERE, EVERYTHING)
         self._keys: dict[str, int] = {}
-        """Number of nodes that have a label with this key."""
+        """Number of nodes that have a label, by label key."""
         for info in nodes.values():
             add(dict.fromkeys(info.node.labels, 1), self._keys)
         self._moves = 0
         self._overlay: CountedMoves | None = None
 
     def set_overlay(self, overlay: Overlay | None) -> None:
-        """Apply an overlay to all results from now on; ``None`` removes it."""
+        """Apply an overlay to the results of all later queries; ``None``: no overlay."""
         self._overlay = None if overlay is None else CountedMoves(overlay.moves, is_placed)
         self._counts.overlay = self._overlay
 
@@ -102,7 +103,8 @@ class Terms:
     def _domains(self, match: TermMatch, moved: Collection[str]) -> dict[str, Domains]:
         """Return the counts by domain for each topology key of the match and of ``moved``.
 
-        Topology keys that no node has are omitted: they have no effect, and a tenant could invent any number of them.
+        Topology keys that no node has as a label are omitted, because they have no effect. So pods with invented keys
+        cost nothing here.
         """
         every = {**dict.fromkeys(moved, self._nothing), **match.selections}
         selections = {key: it for key, it in every.items() if key in self._keys}
@@ -113,7 +115,10 @@ class Terms:
             raise
 
     def _moved(self, match: TermMatch) -> Mapping[str, list[tuple[str, int, int]]]:
-        """Return the changes by the overlay, for each topology key: (node, change of pods, change of weight)."""
+        """Return the overlay's changes to the match, by topology key.
+
+        Each change has a node, the change of the number of pods (1 or -1), and the change of the weight.
+        """
         moves: dict[str, list[tuple[str, int, int]]] = {}
         for pod, delta in self._overlay.moved() if self._overlay is not None else ():
             affinity = pod.spec.pod_affinity
@@ -125,7 +130,7 @@ class Terms:
     # Matches.
 
     def _match(self, incoming: Newcomer, hard_weight: int | None) -> TermMatch:
-        """Return the complete match for an incoming pod. Raises ``Unprepared``."""
+        """Return the complete match for an incoming pod. Raises ``Unprepared`` if steps are left to build it."""
         key = (incoming, hard_weight)
         match = self._matches.get(key)
         if match.rest is None and match.seen != self._last:
@@ -143,7 +148,10 @@ class Terms:
         return match
 
     def _finish(self, match: TermMatch, key: MatchKey) -> Iterator[None]:
-        """Complete a match in steps. Several callers can do so alternately. An evicted match has no steps left."""
+        """Complete a match in steps, then weigh it again. If the match is evicted meanwhile, stop.
+
+        Several callers can run steps of the same match in turn.
+        """
         while match.rest is not None:
             run_next_step(match)
             yield
@@ -151,7 +159,10 @@ class Terms:
             self._matches.put(key, match)
 
     def _compare_groups(self, match: TermMatch) -> Iterator[None]:
-        """Compare the new groups in steps, including groups that are created meanwhile."""
+        """Add to the match each matching group that it has not compared yet, in steps.
+
+        Groups that are created between the steps are included.
+        """
         work = 0
         while match.seen != self._last:
             last = self._last
@@ -166,7 +177,10 @@ class Terms:
             match.seen = last
 
     def _evict_oldest(self, group: TermGroup, newest: TermMatch) -> None:
-        """Evict the oldest matches of a group that has too many, except ``newest`` and pinned ones."""
+        """Evict the oldest matches of the group while its ``fan_out`` exceeds ``_MOST_FAN_OUT``.
+
+        ``newest`` and pinned matches are not evicted.
+        """
         if group.fan_out > _MOST_FAN_OUT:
             for match in tuple(group.matches):
                 if group.fan_out <= _MOST_FAN_OUT:
@@ -181,7 +195,7 @@ class Terms:
         return list(takewhile(lambda it: it.number > match.seen, reversed(self._groups.values())))
 
     def _candidates(self, incoming: Newcomer) -> Collection[TermGroup]:
-        """Return the groups whose terms can match the incoming pod, by the index."""
+        """Return the groups that the index finds for an incoming pod: all others have no term that matches it."""
         groups: dict[TermGroup, None] = {}
         for pair in found_under(incoming.namespace, incoming.labels):
             groups.update(self._by_pair.get(pair, {}))
@@ -195,7 +209,7 @@ class Terms:
     # Events.
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:
-        """Add (``delta`` 1) or remove (-1) a pod on ``node``, which may be unknown."""
+        """Add (``delta`` 1) or remove (-1) a pod on ``node``, which can be unknown."""
         self._counts.pod(pod, node, delta)
         affinity = pod.spec.pod_affinity
         if affinity is not NO_TERMS and affinity.has_terms:
@@ -220,7 +234,7 @@ class Terms:
             self._drop_group(group)
 
     def relabelled(self, old: Pod, new: Pod, node: str) -> None:
-        """Apply new labels of a pod that stays on ``node`` with equal spec."""
+        """Replace the labels of a pod that stays on ``node`` with an equal spec."""
         self._counts.relabelled(old, new, node)
 
     def _new_group(self, key: TermGroupKey) -> TermGroup:
@@ -249,17 +263,17 @@ class Terms:
     # Consistency checks.
 
     def statistics(self) -> dict[str, dict[str, int]]:
-        """Return the entries, hits, misses and estimated bytes of each cache."""
+        """Return the number of entries, hits and misses, and the estimated bytes, of each cache."""
         matches = self._matches
         of_matches = {"entries": len(matches), "hits": matches.hits, "misses": matches.misses, "bytes": matches.bytes}
         return {**self._counts.statistics(), "matches": of_matches}
 
     def recount(self) -> TermsRecount:
-        """Return an empty recount for ``differences``; the caller adds every pod to it."""
+        """Create an empty recount for ``differences``. The caller must call its ``see`` with every pod."""
         return TermsRecount(self._counts.complete_selections())
 
     def differences(self, recount: TermsRecount) -> Iterator[str]:
-        """Compare with a recount of all pods in steps; each step yields a sentence on a difference, or ``""``."""
+        """Compare with a recount of all pods, in steps. Each step yields a sentence on a difference, or ``""``."""
         yield from (sentence and f"terms: {sentence}" for sentence in self._counts.differences(recount))
         for key in (*self._groups, *recount.term_groups):
             group = self._groups.get(key)
@@ -272,7 +286,7 @@ class Terms:
                 yield from self._match_differences(match)
 
     def _match_differences(self, match: TermMatch) -> Iterator[str]:
-        """Compare one match with its groups in a single step, because all of them must be of the same moment."""
+        """Compare one match with its groups in a single step, because the groups must not change meanwhile."""
         counted: dict[str, dict[str, int]] = {key: {} for key in match.selections}
         candidates = [it for it in self._candidates(match.incoming) if it.number <= match.seen]
         for group in candidates:
@@ -299,7 +313,7 @@ def _by_node(moves: Collection[tuple[str, int, int]]) -> dict[str, int]:
 
 
 def _changed(domains: Domains, moves: Collection[tuple[str, int, int]]) -> dict[str, int]:
-    """Return the counts by domain after these changes."""
+    """Return the counts of ``domains`` after the changes ``moves``, see ``_moved``."""
     counts = dict(domains.counts)
     for node, weight in _by_node(moves).items():
         value = domains.topology.domain[node]

@@ -1,4 +1,8 @@
-"""Topology domains of nodes: ``Topology`` maps nodes to domains, ``Eligibility`` says which nodes are included."""
+"""Topology domains of nodes.
+
+A ``Topology`` maps nodes to the domains of one topology key. Its ``Eligibility`` is the rule for which nodes it
+includes.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +21,28 @@ if TYPE_CHECKING:
 
 _TOPOLOGY_BYTES: Final = 8000
 _ELIGIBLE_BYTES: Final = 1500
-"""Charge for each part of a node affinity or toleration. Above its size, as every new node is matched against it."""
+"""Charge in bytes for each part of a node affinity, and each toleration, of an eligibility.
+
+It is above their size, because every new node is matched against them.
+"""
 
 _MAX_UNIONS: Final = 32
-"""Maximum number of cached node sets of one topology. Each is the set of nodes outside some full domains."""
+"""Maximum number of cached node sets of one topology, each for a set of excluded domains; see ``Topology.outside``."""
 
 _FEW_DOMAINS: Final = 64
-"""Maximum number of domains of a topology with cached node sets, because with more the sets rarely recur."""
+"""Maximum number of domains of a topology with cached node sets.
+
+With more domains, the same set of excluded domains rarely recurs.
+"""
 
 _STAMPS: Final = itertools.count(1)
-"""Source of stamps. It never repeats, so an entry that is evicted and built again gets new stamps."""
+"""Source of stamps. No number repeats, so an entry that is evicted and built again gets new stamps."""
 
 TopologyKey = tuple[str, frozenset[str], Inclusion]
-"""Topology key, required label keys, node inclusion policies."""
+"""Topology key, required label keys, and node inclusion policies of a topology."""
 
 EligibilityKey = tuple[frozenset[str], Inclusion]
-"""Required label keys, node inclusion policies."""
+"""Required label keys, and node inclusion policies, of an eligibility."""
 
 
 def new_stamp() -> int:
@@ -41,9 +51,10 @@ def new_stamp() -> int:
 
 
 class Eligibility:
-    """Rule for which nodes are included, shared by all topology keys with these required labels and this inclusion.
+    """Rule for which nodes a topology includes: required label keys and node inclusion policies.
 
-    ``reads``: label keys that the rule reads. ``size``: number of affinity parts and tolerations.
+    All topologies with an equal rule share it, and are in ``topologies`` by topology key. ``reads``: label keys that
+    the rule reads. ``size``: number of affinity parts and tolerations.
     """
 
     __slots__ = ("_admits", "_complete", "inclusion", "reads", "required", "size", "topologies")
@@ -62,17 +73,20 @@ class Eligibility:
         return self.inclusion.tolerations is not None
 
     def piece(self, most: int) -> int:
-        """Return how many nodes one step handles: ``most`` if each costs a look-up only, else fewer."""
+        """Return the number of nodes that one step handles.
+
+        It is ``most`` if a complete topology has the included nodes already; else fewer, because each must be matched.
+        """
         return most if self._complete is not None else 1 + most // (1 + self.size)
 
     def place(self, topology: Topology, name: str, node: Node) -> None:
-        """Add a node to a topology that is being built, unless an event has added it already."""
+        """Add a node to a topology that is being built, if the rule includes it and no event has added it."""
         complete = self._complete
         if name not in topology.domain and (self.counts(node) if complete is None else name in complete.domain):
             topology.place(name, node.labels.get(topology.key, ""))
 
     def update(self, name: str, node: Node | None) -> None:
-        """Apply a change of a node to all topologies; ``None``: it was deleted."""
+        """Apply a change of a node to all topologies. ``node``: its new version; ``None`` if it was deleted."""
         labels = node.labels if node is not None and self.counts(node) else None
         if labels is None and self._complete is not None and name not in self._complete.domain:
             return
@@ -80,11 +94,11 @@ class Eligibility:
             topology.move(name, None if labels is None else labels.get(key, ""))
 
     def finished(self, topology: Topology) -> None:
-        """Note that ``topology`` is complete, so that others can be built from it without matching nodes again."""
+        """Record that ``topology`` is complete, so that others can use its nodes without matching them again."""
         self._complete = self._complete or topology
 
     def remove(self, topology: Topology) -> None:
-        """Remove an evicted topology."""
+        """Remove a topology, because it was evicted."""
         del self.topologies[topology.key]
         if self._complete is topology:
             self._complete = next((it for it in self.topologies.values() if it.rest is None), None)
@@ -95,11 +109,13 @@ class Eligibility:
 
 
 class Topology:
-    """Domain of each included node by one topology key; ``""`` for a node without a key that is not required.
+    """Domain of each included node, by one topology key. Implements ``SteppedEntry``.
 
-    ``sizes``: number of nodes by domain. ``members``: nodes by domain, computed on demand. ``renamed``: number of nodes
-    whose domain differs from their name. ``unions``: cached node sets, see ``outside``. ``users``: counts by these
-    domains. ``stamp``: changes whenever a node changes its domain. Implements ``SteppedEntry``.
+    The domain is the value of the label. It is ``""`` for an included node without the label, if the key is not
+    required.
+    ``sizes``: number of nodes by domain. ``members``: nodes by domain; ``None`` until requested. ``renamed``: number of
+    nodes whose domain differs from their name. ``unions``: cached node sets, see ``outside``. ``users``: counts by
+    these domains. ``stamp``: changes whenever a node joins, leaves or changes its domain.
     """
 
     __slots__ = (
@@ -128,19 +144,19 @@ class Topology:
         self.rest: Iterator[None] | None = None
 
     def weight(self) -> int:
-        """Return the estimated bytes, plus its share of the eligibility, which every new node is matched against."""
+        """Return the estimated bytes, plus a share of the charge for matching each new node against the eligibility."""
         names = len(self.domain) + sum(map(len, self.unions.values()))
         shared = _ELIGIBLE_BYTES * self.eligibility.size // max(1, len(self.eligibility.topologies))
         return _TOPOLOGY_BYTES + shared + NODE_BYTES * (names + len(self.sizes))
 
     def place(self, name: str, value: str) -> None:
-        """Add a node while the topology is being built and has no users."""
+        """Add a node to the domain ``value``. Call it only while the topology is being built and has no users."""
         self.domain[name] = value
         self.renamed += name != value
         self.sizes[value] = self.sizes.get(value, 0) + 1
 
     def move(self, name: str, new: str | None) -> None:
-        """Move a node and its pods to the domain ``new``; ``None`` removes it."""
+        """Move a node and the counts of its pods to the domain ``new``; ``None``: remove the node."""
         old = self.domain.get(name)
         if old == new:
             return
@@ -184,10 +200,10 @@ class Topology:
         return self.members.get(value, ())
 
     def outside(self, blocked: Collection[str], names: Sequence[str]) -> list[str]:
-        """Return those of ``names``, in order, that are included and in none of the domains ``blocked``."""
+        """Return the included nodes among ``names``, in order, that are in none of the domains ``blocked``."""
         if not blocked:
             return list(filter(self.domain.__contains__, names))
-        if not self.renamed:  # by hostname: each node is a domain of its own name
+        if not self.renamed:  # each node is a domain of its own name, as usual for the hostname label
             full = blocked if isinstance(blocked, Set) else frozenset(blocked)
             return list(filterfalse(full.__contains__, filter(self.domain.__contains__, names)))
         if len(self.sizes) <= _FEW_DOMAINS:
@@ -196,7 +212,7 @@ class Topology:
         return [name for name, at in zip(names, map(self.domain.get, names), strict=True) if at not in excluded]
 
     def differences(self, nodes: Mapping[str, NodeInfo]) -> Iterator[str]:
-        """Compare with a recount in steps; each step yields the name of a wrong part, or ``""``."""
+        """Compare with a recount of ``nodes``, in steps. Each step yields the name of a wrong part, or ``""``."""
         for name in tuple(nodes):
             info = nodes.get(name)
             yield "places" if info is not None and self._belongs(info.node) != self.domain.get(name) else ""
@@ -221,7 +237,7 @@ class Topology:
         return cached == members and self.renamed == renamed and self.sizes == sizes
 
     def _union_outside(self, blocked: frozenset[str]) -> set[str]:
-        """Return the nodes that are in none of the domains ``blocked``, from the cache if possible."""
+        """Return the included nodes that are in none of the domains ``blocked``, and cache this set in ``unions``."""
         outside = self.unions.get(blocked)
         if outside is None:
             if len(self.unions) >= _MAX_UNIONS:

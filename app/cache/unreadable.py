@@ -1,4 +1,4 @@
-"""Objects that exist in the cluster but cannot be decoded. Decisions that depend on such an object raise an error."""
+"""Objects that exist in the cluster but cannot be decoded. Reads of such an object raise ``Unreadable``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from app.kube.meta_v1 import ObjectKey
 
 
 class UnreadableObjects(dict[Kind[Any], dict[ObjectKey, str]]):
-    """Causes by kind and key. Usually empty, so callers test its truth value first."""
+    """Error messages of the objects that cannot be decoded, by kind and key.
+
+    It is usually empty, so callers test its truth value before they call ``require``.
+    """
 
     __slots__ = ()
 
@@ -19,26 +22,26 @@ class UnreadableObjects(dict[Kind[Any], dict[ObjectKey, str]]):
         self.setdefault(kind, {})[key] = cause
 
     def discard(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Remove an object, if it is listed."""
+        """Remove an object if it is in the table."""
         causes = self.of(kind)
         causes.pop(key, None)
         if not causes:
             self.pop(kind, None)
 
     def of(self, kind: Kind[Any]) -> dict[ObjectKey, str]:
-        """Return the causes of one kind, by key."""
+        """Return the error messages of one kind, by key."""
         return self.get(kind, {})
 
     def names(self, kind: Kind[Any]) -> Collection[str]:
-        """Return the names of one kind, without namespaces, as a set."""
+        """Return the set of names of the unreadable objects of one kind, without their namespaces."""
         return {name for _, name in self.of(kind)}
 
     def require(self, kind: Kind[Any], namespace: str, name: str) -> None:
-        """Raise ``Unreadable`` if the object is listed."""
+        """Raise ``Unreadable`` if the object cannot be decoded."""
         self._raise(kind, (namespace, name))
 
     def require_all(self, kind: Kind[Any], namespace: str) -> None:
-        """Raise ``Unreadable`` for the first listed object of a namespace."""
+        """Raise ``Unreadable`` if any object of the kind in the namespace cannot be decoded."""
         for key in self.of(kind):
             if key[0] == namespace:
                 self._raise(kind, key)

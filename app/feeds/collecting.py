@@ -1,4 +1,4 @@
-"""Garbage collection: switched off during a first list, and kept short afterwards."""
+"""Control of Python's garbage collection: disabled during first lists, and kept short afterwards."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 _LONG_SECONDS: Final = 0.01
-"""Processor seconds of a full collection from which its survivors are frozen. 400,000 objects took 0.5 s."""
+"""Processor seconds of a full collection, from which on its survivors are excluded from later collections.
+
+A full collection over 400,000 objects took 0.5 s.
+"""
 
 
 class _Loads:
-    """Number of first lists in progress in this process, and whether collection was enabled before them."""
+    """Number of first lists in progress in this process, and true if collection was enabled before the first one."""
 
     in_progress = 0
     was_enabled = False
@@ -21,9 +24,10 @@ class _Loads:
 
 @contextmanager
 def bulk_load() -> Iterator[None]:
-    """Disable garbage collection until the last of these blocks ends; then exclude all existing objects from it.
+    """Disable garbage collection inside the block, or until the last of several concurrent blocks ends.
 
-    The snapshot lives as long as the process. To examine it took 20 s of a first list of 24 s.
+    Then exclude all existing objects from later collections, because the snapshot lives as long as the process.
+    Collections that examined it took 20 s of a first list of 24 s.
     """
     if _Loads.in_progress == 0:
         _Loads.was_enabled = gc.isenabled()
@@ -41,10 +45,11 @@ def bulk_load() -> Iterator[None]:
 
 @contextmanager
 def short_collections(long: float = _LONG_SECONDS, clock: Callable[[], float] = time.thread_time) -> Iterator[None]:
-    """Exclude the survivors of a full collection from later ones, if it took ``long`` seconds or more.
+    """Exclude all existing objects from later collections after each full collection of ``long`` seconds or more.
 
-    Later collections examine newer objects only. Reference counting still frees objects without cycles. A reference
-    cycle among the excluded objects is never freed; caches and closed connections have none.
+    Later collections then examine newer objects only. Reference counting still frees excluded objects without cycles. A
+    reference cycle among excluded objects is never freed, but caches and closed connections have no such cycles.
+    ``clock``: returns processor seconds.
     """
     began = 0.0
 

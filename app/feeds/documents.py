@@ -1,4 +1,4 @@
-"""Answers to lists and watches, decoded only as far as the reflector reads them: versions, names, raw objects."""
+"""Answers of the API server to lists and watches, decoded only to versions, names and raw objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ObjectKey
 
 NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector for pods that are not finished; kube-scheduler does not read finished pods either."""
+"""Field selector for pods that are not finished, as kube-scheduler uses it too."""
 
 
 class ListMeta(Struct, rename="camel"):
@@ -31,7 +31,7 @@ class Event(Struct):
 
 
 class Meta(Struct, rename="camel"):
-    """Metadata of an object in a watch event. A bookmark has a version but no name."""
+    """Metadata of an object in a watch event. The object of a bookmark has a version but no name."""
 
     namespace: str | None = None
     name: str | None = None
@@ -59,7 +59,7 @@ _NAMED: Final = Decoder[_NamedObject](_NamedObject)
 
 
 async def read_page(raw: bytes) -> Page:
-    """Decode a page of a list. Raises ``ApiUnavailable`` if it is not a list or has no version."""
+    """Decode a page of a list. Raises ``ApiUnavailable`` if ``raw`` is not a list or has no resource version."""
     try:
         page = await _PAGES.decode_in_steps(raw)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Dump of a live cluster to a file: the served kinds, page by page, with the fields that Homeport decodes."""
+"""Dump of a live cluster to a file: objects of some kinds, with only the fields that Homeport decodes."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ from app.kube.kinds import NODES, PODS, Kind
 from app.kube.projection import SCHEMAS, projected
 
 _PAGE: Final = 500
-"""Objects on a page."""
+"""Maximum number of objects on a page of a list."""
 
 _ATTEMPTS: Final = 3
-"""Maximum number of attempts at a list. A page fails if etcd has compacted the version of the list."""
+"""Maximum number of attempts at a list.
+
+A list is repeated if a page fails because etcd has compacted its version (410).
+"""
 
 _EXPIRED: Final = 410
 _JSON: Final[Decoder[Any]] = Decoder(Any)
 
 
 class DumpError(Exception):
-    """The cluster cannot be read. The message names the kind and the cause."""
+    """Raised if the cluster cannot be read. The message names the kind and the cause."""
 
 
 class DumpSummary(Struct, frozen=True):
-    """Number of objects by kind, and the kinds that the API server does not serve."""
+    """Number of dumped objects by kind, and the kinds that the API server does not serve."""
 
     objects: Mapping[Kind[Any], int]
     not_served: tuple[Kind[Any], ...]
@@ -42,9 +45,10 @@ class DumpSummary(Struct, frozen=True):
 async def dump(
     kubeconfig: str | None, kinds: Iterable[Kind[Any]], node_annotations: Collection[str], file: IO[bytes]
 ) -> DumpSummary:
-    """Write a List of all objects of ``kinds``, pods and nodes.
+    """Write a List of all nodes, pods and objects of ``kinds`` to ``file``.
 
-    Raises ``DumpError``, ``CredentialsError`` and ``OSError``.
+    ``kubeconfig``: path of the credentials; ``None``: see ``credentials.load``. ``node_annotations``: annotations of
+    nodes to include. Raises ``DumpError``, ``CredentialsError`` and ``OSError``.
     """
     async with KubeClient(load(kubeconfig)) as client:
         return await dump_from(client, kinds, node_annotations, file)
@@ -53,7 +57,7 @@ async def dump(
 async def dump_from(
     client: KubeClient, kinds: Iterable[Kind[Any]], node_annotations: Collection[str], file: IO[bytes]
 ) -> DumpSummary:
-    """Write like ``dump``, with an open client. Raises ``DumpError`` and ``OSError``."""
+    """Write the same List as ``dump``, with an open client. Raises ``DumpError`` and ``OSError``."""
     objects: dict[Kind[Any], int] = {}
     not_served: list[Kind[Any]] = []
     file.write(b'{"apiVersion": "v1", "kind": "List", "items": [')
@@ -84,7 +88,10 @@ async def _write(
     *,
     first: bool,
 ) -> int:
-    """Write all objects of a kind, and return their number. A list that expires is repeated from its beginning."""
+    """Write all objects of a kind, and return their number.
+
+    A list that expires is repeated, and its objects so far are removed from the file.
+    """
     start = file.tell()
     attempt = count = 0
     while True:
@@ -112,7 +119,7 @@ async def _items(client: KubeClient, resource: Resource, kind: Kind[Any]) -> Asy
         )
         page = await read_page(raw)
         for item in page.items or ():
-            with suppress(msgspec.DecodeError):  # a reflector skips such an object, too
+            with suppress(msgspec.DecodeError):  # skip an object that cannot be decoded, like a reflector
                 obj = _JSON.decode(item)
                 if isinstance(obj, dict):
                     yield obj

@@ -1,4 +1,4 @@
-"""Feeds: sources that fill the snapshot and provide the matching writers, for a live API server or a saved file."""
+"""Feeds: sources that fill the snapshot from a live API server or a saved file, and provide writers for it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 class FeedState(Struct, frozen=True):
-    """State of one kind.
+    """State of one kind in a feed.
 
-    ``state``: see ``Reflector``; ``saved`` for a file. ``age``: seconds since the last contact with its watch.
-    ``synced``: the first list has been applied. ``events``, ``relists``, ``undecodable``: counters that only increase.
-    ``cause``: explanation of ``state`` for users, empty if all is well. ``left_out``: names of the objects that cannot
-    be decoded, as ``namespace/name``.
+    ``state``: state of its ``Reflector``; ``saved`` for a file. ``age``: seconds since ``Reflector.last_contact``; 0
+    before the first list. ``synced``: true once the first list has been applied, or the kind is not served. ``events``,
+    ``relists``, ``undecodable``: counters that only increase.
+    ``cause``: explanation of ``state`` for users; empty if the state is normal. ``left_out``: names of the objects that
+    cannot be decoded, as ``namespace/name``.
     """
 
     state: str
@@ -41,14 +42,14 @@ class FeedState(Struct, frozen=True):
 
 
 class Feed(Protocol):
-    """Source of the snapshot, with the writers for the place it comes from."""
+    """Source that fills the snapshot, with the writers for the cluster that it reads."""
 
     def writes(self, leadership: MayWrite) -> ClusterWrites:
-        """Return the writers. Each checks ``leadership`` before it sends. Call this once."""
+        """Create the writers. Each checks ``leadership`` before it sends a request. Call this once."""
         ...
 
     async def start(self) -> None:
-        """Begin to fill the snapshot, and return at once. ``problem`` is empty when the snapshot is complete."""
+        """Begin to fill the snapshot, and return without waiting until it is complete."""
         ...
 
     async def stop(self) -> None: ...
@@ -58,27 +59,31 @@ class Feed(Protocol):
         ...
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
-        """Read a node or other object into the snapshot without the watch.
+        """Read an object that is not a pod from the API server into the snapshot, without waiting for the watch.
 
-        A missing object is not an error. Raises ``Unreadable`` if the state of the object cannot be determined.
+        An object that does not exist is not an error. Raises ``Unreadable`` if the object cannot be decoded, or if a
+        node cannot be read.
         """
         ...
 
     async def fetch_pod(self, namespace: str, name: str) -> None:
-        """Read a pod into the snapshot without the watch. Raises ``OSError`` unless it was read or does not exist."""
+        """Read a pod from the API server into the snapshot, without waiting for the watch.
+
+        A pod that does not exist is not an error. Raises ``OSError`` if the pod cannot be read.
+        """
         ...
 
     def problem(self) -> str:
-        """Return a sentence on why the snapshot must not be used for decisions; empty if it can be used."""
+        """Return the reason why the snapshot must not be used for decisions; empty if it can be used."""
         ...
 
     def states(self) -> Mapping[str, FeedState]:
-        """Return the state of each kind, by ``repr(kind)``."""
+        """Return the state of each kind. The keys are ``repr(kind)``."""
         ...
 
 
 class SavedFeed(NullReader):
-    """Feed from a saved cluster file. It is complete from the start and never becomes too old."""
+    """Feed from a saved cluster file, loaded by the constructor. The snapshot is complete and never too old."""
 
     def __init__(self, path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> None:
         self._cluster = cluster

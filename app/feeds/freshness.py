@@ -1,8 +1,10 @@
 """Freshness: how recent the snapshot of one kind is, and when this was last verified.
 
-A quiet watch can have no news, or be disconnected without an error. So Homeport requests the newest version from the
-API server (a probe). If that is newer than the last version seen, the watch is opened again from there, for a few
-seconds only: shortly before such a watch ends, a bookmark gives its version. Long watches get a bookmark once a minute.
+If a watch sends nothing, there can be nothing new, or it can be disconnected without an error. So Homeport requests the
+newest version from the API server (a *probe*). If that is newer than the last version that the watch has sent, Homeport
+opens a short watch from the latter. Shortly before a watch ends, a bookmark gives its current version, so a short watch
+sends all missing changes, or shows that none is missing, within seconds. A long watch gets a bookmark only once a
+minute.
 
 Not here: lists and watches (``app.feeds.reflector``).
 """
@@ -18,29 +20,34 @@ from app.kube.api_errors import ApiError, KubeError
 from app.kube.meta_v1 import version_number
 
 QUIET_SECONDS: Final = 30.0
-"""Seconds without contact after which a watch is probed; less if the maximum age of the snapshot is short."""
+"""Seconds without contact after which Homeport probes; fewer if the maximum age of the snapshot is short."""
 
 SHORT_WATCH_SECONDS: Final = 3
-"""Duration of a short watch. Its bookmark arrives in time: API servers send it two seconds before a watch ends."""
+"""Duration of a short watch, because API servers send a bookmark two seconds before a watch ends."""
 
 _GAP_INTERVALS: Final = 4
-"""Number of ``quiet`` intervals without contact after which a reopened watch has to catch up first."""
+"""Number of ``quiet`` intervals without contact after which a watch that Homeport itself reopened is ``behind``."""
 
 _LONGEST_RETRY_AFTER: Final = 10.0
-"""Maximum seconds of ``Retry-After`` that are respected. API servers request one or two."""
+"""Maximum wait after a ``Retry-After`` header, in seconds. API servers usually request one or two."""
 
 _BETWEEN_PROBES: Final = 1.0
 """Minimum seconds from one probe to the next."""
 
 _PENDING_PROBES: Final = 64
-"""Maximum number of probes whose version the watch has not reached."""
+"""Maximum number of pending probes, whose version the watch has not reached. With more, the oldest is dropped."""
 
 _ProbeResult = Literal["fresh", "newer", "went back", "failed"]
-"""``newer``: the API server has a version that the watch has not reached, perhaps of another kind."""
+"""Result of a probe.
+
+``fresh``: the snapshot was up to date when the probe began. ``newer``: the API server has a version that the watch has
+not reached, perhaps of another kind. ``went back``: its version is older than one seen before. ``failed``: no version,
+because of an error or before the first list.
+"""
 
 
 class Watch(Protocol):
-    """Watch that ``Freshness`` supervises. ``is_short``: it ends soon, with a bookmark shortly before."""
+    """Watch that ``Freshness`` supervises. ``is_short``: true for a watch of ``SHORT_WATCH_SECONDS``."""
 
     is_short: bool
 
@@ -49,15 +56,18 @@ class Watch(Protocol):
         ...
 
     async def newest_version(self) -> int | None:
-        """Return the newest version of any kind; ``None`` before a first list. Raises ``KubeError``."""
+        """Request the newest version of the API server, over all kinds. Return ``None`` before the first list.
+
+        Raises ``KubeError``.
+        """
         ...
 
     def reopen(self, *, broken_off: bool) -> None:
-        """End the watch, and open it again from the last version. ``broken_off``: it may have been disconnected."""
+        """End the watch, and open it again from the last version. ``broken_off``: it might have been disconnected."""
         ...
 
     def start_over(self) -> None:
-        """List again because versions went back, so that the snapshot can contain objects that never existed."""
+        """List again, because versions went back, so the snapshot can have objects that the API server lacks."""
         ...
 
     def list_anew(self) -> None:
@@ -66,10 +76,10 @@ class Watch(Protocol):
 
 
 class Freshness:
-    """Probes of one kind. ``version``: last version seen. ``last_contact``, ``fresh_as_of``: see ``Reflector``.
+    """Freshness of one kind, verified by probes. ``version``: last version of a list, an event or a bookmark.
 
-    ``behind``: the watch was interrupted and has not caught up with what was written meanwhile. ``quiet``: seconds
-    without contact after which ``keep`` probes.
+    ``last_contact``, ``fresh_as_of``: see ``Reflector``. ``behind``: true if the watch was interrupted and might not
+    have sent all changes since. ``quiet``: seconds without contact after which ``keep`` probes.
     """
 
     def __init__(
@@ -101,7 +111,7 @@ class Freshness:
         return bool(self._probes)
 
     def reached(self, version: str) -> None:
-        """Note the version of an event, a bookmark or a list."""
+        """Record the version of an event, a bookmark or a list, and resolve the probes that it reaches."""
         self.version = version
         if not self.behind:
             self.last_contact = self._clock()
@@ -109,7 +119,7 @@ class Freshness:
             self._resolve()
 
     def listed(self, version: str, began: float) -> None:
-        """Note that a list requested at ``began`` has been applied. It resolves every earlier probe."""
+        """Record that a list, requested at the time ``began``, was applied. It resolves all probes until that time."""
         self.behind = False
         while self._probes and self._probes[0][1] <= began:
             self._probes.popleft()
@@ -117,14 +127,16 @@ class Freshness:
         self.fresh_as_of = max(self.fresh_as_of, began)
 
     def absent(self, asked_at: float) -> None:
-        """Note that discovery, requested at that time, has not listed the kind."""
+        """Record that discovery, requested at the time ``asked_at``, did not list the kind, so it has no objects."""
         self.last_contact, self.fresh_as_of = self._clock(), max(self.fresh_as_of, asked_at)
 
     def open_again(self, *, broken_off: bool) -> None:
-        """Note that a watch has been opened. After a gap, its first events are old and do not prove freshness.
+        """Record that a watch was opened again, and set ``behind`` if too much time has passed since the last contact.
 
-        With opaque versions, only a list can show that the snapshot has caught up. Without ``broken_off``, Homeport
-        itself ended a quiet watch, which counts as a gap only after several intervals.
+        While it is set, events do not count as contact, because the first events after a gap are old. If versions are
+        opaque, list the kind instead, because versions then cannot show that the watch has caught up.
+        ``broken_off``: the last watch might have been disconnected, so a gap of one ``quiet`` interval is too long.
+        Else Homeport ended the watch itself, and ``_GAP_INTERVALS`` intervals are too long.
         """
         gap = self._clock() - self.last_contact
         intervals = 1 if broken_off else _GAP_INTERVALS
@@ -133,7 +145,7 @@ class Freshness:
             self._watch.list_anew()
 
     async def keep(self) -> NoReturn:
-        """Probe the API server whenever the watch has been quiet, until cancelled."""
+        """Probe whenever there was no contact for ``quiet`` seconds while a watch is open, until cancelled."""
         while True:
             await self._watch.opened()
             remaining = self.last_contact + self.quiet - self._clock()
@@ -146,10 +158,10 @@ class Freshness:
             await self._sleep(max(next_at - self._clock(), seconds, 0.0))
 
     async def probe(self) -> bool:
-        """Request the newest version; return true if the snapshot was up to date when this was called.
+        """Send a probe; return true if the snapshot is known to have been up to date when this was called.
 
-        Versions are shared by all kinds, so a quiet kind has an older version without missing anything. Then the result
-        is false, and ``fresh_as_of`` advances when an event or a bookmark reaches the requested version.
+        All kinds share the versions, so the watch of a quiet kind can be at an older version although nothing is
+        missing. The result is then false, and ``fresh_as_of`` advances when an event or a bookmark reaches the version.
         """
         result, _ = await self._probe_once()
         return result == "fresh"
@@ -157,7 +169,8 @@ class Freshness:
     async def _probe_once(self) -> tuple[_ProbeResult, float]:
         """Send one probe; return the result and the seconds of the API server's ``Retry-After``.
 
-        A probe is a consistent read. A version below that of an earlier probe means that versions went back.
+        A probe is a consistent read. If its version is older than one seen before, versions went back, and the kind is
+        listed again.
         """
         began = self._clock()
         seen = max((version_number(self.version), *(version for version, _ in self._probes)))
@@ -178,9 +191,10 @@ class Freshness:
         return ("fresh" if self.fresh_as_of >= began else "newer"), 0.0
 
     def _reopen_if_stale(self, result: _ProbeResult) -> None:
-        """Open the watch again if it may be disconnected, which costs one request.
+        """Open the watch again if it might be disconnected, which costs one request.
 
-        A short watch ends soon anyway. After failed probes, the watch is ended only when the API server answers again.
+        That is so if the API server has a newer version, unless the watch is short and so ends soon. It is also so
+        after failed probes, but the watch is reopened only once a probe succeeds.
         """
         if result == "failed":
             self._suspect = True
@@ -189,7 +203,7 @@ class Freshness:
             self._watch.reopen(broken_off=broken_off)
 
     def _resolve(self) -> None:
-        """Resolve the probes whose version has been reached."""
+        """Remove the probes whose version the watch has reached, and advance the times that they prove."""
         seen = version_number(self.version)
         while self._probes and self._probes[0][0] <= seen:
             _, began = self._probes.popleft()
@@ -199,6 +213,6 @@ class Freshness:
 
 
 def retry_after(error: KubeError) -> float:
-    """Return the seconds of the API server's ``Retry-After``, up to ``_LONGEST_RETRY_AFTER``; 0 without one."""
+    """Return the seconds of the error's ``Retry-After`` header, up to ``_LONGEST_RETRY_AFTER``; 0 without a header."""
     seconds = error.retry_after if isinstance(error, ApiError) else None
     return min(seconds or 0.0, _LONGEST_RETRY_AFTER)

@@ -1,4 +1,4 @@
-"""Feed from a live cluster: one reflector per kind fills the snapshot, and writers send to the API server."""
+"""Feed from a live cluster: a reflector for each kind fills the snapshot, and writers send to the API server."""
 
 from __future__ import annotations
 
@@ -41,45 +41,52 @@ from app.writes.writes import ClusterWrites, MayWrite
 
 _NOT_FOUND: Final = 404
 _MISSES: Final = (403, _NOT_FOUND)
-"""Statuses after which only the watch decides whether a node exists: it does not, or Homeport must not read it."""
+"""Statuses after which a node is taken as missing until the watch shows it.
+
+The node does not exist, or Homeport is not allowed to get nodes.
+"""
 
 _FETCH_SECONDS: Final = 1.0
-"""Timeout of a read without the watch."""
+"""Timeout of a read of a single object."""
 
 _MISS_SECONDS: Final = 1.0
-"""Time for which a failed read is not repeated."""
+"""Seconds for which a failed read is not repeated."""
 
 _MOST_MISSED: Final = 1024
 """Maximum number of cached failed reads."""
 
 _PROBES_BEFORE_TOO_OLD: Final = 4
-"""Number of probes of a quiet kind within the maximum age of the snapshot."""
+"""Number of probes of a kind without events within the maximum age of the snapshot."""
 
 _MANY: Final = 2000
-"""Number of objects from which a kind is listed only after a longer wait: lists are slow, and events are frequent."""
+"""Number of objects from which on ``catch_up`` waits longer before it lists a kind.
+
+Its list is slow, and its events are frequent.
+"""
 
 _LOOK_SECONDS: Final = 0.01
-"""Polling interval of ``catch_up``."""
+"""Seconds after which ``catch_up`` checks the reflectors again."""
 
 _PATIENCE_SECONDS: Final = 0.1
 _LONG_PATIENCE_SECONDS: Final = 1.0
 _LIST_PATIENCE_SECONDS: Final = 10.0
-"""Waits of ``catch_up``: for events, for lists of small kinds, and for lists of large kinds."""
+"""Maximum seconds that ``catch_up`` waits for events, then for lists of small kinds, then for lists of large kinds."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
 
 class _FailedRead(Struct, frozen=True):
-    """Read that is not repeated before ``until``. ``cause``: error of the read; empty if the object does not exist."""
+    """Failed read, not repeated before ``until``. ``cause``: error to raise again; empty for a missing object."""
 
     until: float
     cause: str
 
 
 class LiveFeed:
-    """Implements ``feeds.Feed``. The constructor raises ``CredentialsError``. Times are in seconds.
+    """Feed from a live cluster. Implements ``feeds.Feed``. The constructor raises ``CredentialsError``.
 
-    ``max_age``: age from which the snapshot must not be used. ``post_seconds``: timeout of a Binding.
+    ``max_age``: seconds without contact to a kind after which the snapshot must not be used. ``post_seconds``: timeout
+    of the request that binds a pod.
     """
 
     def __init__(
@@ -110,7 +117,7 @@ class LiveFeed:
 
     @property
     def client(self) -> KubeClient:
-        """Client that reads the snapshot. It is closed when the feed stops."""
+        """Client with which the feed reads the cluster. It is closed when the feed stops."""
         return self._client
 
     def writes(self, leadership: MayWrite) -> ClusterWrites:
@@ -159,15 +166,15 @@ class LiveFeed:
                 self._background.begin(f"{name} of {kind!r}", work, partial(self._faulted, kind))
 
     def _faulted(self, kind: Kind[Any], fault: BaseException) -> None:
-        """Start the kind again with a list, because its state can be the cause of the fault.
+        """Look up and list a kind again after an unexpected exception in its task, whose state can be the cause.
 
-        The feed has a problem until the kind has contact with the API server again.
+        ``problem`` reports the fault until the kind has contact with the API server again.
         """
         self._faults[kind] = (f"the watch of {kind!r} failed with {type(fault).__name__}: {fault}", monotonic())
         self._reflectors[kind].start_anew()
 
     def stalled(self) -> str:
-        """Return a sentence on the tasks that cannot be restarted; empty if all run."""
+        """Return a sentence on the background tasks that cannot be restarted; empty if all run."""
         return self._background.problem()
 
     async def stop(self) -> None:
@@ -178,9 +185,10 @@ class LiveFeed:
         await self._complete.wait()
 
     async def catch_up(self) -> None:
-        """Wait until the snapshot has all objects of every kind that were written before this call.
+        """Wait until the snapshot has all changes that were written before this call, except for absent kinds.
 
-        The next event of a busy kind proves it. A quiet kind is listed, because its watch can be silent for minutes.
+        The next event of a kind usually proves this. A kind without events is listed, because its watch can be silent
+        for minutes. Kinds that are not served or forbidden are not awaited.
         """
         since = monotonic()
         while behind := self._behind(since):
@@ -195,7 +203,10 @@ class LiveFeed:
             await self._until_fresh(since, _LIST_PATIENCE_SECONDS)
 
     def _behind(self, since: float) -> list[Reflector[Any]]:
-        """Return the reflectors that are not verified since that time, except for kinds not served or forbidden."""
+        """Return the reflectors whose ``fresh_as_of`` is before ``since``.
+
+        Kinds that are not served or forbidden are omitted.
+        """
         absent = ("not_served", "forbidden")
         return [it for it in self._reflectors.values() if it.fresh_as_of < since and it.state not in absent]
 
@@ -214,7 +225,7 @@ class LiveFeed:
                 raise Unreadable(kind.kind, name, missed.cause)
             return
         if not is_segment(name) or not is_segment(namespace or name):
-            return  # an owner reference can hold any text, which must not be requested or cached
+            return  # an owner reference can name any text; do not request or cache what cannot be a name
         try:
             raw = await self._client.get(
                 resource, namespace, name, metadata_only=kind.metadata_only, timeout=_FETCH_SECONDS
@@ -235,7 +246,7 @@ class LiveFeed:
             self._cluster.others.upsert_read(kind, obj)
 
     def _remember_miss(self, kind: Kind[Any], namespace: str, name: str, cause: str) -> None:
-        """Cache a failed read, because a pod that waits for its owner is evaluated again and again."""
+        """Cache a failed read, because a pod whose owner does not exist yet is evaluated again and again."""
         self._missed.put((kind, namespace, name), _FailedRead(monotonic() + _MISS_SECONDS, cause))
 
     async def fetch_pod(self, namespace: str, name: str) -> None:
@@ -269,7 +280,7 @@ class LiveFeed:
         return ""
 
     def _waiting_for(self) -> str:
-        """Return the kinds that are not synced, grouped by cause."""
+        """Return a text with the kinds that are not synced, grouped by state and cause."""
         by_cause: dict[str, list[str]] = {}
         for kind, reflector in self._reflectors.items():
             if not reflector.synced:

@@ -1,11 +1,11 @@
-"""Logs outages of the API server once for the whole process.
+"""Logs each outage of the API server once for the whole process, and again each minute while it lasts.
 
 ::
 
     a kind fails ─▶ away for 2 s: logged ─▶ logged again each minute ─▶ every kind is answered for 1 s: back, logged
 
-Each kind has a watch of its own and reports its failures and answers here. A connection that breaks and is restored at
-once is not logged.
+Each kind has a watch of its own and reports its failures and answers here. A connection that breaks and is
+restored within ``PATIENCE_SECONDS`` is not logged.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ import structlog
 from app.kube.api_errors import ApiUnavailable, KubeError
 
 PATIENCE_SECONDS: Final = 2.0
-"""Minimum duration of an outage that is logged."""
+"""Minimum duration in seconds of an outage that is logged."""
 
 AGAIN_SECONDS: Final = 60.0
-"""Interval at which a lasting outage is logged again."""
+"""Seconds after which a lasting outage is logged again."""
 
 STEADY_SECONDS: Final = 1.0
-"""Time for which all kinds must be answered before the outage counts as over."""
+"""Seconds without any failing kind after which an outage is over."""
 
 _LOOK_SECONDS: Final = 1.0
-"""Interval of the check."""
+"""Interval at which ``run`` calls ``look``."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
 
 class Outage:
-    """Outage of the API server, if any. ``address``: returns its address for the log, empty if unknown."""
+    """Detects and logs outages. ``address``: returns the API server's address for the log; empty if unknown."""
 
     def __init__(
         self,
@@ -55,24 +55,24 @@ class Outage:
         self._is_logged = False
 
     def failed(self, kind: str, cause: KubeError) -> None:
-        """Note that a list, watch or probe of a kind failed."""
+        """Record that a list, watch or probe of a kind failed."""
         if self._since == inf:
             self._since = self._clock()
         self._failing[kind] = cause
 
     def answered(self, kind: str) -> None:
-        """Note that the API server answered a request about a kind."""
+        """Record that the API server answered a list, watch or probe of a kind."""
         if self._failing.pop(kind, None) is not None and not self._failing:
             self._well_since = self._clock()
 
     async def run(self) -> None:
-        """Check every second, until cancelled."""
+        """Call ``look`` every ``_LOOK_SECONDS``, until cancelled."""
         while True:
             await self._sleep(_LOOK_SECONDS)
             self.look()
 
     def look(self) -> None:
-        """Log the beginning, the duration or the end of an outage, if it is time to."""
+        """Log that an outage has begun, still lasts, or is over, if this is to be logged now."""
         if self._since == inf:
             return
         now = self._clock()
@@ -87,7 +87,7 @@ class Outage:
             self._since, self._logged_at, self._is_logged = inf, -inf, False
 
     def _log_outage(self, seconds: float) -> None:
-        """Log an outage. An API server that answers with errors is not called away."""
+        """Log an outage as "away" if the API server does not answer, or as "refuses" if it answers with errors."""
         cause = next(iter(self._failing.values()))
         _LOG.warning(
             "API server away" if isinstance(cause, ApiUnavailable) else "API server refuses",

@@ -7,15 +7,17 @@
                    └─── the API server refuses that version, or has none ──┘
     forbidden (403), not_served (no such kind): logged once, requested again every few seconds
 
-A watch resumes from its version after 401, 403, 429 and 5xx. After any other error the kind is looked up and listed
-again. A second ERROR event at one version leads to a list. So a wrong path or version cannot last.
+After a broken connection or status 401, 403, 429 or 5xx, the watch resumes from its version. After any other status the
+kind is listed again. Its path is looked up again after 403, and after each status that leads to a list, except for 410.
+A second ERROR event at one version also leads to a list. So a wrong path or version cannot last.
 
-A list is applied as a difference: upserts first, in slices with other tasks in between, then deletions. So the snapshot
-never lacks an object that the cluster has. An object that cannot be decoded or stored is skipped, counted and named,
-until it is deleted or can be decoded. All other objects are processed.
+A list is applied in slices, between which other tasks run. All objects in the list are stored first. Then the objects
+that are not in the list are deleted. So the snapshot never lacks an object that the cluster has. An object that cannot
+be decoded or stored is skipped, counted, and listed in ``unreadable`` until it is deleted or can be decoded. All other
+objects are processed.
 
-Not here: the meaning of objects (stores), the effect of a kind that is missing (readiness), and how to detect that a
-quiet watch is disconnected (``app.feeds.freshness``).
+Not here: stores of the objects (``app.feeds.stores``), the effect of a missing kind (readiness), and how to detect that
+a watch without events is disconnected (``app.feeds.freshness``).
 """
 
 from __future__ import annotations
@@ -49,37 +51,50 @@ _LOG: Final = structlog.get_logger(__name__)
 State = Literal["starting", "listing", "watching", "retrying", "forbidden", "not_served"]
 
 FIRST_PAGE_BYTES: Final = 4 << 20
-"""Size of a page of a first list, 1,000 usual pods: larger pages save no time, smaller ones cost 1.5 ms each."""
+"""Target bytes of a page of a first list, some 1,000 usual pods.
+
+Larger pages save no time, and each additional page costs 1.5 ms.
+"""
 
 PAGE_BYTES: Final = 1 << 20
-"""Size of a page of later lists: joining and splitting such a page blocks the event loop for 1.3 ms."""
+"""Target bytes of a page of later lists, because a page of this size blocks the event loop for 1.3 ms."""
 
 SLICE_SECONDS: Final = 0.003
-"""Maximum seconds of work before other tasks can run."""
+"""Seconds of work after which other tasks can run."""
 
 LOOK_AGAIN_SECONDS: Final = 10.0
-"""Delay before a forbidden or unserved kind is requested again, minus some jitter, and at most ``quiet``."""
+"""Maximum seconds before a forbidden or unserved kind is requested again.
+
+The delay is at most ``quiet``, and is reduced by a random part of up to one half.
+"""
 
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 2.0
-"""Seconds of the first and of the longest back-off between attempts."""
+"""Seconds of the first and of the longest back-off between two attempts to list or watch."""
 
 _STEADY_SECONDS: Final = 10.0
-"""Minimum duration of a watch that ends the back-off, even without any event."""
+"""Duration in seconds from which on a watch ends the back-off, even without any event."""
 
 _WATCH_SECONDS: Final = 270.0
 _WATCH_SPREAD: Final = 40.0
-"""Minimum duration of a watch, and the random addition that spreads the watches of many kinds."""
+"""Minimum seconds of a long watch, and the maximum of the random seconds that are added.
+
+They spread the requests of many kinds.
+"""
 
 _GRACE_SECONDS: Final = 0.25
-"""Tolerance for the time at which a short watch ends."""
+"""Seconds by which a watch can end later, or earlier, than requested."""
 
 _PROBE_SECONDS: Final = 3.0
-"""Timeout of a probe."""
+"""Timeout of a probe in seconds."""
 
 _PATIENCE: Final = 5.0
 _LONGEST_PATIENCE: Final = 60.0
-"""Seconds without any byte after which a request is ended, at first and at most; doubled after each silent request."""
+"""Seconds without any byte after which a request is aborted, at first and at most.
+
+The time is doubled after each request that was aborted for this reason.
+"""
+
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _GONE: Final = 410
@@ -87,28 +102,30 @@ _RESUMED: Final = frozenset((401, _FORBIDDEN, 429, *range(500, 600)))
 """Statuses after which a watch resumes from its version."""
 
 _TOO_LARGE: Final = "Too large resource version"
-"""Start of the API server's message if a watch requests a version that it has not reached yet."""
+"""Start of the API server's error message if a request names a version that the API server has not reached."""
 
 T = TypeVar("T")
 
 
 class KindNotServed(KubeError):
-    """The API server does not serve the kind."""
+    """Raised if the API server does not serve the kind."""
 
 
 class ListGivenUp(KubeError):
-    """A list does not end, or has more objects than Homeport accepts."""
+    """Raised if a list does not end, or has more or larger objects than Homeport accepts."""
 
 
 class Reflector(Generic[T]):
-    """Fills ``store`` with one kind. ``run`` and ``keep_fresh`` run as tasks; other code only reads the attributes.
+    """Fills ``store`` with the objects of one kind. Its methods ``run`` and ``keep_fresh`` must run as tasks.
 
-    ``synced``: a first list has been applied completely, or the kind is not served, which counts as an empty list.
-    ``last_contact``: time of the last proof of contact with the API server: an event, a bookmark, a list, or a probe
-    whose version was reached. After a gap, the first events are old, so that only a probe or a list counts.
-    ``fresh_as_of``: all objects written before this time are in the snapshot. Both times are on ``clock``, and ``-inf``
-    before the first list.
-    ``cause``: explanation of ``state`` for users, empty if all is well.
+    Other code must not change the attributes:
+
+    ``synced``: true once a first list has been applied completely, or the kind turned out not to be served.
+    ``last_contact``: time of the last event, bookmark or list, or of the last probe whose version was reached. After a
+    gap, only a probe or a list counts, because the first events are old.
+    ``fresh_as_of``: all objects written before this time are in the snapshot. Both times are of ``clock``,
+    and ``-inf`` before the first list.
+    ``cause``: explanation of ``state`` for users; empty if the state is normal.
     ``quiet``: seconds without contact after which ``keep_fresh`` probes.
     ``unreadable``: keys of the objects that exist but cannot be decoded or stored. The empty key stands for objects
     without a name.
@@ -134,10 +151,11 @@ class Reflector(Generic[T]):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: Callable[[], float] = random.random,
     ) -> None:
-        """``resource``: a resource, or ``(api_version, kind)`` to be looked up until the API server serves it.
+        """``resource``: a resource, or ``(api_version, kind)``, which is looked up until the API server serves it.
 
-        Any exception of ``decode`` concerns one object only. ``key_of`` returns ``(namespace, name)``. ``on_failure``
-        and ``on_answer`` are called with the results of lists, watches and probes.
+        ``decode``: decodes one object; if it raises any exception, this object is skipped. ``key_of``: returns
+        ``(namespace, name)``. ``on_synced``: called once, when ``synced`` becomes true. ``on_failure``: called with the
+        error of a list, a watch or a probe. ``on_answer``: called when one of them is answered.
         """
         self.resource = resource if isinstance(resource, Resource) else None
         self._is_resolved = self.resource is not None
@@ -174,7 +192,7 @@ class Reflector(Generic[T]):
 
     @property
     def follows(self) -> bool:
-        """True if a watch is open and has caught up after any gap."""
+        """True if a watch is open and, after an interruption, has sent all changes since."""
         return self._watching is not None and not self._fresh.behind
 
     @property
@@ -186,7 +204,7 @@ class Reflector(Generic[T]):
         return self._fresh.fresh_as_of
 
     async def run(self) -> NoReturn:
-        """List and watch until cancelled. Errors of the API server lead to retries."""
+        """List and watch until cancelled. After an error of the API server, try again."""
         while True:
             try:
                 await self._follow()
@@ -200,11 +218,11 @@ class Reflector(Generic[T]):
                 await self._sleep(wait)
 
     async def keep_fresh(self) -> NoReturn:
-        """Probe whenever the watch has been quiet, until cancelled; see ``Freshness.keep``."""
+        """Probe whenever there was no contact for ``quiet`` seconds, until cancelled; see ``Freshness.keep``."""
         await self._fresh.keep()
 
     async def probe(self) -> bool:
-        """Return true if the snapshot is known to be up to date; see ``Freshness.probe``."""
+        """Send a probe; return true if the snapshot is known to be up to date. See ``Freshness.probe``."""
         return await self._fresh.probe()
 
     async def opened(self) -> None:
@@ -212,7 +230,7 @@ class Reflector(Generic[T]):
         await self._opened.wait()
 
     async def newest_version(self) -> int | None:
-        """Return the newest version of any kind; ``None`` before a first list. Raises ``KubeError``."""
+        """Request the newest version of the API server; return ``None`` before the first list. Raises ``KubeError``."""
         if self.resource is None or not self._fresh.version:
             return None
         # A list without a resourceVersion is consistent: it is not older than this request.
@@ -224,24 +242,27 @@ class Reflector(Generic[T]):
         return newest
 
     def start_over(self) -> None:
-        """List again after etcd was restored from a backup, because a watch from a future version stays silent."""
+        """List again, because etcd was restored from a backup.
+
+        A watch from a version that etcd has not reached again would send nothing.
+        """
         self._log.error("versions went back, listing anew")
         self._store.newest_wins = False
         self._list_next()
 
     def reopen(self, *, broken_off: bool) -> None:
-        """End the watch, and open it again from the last version."""
+        """End the watch, and open it again from the last version. ``broken_off``: see ``Watch``."""
         self._broken_off = broken_off
         self._reopening = True
         self._end_watch()
 
     def list_anew(self) -> None:
-        """List now instead of waiting for events of the watch. Ends the back-off, as the caller has a reason."""
+        """End the watch and list at once, without a back-off for fruitless requests, because the caller waits."""
         self._throttling.fruitful()
         self._list_next()
 
     def start_anew(self) -> None:
-        """Discard the path and the version, so that the kind is looked up and listed again."""
+        """Discard the resource path and the version, so that the kind is looked up and listed again."""
         self._is_resolved = False
         self._list_next()
 
@@ -254,7 +275,7 @@ class Reflector(Generic[T]):
             self._watching.reschedule(asyncio.get_running_loop().time())
 
     async def _follow(self) -> None:
-        """Look up, list and watch once. Return when a watch ends without an error."""
+        """Look up and list the kind if necessary, then watch it until the watch ends. Raises ``KubeError``."""
         if not self._is_resolved:
             self._requested_at = self._clock()
             self.resource = await self._client.resolve(*self._wanted, timeout=min(self._patience, REQUEST_SECONDS))
@@ -281,7 +302,7 @@ class Reflector(Generic[T]):
         self._become_synced()
 
     async def _apply_pages(self, resource: Resource, unconfirmed: set[ObjectKey]) -> str:
-        """Apply all pages, and remove their objects from ``unconfirmed``. Return the version of the list."""
+        """List and store all objects, and remove their keys from ``unconfirmed``. Return the version of the list."""
         size = PageSize(PAGE_BYTES if self.synced else FIRST_PAGE_BYTES)
         fruitless, token = 0, ""
         while True:
@@ -313,7 +334,10 @@ class Reflector(Generic[T]):
     async def _apply_page(
         self, resource: Resource, size: PageSize, token: str, unconfirmed: set[ObjectKey]
     ) -> ListMeta:
-        """Apply one page. Its bytes are freed on return, so only one page is in memory at a time."""
+        """Request one page and store its objects; return its metadata.
+
+        The bytes of the page are freed on return, so only one page is in memory at a time.
+        """
         raw = await self._client.list_page(
             resource,
             limit=size.limit,
@@ -345,7 +369,7 @@ class Reflector(Generic[T]):
             await self._sleep(delay)
 
     async def _delete(self, unconfirmed: set[ObjectKey]) -> None:
-        """Delete the objects that existed before the list and are not in it, if they still exist."""
+        """Delete the objects that were known before the list and are not in it, unless they were deleted meanwhile."""
 
         def forget(key: ObjectKey) -> None:
             if self._store.has(key) or key in self.unreadable:
@@ -383,7 +407,7 @@ class Reflector(Generic[T]):
             try:
                 async with asyncio.timeout(seconds + _GRACE_SECONDS if self.is_short else None) as self._watching:
                     self._opened.set()
-                    if self._anew:  # requested since the list
+                    if self._anew:  # another list was requested after the last one
                         self._end_watch()
                     await self._apply_events(lines, requested_at + min(seconds - _GRACE_SECONDS, _STEADY_SECONDS))
             except TimeoutError:
@@ -394,14 +418,15 @@ class Reflector(Generic[T]):
                 self._opened.clear()
 
     async def _apply_events(self, lines: AsyncIterator[bytes], steady_at: float) -> None:
-        """Apply the events of a watch. If it ends at ``steady_at`` or later, the back-off ends.
+        """Apply the events of a watch until it ends. If it ends at the time ``steady_at`` or later, end the back-off.
 
-        The duration is measured from the request, because the API server's timer begins before its answer arrives.
+        ``steady_at`` is computed from the time of the request, because the API server's timer begins before its answer
+        arrives.
         """
         until = self._clock() + SLICE_SECONDS
         try:
             async for line in lines:
-                if self._clock() > until:  # a packet can hold a thousand events
+                if self._clock() > until:  # one read from the connection can return a thousand events
                     await asyncio.sleep(0)
                     until = self._clock() + SLICE_SECONDS
                 try:
@@ -417,7 +442,7 @@ class Reflector(Generic[T]):
                 self._reset_back_off()
 
     async def _decode_in_turns(self, line: bytes) -> Event | None:
-        """Decode a deeply nested event in steps; return ``None`` if the line is not an event, which is skipped."""
+        """Decode a deeply nested event in steps. Skip and count a line that is not an event, and return ``None``."""
         try:
             return await EVENTS.decode_in_steps(line)
         except ValueError as error:
@@ -425,7 +450,10 @@ class Reflector(Generic[T]):
             return None
 
     def _apply_event(self, event: Event) -> None:
-        """Apply one event. Raise ``ApiError`` for an ERROR event, which ends the watch."""
+        """Apply one event. Raises ``ApiError`` for an ERROR event, which ends the watch.
+
+        A second ERROR event at one version also discards the version, so that the kind is listed again.
+        """
         if event.type == "ERROR":
             if self._error_at == self._fresh.version:
                 self._fresh.version = ""
@@ -448,9 +476,10 @@ class Reflector(Generic[T]):
         self._reset_back_off()
 
     def _upsert(self, raw: Raw) -> ObjectKey:
-        """Store an object and return its key.
+        """Store an object, and return its key.
 
-        An object that cannot be decoded still exists, so its key is returned and its last known version stays.
+        If the object cannot be decoded or stored, skip it. It still exists, so return its key too, and keep its last
+        known version.
         """
         try:
             obj = self._decode(raw)
@@ -470,7 +499,10 @@ class Reflector(Generic[T]):
             self._skip(key, error)
 
     def _skip(self, key: ObjectKey, error: Exception) -> ObjectKey:
-        """Count an object that cannot be processed, and log it once until it is processed again."""
+        """Count an object that cannot be processed, and mark it as unreadable; return its key.
+
+        It is logged only once, until it can be processed again.
+        """
         self.undecodable += 1
         if key not in self.unreadable:
             self.unreadable.add(key)
@@ -495,7 +527,7 @@ class Reflector(Generic[T]):
             self._on_synced()
 
     async def _clear_unserved(self, error: KindNotServed) -> float:
-        """Delete all objects of a kind that is not served; return how long to wait before it is requested again."""
+        """Delete all objects of a kind that is not served. Return the seconds to wait before it is looked up again."""
         self._fresh.version = ""
         await self._in_slices(chain(tuple(self.unreadable), self._store.keys()), lambda key: self._forget(key, ""))
         self._fresh.absent(self._requested_at)
@@ -504,7 +536,7 @@ class Reflector(Generic[T]):
         return wait
 
     def _handle_error(self, error: KubeError) -> float:
-        """Prepare the next attempt after an error; return how long to wait before it."""
+        """Prepare the next attempt after an error, and return the seconds to wait before it."""
         status = None
         if isinstance(error, ApiError):
             status = error.status
@@ -531,7 +563,7 @@ class Reflector(Generic[T]):
         self._on_answer()
         if self.state != state and (
             self.synced or state != "not_served"
-        ):  # at the start the feed logs all unserved kinds at once
+        ):  # at the start, the feed itself logs all unserved kinds together
             self._log.warning("kind cannot be watched", state=state, cause=str(error))
         self.state, self.cause = state, str(error)
         return min(LOOK_AGAIN_SECONDS, self._fresh.quiet) * self._jitter()
@@ -548,7 +580,10 @@ Item = TypeVar("Item")
 
 
 def _cause_of(error: Exception) -> str:
-    """Return the message of a decoding error, or the traceback of any other exception, which is a fault of Homeport."""
+    """Return the message of a ``ValueError``, which decoders raise for an invalid object.
+
+    Return the traceback of any other exception, because it is a defect of Homeport.
+    """
     if isinstance(error, ValueError):
         return str(error)
     return "".join(traceback.format_exception(error))

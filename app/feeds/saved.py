@@ -1,4 +1,4 @@
-"""Cluster from a file, as ``kubectl get … -o yaml`` or ``-o json`` writes it. Binds and other writes stay in memory."""
+"""Cluster from a file that ``kubectl get … -o yaml`` or ``-o json`` wrote. Binds and other writes stay in memory."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class SavedClusterError(ValueError):
-    """The file cannot be used. The message names the object and the cause."""
+    """Raised if a file cannot be used. The message names the file and the cause, and the object if one is the cause."""
 
 
 def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> int:
     """Load all nodes, pods and objects of ``kinds`` into the snapshot, and return their number.
 
     The file is one List, or several documents, in YAML or JSON. Other kinds are ignored. Raises ``SavedClusterError``,
-    also if there is no node.
+    for example if no node is loaded.
     """
     try:
         text = path.read_bytes()
@@ -52,9 +52,9 @@ def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> int:
 def load_objects(
     objects: Iterable[Mapping[str, Any]], cluster: Cluster, kinds: Iterable[Kind[Any]], source: str
 ) -> int:
-    """Load those of ``objects`` that are nodes, pods or of ``kinds`` into the snapshot, and return their number.
+    """Load the nodes, the pods and the objects of ``kinds`` into the snapshot, and return their number.
 
-    ``source``: their origin, for the message of a ``SavedClusterError``.
+    Other objects are ignored. ``source``: name of the file, for error messages. Raises ``SavedClusterError``.
     """
     every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
     wanted = {(kind.api_version, kind.kind): kind for kind in every}
@@ -69,7 +69,10 @@ def load_objects(
 
 
 def objects_in(text: bytes, source: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the Kubernetes objects of a List, or of many documents, in YAML or JSON. Raises ``SavedClusterError``."""
+    """Yield the Kubernetes objects of one or more documents in YAML or JSON, with the items of each List.
+
+    Raises ``SavedClusterError``.
+    """
     for document in _documents(text, source):
         if document is None:
             continue
@@ -82,7 +85,7 @@ def objects_in(text: bytes, source: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _items(document: Mapping[str, Any], source: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the items of a list. Items of a typed list, such as PodList, get the kind and version of the list."""
+    """Yield the items of a list. Items without ``kind`` and ``apiVersion`` get those of a typed list like PodList."""
     defaults = {"apiVersion": document.get("apiVersion"), "kind": str(document["kind"]).removesuffix("List")}
     for item in document["items"]:
         if not isinstance(item, dict):
@@ -95,7 +98,7 @@ def _documents(text: bytes, source: str) -> Iterable[Any]:
         if text.lstrip().startswith(b"{"):
             with suppress(msgspec.DecodeError):  # several JSON documents are read as YAML
                 return [_JSON.decode(text)]
-        return list(yaml.load_all(text, Loader=_LOADER))  # a safe loader: the C implementation of SafeLoader
+        return list(yaml.load_all(text, Loader=_LOADER))  # safe: SafeLoader, in C if available
     except (yaml.YAMLError, UnicodeDecodeError) as cause:
         raise SavedClusterError(f"{source}: is neither YAML nor JSON: {cause}") from None
     except RecursionError:
@@ -103,7 +106,10 @@ def _documents(text: bytes, source: str) -> Iterable[Any]:
 
 
 def _decode(kind: Kind[Any], decode: Callable[[bytes], Any], obj: Mapping[str, Any], where: str) -> Any:
-    """Decode an object. If it has no UID or version, as when written by hand, its name and version 1 are used."""
+    """Decode an object. Raises ``SavedClusterError``.
+
+    A missing UID is replaced by ``namespace/name``, and a missing version by 1, for files that are written by hand.
+    """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         raise SavedClusterError(f"{where}: {kind.kind} without metadata")
@@ -124,7 +130,7 @@ def _encoded(obj: Any) -> bytes:
 
 
 def _flattened(value: Any, levels: int = SAFE_DEPTH) -> Any:
-    """Return ``value`` with the first ``levels`` levels of nesting, which are all that decoders read."""
+    """Return ``value`` cut off below ``levels`` levels of nesting, because decoders read no deeper ones."""
     if isinstance(value, dict):
         return {key: _flattened(part, levels - 1) for key, part in value.items()} if levels else None
     if isinstance(value, list):
@@ -133,7 +139,7 @@ def _flattened(value: Any, levels: int = SAFE_DEPTH) -> Any:
 
 
 def in_memory_handle(cluster: Cluster, waiting: WaitingPods) -> Handle:
-    """Return a handle whose binds and writes change ``cluster`` alone, for plugins that run without an API server."""
+    """Create a handle for plugins that run without an API server: binds and writes only change ``cluster``."""
     return Handle(
         counts=cluster.counts,
         objects=cluster,
@@ -178,7 +184,7 @@ class MemoryBinder:
 
 
 class MemoryWriter:
-    """Writes objects in the snapshot only. A conflict is possible only between profiles of this process."""
+    """Writes objects in the snapshot only. Only profiles of the same process can cause a write conflict."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._objects = cluster.others
@@ -216,7 +222,7 @@ class MemoryWriter:
 
 
 class NullReader:
-    """Reads nothing, because a saved cluster is in the snapshot completely."""
+    """Base of a feed without an API server; its reads do nothing, because the snapshot already has all objects."""
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
         return
@@ -226,7 +232,7 @@ class NullReader:
 
 
 def next_version(version: str) -> str:
-    """Return the version after ``version``, for writes to a cluster in memory; "1" after an opaque one."""
+    """Return the resource version after ``version``, for a write in memory; "1" after one that is not a number."""
     return str(max(version_number(version), 0) + 1)
 
 

@@ -1,4 +1,4 @@
-"""Stores: the part of the snapshot that one reflector, or the loader of a saved cluster, fills."""
+"""Stores, through which reflectors and the loader of a saved cluster change the snapshot, one for each kind."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Store(Protocol[T_contra]):
-    """Objects of one kind in the snapshot. All methods are synchronous, so no change is visible in part."""
+    """Objects of one kind in the snapshot. All methods are synchronous, so no task sees a partial change."""
 
     newest_wins: bool
-    """Ignore versions older than the known one. False while listing after etcd was restored from a backup."""
+    """If true, ``upsert`` ignores versions older than the known one.
+
+    False during the list after etcd was restored from a backup, because versions then went back.
+    """
 
     def upsert(self, obj: T_contra) -> None: ...
 
     def delete(self, key: ObjectKey, uid: str) -> None:
-        """Remove an object. With ``uid``, remove it only if its UID matches."""
+        """Remove an object. If ``uid`` is not empty, remove the object only if it has this UID."""
         ...
 
     def keys(self) -> Iterator[ObjectKey]:
-        """Yield the keys of all objects, which a new list must contain or they are deleted.
+        """Yield the keys of all objects at the beginning of a list.
 
-        The snapshot can change meanwhile.
+        The reflector deletes each of these objects that the list does not contain. The snapshot can change between two
+        keys.
         """
         ...
 
     def has(self, key: ObjectKey) -> bool:
-        """Return true if the object is in the snapshot."""
+        """Return true if an object with this key is in the snapshot."""
         ...
 
     def count(self) -> int:
@@ -45,12 +49,12 @@ class Store(Protocol[T_contra]):
         ...
 
     def mark_readable(self, key: ObjectKey) -> None:
-        """Record that an unreadable object was deleted, or can be decoded again."""
+        """Record that an object that could not be decoded was deleted, or can be decoded now."""
         ...
 
 
 class _CacheStore:
-    """Common base of the stores."""
+    """Base class of the stores for all kinds."""
 
     def __init__(self, cluster: Cluster, kind: Kind[Any]) -> None:
         self._cluster = cluster
@@ -68,10 +72,11 @@ class _CacheStore:
 
 
 class PodStore(_CacheStore):
-    """Store of pods. A pod that a list lacks was deleted, even if its bind is in flight.
+    """Store of pods.
 
-    That is true only for pods that existed when the list began. A pod of the same name can have been created since, and
-    read without the watch. It can even be bound before the list ends, so ``delete`` by key keeps such a pod.
+    A pod that was known when a list began and is not in the list was deleted, even if its bind is in flight. But a new
+    pod of its name can have been created since, read without the watch, and even bound before the list ends. So
+    ``delete`` without a UID keeps a pod that was added after ``keys``.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -86,7 +91,11 @@ class PodStore(_CacheStore):
             self._cluster.delete_pod(key, uid)
 
     def _is_newer_than_list(self, key: ObjectKey) -> bool:
-        """Return true if the pod was added since ``keys``. Only pending pods are read without the watch."""
+        """Return true if the pod was added after ``keys`` was read.
+
+        Only pending pods can be added so, because only they are read without the watch. Assumed pods are still pending
+        for the API server.
+        """
         known = self._cluster.pod(*key)
         return known is not None and self._may_be_bound(known) and known.uid not in self._unbound
 
@@ -146,7 +155,7 @@ class OtherStore(_CacheStore):
 
 
 def store_for(cluster: Cluster, kind: Kind[Any]) -> Store[Any]:
-    """Return a store for a kind."""
+    """Create the store for a kind."""
     if kind == PODS:
         return PodStore(cluster)
     return NodeStore(cluster) if kind == NODES else OtherStore(cluster, kind)

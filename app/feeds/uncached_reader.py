@@ -1,4 +1,4 @@
-"""Reads of a pod, or a node with its pods, from the API server, with parts that the snapshot does not have."""
+"""Reads a pod, or a node with its pods, from the API server, with fields that the snapshot does not have."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from app.kube.names import is_segment, is_subdomain
 from app.writes.answers import as_requested
 
 MOST_BYTES: Final = 4 << 20
-"""Maximum size of the list of a node's pods, some hundred of usual size, because splitting it blocks the event loop."""
+"""Maximum bytes of a list, for a node some hundred pods of usual size. Decoding a list blocks the event loop."""
 
 _CACHED: Final = "0"
-"""Resource version 0: served from the API server's cache, which indexes pods by node and can lag by moments."""
+"""Resource version 0, so that the API server answers from its cache, which indexes pods by node.
+
+The cache can be behind etcd by moments.
+"""
 
 _SECONDS: Final = 2.0
-"""Timeout of a request."""
+"""Timeout of a request in seconds."""
 
 _STEP: Final = 16
 """Number of pods that are decoded before other tasks can run."""
@@ -33,13 +36,13 @@ _NOT_FOUND: Final = 404
 
 
 class ApiUncachedReader:
-    """Implements ``analysis.UncachedReader``. Needs only the permissions that the feed needs."""
+    """Reads from the API server. Implements ``analysis.UncachedReader``; needs only the permissions of the feed."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
     async def pod(self, core: CoreV1, namespace: str, name: str) -> Pod | None:
-        """Return the pod; ``None`` if it does not exist. Raises ``OSError`` if that is unknown."""
+        """Return the pod; ``None`` if it does not exist. Raises ``OSError`` if it cannot be read."""
         if not is_segment(namespace) or not is_segment(name):
             return None
         try:
@@ -55,7 +58,7 @@ class ApiUncachedReader:
     async def node(self, core: CoreV1, name: str) -> NodeInfo | None:
         """Return the node with all bound, unfinished pods; ``None`` if it does not exist.
 
-        Raises ``OSError`` if that is unknown.
+        Raises ``OSError`` if the node or its pods cannot be read.
         """
         if not is_subdomain(name):
             return None

@@ -2,14 +2,14 @@
 
 kube-scheduler sends the next pod while the bind of the last one is still in flight. A decision without that bind can
 conflict at bind, which costs the pod seconds of back-off, and its scores pile pods up on one node. A bind is *expected*
-if the pod was answered nodes a moment ago and has no bind yet. A filter waits for expected binds if its hard
-constraints depend on their nodes, and a prioritize if its scores do. A filter also waits if some node passes alone, but
-not together with the pods of expected binds that can go there (ADR 41).
+if Homeport answered with nodes for the pod a moment ago and the pod is not bound yet. A filter request waits for an
+expected bind if a hard constraint of its pod depends on the bind's node. A prioritize request waits if a score does. A
+filter request also waits if a node passes as it is, but not with the pods whose expected binds can take it (ADR 41).
 
-A scheduler handles one pod after the other: when it sends the next, the bind of the last has been sent or never will
-be. So a bind is expected for longer than any call waits for it. A bind that does not arrive during a wait is no longer
-expected, and the next waits are half as long, until binds arrive in time again. For example, a pod whose volume is
-created first is bound seconds later, and the pods behind it must not all wait for it.
+A scheduler handles one pod after the other. When it sends the next pod, it has sent the bind of the last one, or never
+will. So a bind is expected for longer than any request waits. A bind that does not arrive during a wait is no longer
+expected, and the next waits are half as long, until binds arrive in time again. For example, kube-scheduler binds a pod
+seconds later if its volume must be created first, and the next pods must not all wait for that bind.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ _EXPECTED_SECONDS: Final = 1.0
 """Seconds for which a bind is expected."""
 
 _LEAST_SHARE: Final = 1 / 16
-"""Smallest fraction of ``wait_seconds`` that a call waits after binds that did not arrive."""
+"""Minimum fraction of ``wait_seconds`` to which the maximum wait is halved after binds that did not arrive."""
 
 _MOST_BESIDE: Final = 8
-"""Maximum number of pods with expected binds that a decision assumes on their nodes; a scheduler has fewer binds in
-flight at a time.
+"""Maximum number of pods with expected binds that ``wait`` returns, for a decision to assume on nodes.
+
+A scheduler has fewer binds in flight at a time.
 """
 
 Matters = Callable[[Pod, Pod], bool]
-"""Returns true if the node of the second pod can affect the decision about the first."""
+"""Function that returns true if the node of its second pod can affect the decision about its first pod."""
 
 ExpectedPods = Sequence[tuple[Pod, Sequence[str]]]
-"""Pods with expected binds, each with the nodes that it can take."""
+"""Pods with expected binds, each with the nodes to which it can be bound."""
 
 
 class ExpectedBinds:
-    """Expected binds. ``wait_seconds``: maximum wait of one call; 0 disables waiting.
+    """Binds that are expected, each for at most a second; lets requests wait for them.
 
-    A bind is expected for at most a second.
-
-    ``is_placed`` returns true if the snapshot has the pod on a node, for example after a bind by another binder.
+    ``wait_seconds``: maximum wait of one request; 0 disables waiting. ``observe``: called with the seconds of each
+    wait.
+    ``is_placed``: returns true if the snapshot has the pod on a node, for example after a bind by another binder.
     """
 
     def __init__(
@@ -68,25 +69,25 @@ class ExpectedBinds:
         self._is_placed = is_placed
 
     def expect(self, pod: Pod, nodes: Sequence[str] = ()) -> None:
-        """Expect a bind of ``pod`` to one of ``nodes``."""
+        """Expect a bind of ``pod`` to one of ``nodes``, unless waiting is disabled or the pod has no UID."""
         if self._wait_seconds and pod.uid:
             self._expected.put(pod.uid, (pod, nodes, self._clock() + _EXPECTED_SECONDS))
 
     def arrived(self, uid: str) -> None:
-        """Stop expecting a bind: the pod is on a node in the snapshot, or will not be bound."""
+        """Stop expecting the bind of a pod, because the snapshot has it on a node, or it will not be bound."""
         if self._expected.pop(uid, None) is not None:
             self._changed.set()
             self._changed = asyncio.Event()
 
     def expects(self, matters: Matters, pod: Pod) -> bool:
-        """Return true if a call about ``pod`` would wait for a bind."""
+        """Return true if ``wait`` for ``pod`` would wait for an expected bind."""
         return bool(self._expected) and bool(self._relevant_uids(matters, pod))
 
     async def wait(self, matters: Matters, pod: Pod) -> ExpectedPods:
-        """Wait until no expected bind that affects ``pod`` is left, or the time is up; then the decision must be
-        computed again.
+        """Wait until no expected bind that affects ``pod`` is left, or the time is up.
 
-        Return the other pods with expected binds, the latest ones.
+        The caller must compute its decision after this. Return the other pods that still have expected binds, at most
+        the latest ``_MOST_BESIDE``.
         """
         if not self._expected:
             return ()
@@ -106,7 +107,12 @@ class ExpectedBinds:
         return [(other, nodes) for uid, (other, nodes, _) in self._expected.items() if uid != pod.uid][-_MOST_BESIDE:]
 
     def _learn(self, in_vain: list[str]) -> None:
-        """Halve the wait after a bind that did not arrive; double it, up to the maximum, after binds that did."""
+        """Halve the maximum wait if any bind did not arrive in time, and stop expecting these binds.
+
+        Else double the maximum wait, up to ``wait_seconds``.
+
+        ``in_vain``: UIDs of the pods whose binds did not arrive.
+        """
         self._share = max(self._share / 2, _LEAST_SHARE) if in_vain else min(self._share * 2, 1.0)
         for uid in in_vain:
             del self._expected[uid]

@@ -1,4 +1,4 @@
-"""Last results of filter: kube-scheduler calls prioritize about the same pod and nodes immediately after."""
+"""Cache of the last filter results, because kube-scheduler next calls prioritize with the same pod and these nodes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from app.kube.core_v1 import Pod
 from app.wire.extender_v1 import SplitArgs
 
 _MOST: Final = 64
-"""Maximum number of pods between filter and prioritize: one per scheduler, and several schedulers can call."""
+"""Maximum number of cached results: one per scheduler is needed, and several schedulers can call Homeport."""
 
 _MOST_BYTES: Final = 8 << 20
-"""Maximum length of all requests together; some 32 MB with the names. 5,000 names are 70 kB."""
+"""Maximum bytes of all cached requests together. With the decoded names, the cache then takes some 32 MB."""
 
 
 class FilterResults(Struct, frozen=True):
-    """Names that passed for ``pod``. All were nodes of the snapshot while its ``node_set`` had this value."""
+    """Names of the nodes that passed filter for ``pod``.
+
+    ``node_set``: value of ``Cluster.node_set`` at that time. While it is unchanged, all names are nodes of the
+    snapshot.
+    """
 
     pod: Pod
     names: Sequence[str]
@@ -26,14 +30,14 @@ class FilterResults(Struct, frozen=True):
 
 
 class FilterResultCache:
-    """Newest feasible results, found by the exact bytes of the request that follows."""
+    """Cache of the newest filter results, by the exact bytes of the prioritize request that each expects."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, tuple[bytes, FilterResults]] = {}
         self._bytes = 0
 
     def keep(self, before: bytes, names: bytes, results: FilterResults) -> None:
-        """Store results. ``before`` and ``names`` are the parts of ``SplitArgs``."""
+        """Store results. ``before`` and ``names``: parts of the expected prioritize request, see ``SplitArgs``."""
         self._drop(before)
         self._entries[before] = (names, results)
         self._bytes += len(before) + len(names)
@@ -41,7 +45,7 @@ class FilterResultCache:
             self._drop(next(iter(self._entries)))
 
     def take(self, request: SplitArgs | None) -> FilterResults | None:
-        """Return and remove the results for a request, without decoding it; ``None`` if there are none."""
+        """Return and remove the results for a request that is not decoded; ``None`` if no stored result matches it."""
         if request is None:
             return None
         names, results = self._drop(request.before)

@@ -1,8 +1,8 @@
-"""Nodes that filter picked for pods, if ``pick`` is configured.
+"""Nodes that filter picked for pods. Used only if ``pick`` is configured, so that filter answers with one node.
 
 An extender does not learn the outcome of its answers. If the scheduler sends the pod again at once and the snapshot has
-not changed, the request is a retry and gets the same node. Later, or with a changed snapshot, the pick has failed: the
-scheduler could not reserve the node, or the bind failed.
+not changed, the request is a retry and gets the same node. If the scheduler sends the pod later, or the snapshot has
+changed, the pick has failed: the scheduler could not reserve the node, or the bind failed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from app.framework.handle import Clock
 from app.kube.memo import Newest
 
 _MOST: Final = 4096
-"""Maximum number of pods remembered, including pods bound since, for which no request follows."""
+"""Maximum number of remembered picks. Picks of pods that are bound count too, because nothing removes them."""
 
 SAME_SECONDS: Final = 0.5
-"""Time in which a repeated request is a retry, because a scheduler backs off for at least a second."""
+"""Seconds after a pick in which a request about the pod is a retry. A scheduler backs off for at least a second."""
 
 
 class PickCounter(Protocol):
@@ -37,7 +37,11 @@ class _Pick(Struct, frozen=True, gc=False):
 
 
 class Picks:
-    """Latest picks by pod UID. ``made`` counts picks, ``failed`` picks that did not lead to a bind."""
+    """Latest picks by pod UID.
+
+    ``made``: counter of picks. ``failed``: counter of picks after which the scheduler sent the pod again, unless as a
+    retry.
+    """
 
     def __init__(self, *, made: PickCounter, failed: PickCounter, clock: Clock = monotonic) -> None:
         self._clock = clock
@@ -46,8 +50,9 @@ class Picks:
         self._picks = Newest[str, _Pick](_MOST)
 
     def requested(self, uid: str, generation: int) -> None:
-        """Record a request about the pod with the snapshot of this ``generation``. An earlier pick counts as failed if
-        the snapshot changed or the time for a retry is over.
+        """Record a filter request about the pod. ``generation``: the current ``Cluster.generation``.
+
+        Count the earlier pick as failed, and forget it, if the generation has changed or the time for a retry is over.
         """
         known = self._picks.get(uid)
         if known is not None and (known.generation != generation or self._clock() >= known.until):
@@ -55,8 +60,9 @@ class Picks:
             self._failed.inc()
 
     def pick(self, best: Sequence[str], uid: str, generation: int) -> str:
-        """Return one of the ``best`` nodes, of which there is at least one: the last pick on a retry, else a random
-        one.
+        """Return one of the ``best`` nodes: on a retry the last pick, if it is among them, else a random one.
+
+        ``best`` must not be empty.
         """
         self.requested(uid, generation)
         known = self._picks.get(uid)

@@ -1,4 +1,4 @@
-"""Refused pods and the reasons: counted, and remembered while the pods wait."""
+"""Pods that every node was refused for. Counts the reasons, and remembers each pod while it is pending."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from app.kube.memo import Newest
 from app.kube.meta_v1 import ObjectKey
 
 Cause = tuple[str, str]
-"""Name of a plugin, and the reason that it gave."""
+"""Name of a plugin, and the reason that it gave for a rejection."""
 
 NO_PLUGIN: Final = "(none)"
-"""Name used for refusals by Homeport itself, for example of a node that cannot be read."""
+"""Plugin name of rejections by Homeport itself, for example of a node that cannot be decoded."""
 
 REST: Final = "(others)"
-"""Name used for all reasons beyond the first ``MOST_CAUSES``."""
+"""Reason of the counters for all causes after the first ``MOST_CAUSES``; each plugin has one such counter."""
 
 MOST_CAUSES: Final = 64
 """Maximum number of causes with a counter of their own."""
 
 MOST_OF_ONE: Final = 16
-"""Maximum number of causes of one refusal: a plugin with more puts names into its reasons."""
+"""Maximum number of causes counted for one refusal. More occur if a plugin puts names of objects into its reasons."""
 
 LONGEST_REASON: Final = 120
-"""Maximum number of characters of a reason in a label; longer ones are truncated."""
+"""Maximum number of characters of a reason in a metric label. Longer reasons are truncated."""
 
 MOST_PODS: Final = 20_000
 """Maximum number of remembered pods."""
 
 _STEP: Final = 256
-"""Pods processed in one step: a tenth of a millisecond."""
+"""Number of pods that ``count`` processes in one step, which takes a tenth of a millisecond."""
 
 
 class CauseCounter(Protocol):
@@ -47,7 +47,7 @@ class CauseCounter(Protocol):
 
 
 class _RecentRefusal(Struct, frozen=True):
-    """Refused pod with its profile and the plugins that refused it."""
+    """Refused pod: its key, its profile, and the plugins that rejected nodes for it."""
 
     key: ObjectKey
     profile: str
@@ -55,7 +55,7 @@ class _RecentRefusal(Struct, frozen=True):
 
 
 class RecentRefusals:
-    """Most recently refused pods, at most ``most``. ``counter`` creates the counter of a plugin and a reason."""
+    """Most recently refused pods, at most ``most``. ``counter``: returns the counter for a plugin and a reason."""
 
     def __init__(self, counter: Callable[[str, str], CauseCounter], most: int = MOST_PODS) -> None:
         self._counter = counter
@@ -63,32 +63,35 @@ class RecentRefusals:
         self._pods = Newest[str, _RecentRefusal](most)
 
     def refused(self, pod: Pod, profile: str, causes: tuple[Cause, ...]) -> None:
-        """Record that every node was refused; each of the causes refused some of them."""
+        """Record that every node was refused for a pod, and count each of the ``causes`` once."""
         for cause in causes:
             (self._counters.get(cause) or self._new(cause)).inc()
         self._pods.put(pod.uid, _RecentRefusal(pod.key, profile, frozenset(map(itemgetter(0), causes))))
 
     def fits(self, pod: Pod) -> None:
-        """Forget the pod, because a node fits it."""
+        """Forget the pod, because filter found a node for it."""
         self._pods.pop(pod.uid, None)
 
     def by_plugins(self, plugins: Collection[str]) -> list[ObjectKey]:
-        """Return the remembered pods that one of ``plugins`` refused."""
+        """Return the remembered pods for which at least one of ``plugins`` rejected a node."""
         return [it.key for it in self._pods.values() if not it.plugins.isdisjoint(plugins)]
 
     def forget(self) -> None:
-        """Forget all pods, because another replica answers from now on."""
+        """Forget all pods, because another replica answers the scheduler from now on."""
         self._pods.clear()
 
     def _new(self, cause: Cause) -> CauseCounter:
-        """Create the counter of a cause. Causes beyond the maximum share one, so that no table grows."""
+        """Create the counter of a cause. After ``MOST_CAUSES``, new causes of a plugin share one, to limit memory."""
         if len(self._counters) >= MOST_CAUSES:
             cause = (cause[0], REST)
         plugin, reason = cause
         return self._counters.setdefault(cause, self._counter(plugin, reason[:LONGEST_REASON]))
 
     def count(self, cluster: Cluster, counts: dict[tuple[str, str], int]) -> Iterator[None]:
-        """Fill ``counts`` with the refused pods that still wait, by plugin and profile, in short steps."""
+        """Add the refused pods that are still pending to ``counts``, by plugin and profile, in short steps.
+
+        Pods that are gone or on a node are forgotten.
+        """
         for number, uid in enumerate(tuple(self._pods)):
             if number % _STEP == _STEP - 1:
                 yield
@@ -105,10 +108,10 @@ class RecentRefusals:
 
 
 def causes_of(statuses: Iterable[Status]) -> tuple[Cause, ...]:
-    """Return the causes of rejections."""
+    """Return the distinct causes of rejections, at most the first ``MOST_OF_ONE``."""
     return tuple(islice(dict.fromkeys((it.plugin or NO_PLUGIN, it.message) for it in statuses), MOST_OF_ONE))
 
 
 def merge_causes(causes: tuple[Cause, ...], more: tuple[Cause, ...]) -> tuple[Cause, ...]:
-    """Merge the causes of two refusals of one pod."""
+    """Return the distinct causes of both, at most the first ``MOST_OF_ONE``."""
     return causes if causes == more else tuple(islice(dict.fromkeys((*causes, *more)), MOST_OF_ONE))

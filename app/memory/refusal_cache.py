@@ -1,18 +1,19 @@
-"""Cache of refusals: after every bind in the cluster, kube-scheduler sends every refused pod again.
+"""Cache of refusals, because after a bind kube-scheduler can send every refused pod again.
 
-A rejection is stored by plugin and *signature* (``Search.signatures``), which identifies all that the rejection
-depends on. So pods of one workload share it, and nothing has to be invalidated: once anything relevant changes, the
-signature differs. A node stays refused while the signature of one rejecting plugin is valid, whatever other plugins
-would return. Only the reason that comes first can then differ from a new evaluation. As with kube-scheduler's queueing
-hints, only the plugins that rejected are considered.
+A rejection is the verdict of one plugin on one node; a refusal is an answer in which every node is rejected. Rejections
+are stored by plugin and *signature* (``Search.signatures``), which identifies everything that they depend on. So pods
+of one workload share them. Nothing has to be invalidated, because the signature differs once anything relevant changes.
+A node stays refused while the signature of one plugin that rejected it is valid, whatever other plugins would return.
+Only the reason in the answer can then differ from a new evaluation. This is the rule of kube-scheduler's queueing
+hints, which also consider only the plugins that rejected.
 
-The rejection of a last filter also depends on the requested nodes and on those that passed. A node that passed can fail
-later while all signatures stay the same, because they identify rejections only. So an answer in which a last filter
-rejected a node is not stored. Stored rejections stay valid, because a node that some filter rejects is refused whatever
-the last filters return.
+A last filter runs after all other filters. Its rejections also depend on the requested nodes, and on the nodes that
+passed all other filters. Such a node can fail later while all signatures stay the same, because they identify
+rejections only. So an answer in which a last filter rejected a node is not stored. Stored rejections stay valid,
+because a node that some filter rejects is refused whatever the last filters return.
 
-A pod is answered from the cache if a rejection is valid for every requested name, in any order. The combined entries of
-such an answer are stored by all signatures together.
+A request is answered from the cache if every requested node, in any order, has a valid rejection. The combined entries
+of the answer are cached too, with all signatures together as the key.
 """
 
 from __future__ import annotations
@@ -37,14 +38,20 @@ from app.wire.extender_v1 import SplitArgs
 
 _MOST_POD_BYTES: Final = 32 << 20
 _MOST_VERDICT_BYTES: Final = 30 << 20
-"""Maximum bytes of rejections by plugin, and the same of combined refusals."""
+"""Maximum bytes of the remembered requests, and of each of two caches: rejections by plugin, and whole refusals."""
 
 _VERDICT_BYTES: Final = 1000
 _NAME_BYTES: Final = 100
-"""Bytes of a verdict besides its last answer. Entries of names are shared (``_MOST_ENTRIES``)."""
+"""Estimated bytes of a ``_Rejections`` or ``_Refusal``, and of each name in it.
+
+The encoded entries are not included, because all verdicts share them (``_MOST_ENTRIES``).
+"""
 
 _MOST_ENTRIES: Final = 1 << 17
-"""Maximum number of entries of all reasons together: 5,000 nodes with 26 reasons, some 25 MB."""
+"""Number of encoded entries of all reasons together beyond which all are dropped.
+
+Enough for 5,000 nodes with 26 reasons, some 25 MB.
+"""
 
 
 class RefusalCounter(Protocol):
@@ -54,15 +61,15 @@ class RefusalCounter(Protocol):
 
 
 Refused = Callable[[Pod, str, tuple[Cause, ...]], None]
-"""Callback for each refusal: the pod, the profile, and the plugins and reasons that refused nodes."""
+"""Callback for each refusal, with the pod, the name of the profile, and the causes of the rejections."""
 
 
 def _ignore_refusal(_pod: Pod, _profile: str, _causes: tuple[Cause, ...]) -> None:
-    """Default callback: does nothing."""
+    """Do nothing; default callback."""
 
 
 class RefusedPod(Struct, frozen=True):
-    """Request about a pod that was refused before."""
+    """Filter request about a pod that was refused before, with the pod as decoded then."""
 
     pod: Pod
     framework: Framework
@@ -70,7 +77,7 @@ class RefusedPod(Struct, frozen=True):
 
 
 class _Entries(dict[bytes, bytes]):
-    """Encoded entries of one reason by node name, created on first use."""
+    """Encoded entries of an answer for one reason, by node name. Each is created on first use."""
 
     def __init__(self, message: str) -> None:
         super().__init__()
@@ -82,7 +89,7 @@ class _Entries(dict[bytes, bytes]):
 
 
 class _Rejections:
-    """Nodes that one plugin rejected at one signature, with their encoded entries."""
+    """Nodes that one plugin rejected while its signature had one value, with their encoded entries."""
 
     __slots__ = ("causes", "entries")
 
@@ -91,20 +98,20 @@ class _Rejections:
         self.causes: tuple[Cause, ...] = ()
 
     def weight(self) -> int:
-        """Return the size in bytes."""
+        """Return the estimated bytes."""
         return _VERDICT_BYTES + _NAME_BYTES * len(self.entries)
 
 
 class _Refusal:
-    """Nodes refused by any of the ``parts``, and the last answer with its names.
+    """Nodes that any of the ``parts`` rejects, and the last answer with its names.
 
-    kube-scheduler mostly sends the names in a different order each time.
+    If the names of the next request are in another order, which is usual, the answer is built from the entries again.
     """
 
     __slots__ = ("_body", "_names", "causes", "entries")
 
     def __init__(self, parts: Sequence[_Rejections]) -> None:
-        """Combine ``parts``; the first one takes precedence for a node. Entries of a single part are shared."""
+        """Combine ``parts``. The first part that has a node gives its entry. A single part is used without a copy."""
         self.entries: dict[bytes, bytes] = parts[0].entries if len(parts) == 1 else {}
         if len(parts) > 1:
             for part in reversed(parts):
@@ -124,9 +131,9 @@ class _Refusal:
         return self._body
 
     def weight(self, request: SplitArgs) -> int:
-        """Return the size in bytes; ``request`` has the names of the last answer, with an entry for each.
+        """Return the estimated bytes, with the names of ``request``, which was answered last, and its answer.
 
-        A name can lack an entry: with little memory, rejections of one plugin evict those of another.
+        Names without an entry add nothing to the answer.
         """
         names = request.each()
         body = sum(len(self.entries.get(name, b"")) for name in names) + len(names)
@@ -134,9 +141,10 @@ class _Refusal:
 
 
 class RefusalCache:
-    """Cache of refusals, limited in bytes: least recently used pods and verdicts are evicted.
+    """Cache of refusals, limited in bytes; the least recently used requests and verdicts are evicted.
 
-    ``remembered`` counts refusals answered from the cache, ``computed`` the others; ``refused`` is called for all.
+    ``remembered``: counter of refusals that are answered from the cache. ``computed``: counter of all other refusals.
+    ``refused``: called for each refusal of both sorts.
     """
 
     def __init__(
@@ -159,14 +167,17 @@ class RefusalCache:
         self._entries: dict[str, _Entries] = {}
 
     def find(self, request: SplitArgs) -> RefusedPod | None:
-        """Return the pod of a filter request if the same request was refused before; the request is not decoded."""
+        """Return the pod of a filter request that was refused before, perhaps with other names; else ``None``.
+
+        The request is not decoded.
+        """
         known = self._pods.get(request.before)
         return None if known is None else RefusedPod(*known, request)
 
     def answer(self, refused_pod: RefusedPod) -> bytes | None:
-        """Return the refusal if all requested names are known to be refused; ``None`` if it must be computed.
+        """Return the encoded refusal if every requested node has a valid rejection, and count it.
 
-        Raises ``PluginError``.
+        ``None``: the answer must be computed. Raises ``PluginError``.
         """
         profile = refused_pod.framework.scheduler_name
         signatures = self._signatures(refused_pod.framework, refused_pod.pod)
@@ -193,9 +204,10 @@ class RefusalCache:
         *,
         lasts: bool = True,
     ) -> None:
-        """Store that all of ``names`` were rejected. Call it in the same step of the event loop as the evaluation.
+        """Count a computed refusal, and store it if it can be used again.
 
-        Stores nothing unless it ``lasts`` (``SearchResult``). Raises ``PluginError``.
+        ``names``: all requested nodes. ``rejected``: their statuses. ``lasts``: see ``SearchResult``; if false, nothing
+        is stored. The caller must not await between the evaluation and this call. Raises ``PluginError``.
         """
         self._computed.inc()
         profile = framework.scheduler_name
@@ -206,7 +218,7 @@ class RefusalCache:
         signatures = self._signatures(framework, pod)
         by_plugin = _by_plugin(by_id)
         if not signatures.keys() >= by_plugin.keys():
-            return  # a plugin without a signature rejected: the pod cannot be cached
+            return  # a plugin without a signature rejected a node, so the refusal could not be verified later
         each = request.each()
         statuses = list(map(rejected.__getitem__, names))
         entries = list(self._encoded(each, statuses, by_id))
@@ -216,34 +228,39 @@ class RefusalCache:
         if not parts:
             return
         refusal = _Refusal(parts)
-        if all(map(refusal.entries.__contains__, each)):  # false if some were evicted at once
+        if all(map(refusal.entries.__contains__, each)):  # an entry is missing if its rejections were evicted at once
             key = (profile, *signatures.items())
             self._refusals.put(key, refusal, refusal.weight(request) + size_of(key))
             self._pods.put(request.before, (pod, framework), len(request.before))
 
     def _valid_rejections(self, profile: str, signatures: Mapping[str, Hashable]) -> list[_Rejections]:
-        """Return the valid rejections, in the order of the plugins."""
+        """Return the cached rejections with these signatures, in the order of ``signatures``."""
         rejections = (self._rejections.get((profile, *signature)) for signature in signatures.items())
         return [it for it in rejections if it is not None]
 
     def _add(self, key: Hashable, each: Iterable[tuple[bytes, int, bytes]], those: Mapping[int, Status]) -> None:
-        """Add the rejections of one plugin. ``each``: name, id of its status, and its encoded entry."""
+        """Add the rejections of one plugin.
+
+        ``each``: for every requested node its name, the ``id`` of its status, and its encoded entry. ``those``:
+        statuses of the plugin, by ``id``.
+        """
         part = self._rejections.get(key) or _Rejections()
         part.entries.update((name, entry) for name, status, entry in each if status in those)
         part.causes = merge_causes(part.causes, causes_of(those.values()))
         self._rejections.put(key, part, part.weight() + size_of(key))
 
     def _signatures(self, framework: Framework, pod: Pod) -> Mapping[str, Hashable]:
-        """Return the signatures by plugin; empty if nothing can be cached, as for a pod that is itself in the snapshot.
+        """Return the signatures by plugin, or an empty mapping if no refusal of the pod can be cached.
 
-        Statuses without a plugin also depend on the set of nodes.
+        It is empty for a pod that is on a node or nominated in the snapshot, because it is not its own peer.
+        The signature of statuses without a plugin includes the set of nodes, because they depend on it.
         """
         if self._cluster.is_placed_or_nominated(pod.uid, pod.key):
             return {}
         try:
             signatures = framework.search.signatures(pod)
         except Unprepared:
-            return {}  # its counts were evicted; the next decision computes them again
+            return {}  # counts that the signature needs were evicted; the next decision computes them again
         if ALL_PLUGINS in signatures:
             signatures[ALL_PLUGINS] = (self._cluster.node_set, signatures[ALL_PLUGINS])
         return signatures
@@ -251,9 +268,9 @@ class RefusalCache:
     def _encoded(
         self, names: Sequence[bytes], rejected: Iterable[Status], by_id: Mapping[int, Status]
     ) -> Iterable[bytes]:
-        """Return the encoded entries. Entries of one name and reason are created once and shared by all verdicts.
+        """Return the encoded entry of each name. All verdicts share the entry of one name and reason.
 
-        ``by_id``: distinct statuses by ``id``.
+        ``rejected``: status of each name. ``by_id``: the distinct statuses, by ``id``.
         """
         by_status = {key: self._entries_of(status.message) for key, status in by_id.items()}
         return map(getitem, map(by_status.__getitem__, map(id, rejected)), names)
@@ -268,7 +285,7 @@ class RefusalCache:
 
 
 def _by_plugin(by_id: Mapping[int, Status]) -> dict[str, dict[int, Status]]:
-    """Group distinct statuses by plugin, each by ``id``."""
+    """Return the distinct statuses by plugin and ``id``. ``by_id``: these statuses by ``id``."""
     by_plugin: dict[str, dict[int, Status]] = {}
     for key, status in by_id.items():
         by_plugin.setdefault(status.plugin, {})[key] = status
