@@ -269,7 +269,7 @@ def _plugins(_arguments: argparse.Namespace) -> None:
 
 
 def _configured(config: str | None, kubeconfig: str | None) -> tuple[LoadedSettings, tuple[PluginSpec[Any], ...]]:
-    """Return settings and plugins for a command other than ``serve``. Raises ``SettingsError``."""
+    """Load settings and plugins for a command other than ``serve``. Raises ``SettingsError`` for mistakes in them."""
     loaded, specs = read_settings(rbac.given(kubeconfig), config=config or os.environ.get(CONFIG)), _specs()
     _raise_for(loaded, _profile_mistakes(loaded, specs))
     return loaded, specs

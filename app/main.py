@@ -112,7 +112,7 @@ _MARGIN: Final = 0.25
 """Seconds before the caller's time limit by which an answer must be sent."""
 
 END_SECONDS: Final = 19.0
-"""Maximum number of seconds from SIGTERM to the end of the process. Kubernetes grants a pod 30 seconds by default."""
+"""Maximum number of seconds from a signal to the end of the process. Kubernetes grants a pod 30 seconds by default."""
 
 _LEAVE_SECONDS: Final = 12.5
 """Seconds within ``END_SECONDS`` to finish binds in flight and to hand over leadership."""
@@ -131,7 +131,7 @@ _MOST_OPERATORS: Final = 256
 
 
 class _Elected(Struct, frozen=True):
-    """Parts that exist only with leader election."""
+    """Parts of the service that exist only if leader election is configured."""
 
     replica: Replica
     forwarder: Forwarder
@@ -144,7 +144,9 @@ class _Elected(Struct, frozen=True):
 
 
 class HomeportService:
-    """All parts of the service. The constructor raises ``ProfileErrors``, ``SavedClusterError`` and other mistakes."""
+    """All parts of the service.
+
+    The constructor raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
 
     _listeners: Sequence[Listener] = ()
 

@@ -1,8 +1,8 @@
 """``homeport homes``: lists homes, and lets a user move, release and keep them.
 
-The home of a pod is the node to which it always returns; an annotation of the pod's owner stores it. Homeport's pages
-list the homes, and the kinds of owners that can have one. A change is written to the API server with the permissions
-of the user's kubeconfig, like ``kubectl annotate``.
+A home is the node on which Homeport places a pod again when it is recreated; an annotation of the pod's owner stores
+the node's name. Homeport's pages list the homes, and the kinds of owners that can have one. A change is written to the
+API server with the permissions of the user's kubeconfig, like ``kubectl annotate``.
 """
 
 from __future__ import annotations

@@ -35,16 +35,16 @@ class SavedCluster:
     ) -> None:
         """Read the file at ``path``. Raises ``SavedClusterError`` if it is invalid, or ``ProfileErrors``."""
         saved = Settings(cluster=str(path), profiles=settings.profiles)
-        self._runner = asyncio.Runner()  # one event loop for all requests
+        self._runner = asyncio.Runner()  # keeps one event loop, because all requests must use the same
         finalize(self, self._runner.close)
         self._web = HomeportService(saved, specs, defaults, version=version).web()
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the answer to a GET request. Raises ``CommandError`` for an error."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if it is an error."""
         return self._ask("GET", path, {"params": dict(query)})
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a POST request. Raises ``CommandError`` for an error."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if it is an error."""
         return self._ask("POST", path, {"json": dict(body)})
 
     def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
-"""Loads settings from the command line, ``HOMEPORT_*``, the configuration file and defaults, in this order of
-precedence.
+"""Loads the settings from all sources.
+
+In order of precedence, these are the command line, variables ``HOMEPORT_*``, the configuration file, and the defaults.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ POINTS: Final = (
     "bind",
     "postBind",
 )
-"""Extension points as spelled in KubeSchedulerConfiguration, in the order of a scheduling cycle."""
+"""Names of extension points in KubeSchedulerConfiguration, in the order in which a pod passes them."""
 
 Release: TypeAlias = Literal["1.35", "1.36"]
 """Kubernetes releases whose in-tree plugins a profile can select."""

@@ -22,7 +22,7 @@ _UNKNOWN_SECONDS: Final = 2.0
 """Maximum number of seconds to wait for the watch to report a pod that filter was called for."""
 
 _LATEST_UNSEEN_SECONDS: Final = 0.1
-"""Seconds after the patch within which a filter call can still carry the pod without its nomination."""
+"""Seconds after the patch within which a filter call can still have the pod as it was before its nomination."""
 
 QUIET_SECONDS: Final = 0.01
 """Seconds between Homeport's last refusal of a pod and the patch that nominates it.
@@ -149,9 +149,8 @@ class Case:
 class NominationStep(Struct, frozen=True):
     """Next step for a pod: nominate it to ``node``, or, if ``node`` is empty, evaluate it again later or never.
 
-    ``wait`` is the number of seconds until the next evaluation; 0 means that it needs no further one.
-    ``wait_if_called`` is the number of seconds until an evaluation that takes place only if filter is called for the
-    pod meanwhile, because the cluster may have changed; 0 means none.
+    ``wait`` is the number of seconds until the next evaluation, and ``wait_if_called`` the number of seconds until one
+    that takes place only if filter is called for the pod meanwhile. 0 means that there is no such evaluation.
     """
 
     node: str = ""

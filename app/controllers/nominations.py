@@ -32,7 +32,7 @@ class CountedNominations:
         self._nodes.pop(uid, None)
 
     def is_ours(self, pod: Pod) -> bool:
-        """Return true if the pod has a nomination by the sampling guard."""
+        """Return true if the pod's current nomination is by the sampling guard."""
         return bool(pod.nominated_node_name) and self._nodes.get(pod.uid) == pod.nominated_node_name
 
     def nominated(self, node_name: str) -> Collection[Pod]:
@@ -41,7 +41,7 @@ class CountedNominations:
 
     @property
     def nominated_nodes(self) -> Collection[str]:
-        """Names of nodes with a nominated pod, without nodes of which the sampling guard made all nominations."""
+        """Names of the nodes for which ``nominated`` returns at least one pod."""
         every = self._cluster.nominated_nodes
         return {name for name in every if self.nominated(name)} if every else ()
 

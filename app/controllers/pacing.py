@@ -61,7 +61,7 @@ class Attempts(Struct):
     not_before: float = 0.0
 
     def missed(self, now: float) -> None:
-        """Record a failed nomination. Failures during the back-off count as one."""
+        """Record a failed nomination and begin the back-off. A failure during the back-off is ignored."""
         if now < self.not_before:
             return
         self.not_before = now + min(MISS_SECONDS * MISS_FACTOR**self.misses, MOST_MISS_SECONDS)

@@ -65,7 +65,7 @@ class SecondLooks:
         except PluginError:
             return None  # logged by the plugins' guard
         except Unprepared:
-            return None  # the pod's counts are not cached; so many events concern it that one will activate it
+            return None  # no second look: constraints without cached counts are so broad that many events activate it
 
     async def run(self) -> None:
         """Evaluate queued pods one at a time and activate those that fit a node now, until cancelled."""

@@ -37,9 +37,9 @@ class Leadership(MayWrite, Protocol):
         ...
 
     def role(self) -> str:
-        """Return a text about the role of this process, for the readiness page; empty for a single process.
+        """Return text about the role of this process, for the readiness page: it leads, or which leader it follows.
 
-        It is valid only if ``problem`` is empty.
+        The text is empty for a single process, and valid only if ``problem`` is empty.
         """
         ...
 

@@ -84,7 +84,7 @@ class Election:
     """State of the leader election from the view of one replica. Times are seconds on ``clock``, which never goes back.
 
     ``record`` is the last seen version of the Lease; ``None`` before the first read and if no Lease exists. ``term`` is
-    the term of this replica; ``None`` if another replica holds the Lease. It is kept if the replica stops leading
+    the term of this replica; ``None`` if it does not hold the Lease. The term is kept if the replica stops leading
     because renewals fail, so that a later renewal continues it.
     """
 
@@ -118,7 +118,7 @@ class Election:
         self._ended: frozenset[str] = frozenset()
         self._terms = 0
         self._next_term: LeadershipTerm | None = None
-        self._callers = NOBODY  # Schedulers to record with the next write; while we hold the Lease, includes its own.
+        self._callers = NOBODY  # Schedulers for the next write; if this replica is the holder, with all recorded ones.
         self._sent_callers: Callers | None = None  # Schedulers in the last write; None if it failed.
         self._retired = self._resigned = False
         self.is_candidate = True
@@ -128,11 +128,11 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """True if this replica holds the Lease and its last renewal is recent enough."""
+        """True if this replica holds the Lease and sent its last renewal less than ``renew_deadline`` ago."""
         return self.term is not None and self._clock() < self._renewed_at + self._renew_deadline
 
     def may_post(self, seconds: float) -> str:
-        """Return why a write with this time limit must not be sent now; empty if our tenure lasts longer."""
+        """Return why a write with this time limit must not be sent now; empty if the tenure lasts longer."""
         if not self.leads:
             return "this replica does not lead"
         if self._renewed_at + self._lease_duration - self._clock() <= seconds:

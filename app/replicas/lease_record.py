@@ -103,7 +103,7 @@ class LeadershipTerm(Struct, frozen=True):
     fence: Callers
     """Schedulers whose pending pods must be fenced off, because a late Binding of the previous holder may reach them.
 
-    Empty if the previous holder released the Lease, or if there was no Lease.
+    Empty if the previous holder released the Lease, or if this replica has seen no Lease before.
     """
     predecessor: str
     """Identity of the previous holder, shortened; empty if the Lease was released or did not exist."""

@@ -54,7 +54,7 @@ class PodLock:
         return names
 
     def acquire(self) -> frozenset[str] | None:
-        """Try to lock the file; return the identities in it and append ours. Return ``None`` if it is locked already.
+        """Try to lock the file, read its identities and add this process. Return ``None`` if it is locked already.
 
         The descriptor stays open until the process ends. Raises ``OSError`` if the file cannot be opened or locked.
         """
@@ -73,7 +73,7 @@ class PodLock:
         return frozenset(names)
 
     def _append(self, descriptor: int, names: list[str]) -> None:
-        """Write the newest identities and ours to the file; failures are logged.
+        """Write the newest identities and that of this process to the file; failures are logged.
 
         If the process is killed meanwhile, identities in the file can be cut off. All of them belong to processes that
         have held the lock, so that the next reader is not misled.

@@ -6,8 +6,8 @@
                    the Lease lists, first in namespaces in which a bind waits
     hand-over   begin no new binds, settle binds in flight, release the Lease, stay until another replica leads
 
-If the previous leader released the Lease, steps 1 and the fences are skipped. If it was a process of the same pod that
-has ended, step 1 is skipped, and all pods are fenced off before any Binding.
+If the previous leader released the Lease, step 1 and the fences are skipped. If it was a process of the same pod that
+has ended, step 1 is skipped, and all these pods are fenced off before any Binding.
 
 Not here: HTTP. ``app.server.forward`` forwards verbs to the leader.
 """
@@ -71,7 +71,7 @@ _NOWHERE: Final = Route("nowhere")
 
 
 async def _at_once() -> None:
-    """Return immediately: default for ``known_to_others``."""
+    """Default for ``known_to_others`` of a replica that others can verify from the beginning."""
 
 
 class Replica:
@@ -175,7 +175,10 @@ class Replica:
             await self._elector.changed(_LOOK_SECONDS)
 
     async def admitted(self, namespace: str, seconds: float) -> str:
-        """Wait at most ``seconds`` until binding is allowed in the namespace; return the result of ``may_bind``."""
+        """Wait at most ``seconds`` until binding is allowed in the namespace; return the result of ``may_bind``.
+
+        Returns at once if this replica does not lead.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.leads and self._ready is not self._election.term:
@@ -206,7 +209,7 @@ class Replica:
         return f"taking over: {self._doing}" if self._ready is not self._election.term else ""
 
     def role(self) -> str:
-        """Return a text about the role of this replica, for the readiness page."""
+        """Return "leader", or text that names the leader which this replica follows, for the readiness page."""
         if self.leads:
             return "leader"
         leader = self._election.leader
@@ -265,7 +268,7 @@ class Replica:
         until = self._clock() + SUCCESSOR_SECONDS
         while self._election.leader is None and (left := until - self._clock()) > 0:
             await self._elector.changed(left)
-            if self.leads and not resigned:  # the Lease was taken after termination began
+            if self.leads and not resigned:  # this replica took the Lease with a write that was already in flight
                 resigned = True
                 await self._resign(settle)
 

@@ -22,7 +22,7 @@ _SNAPSHOT: Final = "the snapshot of the cluster, which every decision needs"
 _DISCOVERY_SECONDS: Final = 3.0
 
 _BUILT_IN: Final = frozenset({"", "apps", "batch", "policy"})
-"""API groups that every cluster serves."""
+"""API groups whose kinds every cluster serves, among those that plugins use."""
 
 _BY_THE_RULE: Final = frozenset(
     {

@@ -137,7 +137,7 @@ class ApiBinder:
         return await self._bind_guard.through(pod, node_name, send)
 
     async def _settled(self, pod: Pod, node_name: str) -> Status:
-        """Read the pod back until the outcome of the Binding is known."""
+        """Read the pod back until the outcome of the Binding is known; return the result of the bind."""
         delay = _RETRY_SECONDS
         while (outcome := await self._read_back.outcome(pod, node_name)) is None:
             await self._sleep(delay)

@@ -32,7 +32,7 @@ PAUSE_SECONDS: Final = 1.0
 """Seconds during which no Binding is held, after a request had to wait for a bind or two batches had one Binding."""
 
 _SILENCE: Final = 0.5
-"""Fraction of the window without a new Binding after which the batch is sent early."""
+"""Fraction of the window: if no Binding joins the batch for so long, the batch is sent before its window ends."""
 
 
 class BindBatches:
@@ -96,7 +96,7 @@ class BindBatches:
         try:
             await released
         finally:
-            if released in self._held:  # its bind was cancelled
+            if released in self._held:  # only if this bind was cancelled, because a release empties the list
                 self._held.remove(released)
         self._observe(self._clock() - began)
 

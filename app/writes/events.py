@@ -91,7 +91,7 @@ class ApiRecorder:
     """Implementation of ``EventRecorder``. ``instance`` is the name of this process.
 
     ``count`` is called with the outcome of each write and each drop, for example ``written`` or ``over_budget``.
-    ``leads`` returns true if this process leads; without it, Events are ignored, because the leader writes the same.
+    ``leads`` returns true if this process leads. Other replicas ignore Events, because the leader writes the same.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class ApiRecorder:
             await asyncio.sleep(PACE_SECONDS)
 
     async def _next(self) -> Series:
-        """Wait for the next series to write."""
+        """Wait for the next series to write, and remove it from the queue. Record that the queue is idle if empty."""
         while True:
             now = self._clock()
             if (series := self._queue.take(now)) is not None:
@@ -302,7 +302,7 @@ class ApiRecorder:
             except ApiError as refused:
                 if refused.status != _NOT_FOUND:
                     raise
-                await self._create(series)  # the API server deletes Events after an hour
+                await self._create(series)  # the Event is gone, because the API server deletes Events after an hour
         else:
             await self._create(series)
         self._note("repeated" if series.written else "written", series, counted)

@@ -64,7 +64,7 @@ class Fences:
         return bool(self._left) if self._together else namespace in self._left
 
     async def cleared(self, namespace: str) -> None:
-        """Wait until ``pending_in`` returns false for the namespace; its pods are fenced off first."""
+        """Wait until ``pending_in`` is false for the namespace. Meanwhile, its pods are fenced off before others."""
         while self.pending_in(namespace):
             if namespace in self._left:
                 self._awaited[namespace] = None

@@ -126,12 +126,12 @@ def gone(pod: Pod) -> Status:
 
 
 def bound_elsewhere(pod: Pod, node_name: str) -> Status:
-    """Return the Error for a pod that is bound to another node."""
+    """Return the Error for a pod that is bound to ``node_name``, which is not the decided node."""
     return error(f'pod {pod.name} is already assigned to node "{node_name}"')
 
 
 class _Retry(Struct):
-    """Time of the next read of a pod, and the delay after it, in seconds."""
+    """Time ``at`` which a pod is read next, and ``delay`` until the read after that, both in seconds."""
 
     at: float
     delay: float
