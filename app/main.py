@@ -208,7 +208,7 @@ class HomeportService:
         _log_notices(resolved)
 
     def _verb_context(self) -> VerbContext:
-        """Create the context that all verbs share, with the pods whose bind is expected."""
+        """Create the context that all verbs share, with the record of binds that are expected soon."""
         due = ExpectedBinds(
             monotonic,
             wait_seconds=self._settings.expected_bind_wait,
@@ -316,7 +316,7 @@ class HomeportService:
         )
 
     def _called(self, context: VerbContext) -> dict[str, Verbs]:
-        """Create the verbs; return them by the path prefix under which they are served, and by name."""
+        """Create the verbs. Return, for each path prefix, a mapping from names to verbs."""
         results = FilterResultCache()
         picks = Picks(made=self._metrics.picks, failed=self._metrics.failed_picks)
         refusals = RefusalCache(
@@ -370,7 +370,7 @@ class HomeportService:
                 self._cluster.others.on_change(kind, on_change)
 
     def _call_plugin(self, plugin: str, changed: Callable[[Any, Any], None], old: Any, new: Any) -> None:
-        with suppress(PluginError):  # logged by the guard
+        with suppress(PluginError):  # the guard has logged the fault
             self._guard.call(plugin, "Changed", changed, old, new)
 
     def _record(self, feed: LiveFeed) -> ApiRecorder:

@@ -64,7 +64,7 @@ def _first(answer: Json) -> str:
 
 
 def _others(answer: Json, *, wide: bool) -> Iterator[str]:
-    """Yield lines about pods without a home: their number, and the pods that would wait (with ``wide``, all pods)."""
+    """Yield lines about pods without a home: their number, and the pods that would wait; with ``wide``, all pods."""
     others, lost = answer["others"], answer["lost"]
     if others:
         waiting = [it for it in others if not it["goesTo"]]

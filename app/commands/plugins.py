@@ -47,7 +47,10 @@ def listing(in_tree: Iterable[PluginSpec[Any]], others: Iterable[PluginSpec[Any]
 
 
 def _in_preset(spec: PluginSpec[Any], weights: Mapping[str, int]) -> str:
-    """Return the plugin's weight in a preset; "yes" if the preset has the plugin without a score, "-" if not."""
+    """Return the table cell of a plugin and a preset: the weight of the plugin's score in the preset.
+
+    It is "yes" if the preset has the plugin but the plugin has no score, and "-" if the preset does not have it.
+    """
     if spec.name not in weights:
         return "-"
     return str(weights[spec.name]) if has_point(spec, "score") else "yes"

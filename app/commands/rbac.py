@@ -29,9 +29,9 @@ Guesses = Mapping[tuple[str, str], str]
 
 
 class Account(Struct, frozen=True):
-    """Account to which the roles are bound: the service account of this name, or ``user`` if it is not empty.
+    """Account to which the roles are bound: the service account ``name``, or the user ``user`` if that is not empty.
 
-    The roles have the name ``name`` in both cases.
+    In both cases, ``name`` is the name of the roles too.
     """
 
     namespace: str

@@ -33,7 +33,10 @@ class SavedCluster:
         *,
         version: str,
     ) -> None:
-        """Read the file at ``path``. Raises ``SavedClusterError`` if it is invalid, or ``ProfileErrors``."""
+        """Read the file at ``path``.
+
+        Raises ``SavedClusterError`` if the file cannot be used, and ``ProfileErrors`` if the profiles are invalid.
+        """
         saved = Settings(cluster=str(path), profiles=settings.profiles)
         self._runner = asyncio.Runner()  # keeps one event loop, because all requests must use the same
         finalize(self, self._runner.close)

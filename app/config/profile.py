@@ -69,7 +69,7 @@ class PluginRef(_ConfigurationModel):
 
 
 class PluginSet(_ConfigurationModel):
-    """Changes to the default plugins of one extension point."""
+    """Changes to the default plugins of one extension point: plugins to enable and to disable."""
 
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginRef, ...] = ()
@@ -101,7 +101,7 @@ class Plugins(_ConfigurationModel):
 
 
 class PluginConfig(_ConfigurationModel):
-    """Arguments of one plugin."""
+    """Arguments of the plugin with this name. The plugin itself validates them."""
 
     name: str
     args: dict[str, Any] = {}

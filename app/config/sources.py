@@ -38,7 +38,7 @@ class SettingSources(Struct, frozen=True):
 
     @property
     def below_flags(self) -> dict[str, Any]:
-        """Values from variables and file, by field name."""
+        """Values from variables and file, by field name. Variables take precedence."""
         return {**self.in_file, **self.variables.values}
 
     def from_elsewhere(self, name: str) -> Any:

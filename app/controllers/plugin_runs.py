@@ -50,7 +50,7 @@ class PluginRun:
             began = time()
             try:
                 await self._guard.watched(self._name, _POINT, self._plugin.run)
-            except PluginError:  # logged by the guard
+            except PluginError:  # the guard has logged the fault
                 pause = AGAIN_SECONDS if time() - began >= MOST_SECONDS else pause
                 await asyncio.sleep(pause)
                 pause = next_delay(pause, AGAIN_SECONDS, MOST_SECONDS)

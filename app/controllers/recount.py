@@ -49,7 +49,10 @@ class RecountController:
                 _LOG.error("snapshot differs from a recount", differences=differences[:_MOST_NAMED])
 
     async def once(self) -> list[str]:
-        """Recount once and return a description of each difference. Requests are answered between its short steps."""
+        """Recount once; return a description of each difference from the cached counts.
+
+        The recount has short steps, between which requests are answered.
+        """
         differences = await check_in_steps(self._cluster, *(it.checking() for it in self._frameworks))
         self._counted(bool(differences))
         return differences

@@ -202,7 +202,7 @@ class SamplingGuard:
             names = await candidate_nodes(self._cluster, framework, pod)
             return await decide_prepared(partial(self._plan_among, case, framework, pod, names, locked))
         except PluginError:
-            return LEAVE  # logged by the plugins' guard; the filter answer tells the scheduler
+            return LEAVE  # the plugins' guard has logged the fault, and the filter answer reports it
 
     def _plan_among(
         self, case: Case, framework: Framework, pod: Pod, names: Sequence[str], locked: str
@@ -222,7 +222,7 @@ class SamplingGuard:
             return NominationStep(wait_if_called=case.next_look())
         case.look_pause = 0.0
         possible = rest if len(rest := possible.without(self._node_locks.keys() - {locked})) else possible
-        return NominationStep(random.choice(best(framework, pod, possible)))  # noqa: S311  # no secret
+        return NominationStep(random.choice(best(framework, pod, possible)))  # noqa: S311  # not for a secret
 
     def _waiting(self, case: Case) -> Pod | None:
         """Return the cached pod if it waits and no scheduler nominated it or preempts for it; else ``None``."""

@@ -63,7 +63,7 @@ class SecondLooks:
         try:
             return None if framework is None else tuple(framework.search.signatures(pod).items()) or None
         except PluginError:
-            return None  # logged by the plugins' guard
+            return None  # the plugins' guard has logged the fault
         except Unprepared:
             return None  # no second look: constraints without cached counts are so broad that many events activate it
 
@@ -91,4 +91,4 @@ class SecondLooks:
         try:
             return bool(await candidate_nodes(self._context.cluster, framework, known))
         except PluginError:
-            return False  # logged by the plugins' guard
+            return False  # the plugins' guard has logged the fault

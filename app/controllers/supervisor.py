@@ -5,7 +5,8 @@
     everywhere     begin ──▶ run ──────────────────────────────▶ the process ends
     while leading  begin ──▶ wait to lead ──▶ run ──▶ leadership lost ──▶ wait to lead ──▶ …
 
-No other module of this package checks whether this process leads. A task that ends by a fault is logged and restarted.
+No other module of this package checks whether this process leads. If a task ends by a fault, the fault is logged and
+the task is restarted.
 """
 
 from __future__ import annotations

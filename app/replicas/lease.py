@@ -44,7 +44,7 @@ _POST_PART: Final = 3
 """Divisor of the lease duration that gives the time limit of a Binding request; ``LONGEST_POST`` is its maximum."""
 
 _TRANSITIONS: Final = 2**31
-"""Number of values of ``leaseTransitions``, an int32 that must not be negative."""
+"""Number of valid values of ``leaseTransitions``, a non-negative int32. The count begins with 0 again after them."""
 
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _POLL: Final = 1.5
@@ -106,7 +106,7 @@ class Election:
         self._renew_deadline = renew_deadline
         self._retry_period = retry_period
         self._clock = clock
-        self._known = False  # False if the record can be outdated, so that the Lease must be read.
+        self._known = False  # False if the record can be outdated, so that the Lease must be read before a write.
         # True if a known Lease was deleted, and no term of this replica has fenced off all schedulers since.
         self._deleted = False
         self._heard_at = -inf
@@ -119,7 +119,7 @@ class Election:
         self._terms = 0
         self._next_term: LeadershipTerm | None = None
         self._callers = NOBODY  # Schedulers for the next write; if this replica is the holder, with all recorded ones.
-        self._sent_callers: Callers | None = None  # Schedulers in the last write; None if it failed.
+        self._sent_callers: Callers | None = None  # Schedulers in the last write; None before it, or if it failed.
         self._retired = self._resigned = False
         self.is_candidate = True
         """True if this replica may take a free Lease; false until its snapshot is complete and others can reach it."""
@@ -272,7 +272,7 @@ class Election:
         metadata = dict(lease.get("metadata") or {})
         metadata.pop("managedFields", None)
         ours = {ADDRESS: self.address, SCHEDULERS: self._callers.written()}
-        now = micro_time(datetime.now(UTC))  # for display: no decision depends on it
+        now = micro_time(datetime.now(UTC))  # wall clock, only for display: no decision depends on it
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **ours}
         spec = {
             **(lease.get("spec") or {}),
@@ -287,10 +287,10 @@ class Election:
     # observations
 
     def observe(self, record: LeaseRecord | None, *, lagging: bool = False) -> None:
-        """Update the state from a Lease that was read; ``None`` if none exists. ``lagging``: it can be outdated."""
+        """Update the state from a Lease; ``None`` if it does not exist. ``lagging`` means that it can be outdated."""
         known = self.record
         if lagging and known is not None and record is not None and precedes(record.version, known.version):
-            return  # outdated; a read never is, even if its version is lower because etcd was restored from a backup
+            return  # outdated; a Lease that was read never is, even if a restored backup of etcd lowered its version
         now = self._clock()
         self._known, self._heard_at = True, now
         if known is not None and record is not None and (record.uid, record.version) == (known.uid, known.version):
@@ -310,9 +310,9 @@ class Election:
         self._tenure = self._tenure_from_now(record) if record is not None and record.holder else _NO_TENURE
 
     def _note_deletion(self, deleted: LeaseRecord) -> None:
-        """Store the tenure of the deleted Lease's holder, to wait for it, and stop leading.
+        """Stop leading, and store the tenure of the deleted Lease's holder, so that this replica waits for its end.
 
-        Not stored if this replica leads."""
+        If this replica led, it was the holder, and there is no tenure to store."""
         self._deleted = True
         if not self.leads:
             tenure = self._tenure_from_now(deleted)

@@ -75,8 +75,8 @@ class PodLock:
     def _append(self, descriptor: int, names: list[str]) -> None:
         """Write the newest identities and that of this process to the file; failures are logged.
 
-        If the process is killed meanwhile, identities in the file can be cut off. All of them belong to processes that
-        have held the lock, so that the next reader is not misled.
+        If the process is killed during the write, an identity in the file can be cut off. That does no harm, because
+        the rest of it names no living process.
         """
         lines = "".join(f"{it}\n" for it in (*names[1 - MOST_NAMED :], self._identity)).encode()
         try:

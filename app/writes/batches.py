@@ -29,7 +29,10 @@ MOST: Final = 16
 """Maximum number of Bindings in a batch. A full batch is sent before its window ends."""
 
 PAUSE_SECONDS: Final = 1.0
-"""Seconds during which no Binding is held, after a request had to wait for a bind or two batches had one Binding."""
+"""Seconds during which no Binding is held.
+
+They begin when a request has waited for a bind to settle, and after two batches of one Binding in a row.
+"""
 
 _SILENCE: Final = 0.5
 """Fraction of the window: if no Binding joins the batch for so long, the batch is sent before its window ends."""

@@ -115,7 +115,7 @@ class BindLeadership(Protocol):
         ...
 
     def is_remembered(self, scheduler_name: str) -> bool:
-        """Return true if the Lease is known to list this scheduler. Its pods must not be bound before."""
+        """Return true if the Lease is known to list this scheduler. Until then, its pods must not be bound."""
         ...
 
     async def remember(self, scheduler_name: str, seconds: float) -> str:

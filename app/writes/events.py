@@ -74,7 +74,7 @@ _LONGEST_FIELD: Final = {"api_version": 253 + 1 + 63, "kind": 63, "namespace": 6
 """Maximum lengths of the fields of a reference, in characters; valid objects are never longer."""
 
 _LONGEST_NAME: Final = 235
-"""Maximum length of the object's name in the Event's name, which is that name, a dot and the time in hexadecimal."""
+"""Maximum length of the object's name in an Event's name. A dot and the hexadecimal time follow it there."""
 
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
@@ -223,7 +223,7 @@ class ApiRecorder:
             await asyncio.sleep(PACE_SECONDS)
 
     async def _next(self) -> Series:
-        """Wait for the next series to write, and remove it from the queue. Record that the queue is idle if empty."""
+        """Wait until a series may be written; remove it from the queue and return it."""
         while True:
             now = self._clock()
             if (series := self._queue.take(now)) is not None:

@@ -190,7 +190,7 @@ class Fences:
     def _take_in(self, pod: Pod, raw: bytes) -> None:
         try:
             stored = self._cluster.core.decode_pod(raw)
-        except ValueError as cause:  # not raised, because the pod is fenced off even if it cannot be decoded
+        except ValueError as cause:  # not raised, because a late Binding cannot take effect any more in any case
             _LOG.error("fenced pod cannot be decoded", pod=str(pod), cause=str(cause))
             return
         self._cluster.upsert_read_pod(as_requested(stored, pod.namespace, pod.name))

@@ -82,8 +82,8 @@ class ReadBack:
     async def outcome(self, pod: Pod, node_name: str) -> BindOutcome | None:
         """Return the outcome of the Binding of ``pod`` to the node; ``None`` if it is still unknown.
 
-        Sends one read and at most one fence; failures are logged and not raised. The read has no ``resourceVersion``
-        parameter, so that it returns the newest version in etcd.
+        Sends one read and at most one fence. Failed requests are logged instead of raised. The read has no
+        ``resourceVersion`` parameter, so that it returns the newest version in etcd.
         """
         try:
             raw = await self._client.get(PODS, pod.namespace, pod.name)
