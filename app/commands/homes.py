@@ -32,7 +32,7 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 _MOST: Final = "500"
-"""Maximum number of homes that one request returns, as a query parameter."""
+"""Value of the query parameter ``limit``: maximum number of homes that one request returns."""
 
 _SHORT: Final = {
     "vm": "virtualmachine",

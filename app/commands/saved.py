@@ -43,11 +43,11 @@ class SavedCluster:
         self._web = HomeportService(saved, specs, defaults, version=version).web()
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if it is an error."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         return self._ask("GET", path, {"params": dict(query)})
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if it is an error."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         return self._ask("POST", path, {"json": dict(body)})
 
     def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:

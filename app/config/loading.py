@@ -59,7 +59,7 @@ class LoadedSettings(Struct, frozen=True):
 
 
 _WRITTEN: Final = {name: key for key, name in field_names(Settings).items()}
-"""Names in the file, by field name."""
+"""Mapping from field names of ``Settings`` to the names of the settings in the file."""
 
 
 def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Settings:

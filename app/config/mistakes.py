@@ -289,7 +289,7 @@ def _model_at(model: type[BaseModel], loc: Place) -> type[BaseModel] | None:
 
 
 def as_model(kind: Any) -> type[BaseModel] | None:
-    """Return the type if it is a model, else ``None``."""
+    """Return ``kind`` if it is a pydantic model, else ``None``."""
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 

@@ -263,7 +263,7 @@ class Settings(BaseSettings):
 
     @property
     def time_limits(self) -> Mapping[str, float]:
-        """Time limit in seconds that the caller of each verb has, by verb."""
+        """Mapping from each verb to its caller's time limit in seconds, after which the caller stops waiting."""
         own = {
             "filter": self.filter_timeout,
             "prioritize": self.prioritize_timeout,

@@ -54,7 +54,7 @@ class Supervisor:
         self._runs[name] = partial(self._run_while_leading, run)
 
     def problem(self) -> str:
-        """Return why tasks of the leader must not act on a pod now; empty if this process leads."""
+        """Return why tasks for the leader must not act now; empty if this process leads."""
         return "" if self._leadership.leads else "another replica decides"
 
     def start(self) -> None:

@@ -139,7 +139,10 @@ class Authority:
         return self._problem
 
     def problem(self) -> str:
-        """Return why other replicas cannot verify this replica's serving certificate; empty if they can."""
+        """Return why other replicas cannot verify this replica's serving certificate; empty if they can.
+
+        They cannot before this replica uses the authority in the Secret, or once the certificate has expired.
+        """
         if self._shared.is_set() and self._clock() < certificate_info(self._serving.certificates).ends:
             return ""
         return f"certificates: {self._problem or 'the certificate of this replica has expired'}"

@@ -53,7 +53,7 @@ class LeaseRecord(Struct, frozen=True):
     holder: str
     """Identity of the holder; empty if the Lease is released."""
     duration: float
-    """``leaseDurationSeconds``; not bounded, and 0 if it is missing."""
+    """``leaseDurationSeconds`` as the holder wrote it, without a bound; 0 if it is missing."""
     address: str
     """``host:port`` to which followers forward verbs; empty if it is missing or too long."""
     since: str

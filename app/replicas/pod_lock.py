@@ -22,7 +22,7 @@ RETRY_SECONDS: Final = 0.5
 """Seconds until the next attempt to get the lock, if another process holds it."""
 
 MOST_NAMED: Final = 16
-"""Maximum number of identities in the file. Older ones are dropped, because their Leases have expired."""
+"""Maximum number of identities in the file. The oldest are dropped, because by then their Leases have expired."""
 
 _MOST_BYTES: Final = 16_384
 

@@ -208,7 +208,7 @@ class BindGuard:
             await until()
 
     def _check(self, clearance: BindClearance, pod: Pod) -> None:
-        """Raise ``NotBound`` or ``NotYet`` if the Binding must not be sent now."""
+        """Raise ``NotBound`` if the Binding must not be sent, and ``NotYet`` if something must be awaited first."""
         if clearance.over:
             raise NotBound(error(f'the bind of pod "{pod}" has ended'))
         if not self._follows():

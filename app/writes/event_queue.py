@@ -13,7 +13,7 @@ from msgspec import Struct
 from app.framework.events import Reference
 
 MOST_QUEUED: Final = 1000
-"""Maximum number of queued series, over all namespaces."""
+"""Maximum number of series in the queue, for all namespaces together."""
 
 AT_ONCE: Final = 10
 """Number of Event series that one object can begin in a burst."""
@@ -119,7 +119,7 @@ class Queue:
         self._ready.setdefault(series.namespace, deque()).append(series)
 
     def add_later(self, series: Series) -> None:
-        """Add a series that must not be written before its ``not_before``."""
+        """Add a series that must not be written before the time in its field ``not_before``."""
         self._in(series)
         heappush(self._later, (series.not_before, next(self._turns), series))
 

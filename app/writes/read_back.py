@@ -34,7 +34,10 @@ FENCE: Final = f"{ANNOTATION_DOMAIN}unclear-bind"
 """Annotation of the fence: writing it gives a pod a new version, so that a late Binding is refused with a conflict."""
 
 CONFIRM_SECONDS: Final = 5.0
-"""Seconds after which an accepted bind is read back if the watch has not shown it. It usually takes milliseconds."""
+"""Seconds after which an accepted bind is read back if the watch has not shown it.
+
+The watch usually shows a bind within milliseconds.
+"""
 
 LOOK_SECONDS: Final = 1.0
 """Seconds between two checks for unconfirmed binds, and first delay between two reads of one pod."""
@@ -43,7 +46,10 @@ MAX_RETRY_SECONDS: Final = 60.0
 """Maximum delay in seconds between two reads of one pod. The delay begins with ``LOOK_SECONDS`` and doubles."""
 
 _PAUSE_SECONDS: Final = 0.05
-"""Delay in seconds after each pod, so that a stalled watch of a loaded API server costs at most 20 pods a second."""
+"""Delay in seconds after each pod.
+
+It limits reads to 20 pods a second, because a watch can stall when the API server is overloaded.
+"""
 
 _NOT_ARRIVED: Final = error("the binding did not arrive at the API server")
 NOT_FOUND: Final = "NotFound"
