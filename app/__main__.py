@@ -1,4 +1,4 @@
-"""Command line of Homeport. The only module that imports both ``app`` and ``plugins``."""
+"""Command line of Homeport. Only this module imports both ``app`` and ``plugins``."""
 
 from __future__ import annotations
 
@@ -57,9 +57,8 @@ _PODS: Final = ("pod", "pods", "po")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code.
 
-    0: success · 1: failure · 2: invalid arguments, settings, profiles or plugins.
-
-    If standard output is a pipe without a reader, the process ends by SIGPIPE, as other Unix commands do.
+    The exit code is 0 after success, 1 after a failure, and 2 for invalid arguments, settings, profiles or plugins. If
+    standard output is a pipe without a reader, the process ends by SIGPIPE, like other Unix commands.
     """
     guard_standard_error()
     try:
@@ -87,7 +86,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _flush() -> None:
-    """Flush standard output."""
+    """Flush standard output; end the process by SIGPIPE if it is a pipe without a reader."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -100,7 +99,7 @@ def _end_by_sigpipe() -> None:
 
 
 def _has_no_reader(pipe: int) -> bool:
-    """Return true if the reading end of a pipe is closed."""
+    """Return true if the file descriptor is a pipe whose reading end is closed."""
     poll = select.poll()
     poll.register(pipe, 0)
     return any(events & select.POLLERR for _, events in poll.poll(0))
@@ -112,7 +111,7 @@ def _complain(error: Exception) -> None:
 
 
 def _specs() -> tuple[PluginSpec[Any], ...]:
-    """Return Homeport's own plugins and those of installed distributions."""
+    """Return the plugins that Homeport ships, and those of other installed distributions."""
     return (*SHIPPED, *plugins.installed())
 
 
@@ -131,14 +130,17 @@ def _serve(arguments: argparse.Namespace) -> None:
 
 
 def _raise_for(loaded: LoadedSettings, deeper: Iterable[str]) -> None:
-    """Raise ``SettingsError`` with the mistakes in ``loaded`` and the sentences in ``deeper``, if there are any."""
+    """Raise ``SettingsError`` if ``loaded`` has mistakes or ``deeper`` has sentences about others."""
     sentences = [*map(loaded.sources.sentence, loaded.mistakes), *deeper]
     if sentences:
         raise SettingsError("\n".join(sentences))
 
 
 def _profile_mistakes(loaded: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
-    """Yield a sentence for each invalid plugin name or plugin argument in the profiles."""
+    """Yield a sentence for each mistake in the profiles that is found only when they are resolved.
+
+    Examples are unknown plugin names and invalid plugin arguments.
+    """
     try:
         resolve(loaded.settings.profiles, Registry(specs, DEFAULT_WEIGHTS))
     except ProfileErrors as error:
@@ -146,7 +148,10 @@ def _profile_mistakes(loaded: LoadedSettings, specs: Sequence[PluginSpec[Any]]) 
 
 
 def _deeper_mistakes(loaded: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
-    """Yield sentences for mistakes that parts of the service would otherwise report one at a time at startup."""
+    """Yield a sentence for each mistake that validation of single settings does not find.
+
+    It is in profiles, certificates, tracing or the kubeconfig. Otherwise the service would end at the first of them.
+    """
     yield from _profile_mistakes(loaded, specs)
     if all(map(loaded.is_sound, _CERTIFICATES)):
         try:
@@ -186,7 +191,7 @@ def _server(arguments: argparse.Namespace) -> service.Pages:
 
 
 def _namespace(arguments: argparse.Namespace) -> str:
-    """Return the namespace of ``--namespace``, or else the one that kubectl would use. Raises ``CommandError``."""
+    """Return the namespace given by ``--namespace``, else kubectl's default. Raises ``CommandError`` if invalid."""
     namespace: str | None = arguments.namespace
     if namespace is None:
         namespace = namespace_in_use(arguments.kubeconfig)
@@ -246,7 +251,10 @@ def _explain(arguments: argparse.Namespace) -> None:
 
 
 def _pod(arguments: argparse.Namespace) -> tuple[str, str]:
-    """Return namespace and name of the pod. POD is NAME, pod/NAME as in kubectl, or NAMESPACE/NAME."""
+    """Return namespace and name of the pod that the argument POD names.
+
+    POD is NAME, pod/NAME like in kubectl, or NAMESPACE/NAME. Raises ``CommandError`` if it contradicts ``--namespace``.
+    """
     first, slash, name = arguments.pod.rpartition("/")
     if not slash or first in _PODS:
         return _namespace(arguments), name
@@ -261,7 +269,7 @@ def _plugins(_arguments: argparse.Namespace) -> None:
 
 
 def _configured(config: str | None, kubeconfig: str | None) -> tuple[LoadedSettings, tuple[PluginSpec[Any], ...]]:
-    """Return settings and plugins for a command other than ``serve``. Raises ``SettingsError``."""
+    """Load settings and plugins for a command other than ``serve``. Raises ``SettingsError`` for mistakes in them."""
     loaded, specs = read_settings(rbac.given(kubeconfig), config=config or os.environ.get(CONFIG)), _specs()
     _raise_for(loaded, _profile_mistakes(loaded, specs))
     return loaded, specs
@@ -298,7 +306,7 @@ _RUNS: Final[Mapping[str, Callable[[argparse.Namespace], None]]] = {
     "dump": _dump,
     "rbac": _rbac,
 }
-"""Function of each command, by the name that ``commands.arguments.parser`` sets as ``run``."""
+"""Function of each command, by the command's name, which ``commands.arguments.parser`` stores as ``run``."""
 
 
 if __name__ == "__main__":

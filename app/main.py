@@ -1,4 +1,4 @@
-"""Composition root: creates all parts of the service, connects them, and starts and stops them."""
+"""Composition root: creates all parts of the service, connects them, starts them and stops them."""
 
 from __future__ import annotations
 
@@ -109,29 +109,29 @@ from app.writes.read_back import BindConfirmation
 
 _LOG: Final = structlog.get_logger(__name__)
 _MARGIN: Final = 0.25
-"""Safety margin in seconds: an answer must be sent this long before the caller's time limit."""
+"""Seconds before the caller's time limit by which an answer must be sent."""
 
 END_SECONDS: Final = 19.0
-"""Maximum seconds from the signal to the end of the process; Kubernetes grants a pod 30 by default."""
+"""Maximum number of seconds from a signal to the end of the process. Kubernetes grants a pod 30 seconds by default."""
 
 _LEAVE_SECONDS: Final = 12.5
-"""Part of ``END_SECONDS`` for finishing binds and handing over leadership."""
+"""Seconds within ``END_SECONDS`` to finish binds in flight and to hand over leadership."""
 
 _LAST_SECONDS: Final = 2.0
-"""Part of ``END_SECONDS`` for stopping the remaining parts, which should take no time."""
+"""Seconds within ``END_SECONDS`` to stop the remaining parts. Usually they stop at once."""
 
 _NO_LONGER_LEADS: Final = "this replica no longer leads"
-"""Rejection reason for pods waiting at Permit: a replica that must not bind does not keep them waiting."""
+"""Reason with which pods that wait at Permit are rejected when this replica stops leading, because it cannot bind."""
 
 _OTHER_FILES: Final = 2048
-"""Open files reserved for connections to the API server and to replicas, and for files that are read."""
+"""Number of open files beyond those of listeners: connections to the API server and to replicas, and files."""
 
 _MOST_OPERATORS: Final = 256
-"""Maximum number of connections to the operator listener: probes, scrapers and operators."""
+"""Maximum number of open connections to the operator listener."""
 
 
 class _Elected(Struct, frozen=True):
-    """Parts that exist only with leader election."""
+    """Parts of the service that exist only if leader election is configured."""
 
     replica: Replica
     forwarder: Forwarder
@@ -144,7 +144,9 @@ class _Elected(Struct, frozen=True):
 
 
 class HomeportService:
-    """All parts of the service. The constructor raises ``ProfileErrors`` and ``SavedClusterError``."""
+    """All parts of the service.
+
+    The constructor raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
 
     _listeners: Sequence[Listener] = ()
 
@@ -206,7 +208,7 @@ class HomeportService:
         _log_notices(resolved)
 
     def _verb_context(self) -> VerbContext:
-        """Create the context that all verbs share."""
+        """Create the context that all verbs share, with the record of binds that are expected soon."""
         due = ExpectedBinds(
             monotonic,
             wait_seconds=self._settings.expected_bind_wait,
@@ -225,7 +227,7 @@ class HomeportService:
         )
 
     def _collect(self) -> None:
-        """Register the collectors that are read at each scrape of metrics."""
+        """Register the collectors of metrics that are computed at each scrape."""
         self._metrics.describe_process(self._version)
         self._metrics.add_collector(
             SnapshotCollector(self._feed.states, lambda: len(self._cluster.assumed), lambda: not self.problem())
@@ -235,7 +237,7 @@ class HomeportService:
             self._metrics.add_collector(CertificateCollector(self._certificate_ends))
 
     def _supervise(self, context: VerbContext) -> tuple[SamplingGuard, SecondLooks]:
-        """Register all background tasks with the supervisor; return the controllers that receive filter answers."""
+        """Register the background tasks with the supervisor; return the two controllers that receive filter answers."""
         supervisor = self._supervisor
         acting = replace(context, problem=lambda: supervisor.problem() or self._feed.problem())
         second_looks = SecondLooks(acting, self._writes.activate)
@@ -271,7 +273,9 @@ class HomeportService:
         return sampling, second_looks
 
     def _is_sample(self, names: int) -> bool:
-        """Return true if a filter request with ``names`` node names may lack nodes that in-tree filters pass."""
+        """Return true if a filter request with this number of node names can be a sample of the feasible nodes.
+
+        If so, it can lack nodes that in-tree filters pass. False if the sampling guard is off."""
         settings = self._settings
         return settings.sampling_guard and settings.smallest_sample <= names < len(self._cluster.nodes)
 
@@ -312,7 +316,7 @@ class HomeportService:
         )
 
     def _called(self, context: VerbContext) -> dict[str, Verbs]:
-        """Return the verbs that callers reach, by path prefix."""
+        """Create the verbs. Return, for each path prefix, a mapping from names to verbs."""
         results = FilterResultCache()
         picks = Picks(made=self._metrics.picks, failed=self._metrics.failed_picks)
         refusals = RefusalCache(
@@ -354,9 +358,9 @@ class HomeportService:
         return frameworks
 
     def _subscribe_plugins(self, resolved: Sequence[ResolvedProfile]) -> None:
-        """Subscribe plugins to changes of the objects they use: of each plugin, only the instance of the first
-        profile.
-        """
+        """Subscribe plugins to changes of objects of the kinds that they use.
+
+        If several profiles have a plugin, only the first profile's instance is subscribed."""
         plugins: dict[str, Any] = {}
         for framework in self._frameworks.values():
             plugins = {**framework.plugins, **plugins}
@@ -366,7 +370,7 @@ class HomeportService:
                 self._cluster.others.on_change(kind, on_change)
 
     def _call_plugin(self, plugin: str, changed: Callable[[Any, Any], None], old: Any, new: Any) -> None:
-        with suppress(PluginError):  # logged by the guard
+        with suppress(PluginError):  # the guard has logged the fault
             self._guard.call(plugin, "Changed", changed, old, new)
 
     def _record(self, feed: LiveFeed) -> ApiRecorder:
@@ -379,7 +383,7 @@ class HomeportService:
         )
 
     async def _known_to_others(self) -> None:
-        """Return once other replicas can verify the certificate of this one."""
+        """Wait until other replicas can verify the certificate of this one."""
         if self._authority is not None:
             await self._authority.shared()
 
@@ -402,9 +406,9 @@ class HomeportService:
             self._events.event(lease, None, "Normal", "LeaderElection", "Leading", note)
 
     def _elect(self, feed: LiveFeed) -> _Elected:
-        """Create the parts for leader election. The Lease has its own connections, so that binds cannot delay
-        renewals.
-        """
+        """Create the parts for leader election.
+
+        Requests for the Lease have their own connections, so that binds cannot delay renewals."""
         settings = self._settings.leader_election
         election = Election(
             f"{socket.gethostname()}_{uuid4()}",
@@ -423,7 +427,7 @@ class HomeportService:
             retry_period=settings.retry_period,
             attempt_seconds=settings.renew_deadline / 2,
         )
-        self._metrics.leader.labels(settings.resource_name)  # creates the series, so that alerts see 0 leaders
+        self._metrics.leader.labels(settings.resource_name)  # creates the metric with value 0, for alerts
         replica = Replica(
             elector,
             feed,
@@ -465,20 +469,22 @@ class HomeportService:
 
     @property
     def metrics(self) -> Metrics:
-        """All exposed metrics; ``counting`` updates those that are computed per scrape."""
+        """All metrics of the service. ``counting`` updates those that are computed at each scrape."""
         return self._metrics
 
     @property
     def snapshot(self) -> Cluster:
-        """Cluster cache, for tests and benchmarks that fill it themselves."""
+        """Cluster cache of the service, which tests and benchmarks fill themselves."""
         return self._cluster
 
     def web(self) -> Web:
-        """Create the HTTP application with all routes; its lifespan starts and stops the other parts."""
+        """Create the HTTP application with all routes. Its lifespan starts and stops all other parts."""
         return self._web(self._endpoints(), (*self._acting(), *self._reading()), self._lifespan)
 
     def listeners(self) -> tuple[Web, list[Listener]]:
-        """Return the application that has the lifespan, and all listeners. Raises ``OSError``."""
+        """Open all listeners; return them and the application that starts and stops the other parts.
+
+        Raises ``OSError`` if an address cannot be used."""
         settings = self._settings
         alone = settings.operator_port is None
         web = self.web() if alone else self._web(self._endpoints(), self._acting(), self._lifespan, documented=False)
@@ -494,7 +500,7 @@ class HomeportService:
         return web, listeners
 
     def _stalled(self) -> str:
-        """Return which task of the process cannot be restarted; empty if all run."""
+        """Return the problem of a background task that cannot be restarted; empty if all tasks run."""
         live = self._feed if isinstance(self._feed, LiveFeed) else None
         replica = self._elected.replica if self._elected is not None else None
         parts = (live, replica, self._recorder, self._supervisor, *self._listeners)
@@ -537,7 +543,7 @@ class HomeportService:
         )
 
     def _acting(self) -> Sequence[APIRouter]:
-        """Return the routers, besides the verbs, that decide or bind."""
+        """Return the routers of pages that decide or bind, which are served only with the verbs."""
         most = self._settings.max_body_bytes
         cycle = cycle_router(self._cycle, self._admission, max_body_bytes=most)
         return (cycle, waiting_router(self._waiting, max_body_bytes=most))
@@ -553,7 +559,7 @@ class HomeportService:
         )
 
     def _reading(self) -> Sequence[APIRouter]:
-        """Return the read-only routers."""
+        """Return the routers of read-only pages."""
         return (
             explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
@@ -591,7 +597,7 @@ class HomeportService:
                             await part.stop()
 
     def counting(self) -> Iterator[None]:
-        """Compute the metrics that describe the whole cluster cache, in short steps."""
+        """Compute the metrics that need the whole cluster cache. Yields between short steps, to let requests run."""
         skews: dict[str, int] = {}
         yield from self._cluster.counts.skews(skews)
         waiting: dict[tuple[str, str], int] = {}
@@ -607,7 +613,7 @@ class HomeportService:
         self._counted.skews, self._counted.unschedulable, self._counted.gauges = skews, waiting, gauges
 
     def problem(self) -> str:
-        """Return why no verb can be answered; empty if all is well."""
+        """Return why verbs cannot be answered; empty if they can."""
         return (
             self._feed.problem()
             or (self._authority.problem() if self._authority is not None else "")
@@ -615,20 +621,20 @@ class HomeportService:
         )
 
     async def leave(self) -> None:
-        """Prepare the end of the process: finish pending binds, and hand leadership to another replica if there is one.
+        """Prepare the end of the process: finish binds in flight, and let another replica lead if there is one.
 
-        With another replica, requests that arrive meanwhile are still answered.
+        If another replica leads, requests that arrive meanwhile are forwarded to it.
         """
         self._ends_at = monotonic() + END_SECONDS
         self._waiting.close(
             SHUTTING_DOWN
-        )  # waits at Permit can last longer than the server waits for requests in flight
+        )  # because pods can wait at Permit for longer than the server waits for requests in flight
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._leadership.hand_over(self._bind.drain)
 
     def _left(self) -> float:
-        """Return the seconds that binds in flight may still take before the process must end."""
+        """Return the number of seconds that binds in flight may still take, so that the process ends in time."""
         return max(0.0, min(DRAIN_SECONDS, self._ends_at - monotonic() - _LAST_SECONDS))
 
     def status(self) -> ProcessStatus:
@@ -646,14 +652,14 @@ class HomeportService:
         )
 
     async def check(self) -> list[str]:
-        """Recount; return a description of each difference from the cached counts."""
+        """Recount the cached objects; return a description of each difference from the cached counts."""
         return await self._recount.once()
 
 
 def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str) -> None:
-    """Serve until a signal stops the process.
+    """Run the service until a signal stops the process.
 
-    Raises the exceptions of ``HomeportService``, and ``OSError`` if it cannot listen.
+    Raises the exceptions of ``HomeportService``, and ``OSError`` if a listener cannot be opened.
     """
     service = HomeportService(settings, specs, defaults, version=version)
     web, listeners = service.listeners()

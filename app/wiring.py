@@ -1,4 +1,4 @@
-"""Factories that ``app.main`` calls with the settings: the feed, permissions, certificates and tracing."""
+"""Factories that create parts of the service from the settings: the feed, permissions, certificates and tracing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def live_feed(
 
 
 def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> EnabledFeatures:
-    """Return the features that these settings enable, from which the required permissions on a live cluster follow."""
+    """Return the features that settings and profiles enable. They determine the permissions that Homeport needs."""
     election = settings.leader_election
     lease = LeaseName(election.resource_namespace, election.resource_name) if election.leader_elect else None
     uses = tuple(use for profile in resolved for use in profile.uses())
@@ -65,7 +65,7 @@ def _secrets_of(self_signed: SelfSigned | None) -> Iterator[ManagedSecret]:
 
 
 def authority(settings: Settings, live: LiveFeed | None) -> Authority | None:
-    """Create the authority for self-signed certificates; ``None`` without that setting, or for a saved cluster."""
+    """Create the authority of self-signed certificates; ``None`` if they are not configured or without a live feed."""
     self_signed = settings.self_signed
     if live is None or self_signed is None:
         return None
@@ -89,7 +89,10 @@ def permission_check(
 
 
 def tracing(settings: Settings, version: str) -> OtlpTracing | None:
-    """Create the tracer, or ``None`` without an endpoint. OpenTelemetry is imported only here, and only if needed."""
+    """Create the tracing; ``None`` if no endpoint is configured.
+
+    OpenTelemetry is imported only if an endpoint is configured, because it is an optional dependency.
+    """
     endpoint = settings.tracing.endpoint
     if endpoint is None:
         return None
@@ -100,10 +103,10 @@ def tracing(settings: Settings, version: str) -> OtlpTracing | None:
 
 
 def certificates_of(settings: Settings, authority: Authority | None = None) -> Certificates | None:
-    """Load the certificates; ``None`` without any.
+    """Load the certificates of the listeners; ``None`` if the settings have none.
 
-    Raises ``CertificateError`` for unusable certificates, with leader election also if other replicas would reject
-    them.
+    Raises ``CertificateError`` if listeners cannot use them. With leader election, it is also raised if replicas cannot
+    use them to verify each other.
     """
     source: CertificateSource
     if authority is not None:

@@ -1,8 +1,5 @@
-"""Commands other than ``serve``: one module each, called by ``app.__main__`` with all parameters.
+"""Commands other than ``serve``, in one module each. ``app.__main__`` parses the command line and calls them.
 
-They read files and standard input, call a running Homeport over HTTP, and print text for terminals and pipes.
-
-``arguments`` defines their flags and help texts.
-
-Not here: parsing (``app.__main__``), and the meaning of verbs (``app.verbs``).
+They read files, standard input, an API server, or the pages of a running Homeport over HTTP. Most return the text that
+``app.__main__`` prints. ``arguments`` defines the flags and help texts of all commands, including ``serve``.
 """

@@ -1,4 +1,4 @@
-"""Command-line arguments: each command with its flags and help texts."""
+"""Parser of the command line: all commands with their flags and help texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.config.settings import Settings
 from app.framework.handle import DEFAULT_RELEASE
 
 FLAGS: Final = tuple(flags_of(Settings))
-"""Settings that the command line can set."""
+"""Flags of ``serve`` that set a setting of the process."""
 
 _EPILOG: Final = """\
 Every setting except the profiles has a flag. All settings can be set by environment variables HOMEPORT_<NAME> (lists
@@ -37,7 +37,7 @@ examples:
 """
 
 _WHERE: Final = "kubeconfig whose current context sets the default namespace"
-"""Help text of ``--kubeconfig`` for commands that only read."""
+"""Help text of ``--kubeconfig`` for commands that use it only for the default namespace."""
 
 _HOMES: Final = """\
 List and change homes of a running Homeport. Without an action, homes are listed. move, release and keep write to the
@@ -58,14 +58,14 @@ flags that select homes: homeport homes list -h
 
 
 def with_list(argv: list[str]) -> list[str]:
-    """Insert ``list`` into ``homeport homes`` without an action."""
+    """Return the arguments with ``list`` inserted after ``homes`` if no action is given; others unchanged."""
     if argv[:1] != ["homes"] or argv[1:2] in (["-h"], ["--help"]) or (argv[1:] and not argv[1].startswith("-")):
         return argv
     return ["homes", "list", *argv[1:]]
 
 
 def parser() -> argparse.ArgumentParser:
-    """Create the parser. It sets ``run`` to the name of the command, such as ``homes move``."""
+    """Create the parser. Its result has the command's name as ``run``, for example ``homes move``."""
     top = argparse.ArgumentParser(
         prog="homeport",
         description="A Kubernetes scheduler extender that spreads replicas and returns machines to their home nodes.",
@@ -182,7 +182,10 @@ def _add_list(actions: Any) -> None:
 
 
 def _add_namespace(parser: argparse.ArgumentParser, of: str, purpose: str) -> None:
-    """Add ``--namespace`` and ``--kubeconfig``, as in kubectl. ``purpose``: what the kubeconfig is used for."""
+    """Add ``--namespace`` and ``--kubeconfig``, like kubectl's flags.
+
+    ``of`` and ``purpose`` are the beginnings of their help texts.
+    """
     default = "Default: from the kubeconfig's current context, or of the pod that runs this command, else default."
     parser.add_argument("-n", "--namespace", help=f"{of}. {default}")
     sources = "Default: $KUBECONFIG, a pod's service account, ~/.kube/config."

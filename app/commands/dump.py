@@ -20,15 +20,14 @@ from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
 
 _WHOLE: Final = Profile(scheduler_name=ANY, preset="complete")
-"""Profile whose kinds are dumped in addition to those of the configuration, so that any preset can evaluate the
-file.
-"""
+"""Profile whose kinds are dumped too, so that the file suffices for profiles with any preset."""
 
 
 def run(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], path: Path) -> str:
-    """Write the file, and return the text to print. Raises ``CommandError``, ``ProfileErrors`` and ``OSError``.
+    """Write the live cluster to the file at ``path``, and return the text to print.
 
-    The file has mode 0600 and is replaced only after all of it is written.
+    The file has mode 0600. An existing file is replaced only after all objects are written. Raises ``CommandError`` if
+    the cluster cannot be read, ``ProfileErrors`` for invalid profiles, and ``OSError`` if the file cannot be written.
     """
     if path.exists() and not path.is_file():
         raise CommandError(f"{path} is not a file: it cannot be replaced")
@@ -36,7 +35,7 @@ def run(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[
     profiles = [*resolve(settings.profiles, registry), *resolve((_WHOLE,), registry)]
     kinds = dict.fromkeys(kind for profile in profiles for kind in sorted(profile.kinds(), key=repr))
     annotations = {key for profile in profiles for key in profile.node_annotations()}
-    with _replacing(path.resolve()) as file:  # keeps a symbolic link
+    with _replacing(path.resolve()) as file:  # resolved, so that the target of a symbolic link is replaced
         try:
             dumped = asyncio.run(dump(settings.kubeconfig, kinds, annotations, file))
         except DumpError as error:
@@ -52,8 +51,8 @@ def run(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that replaces ``path`` if no exception is raised, and is removed otherwise."""
-    number, name = mkstemp(dir=path.parent, prefix=f".{path.name}.")  # with mode 0600
+    """Open a temporary file that replaces ``path`` at the end of the context. After an exception, it is removed."""
+    number, name = mkstemp(dir=path.parent, prefix=f".{path.name}.")  # creates the file with mode 0600
     try:
         with os.fdopen(number, "wb") as file:
             yield file

@@ -1,4 +1,4 @@
-"""``homeport evaluate``: reads saved cases and prints verdicts, one per line."""
+"""``homeport evaluate``: reads saved cases, one per line, and prints the verdicts on each as one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from app.telemetry.metrics import Metrics
 
 
 def run(path: str | None, specs: Iterable[PluginSpec[Any]], release: str) -> None:
-    """Read cases and write each verdict at once. Raises ``OSError`` if the file cannot be read."""
+    """Evaluate the cases in a file, or on standard input if ``path`` is ``None``. Print each line of verdicts at once.
+
+    ``release`` is the Kubernetes release for cases that name none. Raises ``OSError`` if the file cannot be read.
+    """
     evaluator = Evaluator(Registry(specs, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), release)
     with Path(path).open("rb") if path else nullcontext(sys.stdin.buffer) as cases:
         for line in filter(bytes.strip, cases):

@@ -1,4 +1,4 @@
-"""``homeport explain``: asks a running Homeport why nodes fit a pod or not, and prints the answer as tables."""
+"""``homeport explain``: reads from Homeport's pages why nodes fit a pod or not, and formats the answer as tables."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from app.commands.service import Pages
 from app.kube.names import is_subdomain, shown
 
 _WIDTH: Final = 100
-"""Maximum width of the list of filters, which is the longest line."""
+"""Number of characters at which the list of plugins that are not judged is wrapped."""
 
 
 def run(server: Pages, namespace: str, name: str, *, as_json: bool) -> str:
-    """Return the text to print. A bound pod is explained as if it were pending. Raises ``CommandError``."""
+    """Return the text to print about the pod, or the JSON of the answer. Raises ``CommandError`` if there is no answer.
+
+    A pod that is already assigned is explained as if it were pending.
+    """
     answer = server.post("/api/v1/explain", {"namespace": namespace, "name": name, "pending": True})
     return json.dumps(answer, indent=2) if as_json else "\n".join(render(answer))
 
 
 def render(answer: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of an answer of /api/v1/explain, for a terminal."""
+    """Yield the lines to print for an answer of ``/api/v1/explain``."""
     feasible, nodes = answer["feasible"], answer["nodes"]
     if answer["nodeName"]:
         yield f"{answer['pod']} is bound to {answer['nodeName']}; if it were pending:"
@@ -56,5 +59,5 @@ def render(answer: dict[str, Any]) -> Iterator[str]:
 
 
 def verdict_line(status: dict[str, Any]) -> str:
-    """Format a plugin's verdict on a node in one line."""
+    """Return a plugin's verdict on a node as one line: the plugin's name and the reasons."""
     return f"{status['plugin']}: {', '.join(status['reasons'])}"

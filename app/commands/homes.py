@@ -1,7 +1,8 @@
-"""``homeport homes``: lists homes, and moves, releases and keeps them manually.
+"""``homeport homes``: lists homes, and lets a user move, release and keep them.
 
-A running Homeport returns the homes and the kinds that keep homes. Changes go to the API server with the permissions of
-the user's kubeconfig: the same write as ``kubectl annotate``.
+A home is the node on which Homeport places a pod again when it is recreated; an annotation of the pod's owner stores
+the node's name. Homeport's pages list the homes, and the kinds of owners that can have one. A change is written to the
+API server with the permissions of the user's kubeconfig, like ``kubectl annotate``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 _MOST: Final = "500"
-"""Number of homes per page."""
+"""Value of the query parameter ``limit``: maximum number of homes that one request returns."""
 
 _SHORT: Final = {
     "vm": "virtualmachine",
@@ -40,11 +41,11 @@ _SHORT: Final = {
     "pvc": "persistentvolumeclaim",
     "lws": "leaderworkerset",
 }
-"""Short names of kubectl for kinds that keep homes."""
+"""Kinds of owners by kubectl's short names."""
 
 _SAVED: Final = "saved"
 _ORDINAL: Final = re.compile("[0-9]+(-[0-9]+)?")
-"""Ordinal of a pod; for a LeaderWorkerSet the group, and the index in it."""
+"""Ordinal of a pod. In a LeaderWorkerSet it is the number of the group, ``-``, and the worker's index in the group."""
 
 _PARTS: Final = 3
 _COLUMNS: Final = ("namespace", "owner", "node", "state", "machine", "policy")
@@ -52,7 +53,10 @@ _MORE: Final = ("because", "since", "by", "pod", "on", "contradiction")
 
 
 class OwnerArgument(Struct, frozen=True):
-    """Object of a kind that keeps homes. ``slot``: an ordinal, or empty."""
+    """Owner of a home, as named on the command line.
+
+    ``slot`` is the ordinal of the pod if each pod of the owner has its own home, else empty.
+    """
 
     api_version: str
     kind: str
@@ -61,9 +65,7 @@ class OwnerArgument(Struct, frozen=True):
     slot: str
 
     def __str__(self) -> str:
-        """Format as in the command line, with the namespace: ``VirtualMachine machines/db01``, ``StatefulSet
-        default/db/3``.
-        """
+        """Return the owner as text, for example ``VirtualMachine machines/db01`` or ``StatefulSet default/db/3``."""
         return f"{self.kind} {self.namespace}/{self.name}{f'/{self.slot}' if self.slot else ''}"
 
     @property
@@ -73,7 +75,7 @@ class OwnerArgument(Struct, frozen=True):
 
 
 class HomeSelection(Struct, frozen=True):
-    """Selection of homes. An empty ``namespace`` means all."""
+    """Criteria that listed homes must all match. An empty ``namespace`` or ``node`` matches every home."""
 
     namespace: str = ""
     node: str = ""
@@ -83,7 +85,7 @@ class HomeSelection(Struct, frozen=True):
 
     @property
     def narrows(self) -> bool:
-        """True if the selection has other criteria than the namespace."""
+        """True if the selection has a criterion besides the namespace."""
         return bool(self.query.keys() - {"namespace"})
 
     @property
@@ -94,7 +96,7 @@ class HomeSelection(Struct, frozen=True):
 
 
 def listing(server: Pages, selection: HomeSelection, output: Output) -> str:
-    """Return the text to print; empty for a table without rows. Raises ``CommandError``."""
+    """Return the text to print about the selected homes. A table without rows is empty. Raises ``CommandError``."""
     items = list(homes(server, selection.query))
     if output == "json":
         return json.dumps({"items": items}, indent=2)
@@ -106,7 +108,7 @@ def listing(server: Pages, selection: HomeSelection, output: Output) -> str:
 
 
 def homes(server: Pages, query: Mapping[str, str]) -> Iterator[Json]:
-    """Yield all selected homes, page by page. Raises ``CommandError``."""
+    """Yield all homes that match the query, with as many requests as needed. Raises ``CommandError``."""
     token = ""
     while True:
         page = server.get(PATH, {**query, "limit": _MOST} | ({"continue": token} if token else {}))
@@ -117,19 +119,19 @@ def homes(server: Pages, query: Mapping[str, str]) -> Iterator[Json]:
 
 
 def keepers(server: Pages) -> list[Json]:
-    """Return the kinds that keep homes. Raises ``CommandError``."""
+    """Return the kinds of owners that can have homes. Raises ``CommandError``."""
     kinds: list[Json] = server.get(PATH, {"limit": "1"})["keepers"]
     return kinds
 
 
 def name_of(owner: Json) -> str:
-    """Format an owner like kubectl: ``virtualmachine.kubevirt.io/db01``, followed by the ordinal."""
+    """Return an owner in kubectl's format, with the ordinal if it has one: ``virtualmachine.kubevirt.io/db01``."""
     group, slash, _ = owner["apiVersion"].rpartition("/")
     return f"{owner['kind'].lower()}{f'.{group}' if slash else ''}/{named(owner)}"
 
 
 def named(owner: Json) -> str:
-    """Return the owner's name, followed by the ordinal."""
+    """Return the owner's name, followed by a slash and the ordinal if it has one."""
     return f"{owner['name']}/{owner['slot']}" if owner["slot"] else str(owner["name"])
 
 
@@ -167,7 +169,7 @@ def _words(word: str) -> str:
 
 
 def owner_of(server: Pages, namespace: str, text: str) -> OwnerArgument:
-    """Parse ``kind/name`` or ``kind/name/ordinal``. Raises ``CommandError``."""
+    """Parse ``KIND/NAME`` or ``KIND/NAME/ORDINAL``. Raises ``CommandError`` for an unknown kind or another format."""
     kind, name, slot = _parsed(text)
     kinds = keepers(server)
     matches = {(it["apiVersion"], it["kind"]): bool(it["perSlot"]) for it in kinds if _is_called(it, kind)}
@@ -194,7 +196,10 @@ def _parsed(text: str) -> tuple[str, str, str]:
 
 
 def _is_called(keeper: Json, word: str) -> bool:
-    """Return true if ``word`` is the kind or plural in any case, with or without group, or kubectl's short name."""
+    """Return true if ``word`` names the kind, in upper or lower case.
+
+    It can be the singular or plural, with or without the API group, or kubectl's short name.
+    """
     group, slash, _ = keeper["apiVersion"].rpartition("/")
     kind = keeper["kind"].lower()
     word = word.lower()
@@ -205,7 +210,10 @@ def _is_called(keeper: Json, word: str) -> bool:
 
 
 def move(server: Pages, kubeconfig: str | None, owner: OwnerArgument, node: str, *, force: bool) -> str:
-    """Write the node as the home. ``force``: even if the node does not exist. Raises ``CommandError``."""
+    """Make the node the home, and return the text to print. With ``force``, the node need not exist.
+
+    Raises ``CommandError`` if that fails.
+    """
     if not node:
         raise CommandError(f"{owner}: a home has a name; release takes it away")
     _require_api_server(server, owner)
@@ -216,9 +224,9 @@ def move(server: Pages, kubeconfig: str | None, owner: OwnerArgument, node: str,
 
 
 def release(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
-    """Remove the home; the next first bind creates one. For a deleted owner, remove the remembered home.
+    """Remove the home, and return the text to print. The next bind of the pod then creates a new home.
 
-    Raises ``CommandError``.
+    If the owner was deleted, its remembered home is removed. Raises ``CommandError`` if there is no home.
     """
     _require_api_server(server, owner)
     released = _done(by_hand.release(kubeconfig, owner.target))
@@ -230,7 +238,10 @@ def release(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
 
 
 def keep(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
-    """Make the pod's current node its home. Raises ``CommandError``."""
+    """Make the current node of the owner's pod its home, and return the text to print.
+
+    Raises ``CommandError`` if the owner has no pod, or the pod no node.
+    """
     items = [*_known(server, owner), *_known(server, owner, state=State.NONE)]
     if not items:
         raise CommandError(f"{owner} has neither a home nor a pod, as far as Homeport knows")
@@ -244,14 +255,14 @@ def keep(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
 
 
 def _require_api_server(server: Pages, owner: OwnerArgument) -> None:
-    """Raise ``CommandError`` if Homeport serves a saved cluster: its homes are in no API server."""
+    """Raise ``CommandError`` if Homeport serves a saved cluster, because no API server has its homes."""
     feeds = server.get("/api/v1/status", {})["feeds"]
     if any(feed["state"] == _SAVED for feed in feeds.values()):
         raise CommandError(f"{owner}: Homeport serves a saved cluster here, so there is no API server to write to")
 
 
 def _known(server: Pages, owner: OwnerArgument, **more: str) -> list[Json]:
-    """Return the home that Homeport lists for the owner: at most one."""
+    """Return a list of the owner's home, or an empty one. ``more`` are further query parameters."""
     query = {"namespace": owner.namespace, "kind": owner.kind, "name": owner.name, **more}
     mine = (owner.api_version, owner.slot)
     return [it for it in homes(server, query) if (it["owner"]["apiVersion"], it["owner"]["slot"]) == mine]

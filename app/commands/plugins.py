@@ -1,4 +1,4 @@
-"""``homeport plugins``: plugins that a profile can name, and the loading of third-party plugins."""
+"""``homeport plugins``: lists the plugins that a profile can name. This module also loads third-party plugins."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from app.runtime.profiles import has_point
 from app.runtime.registry import POINT_METHODS, Registry
 
 GROUP: Final = "homeport.plugins"
-"""Entry point group; each entry point names a ``PluginSpec``, or a sequence of them."""
+"""Group of the entry points of third-party plugins. Each refers to a ``PluginSpec``, or a list or tuple of them."""
 
 
 class PluginLoadError(Exception):
-    """An installed plugin cannot be loaded; the message names the entry point and its distribution."""
+    """Raised if a third-party plugin cannot be loaded. The message names its entry point and distribution."""
 
 
 def installed() -> list[PluginSpec[Any]]:
-    """Return the plugins of other distributions. Raises ``PluginLoadError``."""
+    """Load and return the plugins of all installed distributions. Raises ``PluginLoadError`` if one fails."""
     return [spec for entry in entry_points(group=GROUP) for spec in _load(entry)]
 
 
@@ -39,7 +39,7 @@ def _load(entry: EntryPoint) -> list[PluginSpec[Any]]:
 
 
 def listing(in_tree: Iterable[PluginSpec[Any]], others: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> str:
-    """Return a table of all plugins, with their weight in each preset, including plugins with equal names."""
+    """Return a table of all plugins with their weight in each preset. Plugins with the same name are all listed."""
     presets = {name: Registry((), defaults).preset(name, DEFAULT_RELEASE) for name in get_args(Preset)}
     origins = [(spec, "Homeport") for spec in in_tree] + [(spec, spec.plugin.__module__) for spec in others]
     rows = [(*_row(spec), *(_in_preset(spec, it) for it in presets.values()), origin) for spec, origin in origins]
@@ -47,7 +47,10 @@ def listing(in_tree: Iterable[PluginSpec[Any]], others: Iterable[PluginSpec[Any]
 
 
 def _in_preset(spec: PluginSpec[Any], weights: Mapping[str, int]) -> str:
-    """Return the plugin's weight in a preset; "yes" if it does not score, "-" if it is absent."""
+    """Return the table cell of a plugin and a preset: the weight of the plugin's score in the preset.
+
+    It is "yes" if the preset has the plugin but the plugin has no score, and "-" if the preset does not have it.
+    """
     if spec.name not in weights:
         return "-"
     return str(weights[spec.name]) if has_point(spec, "score") else "yes"

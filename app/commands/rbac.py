@@ -1,4 +1,4 @@
-"""``homeport rbac``: prints the minimal role for a configuration, and its bindings."""
+"""``homeport rbac``: prints the minimal roles for a configuration, and their bindings to an account."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ _SOMEWHERE: Final = "127.0.0.1:1"
 
 Object = dict[str, Any]
 Guesses = Mapping[tuple[str, str], str]
-"""Reasons why a plural is a guess, by group and plural."""
+"""Text that says why the plural of a kind is a guess, by API group and plural."""
 
 
 class Account(Struct, frozen=True):
-    """Service account of Homeport, or a ``user``. The roles have the account's name."""
+    """Account to which the roles are bound: the service account ``name``, or the user ``user`` if that is not empty.
+
+    In both cases, ``name`` is the name of the roles too.
+    """
 
     namespace: str
     name: str
@@ -43,14 +46,17 @@ class Account(Struct, frozen=True):
 
 
 class Role(Struct, frozen=True):
-    """Role of one namespace; ``namespace`` is empty for a ClusterRole."""
+    """Role of one namespace, or a ClusterRole if ``namespace`` is empty."""
 
     namespace: str
     rules: Sequence[Rule]
 
 
 def given(kubeconfig: str | None) -> dict[str, Any]:
-    """Return settings that do not affect permissions but would fail validation outside the pod."""
+    """Return settings that replace those of the configuration, so that it is valid outside Homeport's pod.
+
+    They have no effect on permissions.
+    """
     return {"cluster": None, "advertise_address": _SOMEWHERE} | ({"kubeconfig": kubeconfig} if kubeconfig else {})
 
 
@@ -61,7 +67,7 @@ def run(
     account: Account,
     output: Literal["yaml", "json"],
 ) -> str:
-    """Return the text to print. Raises ``ProfileErrors``."""
+    """Return the roles and bindings to print. Raises ``ProfileErrors`` for invalid profiles."""
     work = work_of(settings, resolve(settings.profiles, Registry(specs, defaults)))
     plurals, guesses = asyncio.run(_plurals(settings.kubeconfig, [it for it in work.kinds if not is_known(it)]))
     roles = _roles(rules(work.needs(plurals)))
@@ -84,7 +90,7 @@ async def _plurals(kubeconfig: str | None, unknown: Sequence[Kind[Any]]) -> tupl
 
 
 def _roles(all_rules: Sequence[Rule]) -> list[Role]:
-    """Group rules into roles: the ClusterRole first, then one per namespace."""
+    """Return the rules grouped into roles: first the ClusterRole, then a Role for each namespace."""
     namespaces = sorted({rule.namespace for rule in all_rules})
     return [Role(namespace, [rule for rule in all_rules if rule.namespace == namespace]) for namespace in namespaces]
 
@@ -120,7 +126,7 @@ def _binding(role: Role, account: Account) -> Object:
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML dumper that writes lists of words on one line."""
+    """YAML dumper that writes lists of strings on one line."""
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:
         words = all(isinstance(it, str) for it in sequence)

@@ -1,4 +1,4 @@
-"""Saved cluster that a command reads itself, without a running Homeport."""
+"""Homeport's pages about a saved cluster, for commands that run without a Homeport server (``--saved``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _BASE: Final = "http://homeport"
 
 
 class SavedCluster:
-    """Pages of an in-process Homeport with a saved cluster. It opens no port and starts no repairs."""
+    """Implementation of ``Pages`` by a Homeport with a saved cluster in this process.
+
+    It opens no port and starts no background tasks.
+    """
 
     def __init__(
         self,
@@ -30,18 +33,21 @@ class SavedCluster:
         *,
         version: str,
     ) -> None:
-        """Read the file. Raises ``SavedClusterError`` and ``ProfileErrors``."""
+        """Read the file at ``path``.
+
+        Raises ``SavedClusterError`` if the file cannot be used, and ``ProfileErrors`` if the profiles are invalid.
+        """
         saved = Settings(cluster=str(path), profiles=settings.profiles)
-        self._runner = asyncio.Runner()  # one event loop for all requests
+        self._runner = asyncio.Runner()  # keeps one event loop, because all requests must use the same
         finalize(self, self._runner.close)
         self._web = HomeportService(saved, specs, defaults, version=version).web()
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the JSON object of a page. Raises ``CommandError``."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         return self._ask("GET", path, {"params": dict(query)})
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the JSON object of a page that takes a body. Raises ``CommandError``."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         return self._ask("POST", path, {"json": dict(body)})
 
     def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Pages of a running Homeport, as used by commands."""
+"""Client by which commands read the pages of a running Homeport."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from msgspec import Struct
 _SECONDS: Final = 20.0
 
 SERVERS: Final = ("http://127.0.0.1:8888", "http://127.0.0.1:8889")
-"""Default URLs of the pages: with the verbs, or on the operator port of the examples and the chart."""
+"""Default URLs of the pages: the default port of the verbs, then the operator port of the examples and the chart."""
 
 
 _WHERE: Final = "use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
 
 
 class CommandError(Exception):
-    """A command failed; the message is for the user."""
+    """Raised if a command fails. The message is printed for the user."""
 
 
 class _NotServed(CommandError):
-    """No server answers at a URL, or it does not serve the page."""
+    """Raised if no server answers at a URL, or if it is not a Homeport server that has the page."""
 
 
 class Pages(Protocol):
-    """Pages of a Homeport, running or in-process."""
+    """Interface to the pages of Homeport: of a running server, or of a saved cluster in this process."""
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the JSON object of a page. Raises ``CommandError``."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         ...
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the JSON object of a page that takes a body. Raises ``CommandError``."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         ...
 
 
 class Server(Struct, frozen=True):
-    """Running Homeport: pages are read from the first of ``urls`` that serves them.
+    """Implementation of ``Pages`` by a running Homeport, at the first of ``urls`` that serves the page.
 
-    ``authority``, ``certificate``, ``key``: files for https, as in a kubeconfig.
+    ``authority``, ``certificate`` and ``key`` are paths of PEM files for HTTPS.
     """
 
     urls: tuple[str, ...]
@@ -52,15 +52,18 @@ class Server(Struct, frozen=True):
     key: str | None = None
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the JSON object of a page. Raises ``CommandError``."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         return self._ask("GET", path, {"params": dict(query)})
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the JSON object of a page that takes a body. Raises ``CommandError``."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         return self._ask("POST", path, {"json": dict(body)})
 
     def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the first answer. Raises ``CommandError``; if no URL serves the page, it names all of them."""
+        """Return the answer of the first URL that serves the page.
+
+        Raises ``CommandError`` if that answer is an error. If no URL serves the page, its message names all URLs.
+        """
         missed: list[str] = []
         for base in self.urls:
             try:
@@ -80,7 +83,7 @@ class Server(Struct, frozen=True):
 
 
 def answered(url: str, answer: httpx.Response) -> dict[str, Any]:
-    """Return the JSON object of an answer. Raises ``CommandError``."""
+    """Return the JSON object in an answer. Raises ``CommandError`` if the answer is an error or no JSON object."""
     try:
         content = dict(answer.json())
     except (ValueError, TypeError) as error:
@@ -95,7 +98,7 @@ def answered(url: str, answer: httpx.Response) -> dict[str, Any]:
 
 @cache
 def _tls(server: Server) -> ssl.SSLContext:
-    """Create the TLS context. Raises ``OSError`` for unusable files."""
+    """Create the TLS context of a server. Raises ``OSError`` if a file cannot be read or used."""
     context = ssl.create_default_context(cafile=server.authority)
     if server.certificate is not None:
         context.load_cert_chain(server.certificate, server.key)
@@ -103,12 +106,12 @@ def _tls(server: Server) -> ssl.SSLContext:
 
 
 def _sentences(detail: Any) -> str:
-    """Format an error: one sentence, or one for each invalid part of the request."""
+    """Return an error as text: one line, or one for each invalid part of the request."""
     if isinstance(detail, list):
         return "\n".join(f"{_place(it['loc'])}: {it['msg']}" for it in detail)
     return str(detail).removeprefix("homeport: ")
 
 
 def _place(location: list[Any]) -> str:
-    """Format the location of a query parameter or a part of the body."""
+    """Return the path of an invalid part as text: the name of a query parameter, or the path in the body."""
     return ".".join(map(str, location[1:] if location[:1] == ["query"] else location))

@@ -1,7 +1,7 @@
 """Settings of the process, and profiles in the format of KubeSchedulerConfiguration.
 
-All options are declared and validated here; all mistakes in a file are reported at once.
+All settings are declared and validated here. All mistakes in the settings are reported at once.
 
-Not here: other reads of settings (``app.main`` passes values down), arguments of plugins (declared in the plugin), and
-the effect of profiles (``app.runtime``).
+Not here: uses of the settings (``app.main`` passes values to other packages), arguments of plugins (each plugin
+declares its own), and the effect of profiles (``app.runtime``).
 """

@@ -14,7 +14,7 @@ _HIGHEST_PORT: Final = 65535
 def is_address(text: str) -> bool:
     """Return true for a name, an IPv4 address or an IPv6 address in brackets, with a port from 1 to 65535.
 
-    Returns false for wildcard addresses (``0.0.0.0``, ``[::]``): no process can connect to them.
+    Wildcard addresses (``0.0.0.0``, ``[::]``) are rejected, because a process cannot connect to them.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= _HIGHEST_PORT:

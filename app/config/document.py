@@ -1,4 +1,4 @@
-"""Reader of the configuration file that records the line of each value."""
+"""Reader of the configuration file. It records the line of each key and list item, for messages about mistakes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ _MERGE: Final = "tag:yaml.org,2002:merge"
 
 
 class UnreadableFile(ValueError):
-    """The file is missing or is not YAML; the message has its path and the line, if known."""
+    """Raised if the file cannot be read or is not YAML. The message has its path and, if known, the line."""
 
 
 class Document(Struct, frozen=True):
-    """Parsed file. ``lines``: of each key and item, counted from 1 · ``mistakes``: duplicate keys."""
+    """Parsed configuration file.
+
+    ``lines`` maps the path of each key and list item to its line, counted from 1. ``mistakes`` are the duplicate keys.
+    """
 
     path: str
     value: Any
@@ -29,14 +32,14 @@ class Document(Struct, frozen=True):
     mistakes: tuple[Mistake, ...]
 
     def where(self, place: Place) -> str:
-        """Return file and line of a place, or of its nearest enclosing place in the file."""
+        """Return file and line of a setting. If the file does not contain it, use the innermost parent that it does."""
         while place and place not in self.lines:
             place = place[:-1]
         return f"{self.path}, line {self.lines[place]}" if place else self.path
 
 
 def read_document(path: Path) -> Document:
-    """Read a file with one YAML document. Raises ``UnreadableFile``."""
+    """Read a file with one YAML document. Raises ``UnreadableFile`` if that fails."""
     reader = _Reader()
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
@@ -54,7 +57,10 @@ def read_document(path: Path) -> Document:
 
 
 class _Reader:
-    """Converts composed nodes to values, as PyYAML's safe loader does, and records their lines."""
+    """Converts PyYAML's composed nodes to values, like its safe loader, and records lines and duplicate keys.
+
+    Unlike the safe loader, it keeps all keys as strings.
+    """
 
     def __init__(self) -> None:
         self.lines: dict[Place, int] = {}
@@ -64,7 +70,7 @@ class _Reader:
         self._checked: set[int] = set()
 
     def read(self, node: Node, place: Place) -> Any:
-        """Convert a node. Raises ``yaml.MarkedYAMLError``, and ``ValueError`` for an invalid date."""
+        """Convert a YAML node to a value. Raises ``yaml.MarkedYAMLError``, and ``ValueError`` for an invalid date."""
         if id(node) in self._open:
             raise yaml.constructor.ConstructorError(None, None, "an alias refers to its own parent", node.start_mark)
         self._open.add(id(node))
@@ -82,7 +88,8 @@ class _Reader:
         return self.read(node, place)
 
     def _mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
-        if id(node) not in self._checked:  # an alias can repeat the node, which by then contains the merged keys
+        # Once only: an alias can refer to this node again, and flattening has added the merged keys to it.
+        if id(node) not in self._checked:
             self._checked.add(id(node))
             self._note_repeated(node, place)
             self._values.flatten_mapping(node)
@@ -106,7 +113,7 @@ class _Reader:
 
     @staticmethod
     def _key(node: Node) -> str:
-        """Return a key as written: ``on`` and ``1`` are strings, as in YAML that is converted to JSON."""
+        """Return a key as the string in the file, for example ``on`` and ``1``, because JSON keys are strings too."""
         if not isinstance(node, ScalarNode):
             raise yaml.constructor.ConstructorError(None, None, "a key must be a string", node.start_mark)
         return str(node.value)

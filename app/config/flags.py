@@ -1,7 +1,7 @@
 """Command-line flags: one for each setting, including nested ones.
 
-A setting with an equivalent flag in kube-scheduler has its name, as ``--leader-elect-lease-duration``. Lists of
-mappings have no flag: profiles come from the file, or as JSON from the environment.
+If kube-scheduler has a flag for a setting, the flag has the same name, for example ``--leader-elect-lease-duration``.
+Lists of mappings have no flag. So profiles can be set only in the file, or as JSON in an environment variable.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from pydantic.fields import FieldInfo
 from app.config.mistakes import Place, as_model, bare, field_names
 
 _PREFIXES: Final = {"leader_election": "leader-elect"}
-"""Prefix of kube-scheduler's flags for a nested setting, if it differs from the setting's name."""
+"""Prefix of the flags of a nested setting, by field, where kube-scheduler's prefix differs from the field's name."""
 
 
 class Flag(Struct, frozen=True):
-    """Flag and its setting. ``name`` has no leading dashes.
+    """Flag of the command line and the setting that it sets. ``name`` has no leading dashes.
 
-    ``place``: path in the file; ``setting``: name of the field.
+    ``place`` is the path of the setting in the file. ``setting`` is the name of its field in the model, or of its
+    parent's field if the setting is nested.
     """
 
     name: str
@@ -32,12 +33,12 @@ class Flag(Struct, frozen=True):
 
     @property
     def switches(self) -> bool:
-        """True for a Boolean flag, which can be given without a value and then means true."""
+        """True for the flag of a Boolean setting. Without a value, the flag sets it to true."""
         return bare(self.info.annotation)[0] is bool
 
 
 def flags_of(model: type[BaseModel]) -> Iterator[Flag]:
-    """Yield the flags in the order of the settings."""
+    """Yield the flags of a model's settings, in the order of its fields."""
     for written, name in field_names(model).items():
         info = model.model_fields[name]
         inner = as_model(bare(info.annotation)[0])
@@ -55,7 +56,10 @@ def _nested(model: type[BaseModel], at: str, setting: str) -> Iterator[Flag]:
 
 
 def given_by(flags: Iterable[Flag], values: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return the settings given by flags, by field; a nested setting as a mapping. ``values``: by flag."""
+    """Return the settings that flags set, by field name. A nested setting is a mapping of names in the file.
+
+    ``values`` maps names of flags to their values; ``None`` if a flag is not given.
+    """
     settings: dict[str, Any] = {}
     for flag in flags:
         value = values.get(flag.name)
@@ -69,7 +73,7 @@ def given_by(flags: Iterable[Flag], values: Mapping[str, str | None]) -> dict[st
 
 
 def flag_at(model: type[BaseModel], place: Place) -> str:
-    """Return the name of the flag that sets a place or its parent; empty if there is none."""
+    """Return the name of the flag that sets the setting at a path, or its parent; empty without such a flag."""
     return next((it.name for it in flags_of(model) if it.place == place[: len(it.place)]), "")
 
 

@@ -1,5 +1,6 @@
-"""Loads settings from the command line, ``HOMEPORT_*``, the configuration file and defaults, in this order of
-precedence.
+"""Loads the settings from all sources.
+
+In order of precedence, these are the command line, variables ``HOMEPORT_*``, the configuration file, and the defaults.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ KUBE_SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
 
 
 class SettingsError(ValueError):
-    """Lists all mistakes in the settings, one sentence per line."""
+    """Raised if settings are invalid. The message lists all mistakes, one per line."""
 
 
 class LoadedSettings(Struct, frozen=True):
-    """Settings, their sources and all ``mistakes``. Invalid values are ``removed`` and replaced by defaults."""
+    """Settings after validation, their sources and all ``mistakes``.
+
+    ``removed`` are the paths of invalid values. The settings have defaults instead of them.
+    """
 
     settings: Settings
     sources: SettingSources
@@ -37,27 +41,31 @@ class LoadedSettings(Struct, frozen=True):
     removed: frozenset[Place]
 
     def is_sound(self, name: str) -> bool:
-        """Return true if a field has no mistake."""
+        """Return true if no mistake is about the field with this name."""
         return all(self.sources.field(place) != name for mistake in self.mistakes for place in mistake.places)
 
     def further(self, in_profiles: Sequence[Mistake]) -> Iterator[str]:
-        """Yield sentences for mistakes in ``settings.profiles`` that do not follow from ``mistakes``."""
+        """Yield a sentence for each of the given mistakes in ``settings.profiles`` that is not due to a removed value.
+
+        Paths in ``in_profiles`` refer to the settings without the removed values.
+        """
         for mistake in in_profiles:
             places = tuple(original(place, self.removed) for place in mistake.places)
-            # ``pick`` depends on all that a profile enables.
+            # ``pick`` depends on all plugins of its profile. So a mistake about it is attributed to the whole profile,
+            # and is not reported if any value of the profile was removed.
             about = [place[:2] if place[-1:] == ("pick",) else place for place in places]
             if not follows(about, self.removed):
                 yield self.sources.sentence(Mistake(places, mistake.message))
 
 
 _WRITTEN: Final = {name: key for key, name in field_names(Settings).items()}
-"""Field names as written in the file."""
+"""Mapping from field names of ``Settings`` to the names of the settings in the file."""
 
 
 def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Settings:
-    """Merge the sources. ``given``: settings of the command line; ``config``: path of the file, if any.
+    """Load the settings from all sources. ``given`` are those of the command line, by field name.
 
-    Raises ``SettingsError`` with all mistakes.
+    ``config`` is the path of the configuration file; ``None`` for no file. Raises ``SettingsError`` with all mistakes.
     """
     loaded = read_settings(given, config=config)
     if loaded.mistakes:
@@ -66,7 +74,7 @@ def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Set
 
 
 def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> LoadedSettings:
-    """Merge the sources like ``load_settings``, and return the mistakes with the settings."""
+    """Load the settings like ``load_settings``, but return mistakes instead of raising an error."""
     mistakes: list[Mistake] = []
     document = _document(Path(config), mistakes) if config else None
     in_file = _fields_of(document, mistakes) if document is not None else {}
@@ -86,7 +94,7 @@ def read_settings(given: Mapping[str, Any], *, config: str | None = None) -> Loa
 
 
 def _settings_of(written: Mapping[str, Any]) -> Settings:
-    """Validate values named as in the file. Raises ``ValidationError``."""
+    """Create the settings from values by their names in the file. Raises ``ValidationError`` if one is invalid."""
     names = field_names(Settings)
     return Settings.model_validate({names[key]: value for key, value in written.items()})
 
@@ -102,9 +110,10 @@ def _document(path: Path, mistakes: list[Mistake]) -> Document | None:
 
 
 def _fields_of(document: Document, mistakes: list[Mistake]) -> dict[str, Any]:
-    """Return the file's settings by field; ``null`` counts as absent, as in Go.
+    """Return the file's settings by field name, and append its mistakes to ``mistakes``.
 
-    From a KubeSchedulerConfiguration only the profiles are read; all else is for the scheduler.
+    A ``null`` is treated like a missing setting, as Go does. From a KubeSchedulerConfiguration only the profiles are
+    read, because all other fields are for the scheduler.
     """
     content = document.value if isinstance(document.value, dict) else {}
     named = (content.get("apiVersion"), content.get("kind"))
@@ -122,7 +131,7 @@ def _fields_of(document: Document, mistakes: list[Mistake]) -> dict[str, Any]:
 
 
 def _misread(sources: SettingSources) -> Iterator[Mistake]:
-    """Yield values of the file and the variables that pydantic would silently convert."""
+    """Yield a mistake for each value in file and variables that pydantic would silently convert to another type."""
     for key, name in field_names(Settings).items():
         yield from misread(Settings, sources.from_elsewhere(name), (key,))
 

@@ -1,7 +1,7 @@
-"""Mistakes in a configuration: the settings they are about, and the allowed values.
+"""Mistakes in a configuration: how they are found, and the texts about settings and allowed values.
 
-A place is a path as in the file: ``("profiles", 0, "pluginConfig", 1, "args", "owners")``. ``app.config.sources`` knows
-the value at a place and its source.
+A ``Place`` is the path of a setting in the file, for example ``("profiles", 0, "pluginConfig", 1, "args", "owners")``.
+``app.config.sources`` adds the value of the setting and its source to the text.
 """
 
 from __future__ import annotations
@@ -23,23 +23,26 @@ from app.kube.durations import NO_UNIT, BadDuration, duration, parse_duration
 Place: TypeAlias = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 NOTHING: Final = object()
-"""Returned instead of a missing value, because ``None`` is a value."""
+"""Marker that ``value_at`` returns for a missing value, because ``None`` can be a value in the file."""
 
 
 class Mistake(Struct, frozen=True):
-    """Mistake in a configuration. ``places``: the settings; ``message``: the problem, or the allowed values."""
+    """Mistake in a configuration. ``places`` are the paths of the settings that it is about, perhaps none.
+
+    ``message`` describes the problem or the allowed values.
+    """
 
     places: tuple[Place, ...]
     message: str
 
 
 def written(place: Place) -> str:
-    """Format a place as Kubernetes does: ``profiles[0].plugins``."""
+    """Format a path like Kubernetes, for example ``profiles[0].plugins``."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
 
 
 class Conflict(ValueError):
-    """Raised by a validator of several fields: settings that exclude each other, by field name."""
+    """Raised by a validator if the values of several fields do not go together. ``about`` are the field names."""
 
     def __init__(self, about: Sequence[str], message: str) -> None:
         super().__init__(message)
@@ -47,7 +50,7 @@ class Conflict(ValueError):
 
 
 def field_names(model: type[BaseModel]) -> dict[str, str]:
-    """Map names in the file to field names. ``client_ca_file`` is ``clientCAFile``, as in Kubernetes."""
+    """Return a mapping from names in the file to field names, for example ``clientCAFile`` to ``client_ca_file``."""
     return {
         field.alias or re.sub("Ca(?=[A-Z]|$)", "CA", to_camel(name)): name for name, field in model.model_fields.items()
     }
@@ -56,11 +59,11 @@ def field_names(model: type[BaseModel]) -> dict[str, str]:
 def checked(
     model: type[Model], document: Any, removed: set[Place], validate: Callable[[Any], Model] | None = None
 ) -> tuple[Model | None, list[Mistake]]:
-    """Validate a document and find all mistakes: remove invalid values and validate the rest, until it is valid.
+    """Validate a document; return the model without invalid values, and all mistakes.
 
-    Pydantic runs validators of several fields last, and stops at the first that fails. ``removed`` begins with the
-    places that are known to be invalid, and grows; mistakes caused by a removal are left out. The result is ``None`` if
-    the mistake cannot be removed.
+    Pydantic does not report all mistakes at once. So invalid values are removed and the rest is validated, until it is
+    valid. ``removed`` has the paths that are known to be invalid; paths of removed values are added to it. Mistakes
+    caused by a removal are left out. The model is ``None`` if the whole document is invalid.
     """
     mistakes: list[Mistake] = []
     while True:
@@ -79,7 +82,7 @@ def checked(
 
 
 def without(document: Any, removed: Collection[Place], at: Place = ()) -> Any:
-    """Copy a document without the ``removed`` places. ``at``: place of the document itself."""
+    """Return a copy of a document without the values at the ``removed`` paths. ``at`` is the document's own path."""
     if isinstance(document, dict):
         items = ((key, value, (*at, key)) for key, value in document.items())
         return {key: without(value, removed, place) for key, value, place in items if place not in removed}
@@ -90,7 +93,7 @@ def without(document: Any, removed: Collection[Place], at: Place = ()) -> Any:
 
 
 def original(place: Place, removed: Collection[Place]) -> Place:
-    """Return the original place of a place in the output of ``without``: removed elements shift later indices."""
+    """Convert a path in the output of ``without`` to the path in its input, where list indices can be higher."""
     result: Place = ()
     for part in place:
         if isinstance(part, int):
@@ -102,19 +105,19 @@ def original(place: Place, removed: Collection[Place]) -> Place:
 
 
 def follows(places: Iterable[Place], removed: Collection[Place]) -> bool:
-    """Return true if one of ``places`` is in a removed place, or contains one."""
+    """Return true if one of ``places`` is equal to a removed path, inside it, or a parent of it."""
     return any(place[: len(gone)] == gone[: len(place)] for place in places for gone in removed)
 
 
 def _removable(place: Place, document: Any, removed: Collection[Place]) -> Place:
-    """Return ``place``, or its nearest parent that exists."""
+    """Return ``place``, or its innermost parent that exists in the document and is not removed yet."""
     while place and (place in removed or value_at(document, place) is NOTHING):
         place = place[:-1]
     return place
 
 
 def value_at(document: Any, place: Place) -> Any:
-    """Return the value at a place of a document, or ``NOTHING``."""
+    """Return the value at a path in a document, or ``NOTHING`` if the document does not contain it."""
     for part in place:
         if isinstance(document, dict):
             document = document.get(part, NOTHING)
@@ -126,12 +129,12 @@ def value_at(document: Any, place: Place) -> Any:
 
 
 def mistakes_in(error: ValidationError, model: type[BaseModel], at: Place = ()) -> Iterator[Mistake]:
-    """Yield the mistakes that a model found. ``at``: place of the document."""
+    """Yield the mistakes that pydantic found in a document. ``at`` is the path of the document in the file."""
     every = error.errors()
     inside = {it["loc"][:depth] for it in every for depth in range(len(it["loc"]))}
     for detail in every:
         if detail["type"] == "too_short" and detail["loc"] in inside:
-            continue  # pydantic does not count invalid elements
+            continue  # the list is only too short because pydantic does not count its invalid elements
         loc = _written(model, detail["loc"])
         cause = detail.get("ctx", {}).get("error")
         if isinstance(cause, Conflict):
@@ -145,7 +148,10 @@ def mistakes_in(error: ValidationError, model: type[BaseModel], at: Place = ()) 
 
 
 def _of_the_whole(message: str, model: type[BaseModel], at: Place) -> Mistake:
-    """Assign a mistake of a whole-model validator to the setting named first in it, as in ``port: must not …``."""
+    """Return a mistake that a validator of the whole model found.
+
+    If its message begins with the name of a setting, for example ``port: must not …``, it is about that setting.
+    """
     name, colon, rest = message.partition(": ")
     if colon and name in field_names(model):
         return Mistake(((*at, name),), rest)
@@ -167,7 +173,7 @@ def _describe(model: type[BaseModel], loc: Place, detail: Mapping[str, Any], cau
 
 
 def misread(model: type[BaseModel], value: Any, at: Place = ()) -> Iterator[Mistake]:
-    """Yield values that pydantic would silently convert: a number to seconds, ``true`` to 1."""
+    """Yield a mistake for each value that pydantic would silently convert: a number to seconds, or ``true`` to 1."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from misread(model, item, (*at, key))
@@ -182,27 +188,27 @@ def misread(model: type[BaseModel], value: Any, at: Place = ()) -> Iterator[Mist
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for a misspelled name; empty without a close match."""
+    """Return text that suggests the known name most similar to ``name``; empty if none is similar."""
     by_lower = {it.lower(): it for it in known}
     close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)
     return f"; did you mean {by_lower[close[0]]}?" if close else ""
 
 
 def _written(model: type[BaseModel], loc: Sequence[str | int]) -> Place:
-    """Convert pydantic's location to names as in the file; pydantic reports fields without an alias by field name."""
+    """Convert a location reported by pydantic to the path in the file: field names become the file's names."""
     if loc and isinstance(loc[0], str) and loc[0] in model.model_fields:
         return (next(key for key, name in field_names(model).items() if name == loc[0]), *loc[1:])
     return tuple(loc)
 
 
 def allowed(model: type[BaseModel], loc: Place) -> str:
-    """Describe the allowed values at a place; empty if there is no short description."""
+    """Return a text about the allowed values of the setting at a path; empty if it has no short description."""
     field = _field_at(model, loc)
     return "" if field is None else _rule(*field)
 
 
 def default_at(model: type[BaseModel], loc: Place) -> str | None:
-    """Format the default at a place; ``None`` if the setting is required, or its default is not a single value."""
+    """Return the default of the setting at a path as text; ``None`` if it has no default, or a composite one."""
     inner = _model_at(model, loc[:-1])
     name = field_names(inner).get(str(loc[-1])) if inner is not None else None
     if inner is None or name is None:
@@ -234,7 +240,7 @@ _KINDS: Final[Mapping[Any, str]] = {
     str: "must be a string",
 }
 _LIMITS: Final = {"ge": "{} or more", "gt": "above {}", "le": "{} at most", "lt": "below {}"}
-"""Pydantic's constraint names and their descriptions."""
+"""Text about a limit, by the name of pydantic's constraint."""
 
 
 def _range(metadata: Sequence[Any], shown: Callable[[float], str]) -> str:
@@ -257,7 +263,7 @@ def _holds_duration(metadata: Sequence[Any]) -> bool:
 
 
 def _field_at(model: type[BaseModel], loc: Place) -> tuple[Any, Sequence[Any]] | None:
-    """Return the type of a place in a model, without ``None``, and its metadata."""
+    """Return type and metadata of the setting at a path, without ``None`` in the type; ``None`` if it is unknown."""
     kind: Any = model
     metadata: Sequence[Any] = ()
     for part in loc:
@@ -283,19 +289,19 @@ def _model_at(model: type[BaseModel], loc: Place) -> type[BaseModel] | None:
 
 
 def as_model(kind: Any) -> type[BaseModel] | None:
-    """Return the type if it is a model, else ``None``."""
+    """Return ``kind`` if it is a pydantic model, else ``None``."""
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def _item(kind: Any) -> Any:
-    """Return the element type of a list, or the value type of a mapping."""
+    """Return the element type of a list or set, or the value type of a mapping; ``None`` for other types."""
     if get_origin(kind) in (tuple, list, frozenset, set):
         return get_args(kind)[0]
     return get_args(kind)[1] if get_origin(kind) in (dict, Mapping) else None
 
 
 def bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a type without ``Annotated`` and ``None``, and its metadata."""
+    """Return a type without ``Annotated`` and without ``None`` in a union, and its metadata."""
     more: tuple[Any, ...] = ()
     if get_origin(kind) is Annotated:
         kind, *metadata = get_args(kind)

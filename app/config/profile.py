@@ -1,7 +1,7 @@
-"""Profiles in the format of KubeSchedulerConfiguration.
+"""Format of profiles, which is that of KubeSchedulerConfiguration with some more fields.
 
-``profiles[].schedulerName``, ``plugins.multiPoint|filter|score|…`` with ``enabled``, ``disabled``, ``*`` and weights,
-and ``pluginConfig[].args``. Only the format is defined here; ``app.runtime.profiles`` implements the meaning.
+A profile has ``schedulerName``, ``pluginConfig[].args``, and ``plugins.multiPoint|filter|score|…`` with ``enabled``,
+``disabled``, ``*`` and weights. ``app.runtime.profiles`` implements their effect.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ POINTS: Final = (
     "bind",
     "postBind",
 )
-"""Extension points as spelled in KubeSchedulerConfiguration, in the order of a scheduling cycle."""
+"""Names of extension points in KubeSchedulerConfiguration, in the order in which a pod passes them."""
 
 Release: TypeAlias = Literal["1.35", "1.36"]
 """Kubernetes releases whose in-tree plugins a profile can select."""
@@ -35,13 +35,16 @@ Release: TypeAlias = Literal["1.35", "1.36"]
 RELEASES: Final[tuple[str, ...]] = get_args(Release)
 
 ANY: Final = "*"
-"""The schedulerName of the profile for pods whose scheduler has no profile of its own."""
+"""The schedulerName of the profile for all pods whose own schedulerName has no profile."""
 
 LEAST_NAMES: Final = 100
-"""Minimum of ``atMost``: kube-scheduler also looks for at least this many nodes if it samples."""
+"""Minimum value of ``atMost``. When kube-scheduler samples nodes, it also looks for at least 100 feasible ones."""
 
 Preset: TypeAlias = Literal["delegated", "complete"]
-"""Base of a profile: the plugins that a kube-scheduler delegates, or its whole default profile; both with homes."""
+"""Plugins that a profile begins with: those that a kube-scheduler delegates, or all of kube-scheduler's defaults.
+
+Both presets also have Homeport's own plugins for homes.
+"""
 
 
 class _ConfigurationModel(BaseModel):
@@ -50,12 +53,12 @@ class _ConfigurationModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, document: Any) -> Any:
-        """Treat ``null`` as absent, as in Go."""
+        """Remove fields that are ``null``, because Go treats them like missing fields."""
         return {key: it for key, it in document.items() if it is not None} if isinstance(document, dict) else document
 
 
 class PluginRef(_ConfigurationModel):
-    """Plugin by name; ``*`` in ``disabled`` means all defaults."""
+    """Reference to a plugin by its name. In ``disabled``, ``*`` means all default plugins."""
 
     name: str = Field(min_length=1)
     weight: int = Field(
@@ -66,14 +69,14 @@ class PluginRef(_ConfigurationModel):
 
 
 class PluginSet(_ConfigurationModel):
-    """Changes to the default plugins of one extension point."""
+    """Changes to the default plugins of one extension point: plugins to enable and to disable."""
 
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginRef, ...] = ()
 
 
 class Plugins(_ConfigurationModel):
-    """Plugin sets by extension point; ``multiPoint`` means every extension point that a plugin implements."""
+    """Plugin set of each extension point. ``multiPoint`` applies to every extension point that a plugin implements."""
 
     multi_point: PluginSet = PluginSet()
     pre_enqueue: PluginSet = PluginSet()
@@ -92,20 +95,20 @@ class Plugins(_ConfigurationModel):
     placement_score: PluginSet = PluginSet()
 
     def at(self, point: str) -> PluginSet:
-        """Return the set of one of ``POINTS``."""
+        """Return the plugin set of an extension point, which is ``multiPoint`` or one of ``POINTS``."""
         plugin_set: PluginSet = getattr(self, "".join(f"_{c.lower()}" if c.isupper() else c for c in point))
         return plugin_set
 
 
 class PluginConfig(_ConfigurationModel):
-    """Arguments of one plugin."""
+    """Arguments of the plugin with this name. The plugin itself validates them."""
 
     name: str
     args: dict[str, Any] = {}
 
 
 class Profile(_ConfigurationModel):
-    """Plugins for the pods of one ``spec.schedulerName``; ``*`` means pods without another profile."""
+    """Plugins for the pods with one ``spec.schedulerName``. The name ``*`` means all pods without another profile."""
 
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     percentage_of_nodes_to_score: int | None = Field(
@@ -145,9 +148,9 @@ class Profile(_ConfigurationModel):
     @field_validator("scheduler_name")
     @classmethod
     def _empty_is_default(cls, value: str) -> str:
-        """Replace an empty name by the default, as kube-scheduler does."""
+        """Replace an empty name by the default name, like kube-scheduler."""
         return value or DEFAULT_SCHEDULER_NAME
 
 
 DEFAULT_PROFILES: Final = (Profile(scheduler_name=ANY),)
-"""Default profiles: every pod is checked, for any scheduler, because pods without a profile would go unchecked."""
+"""Profiles used if none is configured: one for the pods of all schedulers, so that no pod goes unchecked."""

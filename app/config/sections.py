@@ -18,20 +18,23 @@ _LABEL: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
 LONGEST_LEASE: Final = 300.0
-"""Maximum ``leaseDuration`` in seconds; longer durations in another holder's Lease count as this."""
+"""Maximum ``leaseDuration`` in seconds. A longer duration in another holder's Lease is treated as this maximum."""
 
 
 def parse_names(value: Any) -> Any:
-    """Split a comma-separated string into names, as on a command line; return other values unchanged."""
+    """Split a string of names at commas, for flags and variables; return values of other types unchanged."""
     return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(parse_names)]
-"""Names in certificates: a common name, or an alternative name of any kind."""
+"""Names in certificates. Each is compared with a certificate's common name and alternative names of any kind."""
 
 
 class LeaderElection(BaseModel):
-    """The settings ``leaderElection`` of KubeSchedulerConfiguration. Durations are in seconds once parsed."""
+    """Settings of leader election: the fields of ``leaderElection`` in KubeSchedulerConfiguration, and a lock file.
+
+    Durations are in seconds after parsing.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -80,14 +83,14 @@ def _is_url(value: str) -> bool:
 
 
 def _is_collector(value: str | None) -> str | None:
-    """Validate the URL of a collector. Raises ``ValueError`` if it is invalid."""
+    """Return the URL of a collector if it is valid or ``None``. Raises ``ValueError`` otherwise."""
     if value is not None and not _is_url(value):
         raise ValueError("must be the URL of a collector for OTLP over HTTP, such as http://collector:4318")
     return value
 
 
 class TracingConfiguration(BaseModel):
-    """The fields of ``TracingConfiguration`` of kube-apiserver and kubelet."""
+    """Settings of traces, with the fields of ``TracingConfiguration`` in kube-apiserver and kubelet."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -116,7 +119,7 @@ def _fits_a_certificate(value: str) -> str:
 
 
 class SelfSigned(BaseModel):
-    """Self-signed certificates, from an authority that all replicas share."""
+    """Settings of self-signed certificates, which an authority issues that all replicas share."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 

@@ -1,4 +1,4 @@
-"""Settings of the process: type, bounds and default of each, and combinations that are not allowed."""
+"""Settings of the process, with type, bounds and default of each, and the checks for invalid combinations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_ONE_VERB: Final = "The httpTimeout of the caller of {}, if it differs. Defau
 
 
 def is_loopback(host: str) -> bool:
-    """Return true if a listener on ``host`` accepts only local connections; empty stands for every address."""
+    """Return true if a listener on ``host`` accepts only local connections. An empty host means all addresses."""
     if host == "localhost":
         return True
     try:
@@ -29,7 +29,11 @@ def is_loopback(host: str) -> bool:
 
 
 class Settings(BaseSettings):
-    """Settings. Each field is ``--name`` (``app.config.flags``), ``HOMEPORT_NAME``, and ``name`` in the file."""
+    """Settings of the process.
+
+    A field ``some_name`` is ``--some-name`` on the command line (see ``app.config.flags``), ``HOMEPORT_SOME_NAME`` in
+    the environment, and ``someName`` in the file.
+    """
 
     model_config = SettingsConfigDict(env_prefix="HOMEPORT_", extra="forbid", frozen=True)
 
@@ -200,7 +204,7 @@ class Settings(BaseSettings):
         *_: PydanticBaseSettingsSource,
         **__: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use only constructor arguments, because ``read_settings`` has read the variables already."""
+        """Use only the constructor's arguments as source, because ``read_settings`` merges all sources itself."""
         return (init_settings,)
 
     @model_validator(mode="after")
@@ -249,17 +253,17 @@ class Settings(BaseSettings):
 
     @property
     def has_certificate(self) -> bool:
-        """True if a listener can use TLS."""
+        """True if listeners have a serving certificate, so that they can use TLS."""
         return self.tls_cert_file is not None or self.self_signed is not None
 
     @property
     def has_authority(self) -> bool:
-        """True if clients can be verified by their certificates."""
+        """True if an authority is known by which the certificates of clients can be verified."""
         return self.client_ca_file is not None or self.self_signed is not None
 
     @property
     def time_limits(self) -> Mapping[str, float]:
-        """Time limits of callers in seconds, by verb."""
+        """Mapping from each verb to its caller's time limit in seconds, after which the caller stops waiting."""
         own = {
             "filter": self.filter_timeout,
             "prioritize": self.prioritize_timeout,
@@ -275,19 +279,19 @@ class Settings(BaseSettings):
 
     @property
     def operator_serves_tls(self) -> bool:
-        """True if there is an operator listener with TLS."""
+        """True if there is a separate operator listener and it uses TLS."""
         if self.operator_port is None:
             return False
         return self.has_certificate if self.operator_tls is None else self.operator_tls
 
     @property
     def asks_for_certificates(self) -> bool:
-        """True if callers of verbs need a certificate."""
+        """True if callers of verbs need a client certificate."""
         return self.serves_tls and self.has_authority
 
     @property
     def hops_over_tls(self) -> bool:
-        """True if replicas use TLS between each other."""
+        """True if replicas forward verbs to each other over TLS."""
         return self.peer_port is not None or self.asks_for_certificates
 
     @model_validator(mode="after")
@@ -312,7 +316,7 @@ class Settings(BaseSettings):
 
     @property
     def advertised(self) -> str:
-        """Address at which other replicas reach this one; empty if unknown."""
+        """Address ``host:port`` at which other replicas reach this one; empty if it is unknown."""
         if self.advertise_address is not None:
             return self.advertise_address
         host, port = (self.host, self.port) if self.peer_port is None else (self.peer_host, self.peer_port)

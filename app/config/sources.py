@@ -1,4 +1,4 @@
-"""Source of each setting: the command line, a variable, the file, or the default; and its value."""
+"""Values of the settings and their sources: the command line, a variable, the file, or the default."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _LONGEST_VALUE: Final = 80
 
 
 class SettingSources(Struct, frozen=True):
-    """Sources of the settings.
+    """Sources of the settings. ``flags`` and ``in_file`` map field names to values.
 
-    ``flags`` and ``in_file`` are by field; flags take precedence over variables, these over the file.
-
-    A flag sets one part of a nested setting and keeps the others.
+    Flags take precedence over variables, and variables over the file. A flag of a nested setting replaces only its own
+    part, and keeps the other parts from variables or file.
     """
 
     model: type[BaseModel]
@@ -33,29 +32,32 @@ class SettingSources(Struct, frozen=True):
 
     @property
     def values(self) -> dict[str, Any]:
-        """Effective values by field."""
+        """Values after the sources are merged, by field name. Defaults are not included."""
         below = self.below_flags
         return {**below, **{name: _laid_over(below.get(name), it) for name, it in self.flags.items()}}
 
     @property
     def below_flags(self) -> dict[str, Any]:
-        """Values by field without flags."""
+        """Values from variables and file, by field name. Variables take precedence."""
         return {**self.in_file, **self.variables.values}
 
     def from_elsewhere(self, name: str) -> Any:
-        """Return a field's value in variables or file unless a flag sets it; ``None`` if there is none."""
+        """Return a field's value in variables or file, without the parts that flags set.
+
+        ``None`` if a flag sets the whole field, or if neither variables nor file have it.
+        """
         given, below = self.flags.get(name), self.below_flags.get(name)
         if isinstance(given, Mapping) and isinstance(below, Mapping):
             return {part: it for part, it in below.items() if part not in given}
         return None if name in self.flags and not isinstance(given, Mapping) else below
 
     def sentence(self, mistake: Mistake) -> str:
-        """Format a mistake: the settings with values and sources, and the problem."""
+        """Return a mistake as text: the settings with their values and sources, then the message."""
         settings = ", ".join(self._described(place) for place in mistake.places)
         return f"{settings}: {mistake.message}" if settings else mistake.message
 
     def field(self, place: Place) -> str:
-        """Return the field that contains a place; empty for an unknown setting."""
+        """Return the name of the field that contains a path; empty for an unknown setting."""
         return field_names(self.model).get(str(place[0]), "") if place else ""
 
     def _described(self, place: Place) -> str:
@@ -84,7 +86,7 @@ class SettingSources(Struct, frozen=True):
         return "default"
 
     def _flags(self, name: str, place: Place) -> list[str]:
-        """Return the flags that set a place, or a part of it."""
+        """Return the flags that set a setting, or a part of it. ``name`` is the field that contains ``place``."""
         given = self.flags.get(name)
         if not isinstance(given, Mapping):
             return [flag_at(self.model, place)] if name in self.flags else []
@@ -99,7 +101,10 @@ class SettingSources(Struct, frozen=True):
 
 
 def _laid_over(below: Any, given: Any) -> Any:
-    """Merge flags into a nested setting; a value that is wrongly not a mapping is returned, to be reported."""
+    """Return ``given`` merged into the value ``below`` it, if the setting is nested.
+
+    If ``below`` is not a mapping, it is returned unchanged, so that validation reports it.
+    """
     if isinstance(given, Mapping) and below is not None:
         return {**below, **given} if isinstance(below, Mapping) else below
     return given

@@ -1,8 +1,8 @@
 """Environment variables: Homeport's own, misspelled ones, and those that Kubernetes adds for Services.
 
-For a Service ``homeport`` the kubelet sets ``HOMEPORT_SERVICE_HOST``, ``HOMEPORT_PORT=tcp://…`` and more in all
-containers of its namespace, unless the pod has ``enableServiceLinks: false``. Source of their forms:
-``pkg/kubelet/envvars`` of Kubernetes 1.36.
+If a Service is named ``homeport``, the kubelet sets ``HOMEPORT_SERVICE_HOST``, ``HOMEPORT_PORT=tcp://…`` and more in
+all containers of its namespace, unless the pod has ``enableServiceLinks: false``. These variables are recognized by
+name and value, and are not read as settings. Kubernetes 1.36 defines their formats in ``pkg/kubelet/envvars``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.config.mistakes import Mistake, field_names, meant
 
 PREFIX: Final = "HOMEPORT_"
 CONFIG: Final = "HOMEPORT_CONFIG"
-"""Path of the configuration file; not a setting."""
+"""Variable with the path of the configuration file. It has no field in the settings."""
 
 _SERVICE: Final = "HOMEPORT_(?:[A-Z0-9_]+_)?"
 _PORT: Final = f"{_SERVICE}PORT_[0-9]+_(?:TCP|UDP|SCTP)"
@@ -36,13 +36,14 @@ _SERVICE_LINKS: Final = (
     (re.compile(f"{_PORT}_PORT"), _NUMBER),
     (re.compile(f"{_PORT}_ADDR"), _IP),
 )
-"""Patterns of names and of their values."""
+"""Patterns of the variables that the kubelet sets for a Service: each of the name and of the value."""
 
 
 class Variables(Struct, frozen=True):
-    """Settings in the environment. ``values`` and ``names`` (of the variables) are by field.
+    """Settings in the environment. ``values`` maps field names to values, and ``names`` maps them to variables.
 
-    ``links``: variables that describe Services; ``unreadable``: fields whose variables have unusable values.
+    ``links`` are the variables that the kubelet sets for Services. ``unreadable`` are the fields whose variables must
+    be JSON but are not.
     """
 
     values: Mapping[str, Any]
@@ -53,7 +54,7 @@ class Variables(Struct, frozen=True):
 
 
 def read_variables(model: type[BaseSettings], environ: Mapping[str, str]) -> Variables:
-    """Read all variables that begin with ``HOMEPORT_``, in any case."""
+    """Read all variables whose names begin with ``HOMEPORT_``, in upper or lower case."""
     source: PydanticBaseSettingsSource = EnvSettingsSource(model)
     written = {name: key for key, name in field_names(model).items()}
     known = {f"{PREFIX}{name.upper()}": name for name in model.model_fields}
@@ -85,14 +86,12 @@ def read_variables(model: type[BaseSettings], environ: Mapping[str, str]) -> Var
 
 
 def is_service_link(variable: str, value: str) -> bool:
-    """Return true if Kubernetes set this variable for a Service whose name begins with ``homeport``, judging by name
-    and value.
-    """
+    """Return true if name and value look like a variable that the kubelet sets for Service ``homeport`` (or ``-…``)."""
     return any(name.fullmatch(variable) and form.fullmatch(value) for name, form in _SERVICE_LINKS)
 
 
 def _meant(variable: str, known: Iterable[str]) -> str:
-    """Suggest a variable; the common prefix is left out of the comparison."""
+    """Return text that suggests a similar variable, if any. Names are compared without their common prefix."""
     guess = meant(variable[len(PREFIX) :], (it.removeprefix(PREFIX) for it in known))
     return guess.replace("mean ", f"mean {PREFIX}")
 
@@ -102,7 +101,7 @@ def _ours(environ: Mapping[str, str]) -> Iterable[tuple[str, str]]:
 
 
 def _json(text: str) -> Any:
-    """Parse JSON. Raises ``ValueError``, also for duplicate keys."""
+    """Parse JSON. Raises ``ValueError`` if it is invalid or has duplicate keys, ``NaN`` or ``Infinity``."""
     return json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_number)
 
 

@@ -1,4 +1,4 @@
-"""State of one pod under the sampling guard, and the effect of its nominations."""
+"""State of one pod that the sampling guard handles, and the effect of its nominations."""
 
 from __future__ import annotations
 
@@ -16,44 +16,48 @@ from app.verbs.outcome import Outcome
 
 _FIRST_LOOK_SECONDS: Final = 0.5
 _LONGEST_LOOK_SECONDS: Final = 15.0
-"""Maximum delay between two evaluations of a pod that no node fits; it doubles from ``_FIRST_LOOK_SECONDS``."""
+"""Maximum delay between two evaluations of a pod that fits no node. It doubles from ``_FIRST_LOOK_SECONDS``."""
 
 _UNKNOWN_SECONDS: Final = 2.0
-"""Seconds to wait for a pod that filter was called for but that the watch has not reported yet."""
+"""Maximum number of seconds to wait for the watch to report a pod that filter was called for."""
 
 _LATEST_UNSEEN_SECONDS: Final = 0.1
-"""Seconds after the patch within which a filter call can still carry the pod without its nomination."""
+"""Seconds after the patch within which a filter call can still have the pod as it was before its nomination."""
 
 QUIET_SECONDS: Final = 0.01
-"""Delay between our last refusal and the patch.
+"""Seconds between Homeport's last refusal of a pod and the patch that nominates it.
 
-The scheduler has then processed the answer, and usually also the retry that its own condition update causes 6 ms later.
+By then the scheduler has processed the refusal. Usually it has also made the retry that its own update of the pod's
+condition causes 6 ms later.
 """
 
 LONGEST_QUIET_SECONDS: Final = 0.1
-"""Maximum of ``QUIET_SECONDS`` in total, for a pod that filter is called for again and again without a pause."""
+"""Maximum delay of the patch in seconds, if each new refusal of the pod delays it by ``QUIET_SECONDS`` again."""
 
 _SHORTEST_SECONDS: Final = 0.001
 
 Effect = Literal["hit", "refused", "overtaken", "lost", "unanswered"]
-"""``hit``: in-tree filters and Homeport passed the node · ``refused``: in-tree filters rejected it.
+"""Effect of a nomination.
 
-``overtaken``: Homeport no longer passes the node, or the pod found another node, or is gone · ``lost``: the scheduler
-cleared the nomination without trying it, because it was still processing an earlier answer · ``unanswered``: no effect
-was seen in time.
+- ``hit``: in-tree filters and Homeport passed the nominated node.
+- ``refused``: in-tree filters rejected the node.
+- ``overtaken``: Homeport no longer passes the node, or another node passed, or the pod no longer waits.
+- ``lost``: the scheduler cleared the nomination without trying it, because it was still processing an earlier answer.
+- ``unanswered``: no effect was seen in time.
 """
 
 
 class Case:
-    """Refused pod that the sampling guard handles. Times are on the guard's clock.
+    """State of a refused pod that the sampling guard handles. Times are on the guard's clock.
 
-    ``node``: node of the last nomination · ``effect``: future of its effect, while it is pending · ``shown``: number of
-    names in the request that refused the pod.
+    ``pod`` is the pod of the request until the cache has it (``seen``), then the cached pod. If the cache does not have
+    it by ``unknown_until``, the case ends. ``whole`` is the pod with all fields that in-tree filters read, once it was
+    fetched. ``shown`` is the number of node names in the request that was refused. ``shape`` is set by the first
+    evaluation.
 
-    ``pod``: the cached pod once ``seen``; the watch has until ``unknown_until`` to report it · ``whole``: the pod with
-    all fields that in-tree filters read, once it was fetched · ``shape``: set by the first evaluation · ``counted``:
-    the metric has counted the pod · ``called``: filter was called for the pod again · ``over``: the pod needs no guard
-    any more.
+    ``node`` is the node of the last nomination, and ``effect`` is the future of its effect. ``counted`` is true once a
+    metric has counted the pod. ``called`` is set at each filter call for the pod. ``over`` is set once the pod needs no
+    nomination any more.
     """
 
     def __init__(self, pod: Pod, shown: int, now: float) -> None:
@@ -77,11 +81,11 @@ class Case:
 
     @property
     def spec(self) -> PodSpec:
-        """Pod spec under which nodes that in-tree filters refused are stored, see ``pacing.Excluded``."""
+        """Pod spec that is the key of the pod's excluded nodes in ``pacing.Excluded``."""
         return (self.whole or self.pod).spec
 
     def hear(self, pod: Pod, only: str, outcome: Outcome, now: float) -> None:
-        """Note the answer to a filter call for the pod; ``only``: the node, if the request named one."""
+        """Process the outcome of a filter call for the pod. ``only`` is the node name if the request had just one."""
         passed = outcome == "feasible"
         if only and only == self.node:
             self._settle("hit" if passed else "overtaken")
@@ -97,12 +101,12 @@ class Case:
             self._miss(pod, now)
 
     def next_look(self) -> float:
-        """Return the seconds until the next evaluation. They double with each evaluation that found no node."""
+        """Return the seconds until the next evaluation. The delay doubles with each call, up to a maximum."""
         self.look_pause = next_delay(self.look_pause, _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS)
         return self.look_pause
 
     def nominate(self, node: str) -> asyncio.Future[Effect]:
-        """Record that a nomination is being sent; return the future of its effect."""
+        """Record that a nomination to the node is being sent; return the future of its effect."""
         self.node = node
         self.taken_at = None
         self.unseen = 0
@@ -110,8 +114,10 @@ class Case:
         return self.effect
 
     def _miss(self, pod: Pod, now: float) -> None:
-        """Treat the nomination as lost at the second filter call without it: the first can have begun before the
-        patch.
+        """Record a filter call for the pod that does not have the nomination.
+
+        The first one proves nothing, because it can have begun before the patch. At the second, or if the first is
+        late, the nomination is lost.
         """
         if self.taken_at is not None and not pod.nominated_node_name:
             self.unseen += 1
@@ -119,19 +125,19 @@ class Case:
                 self._settle("lost")
 
     def _settle(self, effect: Effect) -> None:
-        """Set the effect, unless one is set."""
+        """Set the effect of the current nomination, unless it is already known."""
         if self.effect is not None and not self.effect.done():
             self.effect.set_result(effect)
 
     async def pause(self, seconds: float) -> None:
-        """Sleep for at most ``seconds``; return at once when the case is over."""
+        """Sleep for ``seconds``, or until the case is over."""
         if seconds <= 0.0:
             return
         with suppress(TimeoutError):
             await asyncio.wait_for(self.over.wait(), max(seconds, _SHORTEST_SECONDS))
 
     async def quiet(self, clock: Clock) -> None:
-        """Wait until the scheduler has probably processed our last refusal."""
+        """Wait until the scheduler has probably processed Homeport's last refusal of the pod."""
         latest = clock() + LONGEST_QUIET_SECONDS
         while not self.over.is_set():
             remaining = min(self.refused_at + QUIET_SECONDS, latest) - clock()
@@ -141,10 +147,10 @@ class Case:
 
 
 class NominationStep(Struct, frozen=True):
-    """Next step for a pod: nominate it to ``node``; without a node, evaluate it again later, or leave it alone.
+    """Next step for a pod: nominate it to ``node``, or, if ``node`` is empty, evaluate it again later or never.
 
-    ``wait``: seconds until the next evaluation. ``wait_if_called``: seconds until the next evaluation if filter refuses
-    the pod once more meanwhile, because the cluster may have changed. 0 means never.
+    ``wait`` is the number of seconds until the next evaluation, and ``wait_if_called`` the number of seconds until one
+    that takes place only if filter is called for the pod meanwhile. 0 means that there is no such evaluation.
     """
 
     node: str = ""

@@ -1,4 +1,7 @@
-"""Expires cached verdicts with an end time, and evaluates the pods again that the plugins of these verdicts refused."""
+"""Expires cached verdicts whose end time has come.
+
+Then it evaluates the pods again that were refused by a plugin of such a verdict, and activates those that fit now.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,14 @@ from app.kube.core_v1 import Pod
 from app.memory.recent_refusals import RecentRefusals
 
 CHECK_SECONDS: Final = 0.1
-"""Delay between two checks: maximum time that a verdict is used after its end. Polled, because the clock can be set."""
+"""Seconds between two checks, which is the longest that a verdict is used after its end.
+
+The end is polled instead of awaited with a timer, because the wall clock can be set.
+"""
 
 
 class ExpiringVerdicts:
-    """Background task of every replica. Only the leader has refused pods."""
+    """Background task that expires verdicts. It runs in every replica; only the leader has refused pods to evaluate."""
 
     def __init__(
         self, cluster: Cluster, refused: Callable[[], RecentRefusals], second_looks: SecondLooks, wall_clock: Clock
@@ -28,7 +34,7 @@ class ExpiringVerdicts:
         self._wall_clock = wall_clock
 
     async def run(self) -> None:
-        """Expire verdicts until cancelled."""
+        """Expire verdicts and queue their refused pods for a second look, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             plugins = self._cluster.expiries.expire(self._wall_clock())

@@ -1,4 +1,4 @@
-"""Separates nominations by the sampling guard from nominations by others, which alone reserve room."""
+"""Distinguishes nominations by the sampling guard from those by schedulers: only a scheduler's reserves capacity."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from app.kube.core_v1 import Pod
 from app.kube.memo import Newest
 
 _MOST: Final = 4096
-"""Maximum number of own nominations remembered; the oldest are forgotten first, and then count like those of others."""
+"""Maximum number of remembered nominations by the guard. Older ones are treated like nominations by schedulers."""
 
 
 class CountedNominations:
-    """Nominations that filters count: those of others, not those of the sampling guard, which are stored by pod UID.
+    """Nominations that filters count as if the pod ran on the node: all but those by the sampling guard.
 
-    The guard's nominations reserve nothing. A filter that counted the pod on the node would reject other pods, although
-    the nomination might fail. bind checks hard constraints against the newest snapshot in any case.
+    The guard's nominations reserve no capacity, because they might fail, and other pods would be rejected in vain. bind
+    checks hard constraints against the newest snapshot in any case.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -25,23 +25,23 @@ class CountedNominations:
         self._nodes = Newest[str, str](_MOST)
 
     def put(self, uid: str, node_name: str) -> None:
-        """Record a nomination by the sampling guard."""
+        """Record that the sampling guard nominates the pod with this UID to the node."""
         self._nodes.put(uid, node_name)
 
     def drop(self, uid: str) -> None:
         self._nodes.pop(uid, None)
 
     def is_ours(self, pod: Pod) -> bool:
-        """Return true if the pod has a nomination by the sampling guard."""
+        """Return true if the pod's current nomination is by the sampling guard."""
         return bool(pod.nominated_node_name) and self._nodes.get(pod.uid) == pod.nominated_node_name
 
     def nominated(self, node_name: str) -> Collection[Pod]:
-        """Return the pods that others than the sampling guard nominated to the node."""
+        """Return the pods nominated to the node, without those that the sampling guard nominated."""
         return [pod for pod in self._cluster.nominated(node_name) if not self.is_ours(pod)]
 
     @property
     def nominated_nodes(self) -> Collection[str]:
-        """Names of nodes to which others than the sampling guard nominated a pod."""
+        """Names of the nodes for which ``nominated`` returns at least one pod."""
         every = self._cluster.nominated_nodes
         return {name for name in every if self.nominated(name)} if every else ()
 

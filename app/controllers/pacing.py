@@ -1,7 +1,7 @@
 """Rate limits of nominations, for the process and for each pod shape; and nodes excluded from nominations.
 
-A failed nomination costs kube-scheduler two cycles for the pod. When it clears the field it also retries every refused
-pod of the same or a lower priority.
+Nominations are limited because a failed one is expensive: it costs kube-scheduler two scheduling cycles for the pod.
+When kube-scheduler clears the nomination, it also retries every refused pod of the same or a lower priority.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from app.kube.core_v1 import Pod, PodSpec
 from app.kube.memo import Newest
 
 NOMINATION_SECONDS: Final = 0.1
-"""Delay between two nominations of the process: ten a second."""
+"""Seconds between two nominations by the process, so that it makes at most ten a second."""
 
 LOOK_SECONDS: Final = 0.005
-"""Delay between two evaluations of all nodes. One evaluation takes about 2 ms for 5,000 nodes."""
+"""Seconds between the beginnings of two evaluations of all nodes. One takes about 2 ms for 5,000 nodes."""
 
 MISS_SECONDS: Final = 1.0
-"""Back-off of a shape after its first failed nomination."""
+"""Seconds without nominations of a shape after its first failed nomination."""
 
 MISS_FACTOR: Final = 4
 MOST_MISS_SECONDS: Final = 300.0
-"""Maximum back-off. Each consecutive failure multiplies it by ``MISS_FACTOR``; kube-scheduler retries after five
-minutes too.
+"""Maximum back-off in seconds. Each consecutive failure multiplies the back-off by ``MISS_FACTOR``.
+
+The maximum is the five minutes after which kube-scheduler retries an unschedulable pod in any case.
 """
 
 _MOST_SHAPES: Final = 4096
@@ -35,9 +36,9 @@ _MOST_EXCLUDED: Final = 1 << 16
 
 
 class Shape(Struct, frozen=True):
-    """Key of pods that are nominated alike, whatever their owner: equal namespace and spec.
+    """Group of pods that share one back-off: they have equal namespaces and specs, whatever their owners.
 
-    ``only``: the node if exactly one passes Homeport's filters, such as the home of a machine; empty otherwise.
+    ``only`` is the node if exactly one passes Homeport's filters, for example the pod's home node; empty otherwise.
     """
 
     namespace: str
@@ -46,33 +47,36 @@ class Shape(Struct, frozen=True):
 
 
 def shape_of(pod: Pod, names: Sequence[str]) -> Shape:
-    """Return the shape of a pod for which the nodes of ``names`` pass Homeport's filters."""
+    """Return the shape of a pod. ``names`` are the nodes that pass Homeport's filters for it."""
     return Shape(pod.namespace, pod.spec, names[0] if len(names) == 1 else "")
 
 
 class Attempts(Struct):
-    """Back-off of one shape. ``misses``: consecutive failures. Times are on the caller's clock."""
+    """Back-off of one shape: ``misses`` is the number of consecutive failed nominations.
+
+    No pod of the shape is nominated before ``not_before``. Times are on the caller's clock.
+    """
 
     misses: int = 0
     not_before: float = 0.0
 
     def missed(self, now: float) -> None:
-        """Record a failed nomination. Failures during the back-off count as one."""
+        """Record a failed nomination and begin the back-off. A failure during the back-off is ignored."""
         if now < self.not_before:
             return
         self.not_before = now + min(MISS_SECONDS * MISS_FACTOR**self.misses, MOST_MISS_SECONDS)
         self.misses += 1
 
     def hit(self) -> None:
-        """Record that the scheduler used the node: ends the back-off."""
+        """Record that the scheduler used the nominated node, and end the back-off."""
         self.misses = 0
         self.not_before = 0.0
 
 
 class Excluded:
-    """Nodes that in-tree filters refused for pods of a spec, each until the node or its pods change.
+    """Set of nodes that in-tree filters rejected for pods with a given spec, each until the node or its pods change.
 
-    ``stamp`` returns a value that changes whenever the node or its pods do.
+    ``stamp`` returns, for a node name, a value that changes whenever the node or one of its pods changes.
     """
 
     def __init__(self, stamp: Callable[[str], Hashable]) -> None:
@@ -80,11 +84,11 @@ class Excluded:
         self._stamps = Newest[tuple[PodSpec, str], Hashable](_MOST_EXCLUDED)
 
     def add(self, spec: PodSpec, name: str, stamp: Hashable) -> None:
-        """Exclude a node. ``stamp``: its stamp when in-tree filters were called. The oldest are forgotten first."""
+        """Exclude a node for pods with this spec. ``stamp`` is the node's stamp when in-tree filters were called."""
         self._stamps.put((spec, name), stamp)
 
     def has(self, spec: PodSpec, name: str) -> bool:
-        """Return true if the node is excluded; forget a node that has changed."""
+        """Return true if the node is excluded and has not changed since; forget it if it has changed."""
         stamp = self._stamps.get((spec, name))
         if stamp is not None and stamp != self._stamp(name):
             del self._stamps[spec, name]
@@ -93,7 +97,7 @@ class Excluded:
 
 
 class Pacing:
-    """Rate limits of all shapes and of the process; ``clock`` returns seconds."""
+    """Rate limits of nominations and evaluations, and the back-off of each shape. ``clock`` returns seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -102,13 +106,13 @@ class Pacing:
         self._next_look = 0.0
 
     def attempts(self, shape: Shape) -> Attempts:
-        """Return the back-off of a shape. Least recently used shapes are forgotten beyond a maximum number."""
+        """Return the back-off of a shape. Beyond 4,096 shapes, the least recently used are forgotten."""
         attempts = self._shapes.get(shape) or Attempts()
         self._shapes.put(shape, attempts)
         return attempts
 
     def held(self, shape: Shape) -> float:
-        """Return the seconds until pods of the shape can be nominated; 0 or less if they can be now."""
+        """Return the seconds until pods of the shape may be nominated; 0 or less if they may be now."""
         return self.attempts(shape).not_before - self._clock()
 
     def until_nomination(self) -> float:

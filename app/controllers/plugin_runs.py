@@ -15,16 +15,19 @@ from app.runtime.slots import declares
 _POINT: Final = "Run"
 
 AGAIN_SECONDS: Final = 1.0
-"""Delay between a fault and the restart. It doubles with each consecutive fault."""
+"""Seconds between the first fault of a task and its restart. The delay doubles with each consecutive fault."""
 
 MOST_SECONDS: Final = 60.0
-"""Maximum delay before a restart. A task that ran for at least this long starts again with the shortest delay."""
+"""Maximum delay in seconds before a restart.
+
+If a task ran for at least this long before its fault, the delay begins with ``AGAIN_SECONDS`` again.
+"""
 
 
 class PluginRun:
     """Background task of one plugin of one profile, to be registered with ``Supervisor.while_leading``.
 
-    ``complete`` returns once the snapshot of the cluster is complete.
+    ``complete`` waits until the snapshot of the cluster is complete.
     """
 
     def __init__(
@@ -37,9 +40,9 @@ class PluginRun:
         guard.expect_faults(name, _POINT)
 
     async def run(self) -> None:
-        """Run the plugin until cancelled.
+        """Run the plugin's task until cancelled, with restarts after faults.
 
-        If the plugin returns, wait without it: it runs again when this process becomes leader again.
+        A task that returns is not restarted before this process becomes leader again.
         """
         await self._complete()
         time, pause = asyncio.get_running_loop().time, AGAIN_SECONDS
@@ -47,7 +50,7 @@ class PluginRun:
             began = time()
             try:
                 await self._guard.watched(self._name, _POINT, self._plugin.run)
-            except PluginError:  # logged by the guard
+            except PluginError:  # the guard has logged the fault
                 pause = AGAIN_SECONDS if time() - began >= MOST_SECONDS else pause
                 await asyncio.sleep(pause)
                 pause = next_delay(pause, AGAIN_SECONDS, MOST_SECONDS)
@@ -58,7 +61,7 @@ class PluginRun:
 def runs_of(
     frameworks: Iterable[Framework], guard: Guard, complete: Callable[[], Awaitable[None]]
 ) -> Iterator[tuple[str, PluginRun]]:
-    """Yield a run for each plugin with a background task, with a unique name for logs."""
+    """Yield a name for logs and a ``PluginRun`` for each plugin of each profile that has a background task."""
     for framework in frameworks:
         for name, plugin in framework.plugins.items():
             if declares(type(plugin), BackgroundPlugin):

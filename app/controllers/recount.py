@@ -1,4 +1,4 @@
-"""Compares cached counts with a recount of all objects, hourly and on request, to detect faults of the cache."""
+"""Compares cached counts with a recount of all cached objects, hourly and on request, to detect faults of the cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.cache.cluster import Cluster
 from app.runtime.framework import Framework
 
 BETWEEN_SECONDS: Final = 3600.0
-"""Delay between two periodic recounts. ``once`` recounts on request."""
+"""Seconds between two periodic recounts."""
 
 _MOST_NAMED: Final = 10
 """Maximum number of differences in one log line."""
@@ -22,9 +22,10 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 class RecountController:
-    """Recounts the cluster cache and the verdicts that profiles cache.
+    """Verifies the cluster cache, and the verdicts that profiles cache, by a recount.
 
-    ``counted`` is called after each recount, with true if it found a difference.
+    ``complete`` waits until the snapshot is complete. ``counted`` is called after each recount, with true if it found a
+    difference.
     """
 
     def __init__(
@@ -48,7 +49,10 @@ class RecountController:
                 _LOG.error("snapshot differs from a recount", differences=differences[:_MOST_NAMED])
 
     async def once(self) -> list[str]:
-        """Recount in short steps, between which requests are answered; return a description of each difference."""
+        """Recount once; return a description of each difference from the cached counts.
+
+        The recount has short steps, between which requests are answered.
+        """
         differences = await check_in_steps(self._cluster, *(it.checking() for it in self._frameworks))
         self._counted(bool(differences))
         return differences

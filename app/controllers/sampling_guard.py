@@ -1,8 +1,8 @@
-"""The sampling guard: nominates a pod that Homeport refused on a whole sample of the nodes to a node outside of it.
+"""The sampling guard: if Homeport refuses all nodes of a sample, nominates the pod to a node outside the sample.
 
 kube-scheduler stops looking for feasible nodes once it has enough of them, at least 100, and sends only those to
-extenders. If our filters pass few nodes, perhaps none of these is among the sent ones, and the pod waits although there
-is room for it. ``nominatedNodeName`` makes the scheduler try a node first. For one pod:
+extenders. If Homeport's filters pass few nodes, perhaps none of these is in the sample, and the pod waits although it
+fits a node. ``nominatedNodeName`` makes the scheduler try that node first. The guard handles one pod like this:
 
     refused on a sample --delay--> evaluate all nodes --+-- none passes: evaluate again after the next filter call
                                      ^                  |
@@ -12,15 +12,15 @@ is room for it. ``nominatedNodeName`` makes the scheduler try a node first. For 
                                      |                          |
                                      +-------- failed ----------+-- call for that node alone, and passes: hit
 
-A node is missing in a request either because of the sample or because an in-tree filter rejected it; the request does
-not say which. So in-tree filters are run before a nomination, and a rejected node is excluded until it or its pods
-change. A failed nomination excludes the node too, because Homeport cannot run all in-tree filters.
+A request does not say why it lacks a node: because of the sample, or because an in-tree filter rejected the node. So
+in-tree filters are run before a nomination, and a rejected node is excluded until it or its pods change. A failed
+nomination excludes the node too, because Homeport cannot run all in-tree filters.
 
 The next filter call shows the effect of a nomination. A call for the nominated node alone means that in-tree filters
-passed it. A call for other nodes, with the nomination on the pod, means that they rejected it. kube-scheduler clears a
-nomination that is written before it has processed our answer; therefore the patch is delayed.
+passed the node. A call for other nodes, if the pod has the nomination, means that they rejected it. kube-scheduler
+clears a nomination that is written before it has processed Homeport's answer; therefore the patch is delayed.
 
-A request only selects the pod to evaluate. The cached pod decides whether and where it is nominated.
+A request only selects the pod to evaluate. Decisions about its nomination use the pod in the cache.
 """
 
 from __future__ import annotations
@@ -52,24 +52,24 @@ from app.verbs.stepwise import decide_prepared
 from app.writes.nominator import Nominated, Nominator
 
 ANSWER_SECONDS: Final = 5.0
-"""Maximum time to wait for the effect of a nomination, because a scheduler with a full queue is slow to try it."""
+"""Seconds to wait for the effect of a nomination. A scheduler with a full queue takes long to try the node."""
 
 _MOST_CASES: Final = 4096
-"""Maximum number of pods under guard; further ones wait for the scheduler."""
+"""Maximum number of pods that the guard handles at once. Further refused pods wait for the scheduler's retry."""
 
 _WATCHED_SECONDS: Final = 0.25
-"""Interval of checks of what the watch reports about a nominated or unknown pod."""
+"""Seconds between two looks at the cached pod, while it is nominated or the cache does not have it yet."""
 
 _LOST_FREE: Final = 3
-"""Number of lost nominations of a pod that are repeated without a back-off."""
+"""Number of lost nominations after which a pod's further ones cause a back-off."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
 
 class _NodeLock:
-    """Lock of one node, so that pods are nominated to it one at a time. ``users``: number of cases that hold or await
-    the lock.
-    """
+    """Lock of one node, so that pods are nominated to it one at a time.
+
+    ``users`` is the number of cases that hold the lock or wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -77,10 +77,10 @@ class _NodeLock:
 
 
 class SamplingGuard:
-    """Receives every filter answer and nominates refused pods, one task per pod.
+    """Controller that receives every filter answer and nominates refused pods, with one task per pod.
 
-    ``is_sample`` returns true if a request with that number of names is a sample. ``in_tree`` returns the in-tree
-    filters that supplement the profile with a given schedulerName.
+    ``is_sample`` returns true if a request with that number of node names can be a sample. ``in_tree`` returns the
+    in-tree filters to run, besides those of the profile, for a schedulerName.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class SamplingGuard:
         self._off = False
 
     def answered(self, pod: Pod, shown: int, only: str, outcome: Outcome) -> bool:
-        """Process a filter answer; return true if the pod is under guard. For most pods this costs one dict lookup.
+        """Process a filter answer; return true if the guard handles the pod. For most pods it costs one dict lookup.
 
-        ``shown``: number of names in the request. ``only``: the name if there is exactly one, else empty.
+        ``shown`` is the number of node names in the request; ``only`` is the name if there is just one, else empty.
         """
         case = self._cases.get(pod.uid)
         if case is not None:
@@ -128,23 +128,23 @@ class SamplingGuard:
         return True
 
     async def run(self) -> None:
-        """Wait until cancelled, then leave all pods alone."""
+        """Wait until cancelled, then end all cases. Cases themselves are started by ``answered``."""
         try:
             await asyncio.Event().wait()
         finally:
             await self.leave_all()
 
     async def leave_all(self) -> None:
-        """End all cases; nominations that were written stay."""
+        """End all cases. Nominations that were written stay on the pods."""
         tasks = [case.task for case in self._cases.values() if case.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _may_begin(self, pod: Pod) -> bool:
-        """Return true if the pod can be guarded.
+        """Return true if the guard may handle the pod.
 
-        A pod nominated by others cannot: the scheduler might be evicting pods for it.
+        It leaves pods alone that a scheduler nominated, because the scheduler might be preempting pods for them.
         """
         if self._off or not pod.uid or len(self._cases) >= _MOST_CASES:
             return False
@@ -160,7 +160,7 @@ class SamplingGuard:
                     continue
                 await case.pause(self._pacing.until_look())
                 if self._held(case) > 0.0:
-                    continue  # a nomination of another pod of its shape has failed meanwhile
+                    continue  # a nomination of another pod with the same shape has failed meanwhile
                 plan = await self._plan(case)
                 if plan.node:
                     await self._nominate_exclusively(case, plan.node)
@@ -173,7 +173,7 @@ class SamplingGuard:
         return 0.0 if case.shape is None else self._pacing.held(case.shape)
 
     async def _rest(self, case: Case, plan: NominationStep) -> bool:
-        """Wait until the pod must be evaluated again; return ``False`` if it needs no further evaluation."""
+        """Wait until the pod must be evaluated again; return false if it needs no further evaluation."""
         until = self._clock() + plan.wait
         case.called.clear()
         if plan.wait_if_called:
@@ -187,10 +187,10 @@ class SamplingGuard:
         return plan.wait > 0.0
 
     async def _plan(self, case: Case, locked: str = "") -> NominationStep:
-        """Evaluate the pod on the current snapshot. ``locked``: node whose lock the case holds, if any.
+        """Evaluate the pod on the current snapshot. ``locked`` is the node whose lock the case holds, or empty.
 
-        A long evaluation yields to other requests and can mix two states of the snapshot. That is harmless: a
-        nomination is a hint, and bind checks again.
+        The snapshot can change during a long evaluation, which yields to requests. That is harmless, because a
+        nomination is only a hint, and bind checks again.
         """
         pod = self._waiting(case)
         if pod is None and not case.seen and self._clock() < case.unknown_until:
@@ -202,12 +202,12 @@ class SamplingGuard:
             names = await candidate_nodes(self._cluster, framework, pod)
             return await decide_prepared(partial(self._plan_among, case, framework, pod, names, locked))
         except PluginError:
-            return LEAVE  # logged by the plugins' guard; filter says so to the pod
+            return LEAVE  # the plugins' guard has logged the fault, and the filter answer reports it
 
     def _plan_among(
         self, case: Case, framework: Framework, pod: Pod, names: Sequence[str], locked: str
     ) -> NominationStep:
-        """Choose the step for a pod among the candidate nodes. Raises ``PluginError`` or ``Unprepared``."""
+        """Choose the next step; ``names`` are the candidate nodes. Raises ``PluginError`` or ``Unprepared``."""
         with self._cluster.without(pod.uid, pod.key):
             known = self._cluster.nodes
             nodes = Candidates([name for name in names if name in known], known.__getitem__)
@@ -216,16 +216,16 @@ class SamplingGuard:
             return NominationStep(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, locked)
 
     def _choice(self, case: Case, framework: Framework, pod: Pod, nodes: Candidates, locked: str) -> NominationStep:
-        """Choose one of the best nodes that are not excluded, at random; prefer nodes without another nomination."""
+        """Choose a random one of the best nodes that are not excluded; prefer nodes that no other case nominates."""
         possible = nodes.without(frozenset(name for name in nodes.names if self._excluded.has(case.spec, name)))
         if not len(possible):
             return NominationStep(wait_if_called=case.next_look())
         case.look_pause = 0.0
         possible = rest if len(rest := possible.without(self._node_locks.keys() - {locked})) else possible
-        return NominationStep(random.choice(best(framework, pod, possible)))  # noqa: S311  # no secret
+        return NominationStep(random.choice(best(framework, pod, possible)))  # noqa: S311  # not for a secret
 
     def _waiting(self, case: Case) -> Pod | None:
-        """Return the cached pod if it waits for a node and is not nominated by others; ``None`` otherwise."""
+        """Return the cached pod if it waits and no scheduler nominated it or preempts for it; else ``None``."""
         pod = self._cluster.pod(*case.pod.key)
         case.seen = case.seen or pod is not None
         if pod is None or pod.uid != case.pod.uid or _is_settled(pod):
@@ -237,14 +237,12 @@ class SamplingGuard:
         return pod if self._nominations.is_ours(pod) and not self._evicting(pod.nominated_node_name) else None
 
     def _evicting(self, node_name: str) -> bool:
-        """Return true if a pod on the node is terminating, perhaps because the scheduler preempts with our
-        nomination.
-        """
+        """Return true if a pod on the node is terminating, perhaps preempted for the pod that is nominated to it."""
         node = self._cluster.nodes.get(node_name)
         return node is not None and any(other.terminating for other in node.pods.values())
 
     async def _nominate_exclusively(self, case: Case, node: str) -> None:
-        """Nominate one pod at a time to each node: two of them count against each other in-tree."""
+        """Nominate the pod once no other case nominates to the node: in-tree filters count all nominated pods."""
         node_lock = self._node_locks.setdefault(node, _NodeLock())
         queued = node_lock.lock.locked()
         node_lock.users += 1
@@ -258,7 +256,7 @@ class SamplingGuard:
                 del self._node_locks[node]
 
     async def _try(self, case: Case, node: str) -> None:
-        """Run in-tree filters, nominate, and wait for the effect. Only one case at a time does the first two."""
+        """Run in-tree filters and nominate the pod, one case at a time; then wait for the effect and process it."""
         async with self._nominating:
             stamp = self._cluster.node_stamp(node)
             if case.over.is_set() or self._off or self._held(case) > 0.0 or await self._refuses(case, node, stamp):
@@ -274,7 +272,7 @@ class SamplingGuard:
         self._settle(case, node, stamp, effect)
 
     async def _refuses(self, case: Case, node: str, stamp: Hashable) -> bool:
-        """Run in-tree filters; a rejected node is excluded for all pods of this spec until it changes."""
+        """Return true if the node is excluded or in-tree filters reject it, and exclude it then for this pod spec."""
         framework = self._context.framework_for(case.pod)
         if framework is None:
             return True
@@ -330,7 +328,7 @@ class SamplingGuard:
         self._events.event(Reference.to_pod(case.pod), to, "Normal", "NominatedUnshown", "Nominating", note)
 
     async def _effect(self, case: Case, node: str, pending_effect: asyncio.Future[Effect]) -> Effect:
-        """Return the effect: known from a filter call, else from the pod as the watch reports it."""
+        """Wait for the effect of a nomination. It is learned from a filter call, or else from the cached pod."""
         until = self._clock() + ANSWER_SECONDS
         while self._clock() < until:
             done, _ = await asyncio.wait({pending_effect}, timeout=_WATCHED_SECONDS)
@@ -341,10 +339,10 @@ class SamplingGuard:
                 case.over.set()
                 return "overtaken"
             if pod.nominated_node_name != node:
-                return "lost" if case.unseen else "refused"  # cleared without a call: no node at all passed in-tree
+                return "lost" if case.unseen else "refused"  # no call came, because in-tree filters passed no node
         return "unanswered"
 
 
 def _is_settled(pod: Pod) -> bool:
-    """Return true if the pod does not wait for a node."""
+    """Return true if the pod does not wait for a node: it is assigned, terminating, finished or gated."""
     return bool(pod.node_name) or pod.terminating or pod.finished or pod.spec.gated

@@ -1,8 +1,9 @@
-"""Second looks: wakes a refused pod if Homeport's snapshot lagged behind the scheduler's at the refusal.
+"""Second looks: activates a refused pod if Homeport's snapshot was older than the scheduler's at the refusal.
 
-kube-scheduler may see an event, wake a pod and call filter before the event reaches Homeport. One event wakes the pod
-only once, so a refusal on the older state would last until another event, or for five minutes. A moment later the
-event has arrived: if it changed the state behind the refusal, and a node passes now, the pod is activated.
+kube-scheduler may see an event, activate a pod and call filter before the event reaches Homeport. One event activates
+the pod only once, so a refusal based on the older snapshot would last until another event, or for five minutes. So
+Homeport compares its snapshot again after ``DELAY_SECONDS``. If the state behind the refusal has changed, and a node
+passes now, Homeport activates the pod.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ from app.runtime.guard import PluginError
 from app.verbs.context import VerbContext
 
 DELAY_SECONDS: Final = 0.25
-"""Seconds after a refusal within which events that the scheduler had already seen reach Homeport."""
+"""Seconds between a refusal and the second look. By then, events that the scheduler had seen have reached Homeport."""
 
 _MOST: Final = 4096
-"""Maximum number of pods pending a second look; others wait for the scheduler."""
+"""Maximum number of pods that wait for a second look. Further refused pods wait for the scheduler's retry."""
 
 
 class SecondLooks:
-    """Receives every refusal; evaluates nodes for one pod at a time."""
+    """Controller that receives every refusal, and evaluates all nodes again for pods whose refusal is outdated."""
 
     def __init__(self, context: VerbContext, activate: Activate) -> None:
         self._context = context
         self._activate = activate
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._changed: asyncio.Queue[Pod] = asyncio.Queue()
-        """Pods to evaluate. A pod's timer stays in ``_timers`` until then, so that no pod is queued twice."""
+        """Pods to evaluate. Each keeps its entry in ``_timers`` until then, so that no pod is queued twice."""
 
     def refused(self, pod: Pod) -> None:
-        """Record a refusal. For a pod that was refused moments ago this costs one dict lookup."""
+        """Schedule a second look at a refused pod, unless one is already scheduled."""
         if pod.uid in self._timers or len(self._timers) >= _MOST:
             return
         signatures = self._signatures(pod)
@@ -62,12 +63,12 @@ class SecondLooks:
         try:
             return None if framework is None else tuple(framework.search.signatures(pod).items()) or None
         except PluginError:
-            return None  # logged by the plugins' guard
+            return None  # the plugins' guard has logged the fault
         except Unprepared:
-            return None  # its counts are not cached: its constraints are so broad that other events will wake the pod
+            return None  # no second look: constraints without cached counts are so broad that many events activate it
 
     async def run(self) -> None:
-        """Evaluate pods whose refusal may be outdated, until cancelled."""
+        """Evaluate queued pods one at a time and activate those that fit a node now, until cancelled."""
         try:
             while True:
                 pod = await self._changed.get()
@@ -82,7 +83,7 @@ class SecondLooks:
             self._changed = asyncio.Queue()
 
     async def _passes(self, pod: Pod) -> bool:
-        """Return true if the pod still waits and has a candidate node according to ``candidate_nodes``."""
+        """Return true if the pod still waits and ``candidate_nodes`` returns a node for it."""
         known = self._context.cluster.pod(*pod.key)
         framework = self._context.framework_for(pod)
         if known is None or known.uid != pod.uid or known.node_name or framework is None or self._context.problem():
@@ -90,4 +91,4 @@ class SecondLooks:
         try:
             return bool(await candidate_nodes(self._context.cluster, framework, known))
         except PluginError:
-            return False  # logged by the plugins' guard
+            return False  # the plugins' guard has logged the fault

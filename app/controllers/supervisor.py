@@ -5,7 +5,8 @@
     everywhere     begin ──▶ run ──────────────────────────────▶ the process ends
     while leading  begin ──▶ wait to lead ──▶ run ──▶ leadership lost ──▶ wait to lead ──▶ …
 
-No other module of this package checks whether this process leads. A task that ends by a fault is logged and restarted.
+No other module of this package checks whether this process leads. If a task ends by a fault, the fault is logged and
+the task is restarted.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Protocol
 from app.telemetry.background import Background
 
 Run = Callable[[], Awaitable[None]]
-"""Runs until cancelled, and then cleans up. A task that returns is not started again."""
+"""Body of a task: runs until cancelled, and then cleans up. If it returns, it is not started again."""
 
 
 class Leads(Protocol):
-    """Leadership, as the supervisor needs it. ``leads`` is true while this process takes the decisions."""
+    """Part of the leadership interface that the supervisor uses. ``leads`` is true while this process is the leader."""
 
     @property
     def leads(self) -> bool: ...
@@ -37,7 +38,7 @@ class Leads(Protocol):
 
 
 class Supervisor:
-    """Starts and stops the registered tasks. Register all of them before ``start``; names appear in logs."""
+    """Starts and stops the registered tasks. All must be registered before ``start``; their names appear in logs."""
 
     def __init__(self, leadership: Leads) -> None:
         self._leadership = leadership
@@ -53,7 +54,7 @@ class Supervisor:
         self._runs[name] = partial(self._run_while_leading, run)
 
     def problem(self) -> str:
-        """Return why tasks of the leader must not act on a pod now; empty if they may."""
+        """Return why tasks for the leader must not act now; empty if this process leads."""
         return "" if self._leadership.leads else "another replica decides"
 
     def start(self) -> None:
@@ -61,7 +62,7 @@ class Supervisor:
             self._background.begin(name, run)
 
     def stalled(self) -> str:
-        """Return which task cannot be restarted; empty if all run."""
+        """Return the problem of a task that cannot be restarted; empty if all tasks run."""
         return self._background.problem()
 
     async def stop(self) -> None:
@@ -75,7 +76,10 @@ class Supervisor:
             done = await self._run_until_lost(run)
 
     async def _run_until_lost(self, run: Run) -> bool:
-        """Run the task until it returns or leadership is lost; return true if it returned. Raises its exceptions."""
+        """Run the task until it returns or leadership is lost; return true if it returned.
+
+        Raises the exceptions of the task.
+        """
         running = asyncio.ensure_future(run())
         lost = asyncio.ensure_future(self._leadership.lost())
         try:

@@ -1,4 +1,4 @@
-"""Nodes that a refused pod might fit, according to the snapshot: candidates for a nomination or a second look."""
+"""Selects, from the snapshot, the nodes that a refused pod might fit: for a nomination or a second look."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ _READ: Final = frozenset((AFFINITY, NODE_SELECTOR, TOLERATIONS))
 
 
 class InTree(Protocol):
-    """Evaluates the in-tree filters of a profile for one pod and one node."""
+    """Interface that evaluates the in-tree filters of a profile for one pod and one node."""
 
     async def whole(self, pod: Pod) -> Pod | None:
         """Return the pod with all fields that these filters read; ``None`` if it cannot be fetched."""
         ...
 
     async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:
-        """Evaluate a pod that ``whole`` returned. Never raises."""
+        """Return the verdict on a pod, which ``whole`` returned, for the node. Never raises."""
         ...
 
 
 async def candidate_nodes(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
-    """Return the nodes that our filters pass and whose cordon, taints and labels allow the pod.
+    """Return the names of nodes that the profile's filters pass, and that are open to the pod.
 
-    Only the scheduler knows whether there is room, and about volumes and ports. Raises ``PluginError``.
+    A node is open if its cordon, taints and labels allow the pod. Free resources, volumes and ports are not checked
+    beyond the profile's filters, because only the scheduler knows them. Raises ``PluginError``.
     """
     is_open = _open_to(pod)
     names: list[str] = []
@@ -57,9 +58,9 @@ def _passing(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
 
 
 def _open_to(pod: Pod) -> Callable[[Node], bool]:
-    """Return a filter equal to NodeUnschedulable, NodeAffinity and TaintToleration.
+    """Return a function that is true for nodes that NodeUnschedulable, NodeAffinity and TaintToleration pass.
 
-    It rejects every node if the pod's fields that these plugins read were too large to be decoded.
+    It is false for all nodes if a field of the pod that these plugins read was too large to be decoded.
     """
     spec = pod.spec
     if not _READ.isdisjoint(spec.oversized):
@@ -78,5 +79,5 @@ def _open_to(pod: Pod) -> Callable[[Node], bool]:
 
 
 def best(framework: Framework, pod: Pod, nodes: Candidates) -> list[str]:
-    """Return the nodes with the highest score of ``nodes``, which must not be empty. Raises ``PluginError``."""
+    """Return the names of the nodes with the highest score; ``nodes`` must not be empty. Raises ``PluginError``."""
     return framework.scoring.score(CycleState(), pod, nodes).best

@@ -1,13 +1,13 @@
-"""Self-signed certificates: one authority in a Secret that all replicas share, and the pairs that each replica issues.
+"""Self-signed certificates: one authority in a Secret that all replicas share, and certificates that each issues.
 
-    start      create an authority in memory, so that listeners speak TLS at once
-    settle     the Secret holds an authority: use it · it is empty: store ours, unless another replica was faster
-    then       every minute: renew leaves and the client's pair at two thirds of their lifetime; store our authority
-               again if the Secret was emptied; use the one in the Secret if it differs
+At its start, a replica creates an authority in memory, so that its listeners speak TLS at once. Then it reads the
+Secret. If the Secret holds an authority, the replica uses that one. If the Secret is empty, the replica stores its own
+authority there, unless another replica was faster. It repeats this every minute, so that an emptied Secret is filled
+again and a replaced authority comes into use. It also renews certificates after two thirds of their lifetime.
 
-Each replica keeps its own serving certificate in memory; its DNS names say that it is a replica. Data in a Secret that
-Homeport did not issue is never overwritten. ``ca.crt`` can hold several certificates: the first belongs to ``ca.key``
-and signs, all are trusted, so that an authority can be replaced without a gap.
+Each replica keeps its serving certificate in memory. Data in a Secret that Homeport did not issue is never
+overwritten. ``ca.crt`` can hold several certificates, so that an authority can be replaced without a gap. The first
+belongs to ``ca.key`` and issues certificates; clients trust all of them.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _LOG: Final = structlog.get_logger(__name__)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
 
 AGAIN_SECONDS: Final = 2.0
-"""Delay between two attempts while certificates are not settled."""
+"""Seconds until the next reconciliation after a failed one."""
 
 STEADY_SECONDS: Final = 60.0
-"""Delay between two checks of the Secrets once certificates are settled."""
+"""Seconds until the next reconciliation after a successful one."""
 
 CA_CERTIFICATE: Final = "ca.crt"
 CA_KEY: Final = "ca.key"
@@ -63,9 +63,10 @@ _SERVING_NAME: Final = "homeport"
 
 
 class CertificateSpec(Struct, frozen=True):
-    """Settings of the certificates to issue.
+    """Settings of the certificates to issue. ``secret`` is the name of the authority's Secret.
 
-    ``client_secret`` is empty without a client pair; ``client_seconds`` is its lifetime.
+    ``client_secret`` is the Secret for the scheduler's client certificate and key; empty to issue none.
+    ``client_seconds`` is the lifetime of that certificate.
     """
 
     namespace: str
@@ -89,13 +90,13 @@ _SECRETS: Final = Decoder[_Secret](_Secret)
 
 
 class _ForeignData(Exception):
-    """A Secret holds data that must not be overwritten; the message says which."""
+    """Raised if a Secret holds data that cannot be used and must not be overwritten; the message names the entry."""
 
 
 class Authority:
-    """Shared certificate authority of the replicas. Listeners serve with ``contents``, from the first moment.
+    """Certificate authority that the replicas share. Listeners serve TLS with ``contents``, which is always set.
 
-    ``unusable`` returns why listeners would not accept such contents, empty if they would. ``clock`` returns seconds
+    ``unusable`` returns why listeners cannot use the given contents, or an empty string. ``clock`` returns seconds
     since the epoch.
     """
 
@@ -124,45 +125,48 @@ class Authority:
 
     @property
     def stamp(self) -> object:
-        """Identity of the current ``contents``: a different object after each change."""
+        """Object that identifies the current serving certificate; a different object after each change."""
         return self._serving
 
     @property
     def contents(self) -> tuple[bytes, ...]:
-        """Certificate chain, key and authorities, in PEM."""
+        """Serving certificate, its key, and the trusted authority certificates, in PEM."""
         return self._serving.certificates, self._serving.key, self._pair.certificates
 
     @property
     def trouble(self) -> str:
-        """Cause of the last failed reconciliation; empty if it succeeded."""
+        """Cause of the failure of the last reconciliation; empty if it succeeded."""
         return self._problem
 
     def problem(self) -> str:
-        """Return why other replicas cannot verify this one with the authority in the Secret; empty if they can."""
+        """Return why other replicas cannot verify this replica's serving certificate; empty if they can.
+
+        They cannot before this replica uses the authority in the Secret, or once the certificate has expired.
+        """
         if self._shared.is_set() and self._clock() < certificate_info(self._serving.certificates).ends:
             return ""
         return f"certificates: {self._problem or 'the certificate of this replica has expired'}"
 
     async def shared(self) -> None:
-        """Wait until this replica uses the authority of the Secret for the first time."""
+        """Wait until this replica uses the authority in the Secret for the first time."""
         await self._shared.wait()
 
     def ends(self) -> Mapping[str, float]:
-        """Return when the ``client`` pair expires, in seconds since the epoch; empty while unknown."""
+        """Return the expiry of the ``client`` certificate in seconds since the epoch; an empty mapping if unknown."""
         return {} if self._client_known is None else {"client": self._client_known.ends}
 
     # actions
 
     async def run(self) -> NoReturn:
-        """Reconcile until cancelled; API errors are retried."""
+        """Reconcile the Secrets and certificates until cancelled; failures are logged and retried."""
         while True:
             well = await self.look()
             await self._sleep(STEADY_SECONDS if well else AGAIN_SECONDS)
 
     async def look(self) -> bool:
-        """Reconcile once; return true on success.
+        """Reconcile the Secrets and certificates once; return true on success.
 
-        Certificates in memory are renewed even if the Secret cannot be read.
+        The serving certificate is renewed even if the authority's Secret cannot be read.
         """
         try:
             try:
@@ -179,7 +183,7 @@ class Authority:
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, ApiError) and error.status == _CONFLICT:
-            return  # another replica was faster: the next round reads its write
+            return  # another replica was faster: the next reconciliation reads what it wrote
         if self._problem != str(error):
             self._problem = str(error)
             _LOG.error("certificate Secret not reconciled", cause=self._problem)
@@ -196,7 +200,7 @@ class Authority:
         self._shared.set()
 
     async def _store(self, secret: _Secret) -> None:
-        """Store our authority in the Secret; create a new one first if ours is outside its validity period."""
+        """Store this replica's authority in the Secret. Replace the authority first if it is not valid now."""
         if not self._holds(self._pair):
             fresh = new_authority(self._clock())
             self._pair, self._serving = fresh, self._issued(fresh)
@@ -210,9 +214,9 @@ class Authority:
         return info.begins <= self._clock() < info.ends
 
     async def _take_over(self, stored: Pair) -> None:
-        """Use the authority of the Secret. Runs in threads, because large keys take long.
+        """Switch to the authority in the Secret. It is verified in threads, because large keys take long.
 
-        Raises ``_ForeignData`` if it cannot be used; then our authority stays in use.
+        If it cannot be used, raises ``_ForeignData``, and the previous authority stays in use.
         """
         where = self._where(self._spec.secret)
         try:
@@ -228,7 +232,10 @@ class Authority:
         _LOG.info("authority read", secret=where, name=info.common_name)
 
     async def _renew(self) -> None:
-        """Renew the serving certificate if it is due. ``_settle`` reports an authority that has itself expired."""
+        """Renew the serving certificate if it is due and the authority is valid.
+
+        ``_settle`` reports an authority that has expired.
+        """
         if self._holds(self._pair) and certificate_info(self._serving.certificates).is_due(self._clock()):
             self._serving = await asyncio.to_thread(self._issued, self._pair)
 
@@ -237,7 +244,10 @@ class Authority:
         return issue(authority, _SERVING_NAME, names, seconds=SERVING_SECONDS, now=self._clock())
 
     async def _provide(self) -> None:
-        """Store the pair that the scheduler authenticates with in its Secret, which the scheduler can mount."""
+        """Store the scheduler's client certificate and key, and the authority, in the Secret that the scheduler mounts.
+
+        A stored certificate that is current is kept.
+        """
         spec = self._spec
         secret = await self._read(spec.client_secret)
         stored = self._stored(spec.client_secret, secret, CERTIFICATE, KEY)
@@ -256,9 +266,9 @@ class Authority:
         _LOG.info("client pair stored", secret=self._where(spec.client_secret), name=spec.client_name)
 
     async def _is_good(self, pair: Pair) -> bool:
-        """Return true if the stored pair is current.
+        """Return true if the pair has the configured name, is issued by the authority in use, and is not due.
 
-        Signatures are verified once: a large key takes a quarter of a second.
+        The signature of a pair is verified only once, because a large key takes a quarter of a second.
         """
         if self._provided != (self._pair, pair):
             if not await asyncio.to_thread(is_issued_by, self._pair, pair):
@@ -271,7 +281,7 @@ class Authority:
         return _SECRETS.decode(await self._client.get(SECRETS, self._spec.namespace, name))
 
     async def _write(self, name: str, secret: _Secret, data: Mapping[str, bytes]) -> None:
-        """Patch the Secret. Raises ``ApiError`` (409) if it has changed since it was read."""
+        """Store entries in the Secret. Raises ``ApiError`` with status 409 if it has changed since it was read."""
         change: dict[str, Any] = {
             "metadata": {"resourceVersion": secret.metadata.resource_version},
             "data": {key: b64encode(value).decode() for key, value in data.items()},
@@ -282,15 +292,19 @@ class Authority:
         return f"Secret {self._spec.namespace}/{name}"
 
     def _stored(self, name: str, secret: _Secret, certificate: str, key: str) -> Pair | None:
-        """Return the pair in the Secret; ``None`` if both entries are empty. Raises ``_ForeignData`` if only one is."""
+        """Return certificates and key in the Secret; ``None`` if both entries are empty.
+
+        Raises ``_ForeignData`` if only one of them is empty.
+        """
         pair = Pair(_value(secret, certificate), _value(secret, key))
         if bool(pair.certificates) != bool(pair.key):
             raise _ForeignData(f"{self._where(name)}: it must have both {certificate} and {key}, or neither")
         return pair if pair.certificates else None
 
     def _check_ours(self, pair: Pair) -> None:
-        """Raise ``_ForeignData`` unless a current or former authority of Homeport, or a trusted one, issued the
-        pair.
+        """Raise ``_ForeignData`` if Homeport must not overwrite the pair, because it did not issue it.
+
+        Accepts issuers whose common name is that of Homeport's authorities, and authorities in ``ca.crt``.
         """
         where = self._where(self._spec.client_secret)
         try:
@@ -302,7 +316,7 @@ class Authority:
 
 
 def _value(secret: _Secret, key: str) -> bytes:
-    """Decode an entry; empty if it is missing or invalid. The API server accepts only base64."""
+    """Return a decoded entry of the Secret; empty if it is missing or not base64."""
     try:
         return b64decode((secret.data or {}).get(key) or "", validate=True)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Create a certificate authority and issue P-256 pairs in PEM. No I/O.
+"""Creates a certificate authority and issues certificates with P-256 keys, in PEM. No I/O.
 
-The authority is valid for ten years, because kube-scheduler reads its CA file only once. Leaves are short-lived,
-because kube-scheduler and kubelets read them again at each handshake. Validity begins an hour early because of skew.
+The authority is valid for ten years, because kube-scheduler reads its CA file only once. The certificates that it
+issues are short-lived, because they can be replaced without a restart.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 AUTHORITY_SECONDS: Final = 10 * 365 * 86_400.0
-"""Lifetime of an authority."""
+"""Lifetime of an authority in seconds (ten years)."""
 
 SERVING_SECONDS: Final = 7 * 86_400.0
-"""Lifetime of a serving certificate."""
+"""Lifetime of a serving certificate in seconds (seven days)."""
 
 _EARLY_SECONDS: Final = 3600.0
-"""Time by which the validity of a certificate begins before its creation, to tolerate clock skew."""
+"""Seconds before its creation at which the validity of a certificate begins, to tolerate clock skew."""
 
 _RENEWED_AFTER: Final = 2 / 3
-"""Fraction of its lifetime after which a pair is renewed; the rest covers times when the API server is unreachable."""
+"""Fraction of its lifetime after which a certificate is renewed.
+
+The remaining third is for retries while the API server is unreachable.
+"""
 
 COMMON_NAME: Final = "homeport authority"
-"""Prefix of the common name of every authority created here; part of its serial number follows."""
+"""Beginning of the common name of Homeport's authorities. The first digits of the serial number follow it."""
 
 _UNREADABLE: Final = (
     ValueError,
@@ -46,26 +49,29 @@ _UNREADABLE: Final = (
 )
 
 _LARGEST: Final = 256 << 10
-"""Maximum PEM length in bytes; a valid pair with a few authorities is always shorter."""
+"""Maximum length in bytes of PEM certificates and of a PEM key. Longer input is rejected without parsing."""
 
 
 PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-"""Keys created here are elliptic curve keys; an authority provided by the operator can have an RSA key."""
+"""Supported private keys. Homeport creates elliptic curve keys; an authority of the operator can have an RSA key."""
 
 
 class BadPair(ValueError):
-    """The input is not a certificate with its key; the message says why."""
+    """Raised for input that is not a valid certificate or key, or if the two do not match; the message says why."""
 
 
 class Pair(Struct, frozen=True):
-    """PEM: one or more certificates, and the key of the first."""
+    """One or more certificates in PEM, and the private key of the first in PEM."""
 
     certificates: bytes
     key: bytes
 
 
 class CertificateInfo(Struct, frozen=True):
-    """Fields read from a certificate. ``begins`` and ``ends`` are seconds since the epoch."""
+    """Fields of a certificate. It is valid from ``begins`` to ``ends``, in seconds since the epoch.
+
+    ``common_name`` and ``issuer`` are common names. ``names`` are the DNS names.
+    """
 
     common_name: str
     issuer: str
@@ -74,13 +80,16 @@ class CertificateInfo(Struct, frozen=True):
     names: tuple[str, ...]
 
     def is_due(self, now: float) -> bool:
-        """Return true if a pair issued here must be renewed, or if the clock was ahead when it was issued."""
+        """Return true if the certificate must be renewed, because two thirds of its lifetime are over.
+
+        Also true if it is not valid yet, because then the clock was wrong when it was issued.
+        """
         issued = self.begins + _EARLY_SECONDS
         return not self.begins <= now < issued + (self.ends - issued) * _RENEWED_AFTER
 
 
 def _raises_bad_pair(function: Callable[P, R]) -> Callable[P, R]:
-    """Convert every exception that ``cryptography`` raises for bad input into ``BadPair``."""
+    """Decorator that converts the exceptions that ``cryptography`` raises for invalid input into ``BadPair``."""
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -95,7 +104,7 @@ def _raises_bad_pair(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def new_authority(now: float) -> Pair:
-    """Create an authority that can sign certificates, but no intermediate authorities."""
+    """Create a self-signed authority that can issue certificates, but no intermediate authorities."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
     name = _name(f"{COMMON_NAME} {serial:x}"[: len(COMMON_NAME) + 9])
@@ -106,11 +115,10 @@ def new_authority(now: float) -> Pair:
 
 @_raises_bad_pair
 def issue(authority: Pair, common_name: str, names: Sequence[str], *, seconds: float, now: float) -> Pair:
-    """Issue a client pair, also valid for servers if DNS ``names`` are given.
+    """Create a key and issue a client certificate for it. With DNS ``names``, it is a server certificate too.
 
-    It expires with the authority at the latest.
-
-    Raises ``BadPair`` for an unusable or expired authority.
+    It is valid for ``seconds`` from ``now``, but expires no later than the authority. Raises ``BadPair`` for an
+    unusable or expired authority.
     """
     issuer, issuer_key = _read(authority)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -132,15 +140,15 @@ def issue(authority: Pair, common_name: str, names: Sequence[str], *, seconds: f
 
 @_raises_bad_pair
 def certificate_info(certificates: bytes) -> CertificateInfo:
-    """Read the first certificate. Raises ``BadPair``."""
+    """Return the fields of the first certificate. Raises ``BadPair`` if it cannot be read."""
     return _known(_first(certificates))
 
 
 @_raises_bad_pair
 def authority_info(authority: Pair) -> CertificateInfo:
-    """Read the authority's certificate.
+    """Return the fields of the authority's first certificate.
 
-    Raises ``BadPair`` if it is not a CA, or if its key belongs to another certificate.
+    Raises ``BadPair`` if certificate or key cannot be read, do not match, or do not belong to a CA.
     """
     certificate, _ = _read(authority)
     try:
@@ -153,7 +161,7 @@ def authority_info(authority: Pair) -> CertificateInfo:
 
 
 def is_issued_by(authority: Pair, pair: Pair) -> bool:
-    """Return true if the pair is a certificate with its key, signed by this authority."""
+    """Return true if the key matches the certificate and this authority's first certificate issued it."""
     try:
         issuer, _ = _read(authority)
         certificate, _ = _read(pair)
@@ -163,7 +171,7 @@ def is_issued_by(authority: Pair, pair: Pair) -> bool:
 
 
 def is_of_any(authorities: bytes, certificates: bytes) -> bool:
-    """Return true if one of several authorities signed the certificate."""
+    """Return true if one of the authorities issued the first of these certificates."""
     try:
         certificate = _first(certificates)
         return any(_signed_by(it, certificate) for it in x509.load_pem_x509_certificates(authorities))
@@ -215,7 +223,7 @@ def _known(certificate: x509.Certificate) -> CertificateInfo:
 
 
 def _common_name(name: Callable[[], x509.Name]) -> str:
-    """Return the common name; empty if there is none or it has an obsolete encoding."""
+    """Return the common name of subject or issuer; empty if it is missing or cannot be decoded."""
     try:
         return next((str(it.value) for it in name().get_attributes_for_oid(NameOID.COMMON_NAME)), "")
     except _UNREADABLE:
@@ -227,7 +235,7 @@ def _name(common_name: str) -> x509.Name:
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    """Return the key usage of an authority, or of a leaf."""
+    """Return the key usage extension: for an authority if ``signs_certificates``, else for a leaf certificate."""
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,

@@ -32,10 +32,10 @@ _EVENTS: Final = Decoder[_Event](_Event)
 
 
 class Elector:
-    """Candidate in one leader election while ``run`` runs.
+    """Takes part in one leader election while ``run`` runs: sends the requests that ``election`` decides.
 
-    ``election`` holds the state; ``changed`` waits for it to change. ``retry_period`` is in seconds.
-    ``attempt_seconds`` is the time limit of one request, in seconds.
+    ``election`` holds the state; ``changed`` waits for a change of it. ``retry_period`` is in seconds.
+    ``attempt_seconds`` is the time limit of one request.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Elector:
         self._failure_logged = False
 
     async def changed(self, seconds: float | None = None) -> bool:
-        """Wait until the state may have changed; return ``False`` after ``seconds`` without a change."""
+        """Wait until the election's state may have changed; return false after ``seconds`` without a change."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -70,7 +70,7 @@ class Elector:
         return True
 
     def notify(self) -> None:
-        """Wake all tasks that wait for a change."""
+        """Resume all tasks that wait in ``changed``."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -110,9 +110,9 @@ class Elector:
             _LOG.warning("lease request failed", attempt=what, lease=f"{self._namespace}/{self._name}", cause=cause)
 
     def _is_outdated(self, status: int) -> bool:
-        """Return true if reading the Lease again can help.
+        """Return true if the write was refused because the Lease has changed, so that it must be read again.
 
-        It cannot if a create fails with 404: the namespace is missing.
+        A create that fails with 404 is different, because the namespace is missing.
         """
         return status == _CONFLICT or (status == _NOT_FOUND and self.election.record is not None)
 
@@ -130,7 +130,7 @@ class Elector:
         self.election.written(LeaseRecord.of(await self._send(self.election.writing())))
 
     async def _send(self, lease: dict[str, Any]) -> bytes:
-        """Replace the Lease that was last seen, or create it if there was none."""
+        """Replace the Lease if ``lease`` has a resource version, else create it; return the API server's answer."""
         if lease["metadata"].get("resourceVersion"):
             path = LEASES.path(self._namespace, self._name)
             return await self._client.put(path, lease, timeout=self._attempt_seconds)
@@ -138,7 +138,10 @@ class Elector:
         return await self._client.post(LEASES.path(self._namespace), lease, timeout=self._attempt_seconds)
 
     async def release(self) -> bool:
-        """Release the Lease and do not take it again. Return true if the API server confirmed the release."""
+        """Release the Lease if this replica leads, and never take it again.
+
+        Return true if the API server confirmed the release. False also means that this replica did not lead.
+        """
         async with self._writing:
             if not self.election.leads:
                 return False
@@ -155,7 +158,7 @@ class Elector:
         return True
 
     async def _watch_forever(self) -> None:
-        """Watch the Lease to see changes at once. The Lease is also polled, so that a failed watch does no harm."""
+        """Watch the Lease, to see changes early. A failed watch only delays that, because the Lease is also polled."""
         while True:
             record = self.election.record
             if record is None:
@@ -181,7 +184,7 @@ class Elector:
                 self._take(_EVENTS.decode(line))
 
     def _take(self, event: _Event) -> None:
-        """Process a watch event. Raises ``KubeError`` for an ``ERROR`` event, which ends the watch."""
+        """Update the election from a watch event. Raises ``ApiUnavailable`` for ``ERROR``, which ends the watch."""
         if event.type == "ERROR":
             raise ApiUnavailable(str(ApiError.parse(event.object)))
         self.election.observe(None if event.type == "DELETED" else LeaseRecord.of(event.object), lagging=True)

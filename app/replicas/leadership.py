@@ -1,6 +1,6 @@
-"""Interface to leadership for all other packages; the composition root passes it in.
+"""Interface through which all other packages use leadership; the composition root passes an implementation in.
 
-Implemented by ``Replica`` for one of several processes, and by ``ALONE`` for a single process.
+``Replica`` implements it for one of several replicas, and ``ALONE`` for a single process.
 """
 
 from __future__ import annotations
@@ -15,29 +15,32 @@ from app.writes.writes import MayWrite
 
 
 class Leadership(MayWrite, Protocol):
-    """State of this process in the election. Methods that return a reason return an empty string if there is none."""
+    """Role of this process in the leader election. A method that returns a reason can return an empty string."""
 
     @property
     def leads(self) -> bool:
-        """True if this process takes the decisions."""
+        """True if this process is the leader, which takes all decisions."""
         ...
 
     @property
     def identity(self) -> str:
-        """The holder name in the election; empty for a single process."""
+        """Name of this process as holder of the Lease; empty for a single process."""
         ...
 
     @property
     def record(self) -> LeaseRecord | None:
-        """The Lease as last seen; ``None`` without one."""
+        """Last seen version of the Lease; ``None`` before the first read, without a Lease and for a single process."""
         ...
 
     def problem(self) -> str:
-        """Return why no verb can be answered, here or by another replica."""
+        """Return why neither this process nor another replica can answer verbs; empty if one can."""
         ...
 
     def role(self) -> str:
-        """Describe the role to a reader, if ``problem`` is empty; empty for a single process."""
+        """Return text about the role of this process, for the readiness page: it leads, or which leader it follows.
+
+        The text is empty for a single process, and valid only if ``problem`` is empty.
+        """
         ...
 
     async def leading(self) -> None:
@@ -49,7 +52,10 @@ class Leadership(MayWrite, Protocol):
         ...
 
     async def hand_over(self, settle: Callable[[], Awaitable[bool]]) -> None:
-        """Let another replica lead before this process ends. ``settle``: see ``Replica.hand_over``."""
+        """Let another replica lead before this process ends.
+
+        ``settle`` waits for requests in flight and returns true if all of them have ended.
+        """
         ...
 
     async def start(self) -> None: ...
@@ -57,7 +63,7 @@ class Leadership(MayWrite, Protocol):
 
 
 class Alone(SingleProcess):
-    """A single process: always leads, and has no successor."""
+    """Leadership of a single process, which always leads and hands over to no other process."""
 
     leads: Final = True
     identity: Final = ""

@@ -1,24 +1,24 @@
-"""Rules of leader election: the Lease as it was seen, and the next step. No I/O.
+"""Rules of leader election: what this replica knows about the Lease, and its next step. No I/O.
 
-Tenures are measured with this process' own clock. Another holder's tenure ends one lease duration after a *change* of
-the record was seen here; our own ends one duration after the last successful renewal was *sent*. So a holder stops
-leading before any other replica takes over, whatever the delays and the wall clocks.
+Each replica measures tenures with its own clock. Another holder's tenure ends one lease duration after this replica saw
+a *change* of the Lease. Its own tenure ends one duration after it *sent* the last successful renewal. So a holder stops
+leading before any other replica takes over, even with slow requests or wrong wall clocks.
 
-The duration in another holder's Lease is bounded: at least ours, at most ``LONGEST_LEASE``, which the configuration
-enforces too. Deleting the Lease does not shorten the wait, because its holder might not have noticed. A replica that
-saw that Lease waits a whole duration from the deletion, unless it leads itself.
+For another holder, the duration in its Lease is used, but at least the configured one and at most ``LONGEST_LEASE``.
+Deleting the Lease does not shorten the wait, because its holder might not know. A replica that saw the deleted Lease
+waits a whole duration from the deletion, unless it leads itself.
 
-A holder that is known to have ended (``succeed``) is not waited for. Its last requests can still arrive; therefore
-such a term raises all fences before any Binding (``Term.together``).
+If the holder's process is known to have ended (``succeed``), the next leader does not wait. The ended process' requests
+can still arrive, so the new leader fences off all pods before any Binding (``LeadershipTerm.together``).
 
     following ──(free: none, released, or not changed for its duration)──▶ write ──(taken)──▶ leading
         ▲                                                                                       │
         └── another holds it, it is gone, or no renewal was answered for ``renew_deadline`` ◀───┘
 
-The Lease also records the schedulers whose pods were bound (``callers``). A scheduler's name is written before its
-first Binding is sent, so that the next leader knows which waiting pods a late Binding may reach. While one process
-holds the Lease, each of its writes has all names of the version it replaces, so that a recorded name stays. A Lease
-released by a holder that had settled all binds keeps the names, but needs no fence: no Binding can arrive late.
+The Lease also records the schedulers whose pods were bound (``callers``). A scheduler's name is written before the
+first Binding of its pods is sent, so that the next leader knows which waiting pods a late Binding may reach. A holder
+never removes a recorded name. A holder releases the Lease only once all its binds have ended, so that no Binding can
+arrive late. The released Lease keeps the names, but the next leader raises no fences.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ from app.replicas.lease_record import ADDRESS, LEASES, SCHEDULERS, LeadershipTer
 from app.writes.callers import EVERYBODY, NOBODY, Callers
 
 LONGEST_POST: Final = 10.0
-"""Maximum time limit of a Binding in seconds."""
+"""Upper bound of the time limit of a Binding request, in seconds."""
 
 _POST_PART: Final = 3
-"""Divisor of the lease duration: a Binding may take this part of the duration, if that is less than the maximum."""
+"""Divisor of the lease duration that gives the time limit of a Binding request; ``LONGEST_POST`` is its maximum."""
 
 _TRANSITIONS: Final = 2**31
-"""Number of values of ``leaseTransitions``, an int32 that must not be negative."""
+"""Number of valid values of ``leaseTransitions``, a non-negative int32. The count begins with 0 again after them."""
 
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _POLL: Final = 1.5
-"""Retry periods without a change after which the Lease is read: a holder renews once per period, and the watch reports
-it.
-"""
+"""Number of retry periods after which a follower reads the Lease if the watch shows no change.
+
+A holder renews once per period."""
 
 
 def never_stopping() -> float:
-    """Return seconds on a monotonic clock that also advances during suspend, where the system has one."""
+    """Return the seconds of a monotonic clock. On Linux it also advances while the system is suspended."""
     return clock_gettime(_CLOCK)
 
 
 def post_seconds(lease_duration: float) -> float:
-    """Return the time limit of a Binding for a Lease of that duration; equal on all replicas."""
+    """Return the time limit in seconds of a Binding sent by the holder of a Lease with this duration."""
     return min(LONGEST_POST, lease_duration / _POST_PART)
 
 
 class _Tenure(NamedTuple):
-    """Time until which another process may believe that it leads, and time by which its last Binding has timed out."""
+    """Time ``until`` which another process can believe that it leads. At ``safe_at`` its last Binding has timed out."""
 
     until: float = -inf
     safe_at: float = -inf
@@ -74,19 +74,18 @@ _NO_TENURE: Final = _Tenure()
 
 
 class Step(Struct, frozen=True):
-    """Next step. ``wait``: nothing for ``seconds``, or until a change is reported."""
+    """Next step in the election. ``wait`` means: do nothing for ``seconds``, or until the state changes."""
 
     do: Literal["read", "write", "wait"]
     seconds: float = 0.0
 
 
 class Election:
-    """The Lease and the election, as one replica knows them.
+    """State of the leader election from the view of one replica. Times are seconds on ``clock``, which never goes back.
 
-    Times are seconds on ``clock``, which must never stop or go back.
-
-    ``record``: the Lease as last seen, ``None`` before the first read or without a Lease · ``term``: the term of this
-    replica, kept through a lapse in which no other replica took the Lease.
+    ``record`` is the last seen version of the Lease; ``None`` before the first read and if no Lease exists. ``term`` is
+    the term of this replica; ``None`` if it does not hold the Lease. The term is kept if the replica stops leading
+    because renewals fail, so that a later renewal continues it.
     """
 
     def __init__(
@@ -107,33 +106,33 @@ class Election:
         self._renew_deadline = renew_deadline
         self._retry_period = retry_period
         self._clock = clock
-        self._known = False  # The record is current, as far as we know.
-        # A Lease that we saw was deleted, and no term of ours has fenced off all schedulers since.
+        self._known = False  # False if the record can be outdated, so that the Lease must be read before a write.
+        # True if a known Lease was deleted, and no term of this replica has fenced off all schedulers since.
         self._deleted = False
         self._heard_at = -inf
         self._retry_at = -inf
-        self._sent_at = -inf  # Time of the last write, answered or not.
+        self._sent_at = -inf  # Send time of the last write, with or without an answer.
         self._renewed_at = -inf  # Send time of the last successful write.
-        self._tenure = _NO_TENURE  # Tenure of the holder in the record, unless that is this process.
-        self._deleted_tenure = _NO_TENURE  # Tenure of the holder of a deleted Lease.
+        self._tenure = _NO_TENURE  # Tenure of another holder in the record.
+        self._deleted_tenure = _NO_TENURE  # Latest tenure of the holders of deleted Leases.
         self._ended: frozenset[str] = frozenset()
         self._terms = 0
         self._next_term: LeadershipTerm | None = None
-        self._callers = NOBODY  # For the next write; they include those of the record while the Lease is ours.
-        self._sent_callers: Callers | None = None  # In the last write, unless it failed.
+        self._callers = NOBODY  # Schedulers for the next write; if this replica is the holder, with all recorded ones.
+        self._sent_callers: Callers | None = None  # Schedulers in the last write; None before it, or if it failed.
         self._retired = self._resigned = False
         self.is_candidate = True
-        """True if this replica takes a free Lease; false until it is able to decide."""
+        """True if this replica may take a free Lease; false until its snapshot is complete and others can reach it."""
 
     # state
 
     @property
     def leads(self) -> bool:
-        """True if this replica holds the Lease and its last renewal is recent enough."""
+        """True if this replica holds the Lease and sent its last renewal less than ``renew_deadline`` ago."""
         return self.term is not None and self._clock() < self._renewed_at + self._renew_deadline
 
     def may_post(self, seconds: float) -> str:
-        """Return why a write that may take ``seconds`` must not be sent now; empty if our tenure outlasts it."""
+        """Return why a write with this time limit must not be sent now; empty if the tenure lasts longer."""
         if not self.leads:
             return "this replica does not lead"
         if self._renewed_at + self._lease_duration - self._clock() <= seconds:
@@ -142,39 +141,39 @@ class Election:
 
     @property
     def recorded(self) -> Callers:
-        """Schedulers whose Bindings may be sent while we lead: those that the Lease names, in the last version seen."""
+        """Schedulers whose pods this replica may bind, because the Lease lists them; empty if it is not the holder."""
         callers = self.record.callers if self.record is not None and self._is_ours() else None
         return NOBODY if callers is None else callers
 
     def remember(self, scheduler_name: str) -> None:
-        """Add a scheduler to the next write of the Lease, if it is ours."""
+        """Add a scheduler to the next write of the Lease; no effect if another replica holds the Lease."""
         if self._is_ours():
             self._callers = self._callers.with_(Callers(frozenset((scheduler_name,))))
 
     @property
     def leader(self) -> LeaseRecord | None:
-        """The Lease, if another replica holds it now; ``None`` otherwise."""
+        """The Lease, if another replica holds it and its tenure has not ended; ``None`` otherwise."""
         record = self.record
         if record is None or record.holder in ("", self.identity) or self._clock() >= self._holder_tenure.until:
             return None
         return record
 
     def succeed(self, ended: frozenset[str]) -> None:
-        """Stop waiting for these holders: every process that used one of these identities has ended."""
+        """Do not wait for the tenures of these holders, because all processes with these identities have ended."""
         self._ended |= ended
 
     @property
     def vacant(self) -> bool:
-        """True if a new leader is expected soon."""
+        """True if the Lease was released or its holder's process has ended, so that a new leader is expected soon."""
         return self.released or self._has_ended_holder()
 
     @property
     def released(self) -> bool:
-        """True if the last holder released the Lease, so that a new holder is expected soon."""
+        """True if the last holder released the Lease."""
         return self.record is not None and not self.record.holder and not self._deleted
 
     def retire(self) -> None:
-        """Do not take the Lease any more; if held, it is renewed until ``resignation``."""
+        """Never take the Lease again. A Lease that is held is still renewed, until ``resignation``."""
         self._retired = True
 
     # next step
@@ -206,7 +205,7 @@ class Election:
 
     @property
     def _free_at(self) -> float:
-        """Time at which no other process can believe any more that it leads."""
+        """Time from which no other process can believe that it leads, so that the Lease may be taken."""
         return max(self._holder_tenure.until, self._deleted_tenure.until)
 
     @property
@@ -217,18 +216,18 @@ class Election:
         return self.record is not None and self.record.holder in self._ended
 
     def _is_ours(self) -> bool:
-        """Return true if the Lease names us because of our own write.
+        """Return true if this replica is the holder in the Lease because of its own write.
 
-        A Lease that names us because of a manual edit or a restored backup counts as another's: its holder might not
-        know yet.
+        A manual edit or a restored backup can also name this replica. Then false is returned, because the real holder
+        might still believe that it leads.
         """
         by_us = self.term is not None or self._next_term is not None
         return by_us and self.record is not None and self.record.holder == self.identity and not self._resigned
 
     def writing(self) -> dict[str, Any]:
-        """Build the Lease with us as holder, to be sent now.
+        """Return the Lease with this replica as holder; the caller must send it now, because its send time is noted.
 
-        With a ``resourceVersion`` it replaces the one last seen.
+        Its ``resourceVersion`` is that of the last seen Lease; it has none if the Lease must be created.
         """
         self._sent_at = self._clock()
         if self._is_ours() and self.record is not None:
@@ -249,7 +248,7 @@ class Election:
         return LeadershipTerm(self._terms, safe_at, self._inherited(), predecessor, together=self._has_ended_holder())
 
     def _inherited(self) -> Callers:
-        """Return the schedulers that the predecessor let bind; all schedulers if its record is lost."""
+        """Return the schedulers that the previous holder recorded; all schedulers if its record is lost."""
         record = self.record
         if self._deleted:
             return EVERYBODY
@@ -260,7 +259,7 @@ class Election:
         return record.callers if record.callers is not None else EVERYBODY
 
     def resignation(self) -> dict[str, Any]:
-        """Build the Lease without a holder. From now on we do not lead, even if the write fails."""
+        """Return the Lease without a holder, and stop leading at once, even if the write fails."""
         self._retired = self._resigned = True
         self._stop_leading()
         record = self.record
@@ -273,7 +272,7 @@ class Election:
         metadata = dict(lease.get("metadata") or {})
         metadata.pop("managedFields", None)
         ours = {ADDRESS: self.address, SCHEDULERS: self._callers.written()}
-        now = micro_time(datetime.now(UTC))  # for display: no decision depends on it
+        now = micro_time(datetime.now(UTC))  # wall clock, only for display: no decision depends on it
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **ours}
         spec = {
             **(lease.get("spec") or {}),
@@ -288,10 +287,10 @@ class Election:
     # observations
 
     def observe(self, record: LeaseRecord | None, *, lagging: bool = False) -> None:
-        """Process the Lease as it was read or, if ``lagging``, as a watch reported it; ``None``: there is no Lease."""
+        """Update the state from a Lease; ``None`` if it does not exist. ``lagging`` means that it can be outdated."""
         known = self.record
         if lagging and known is not None and record is not None and precedes(record.version, known.version):
-            return  # older than our own write; reads are never older, even if a restored backup lowered the version
+            return  # outdated; a Lease that was read never is, even if a restored backup of etcd lowered its version
         now = self._clock()
         self._known, self._heard_at = True, now
         if known is not None and record is not None and (record.uid, record.version) == (known.uid, known.version):
@@ -307,14 +306,13 @@ class Election:
             return
         self._stop_leading()
         if record is not None:
-            self._next_term = None  # our pending write names a version that no longer exists
+            self._next_term = None  # a write in flight fails, because the version that it replaces has changed
         self._tenure = self._tenure_from_now(record) if record is not None and record.holder else _NO_TENURE
 
     def _note_deletion(self, deleted: LeaseRecord) -> None:
-        """Wait for the holder of the deleted Lease, which can differ from the last one seen.
+        """Stop leading, and store the tenure of the deleted Lease's holder, so that this replica waits for its end.
 
-        Not needed if we held it.
-        """
+        If this replica led, it was the holder, and there is no tenure to store."""
         self._deleted = True
         if not self.leads:
             tenure = self._tenure_from_now(deleted)
@@ -331,20 +329,17 @@ class Election:
         self._renewed_at = -inf
 
     def written(self, record: LeaseRecord) -> None:
-        """Process the result of our last write, which succeeded."""
+        """Update the state from the answer to the last write, which succeeded."""
         self.observe(record, lagging=True)
         if self._is_ours():
             self._renewed_at = self._sent_at
 
     def conflicted(self) -> None:
-        """Process a conflict of our last write: the Lease has changed, so read it."""
+        """Note that the last write was refused because the Lease has changed, so that it is read at once."""
         self._known, self._sent_callers = False, None
         self._retry_at = -inf
 
     def failed(self, patience: float = 1.0) -> None:
-        """Process a request without an answer: the Lease is unknown.
-
-        ``patience``: delay of the next attempt in retry periods.
-        """
+        """Note that the last request failed, so that the Lease is read after ``patience`` retry periods."""
         self._known, self._sent_callers = False, None
         self._retry_at = self._clock() + self._retry_period * patience

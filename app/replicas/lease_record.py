@@ -1,4 +1,4 @@
-"""The Lease as it is on the wire and as it was seen, and one leadership term."""
+"""Fields of the Lease, decoded from the API server's JSON, and the terms of a leader."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from app.writes.callers import Callers
 
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 ADDRESS: Final = f"{ANNOTATION_DOMAIN}address"
-"""Annotation of the Lease: ``host:port`` at which its holder answers verbs."""
+"""Annotation of the Lease: ``host:port`` to which followers forward verbs."""
 
 SCHEDULERS: Final = f"{ANNOTATION_DOMAIN}schedulers"
-"""Annotation of the Lease: names of the schedulers whose pods were bound, see ``app.writes.callers``."""
+"""Annotation of the Lease: schedulers whose pods its holder binds. ``app.writes.callers`` defines the format."""
 
 _LONGEST_ADDRESS: Final = 253 + len(":65535")
 _LONGEST_TIME: Final = 64
@@ -48,26 +48,27 @@ _LEASE: Final = Decoder[_LeaseObject](_LeaseObject)
 
 
 class LeaseRecord(Struct, frozen=True):
-    """A Lease as it was seen. ``holder`` is empty once released. ``duration`` is in seconds, as written.
-
-    ``address``: ``host:port`` of the holder, empty if it is too long · ``since``: when its holder took it, on the
-    holder's wall clock, for display · ``callers``: schedulers whose pods were bound, ``None`` if missing or unreadable
-    · ``raw``: the whole object.
-    """
+    """One version of the Lease that this replica has read, watched or written."""
 
     holder: str
+    """Identity of the holder; empty if the Lease is released."""
     duration: float
+    """``leaseDurationSeconds`` as the holder wrote it, without a bound; 0 if it is missing."""
     address: str
+    """``host:port`` to which followers forward verbs; empty if it is missing or too long."""
     since: str
+    """Time at which the holder took the Lease, by the holder's wall clock. It is only for display."""
     transitions: int
     uid: str
     version: str
     callers: Callers | None
+    """Schedulers whose pods the holder binds; ``None`` if the annotation is missing or invalid."""
     raw: Mapping[str, Any]
+    """The whole Lease object, so that a write keeps the fields that Homeport does not know."""
 
     @classmethod
     def of(cls, raw: bytes | msgspec.Raw) -> LeaseRecord:
-        """Decode a Lease. Raises ``msgspec.DecodeError`` if it is invalid."""
+        """Decode a Lease from JSON. Raises ``msgspec.DecodeError`` if it is invalid."""
         lease = _LEASE.decode(raw)
         metadata, spec = lease.metadata or _LeaseMeta(), lease.spec or _LeaseSpec()
         annotations = metadata.annotations or {}
@@ -85,7 +86,7 @@ class LeaseRecord(Struct, frozen=True):
 
     @property
     def holder_shown(self) -> str:
-        """The holder for logs and pages, shortened: a Lease can contain any text."""
+        """The holder's identity for logs and pages, shortened, because a Lease can contain any text."""
         return shortened(self.holder)
 
 
@@ -94,15 +95,21 @@ def _up_to(most: int, text: str | None) -> str:
 
 
 class LeadershipTerm(Struct, frozen=True):
-    """One leadership term. ``safe_at``: time by which the predecessor's last Binding is answered or timed out.
-
-    ``fence``: schedulers whose waiting pods a Binding of the predecessor may still reach; empty if the predecessor
-    settled all its binds, or if there was none. ``together``: the predecessor's last Bindings might not have timed out,
-    so that no Binding is sent in any namespace before all these pods are fenced off.
-    """
+    """One term of this replica as leader, which begins with a take-over from the previous holder."""
 
     number: int
     safe_at: float
+    """Time, on the election's clock, by which the previous holder's last Binding is answered or timed out."""
     fence: Callers
+    """Schedulers whose pending pods must be fenced off, because a late Binding of the previous holder may reach them.
+
+    Empty if the previous holder released the Lease, or if this replica has seen no Lease before.
+    """
     predecessor: str
+    """Identity of the previous holder, shortened; empty if the Lease was released or did not exist."""
     together: bool = False
+    """True if no Binding may be sent in any namespace before all these pods are fenced off.
+
+    It is set if the previous holder's process has ended: ``safe_at`` is not delayed then, so that its last Bindings
+    might not have timed out.
+    """

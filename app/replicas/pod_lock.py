@@ -1,9 +1,9 @@
-"""Lock on a file of the pod, by which a restarted container knows that its predecessors have ended.
+"""File lock that shows a restarted container which earlier processes of its pod have ended.
 
-The file lies in an emptyDir: it outlives a container, and no other pod sees it. A process appends its identity only
-while it holds an exclusive flock, which the kernel releases when the last process with the descriptor has ended. So
-every process named in the file has ended once another process gets the lock. Requests that these processes sent can
-still arrive (``app.writes.fences``).
+The file lies in an emptyDir, which outlives a container and is not shared with other pods. A process appends its
+identity only while it holds an exclusive flock. The kernel releases the flock when the last process with the
+descriptor has ended. So once a process gets the lock, all other processes named in the file have ended. Requests that
+they sent can still arrive (``app.writes.fences``).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import structlog
 _LOG: Final = structlog.get_logger(__name__)
 
 RETRY_SECONDS: Final = 0.5
-"""Delay before the next attempt to get a lock that another process holds."""
+"""Seconds until the next attempt to get the lock, if another process holds it."""
 
 MOST_NAMED: Final = 16
-"""Maximum number of ended processes remembered. A container that crashes more often runs longer than a Lease lasts."""
+"""Maximum number of identities in the file. The oldest are dropped, because by then their Leases have expired."""
 
 _MOST_BYTES: Final = 16_384
 
@@ -30,7 +30,10 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class PodLock:
-    """Exclusive lock of one process on ``file``, kept until the process ends. ``identity``: its name in the Lease."""
+    """Exclusive lock of this process on ``file``, held until the process ends.
+
+    ``identity`` is the holder name of this process in the Lease.
+    """
 
     def __init__(self, file: str, identity: str, sleep: Sleep = asyncio.sleep) -> None:
         self._file = file
@@ -38,9 +41,9 @@ class PodLock:
         self._sleep = sleep
 
     async def ended(self) -> frozenset[str]:
-        """Return the identities of ended processes of this pod. Waits while one of them lives.
+        """Wait for the lock; return the identities of the earlier processes of this pod, which have all ended.
 
-        Without a file that can be locked and written there are none, and the reason is logged.
+        If the file cannot be opened or locked, the reason is logged and an empty set is returned.
         """
         try:
             while (names := await asyncio.to_thread(self.acquire)) is None:
@@ -51,9 +54,9 @@ class PodLock:
         return names
 
     def acquire(self) -> frozenset[str] | None:
-        """Return the identities in the file and append ours; ``None`` if another process holds the lock.
+        """Try to lock the file, read its identities and add this process. Return ``None`` if it is locked already.
 
-        The descriptor stays open until the process ends. Raises ``OSError`` if the file cannot be locked.
+        The descriptor stays open until the process ends. Raises ``OSError`` if the file cannot be opened or locked.
         """
         descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -70,9 +73,10 @@ class PodLock:
         return frozenset(names)
 
     def _append(self, descriptor: int, names: list[str]) -> None:
-        """Append our identity.
+        """Write the newest identities and that of this process to the file; failures are logged.
 
-        A process killed during the write leaves whole or partial names of lock holders, all ended.
+        If the process is killed during the write, an identity in the file can be cut off. That does no harm, because
+        the rest of it names no living process.
         """
         lines = "".join(f"{it}\n" for it in (*names[1 - MOST_NAMED :], self._identity)).encode()
         try:

@@ -1,15 +1,15 @@
 """One of several replicas: which of them decides, and when its Bindings may be sent.
 
-    take-over   wait until the predecessor's last Binding has been answered or timed out (skipped if the predecessor
-                released the Lease)
-                wait until the snapshot has everything that was written before
-                lead; fence off the waiting pods that a late Binding may reach: those of the schedulers that the Lease
-                names, namespaces with a bind in flight first (skipped too)
-                if the predecessor was a process in the same pod that has ended: do not wait, but raise all fences
-                before any Binding
+    take-over   1. wait until the previous leader's last Binding is answered or timed out
+                2. wait until the snapshot has everything that was written before
+                3. lead, and fence off the waiting pods that a late Binding may reach: those of the schedulers that
+                   the Lease lists, first in namespaces in which a bind waits
     hand-over   begin no new binds, settle binds in flight, release the Lease, stay until another replica leads
 
-Not here: HTTP. ``app.server.forward`` forwards verbs that this replica does not decide.
+If the previous leader released the Lease, step 1 and the fences are skipped. If it was a process of the same pod that
+has ended, step 1 is skipped, and all these pods are fenced off before any Binding.
+
+Not here: HTTP. ``app.server.forward`` forwards verbs to the leader.
 """
 
 from __future__ import annotations
@@ -32,30 +32,33 @@ from app.writes.fences import Fences
 _LOG: Final = structlog.get_logger(__name__)
 
 SUCCESSOR_SECONDS: Final = 2.0
-"""Time that a terminating process waits for another leader and forwards requests to it."""
+"""Seconds for which a terminating process waits for another leader, to forward requests to it."""
 
 NO_LEADER: Final = "no replica leads"
 NOT_REMEMBERED: Final = "this pod's scheduler could not be recorded in the lease in time"
 _LOOK_SECONDS: Final = 0.25
-"""Poll interval while leading: an expired renewal deadline triggers no event."""
+"""Seconds between two checks whether this replica still leads, because an expired renewal deadline causes no event."""
 
 
 class SnapshotFeed(Protocol):
-    """Feed of the cluster snapshot: the part that a take-over uses."""
+    """Methods of the snapshot's feed that a take-over uses."""
 
     async def complete(self) -> None:
         """Wait until the snapshot is complete for the first time."""
         ...
 
     async def catch_up(self) -> None:
-        """Return once the snapshot has everything that was written before this call."""
+        """Wait until the snapshot has everything that was written to the cluster before this call."""
         ...
 
     def problem(self) -> str: ...
 
 
 class Route(Struct, frozen=True):
-    """Process that decides a verb. ``soon``: not known yet, but a change is expected."""
+    """Process that decides a verb: this one (``here``), or the replica ``leader`` at ``address`` (``there``).
+
+    ``soon`` means that a new leader is expected, so that the caller waits. ``nowhere`` means that no replica leads.
+    """
 
     where: Literal["here", "there", "soon", "nowhere"]
     address: str = ""
@@ -68,15 +71,15 @@ _NOWHERE: Final = Route("nowhere")
 
 
 async def _at_once() -> None:
-    """Return immediately: default for ``known_to_others``."""
+    """Default for ``known_to_others`` of a replica that others can verify from the beginning."""
 
 
 class Replica:
-    """Implements ``leadership.Leadership``. ``post_seconds``: time limit of a Binding. ``clock`` is the election's.
+    """Implementation of ``leadership.Leadership`` for one of several replicas.
 
-    ``on_change(leads)`` is called when this replica begins or ceases to lead, ``on_leader`` for each new holder seen.
-    ``known_to_others`` returns once other replicas can connect to this one. ``ended`` returns the identities of
-    processes that are known to have ended.
+    ``post_seconds`` is the time limit of a Binding. ``clock`` is the clock of the election. ``on_change(leads)`` is
+    called when this replica begins or stops to lead, and ``on_leader`` for each new holder. ``known_to_others`` waits
+    until other replicas can verify this one. ``ended`` returns the identities of processes that have ended.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class Replica:
         self._seen = ""
         self._retiring = self._settled = False
         self._known_to_others = known_to_others
-        # All state is in the election, so each task can be restarted after a fault.
+        # The tasks can be restarted after a fault, because their state is in the election.
         self._parts: dict[str, Callable[[], Awaitable[None]]] = {
             "candidacy": self._become_candidate,
             "election": elector.run,
@@ -121,13 +124,13 @@ class Replica:
 
     @property
     def leads(self) -> bool:
-        """True if this replica takes the decisions."""
+        """True if this replica is the leader, which takes all decisions."""
         return self._election.leads
 
     def may_post(self, deadline_seconds: float) -> str:
-        """Return why a write that may take so many seconds must not be sent; empty if it may.
+        """Return why a write with this time limit must not be sent now, or an empty string.
 
-        Call it immediately before sending.
+        Must be called immediately before the write is sent.
         """
         if self._settled:
             return "this replica has handed over"
@@ -137,18 +140,18 @@ class Replica:
         return reason
 
     def may_bind(self, namespace: str) -> str:
-        """Return why a pod of the namespace must not be bound now; empty if it may be."""
+        """Return why pods of the namespace must not be bound now, or an empty string if binding is allowed."""
         reason = self.may_post(self._post_seconds)
         if not reason and self._fences.pending_in(namespace):
             return "taking over: waiting pods are not fenced off yet"
         return reason
 
     def is_remembered(self, scheduler_name: str) -> bool:
-        """Return true if the Lease is known to name the scheduler, so that a successor fences off its pods."""
+        """Return true if the Lease is known to list the scheduler, so that the next leader fences off its pods."""
         return scheduler_name in self._election.recorded
 
     async def remember(self, scheduler_name: str, seconds: float) -> str:
-        """Add the scheduler to the Lease and wait at most ``seconds`` until it is written; return why it is not."""
+        """Add the scheduler to the Lease within ``seconds``; return why that failed, or an empty string."""
         self._election.remember(scheduler_name)
         self._elector.notify()
         with suppress(TimeoutError):
@@ -158,7 +161,7 @@ class Replica:
         return "" if self.is_remembered(scheduler_name) else self.may_write() or NOT_REMEMBERED
 
     def may_write(self) -> str:
-        """Return why writes other than Bindings are not allowed now; empty if they are."""
+        """Return why writes other than Bindings are not allowed now, or an empty string if they are allowed."""
         return self.may_post(self._post_seconds)
 
     async def leading(self) -> None:
@@ -172,7 +175,10 @@ class Replica:
             await self._elector.changed(_LOOK_SECONDS)
 
     async def admitted(self, namespace: str, seconds: float) -> str:
-        """Wait at most ``seconds`` until pods of the namespace can be bound; return why they cannot."""
+        """Wait at most ``seconds`` until binding is allowed in the namespace; return the result of ``may_bind``.
+
+        Returns at once if this replica does not lead.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.leads and self._ready is not self._election.term:
@@ -181,7 +187,10 @@ class Replica:
         return self.may_bind(namespace)
 
     def route(self, *, binds: bool) -> Route:
-        """Return which process decides now. A replica that is handing over begins no binds."""
+        """Return the process that decides a verb now. ``binds`` is true for the bind verb.
+
+        A leader that is handing over begins no binds, so that ``soon`` is returned for them.
+        """
         if self.leads:
             return _SOON if self._retiring and binds else _HERE
         leader = self._election.leader
@@ -190,17 +199,17 @@ class Replica:
         return _SOON if self._election.vacant else _NOWHERE
 
     async def changed(self, seconds: float) -> bool:
-        """Wait until the leader may have changed; return ``False`` after ``seconds`` without a change."""
+        """Wait until the leader may have changed; return false after ``seconds`` without a change."""
         return await self._elector.changed(seconds)
 
     def problem(self) -> str:
-        """Return why no verb can be answered, here or by another replica; empty if all is well."""
+        """Return why neither this process nor another replica can answer verbs; empty if one can."""
         if not self.leads:
             return "" if self._election.leader is not None else NO_LEADER
         return f"taking over: {self._doing}" if self._ready is not self._election.term else ""
 
     def role(self) -> str:
-        """Describe the role to a reader, if ``problem`` is empty."""
+        """Return "leader", or text that names the leader which this replica follows, for the readiness page."""
         if self.leads:
             return "leader"
         leader = self._election.leader
@@ -212,7 +221,7 @@ class Replica:
 
     @property
     def record(self) -> LeaseRecord | None:
-        """The Lease as last seen."""
+        """Last seen version of the Lease; ``None`` before the first read and if no Lease exists."""
         return self._election.record
 
     # actions
@@ -223,16 +232,16 @@ class Replica:
             self._background.begin(name, part)
 
     def stalled(self) -> str:
-        """Return which task cannot be restarted; empty if all run."""
+        """Return the problem of a background task that cannot be restarted; empty if all tasks run."""
         return self._background.problem()
 
     async def stop(self) -> None:
         await self._background.stop()
 
     async def _become_candidate(self) -> None:
-        """Become a candidate once ready.
+        """Become a candidate once the snapshot is complete and other replicas can verify this one.
 
-        A replica without a snapshot, or that others cannot reach, would block ready ones.
+        If a replica took the Lease earlier, it could not decide, and would keep the Lease from replicas that can.
         """
         await self._feed.complete()
         await self._known_to_others()
@@ -240,15 +249,16 @@ class Replica:
         self._elector.notify()
 
     async def _succeed(self, ended: Callable[[], Awaitable[frozenset[str]]]) -> None:
-        """Do not wait for the Lease of a process that is known to have ended."""
+        """Wait for the identities of ended processes; the election then does not wait for their tenures."""
         self._election.succeed(await ended())
         self._elector.notify()
 
     async def hand_over(self, settle: Callable[[], Awaitable[bool]]) -> None:
-        """Let another replica lead. ``settle`` finishes requests in flight and returns true if all of them have ended.
+        """Let another replica lead, and wait at most ``SUCCESSOR_SECONDS`` for it.
 
-        If some have not, or if this replica's own take-over is not complete, the Lease is left to expire: the next
-        leader then waits and fences, as after a crash.
+        ``settle`` waits for requests in flight and returns true if all of them have ended. Otherwise, or if this
+        replica's take-over is not complete, the Lease is not released. It expires, and the next leader waits and
+        raises fences like after a crash.
         """
         self._retiring = True
         self._election.retire()
@@ -258,7 +268,7 @@ class Replica:
         until = self._clock() + SUCCESSOR_SECONDS
         while self._election.leader is None and (left := until - self._clock()) > 0:
             await self._elector.changed(left)
-            if self.leads and not resigned:  # the Lease was taken after termination began
+            if self.leads and not resigned:  # this replica took the Lease with a write that was already in flight
                 resigned = True
                 await self._resign(settle)
 
@@ -269,12 +279,15 @@ class Replica:
             _LOG.info("lease released", identity=self.identity)
 
     def _nothing_in_flight(self) -> bool:
-        """Return true if no Binding of a predecessor can be in flight: all pods are fenced off, or none had to be."""
+        """Return true if no Binding of the previous leader can take effect any more.
+
+        That is so once all its pods are fenced off. If none had to be, it is so once its Bindings have timed out.
+        """
         term = self._election.term
         return term is not None and (self._fenced is term or (not term.fence and term.safe_at <= self._clock()))
 
     async def _follow_terms(self) -> None:
-        """Run one take-over at a time; cancel it when its term ends."""
+        """Start a take-over for each new term, and cancel the one of the previous term. Runs until cancelled."""
         term: LeadershipTerm | None = None
         taking_over: asyncio.Task[None] | None = None
         try:
@@ -293,7 +306,7 @@ class Replica:
             await _cancelled(taking_over)
 
     def _poll_seconds(self) -> float | None:
-        """Return the poll interval while leading, to detect missing renewals in time; ``None`` otherwise."""
+        """Return the interval of checks for missing renewals; ``None`` if this replica has no term."""
         return _LOOK_SECONDS if self._led or self._election.term is not None else None
 
     def _note_change(self) -> None:

@@ -1,4 +1,4 @@
 """Permissions that Homeport needs in a cluster, with their reasons, and the check that they are granted.
 
-Not here: access of clients to Homeport (``app.server``).
+Not here: permissions of clients that call Homeport (``app.server``).
 """

@@ -1,7 +1,7 @@
-"""Checks the permissions of this process with the API server, and reports missing ones and their effect.
+"""Checks with the API server that this process has its permissions, and reports missing ones with their reasons.
 
-Uses SelfSubjectAccessReview (``authorization.k8s.io/v1``), which ``system:basic-user`` grants to every authenticated
-user. No request waits for the result.
+It creates SelfSubjectAccessReviews (``authorization.k8s.io/v1``). The ClusterRole ``system:basic-user`` allows that to
+every authenticated user. The check runs in the background, so no verb waits for the result.
 """
 
 from __future__ import annotations
@@ -23,18 +23,22 @@ _LOG: Final = structlog.get_logger(__name__)
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 AGAIN_SECONDS: Final = 60.0
-"""Delay between two checks while a permission is missing or a check failed."""
+"""Seconds until the next check after one that failed or found a missing permission."""
 
 STEADY_SECONDS: Final = 600.0
-"""Delay between two checks while all permissions are granted: they can be revoked, and some are rarely used."""
+"""Seconds until the next check if all permissions are granted.
+
+The check is repeated because permissions can be revoked. For one that is rarely used, nothing else would show it soon.
+"""
 
 CURE: Final = "homeport rbac | kubectl apply -f -"
 """Command that grants the permissions that the configuration needs."""
 
 _MOST_OF_A_RIGHT: Final = 70
 _MOST_OF_A_PURPOSE: Final = 45
-"""Maximum number of characters, so that a log line has 200; ``/readyz?verbose`` and the status page show the full
-text.
+"""Maximum number of characters of rule and reasons in a log line, so that the line has at most 200.
+
+``/readyz?verbose`` and the status page show the full text.
 """
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -52,7 +56,10 @@ _REVIEWS: Final = Decoder[_Review](_Review)
 
 
 def review(permission: Permission) -> dict[str, Any]:
-    """Build the SelfSubjectAccessReview for a permission. Empty fields are left out, which means all."""
+    """Return the SelfSubjectAccessReview for a permission.
+
+    An empty namespace or name is left out, which means all namespaces or all names.
+    """
     resource, _, subresource = permission.resource.partition("/")
     attributes = {
         "verb": permission.verb,
@@ -70,10 +77,11 @@ def review(permission: Permission) -> dict[str, Any]:
 
 
 class PermissionCheck:
-    """Checks about two dozen permissions in sequence, with one small request each.
+    """Background task that checks all permissions, about two dozen, with one small request for each.
 
-    ``missing``: rules not granted, as of the last complete check. ``problem``: why the last check failed, empty if it
-    succeeded. ``on_checked`` is called with the number of missing permissions.
+    ``missing`` are the rules that were not granted at the last successful check. ``problem`` is the reason why the last
+    check failed; empty if it succeeded. After each successful check, ``on_checked`` is called with the number of
+    missing permissions.
     """
 
     def __init__(
@@ -93,13 +101,13 @@ class PermissionCheck:
         self._problem_logged = False
 
     async def run(self) -> NoReturn:
-        """Check until cancelled; API errors are retried."""
+        """Check the permissions repeatedly until cancelled. A failed check is logged and retried."""
         while True:
             await self.check()
             await self._sleep(AGAIN_SECONDS if self.missing or self.problem else STEADY_SECONDS)
 
     async def check(self) -> None:
-        """Check once. Log each newly missing rule once."""
+        """Check all permissions once. Log a warning for each that has been missing only since this check."""
         try:
             missing = await self._missing_needs()
         except (KubeError, msgspec.DecodeError) as error:
@@ -117,7 +125,10 @@ class PermissionCheck:
             _LOG.warning("permissions cannot be checked", cause=cause)
 
     async def _missing_needs(self) -> list[PermissionNeed]:
-        """Return the needs that are not granted. Kinds that are not served need no permission: they count as empty."""
+        """Return the needs that are not granted.
+
+        Kinds that the cluster does not serve are left out: Homeport treats them as kinds without objects.
+        """
         kinds = await discovered(self._client, filter(may_be_absent, self._work.kinds))
         needs = self._work.needs(kinds.plurals, kinds.absent)
         allowed = {it: await self._allows(it) for it in dict.fromkeys(need.permission for need in needs)}

@@ -1,6 +1,6 @@
-"""Permissions that Homeport needs, derived from its configuration, for the generated roles and for their check.
+"""Permissions that Homeport needs, derived from its configuration. They are used for generated roles and for the check.
 
-Each permission is listed with its reason. A missing permission disables only that function.
+Each permission has a reason: the function that fails without it. Functions with other permissions still work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SNAPSHOT: Final = "the snapshot of the cluster, which every decision needs"
 _DISCOVERY_SECONDS: Final = 3.0
 
 _BUILT_IN: Final = frozenset({"", "apps", "batch", "policy"})
-"""API groups that every cluster serves."""
+"""API groups whose kinds every cluster serves, among those that plugins use."""
 
 _BY_THE_RULE: Final = frozenset(
     {
@@ -35,13 +35,14 @@ _BY_THE_RULE: Final = frozenset(
         ("homeport.dev", "Home"),
     }
 )
-"""Groups and kinds whose plural is known to be the one that ``guessed_plural`` returns."""
+"""Groups and kinds for which ``guessed_plural`` is known to be right, so that API discovery is not needed."""
 
 
 class Permission(Struct, frozen=True):
-    """Permission for one verb: in all namespaces or one, for all objects or one name.
+    """Permission for one verb of the API server on one resource.
 
-    ``resource`` is the plural, with its subresource if any: ``pods/status``.
+    ``resource`` is the plural, with a subresource if any, for example ``pods/status``. An empty ``namespace`` means all
+    namespaces, and an empty ``name`` means all objects.
     """
 
     verb: str
@@ -52,14 +53,14 @@ class Permission(Struct, frozen=True):
 
 
 class PermissionNeed(Struct, frozen=True):
-    """Permission with the function that fails without it."""
+    """Permission that is needed. ``reason`` describes the function that fails without it."""
 
     permission: Permission
     reason: str
 
 
 class Rule(Struct, frozen=True):
-    """Permissions with the same reasons, as one rule of a role."""
+    """Rule of a role. It grants permissions that are all needed for the same ``reasons``."""
 
     group: str
     resources: tuple[str, ...]
@@ -69,7 +70,7 @@ class Rule(Struct, frozen=True):
     name: str = ""
 
     def __str__(self) -> str:
-        """Format the rule, for example ``list, watch replicasets.apps, statefulsets.apps``."""
+        """Return the rule as text, for example ``list, watch replicasets.apps, statefulsets.apps``."""
         group = f".{self.group}" if self.group else ""
         named = f" {self.name}" if self.name else ""
         where = f" in namespace {self.namespace}" if self.namespace else ""
@@ -78,7 +79,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def purpose(self) -> str:
-        """Functions that fail without this rule."""
+        """Text about the functions that fail without this rule."""
         return "; ".join(self.reasons)
 
 
@@ -90,7 +91,7 @@ class LeaseName(Struct, frozen=True):
 
 
 class ManagedSecret(Struct, frozen=True):
-    """Secret that Homeport writes, and a description of its content."""
+    """Secret that Homeport reads and writes. ``what`` describes its content."""
 
     namespace: str
     name: str
@@ -98,9 +99,10 @@ class ManagedSecret(Struct, frozen=True):
 
 
 class EnabledFeatures(Struct, frozen=True):
-    """Configured functions that need permissions. ``lease``: ``None`` for a single process.
+    """Configured functions that need permissions.
 
-    ``events``: Events are written.
+    ``uses`` are the kinds that plugins read or write. ``lease`` is ``None`` without leader election. ``events`` is true
+    if Events are written. ``secrets`` are those for self-signed certificates.
     """
 
     uses: tuple[Use, ...]
@@ -115,9 +117,10 @@ class EnabledFeatures(Struct, frozen=True):
         return tuple(dict.fromkeys(use.kind for use in self.uses))
 
     def needs(self, plurals: Mapping[Kind[Any], str], absent: Iterable[Kind[Any]] = ()) -> list[PermissionNeed]:
-        """Return all permissions needed. ``plurals``: of kinds where known.
+        """Return all needed permissions with their reasons.
 
-        ``absent``: kinds that the cluster does not serve.
+        ``plurals`` maps kinds to their plurals; others are guessed. ``absent`` are kinds that the cluster does not
+        serve, for which no permission is needed.
         """
         without = set(absent)
         used = tuple(use for use in self.uses if use.kind not in without)
@@ -201,7 +204,10 @@ def _plugins(uses: Iterable[Use]) -> str:
 
 
 def rules(needs: Iterable[PermissionNeed]) -> list[Rule]:
-    """Return the smallest list of rules that grant exactly these permissions, each permission in one rule."""
+    """Return rules that grant exactly these permissions, each in one rule.
+
+    A rule has resources of one group with equal verbs and equal reasons.
+    """
     reasons: dict[Permission, dict[str, None]] = {}
     for need in needs:
         reasons.setdefault(need.permission, {})[need.reason] = None
@@ -221,12 +227,15 @@ def rules(needs: Iterable[PermissionNeed]) -> list[Rule]:
 
 
 def group_of(kind: Kind[Any]) -> str:
-    """Return the API group of a kind; empty for core/v1."""
+    """Return the API group of a kind; empty for the core group."""
     return kind.api_version.rpartition("/")[0]
 
 
 def guessed_plural(kind: Kind[Any]) -> str:
-    """Guess the plural like ``UnsafeGuessKindToResource`` of k8s.io/apimachinery: right for most kinds."""
+    """Guess the plural of a kind like ``UnsafeGuessKindToResource`` of k8s.io/apimachinery.
+
+    The guess is right for most kinds.
+    """
     name = kind.kind.lower()
     if name.endswith("s"):
         return f"{name}es"
@@ -234,24 +243,24 @@ def guessed_plural(kind: Kind[Any]) -> str:
 
 
 def is_known(kind: Kind[Any]) -> bool:
-    """Return true if the plural is known without API discovery."""
+    """Return true if ``guessed_plural`` is known to be right for this kind."""
     return (group_of(kind), kind.kind) in _BY_THE_RULE
 
 
 def may_be_absent(kind: Kind[Any]) -> bool:
-    """Return true if some clusters do not serve the kind."""
+    """Return true if a cluster might not serve the kind, because its API group is not built in."""
     return group_of(kind) not in _BUILT_IN
 
 
 class DiscoveredKinds(Struct, frozen=True):
-    """Discovery result: plurals of served kinds, and the kinds that are not served."""
+    """Result of API discovery: the plurals of the kinds that are served, and the ``absent`` kinds, which are not."""
 
     plurals: Mapping[Kind[Any], str]
     absent: tuple[Kind[Any], ...]
 
 
 async def discovered(client: KubeClient, kinds: Iterable[Kind[Any]]) -> DiscoveredKinds:
-    """Look kinds up with API discovery. Raises ``KubeError``."""
+    """Look up kinds with API discovery. Raises ``KubeError`` if a request fails."""
     resources = {
         kind: await client.resolve(kind.api_version, kind.kind, timeout=_DISCOVERY_SECONDS)
         for kind in dict.fromkeys(kinds)
@@ -263,7 +272,7 @@ async def discovered(client: KubeClient, kinds: Iterable[Kind[Any]]) -> Discover
 
 
 async def discovered_at(kubeconfig: str | None, kinds: Iterable[Kind[Any]]) -> DiscoveredKinds | str:
-    """Look kinds up in the cluster of a kubeconfig; if it cannot be reached, return the reason."""
+    """Look up kinds in the cluster of a kubeconfig. If that fails, return the reason instead."""
     try:
         async with KubeClient(load(kubeconfig)) as client:
             return await discovered(client, kinds)

@@ -1,8 +1,8 @@
-"""Makes kube-scheduler retry waiting pods, by writing an annotation: any change of a refused pod causes a retry.
+"""Activates waiting pods: writes an annotation to a refused pod, because its change makes kube-scheduler retry the pod.
 
-An annotation has the fewest side effects: no selector matches it, it causes no retry of other pods, and nothing clears
-it. A nomination costs two scheduling cycles if it is refused, and clearing it retries all pods of that or a lower
-priority.
+An annotation has the fewest side effects: no selector matches it, and it causes no retry of other pods. A nomination
+would also activate the pod, but costs two scheduling cycles if it is refused. Clearing the nomination then retries all
+pods of the same or a lower priority.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from app.kube.meta_v1 import ACTIVATED, ObjectKey
 _LOG: Final = structlog.get_logger(__name__)
 
 PAUSE_SECONDS: Final = 0.02
-"""Delay after each write; pods are written one at a time.
-
-Limits the rate to 50 pods a second, because each causes a scheduling cycle.
-"""
+"""Delay after each pod is written. It limits the rate to 50 pods a second, because each causes a scheduling cycle."""
 
 MOST_AT_ONCE: Final = 256
-"""Maximum burst of pods without a delay after an idle time, for example the machines of a node that is back."""
+"""Maximum number of pods written without a delay after an idle time, for example all pods of a node that is back."""
 
 MOST_QUEUED: Final = 4096
-"""Maximum number of queued pods; further ones wait for the scheduler's own retry."""
+"""Maximum number of queued pods. Further pods are not activated and wait for the scheduler's own retry."""
 
 _ATTEMPTS: Final = 3
 _RETRY_SECONDS: Final = 0.5
 _SECONDS: Final = 2.0
-"""Time limit of one patch."""
+"""Time limit of one patch request, in seconds."""
 
 _GONE: Final = (404, 409, 422)
-"""Statuses for a pod that was deleted or replaced: a patch with the old UID would change an immutable field."""
+"""Statuses of a patch for a pod that was deleted (404) or replaced (409, 422).
+
+The patch carries the old pod's UID, and the UID of the new pod is immutable.
+"""
 
 _FORBIDDEN: Final = 403
 _TOO_MANY: Final = 429
@@ -60,18 +60,18 @@ class _Activation(Struct):
 
 
 def activation(uid: str, now: datetime) -> dict[str, Any]:
-    """Return the merge patch of ``pods/status``, which stores annotations too.
+    """Return the merge patch to send to ``pods/status``, which stores annotations too.
 
-    Without a resource version it never conflicts.
+    The patch has no resource version, so that a concurrent write of the pod causes no conflict.
     """
     return {"metadata": {"uid": uid, "annotations": {ACTIVATED: now.isoformat(timespec="microseconds")}}}
 
 
 class ApiActivator:
-    """Implements ``framework.Activate``; ``run`` does the writing.
+    """Implementation of ``framework.Activate``: a call queues pods, and ``run`` writes their annotations.
 
-    ``may_write`` returns why this process must not write now; then calls have no effect, because the plugins of the
-    leader activate the pods too.
+    ``may_write`` returns why this process must not write now, or an empty string. With a reason, calls have no effect:
+    the leader runs the same plugins and activates the pods.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ApiActivator:
             self._some.set()
 
     async def run(self) -> None:
-        """Write until cancelled: one pod at a time, in the order of the calls. Cancelling drops the remaining pods."""
+        """Write queued pods one at a time until cancelled. Cancelling drops the pods that are still queued."""
         try:
             while True:
                 await self._some.wait()
@@ -123,7 +123,7 @@ class ApiActivator:
             raise
 
     async def _activate(self, uid: str, entry: _Activation) -> float:
-        """Write one pod; return the delay in seconds until the next write."""
+        """Write the annotation of one pod if it still waits; return the seconds until the next pod may be written."""
         pod = self._cluster.pod(*entry.key)
         if pod is None or pod.uid != uid or not _waits(pod) or self._may_write():
             return 0.0
@@ -139,7 +139,7 @@ class ApiActivator:
         return self._pause()
 
     def _pause(self) -> float:
-        """Return the seconds until the next pod may be written; 0 while the burst is not used up."""
+        """Return the seconds until the next pod may be written; 0 for the first ``MOST_AT_ONCE`` pods in a row."""
         now = self._clock()
         self._free_at = max(self._free_at, now - MOST_AT_ONCE * PAUSE_SECONDS) + PAUSE_SECONDS
         return max(0.0, self._free_at - now)
@@ -155,8 +155,9 @@ class ApiActivator:
         return self._pause()
 
     def _failed(self, pod: Pod, entry: _Activation, cause: str) -> float:
-        """Queue the pod again behind all others, or drop it after the last attempt: the scheduler retries every pod
-        anyway.
+        """Queue the pod again behind all others and return the delay before the next write, in seconds.
+
+        After the last attempt the pod is dropped, because the scheduler retries it later anyway.
         """
         entry.attempts += 1
         if entry.attempts < _ATTEMPTS:
@@ -167,8 +168,9 @@ class ApiActivator:
 
 
 def _waits(pod: Pod) -> bool:
-    """Return true if the pod can be activated.
+    """Return true if the pod waits for a node and can be activated.
 
-    An assumed pod cannot: its Binding carries the version that would change.
+    A pod that is assumed on a node has a ``node_name`` in the cache and is left alone. Its Binding carries the pod's
+    version, and an activation would change that version.
     """
     return not (pod.node_name or pod.spec.gated or pod.terminating or pod.finished)

@@ -1,6 +1,6 @@
-"""Checks that an answer of the API server belongs to the request: a 2xx status alone proves nothing.
+"""Checks that an answer comes from the API server and belongs to the request.
 
-A proxy, a load balancer or a captive portal can answer instead of the API server, with any status code and body.
+A 2xx status alone does not prove it: a proxy, load balancer or captive portal can answer with any status and body.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Object = TypeVar("Object", bound=KubeObject)
 
 
 class PodState(Struct, frozen=True):
-    """Fields of a stored pod that decide the outcome of a Binding. ``node_name`` is empty for a pending pod."""
+    """Fields of a stored pod that show the outcome of its Binding. ``node_name`` is empty for a pending pod."""
 
     uid: str
     resource_version: str
@@ -53,14 +53,14 @@ _POD: Final[Decoder[_PodAnswer]] = Decoder(_PodAnswer)
 
 
 def as_requested(answer: Object, namespace: str, name: str) -> Object:
-    """Return ``answer`` if it has that namespace and name. Raises ``ApiUnavailable`` if not."""
+    """Return ``answer`` if it has the requested namespace and name; raise ``ApiUnavailable`` otherwise."""
     if answer.key != (namespace, name):
         _refuse((namespace, name), answer.key)
     return answer
 
 
 def is_success(raw: bytes) -> bool:
-    """Return true if the answer is a Status with Success, which the API server sends for a Binding."""
+    """Return true if the answer is a ``Status`` object with Success: the API server's answer to an accepted Binding."""
     try:
         status = _STATUS.decode(raw)
     except msgspec.DecodeError:
@@ -69,9 +69,10 @@ def is_success(raw: bytes) -> bool:
 
 
 def pod_state(raw: bytes, pod: Pod) -> PodState:
-    """Read from an answer how the pod of that name is stored. Raises ``ApiUnavailable`` if the answer is not that pod.
+    """Decode UID, version and node from an answer to a read or patch of ``pod``.
 
-    Decodes only these fields, so that no other content of the pod can make it unreadable.
+    Only these fields are decoded, so that an invalid value in another field is no error. Raises ``ApiUnavailable`` if
+    the answer is not a stored pod of that name and namespace. The UID can differ from ``pod``.
     """
     try:
         stored = _POD.decode(raw)

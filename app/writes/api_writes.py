@@ -1,6 +1,6 @@
 """Writes decisions to the API server: Bindings, and changes of other objects.
 
-A Binding with an unknown outcome is read back before its bind returns.
+If the outcome of a Binding is unknown, the bind returns only after the pod was read back from the API server.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _LOG: Final = structlog.get_logger(__name__)
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _CONFLICTS: Final = 16
-"""Maximum number of conflicts of one bind before the pod is returned to its scheduler.
+"""Number of conflicts after which a bind is rejected, so that the scheduler retries the pod after its back-off.
 
-A retry costs a read and some milliseconds; the scheduler would wait for seconds.
+Retrying here is cheaper: it costs one read and some milliseconds, but the scheduler's back-off lasts for seconds.
 """
 
 _PASSING: Final = frozenset({401, 404, 408, 409, 425, 429})
-"""Refusals that can be temporary."""
+"""4xx status codes whose cause can pass, so that a retry can succeed."""
 
 _RETRY_SECONDS: Final = 0.25
 _MAX_RETRY_SECONDS: Final = 2.0
@@ -49,8 +49,9 @@ ResourceOf = Callable[[Kind[Any]], Resource | None]
 
 
 def binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Build the Binding: UID and version are preconditions; its annotations are written to the pod in the same
-    request.
+    """Return the Binding object to post. UID and resource version of the pod are preconditions.
+
+    The API server writes ``annotations`` to the pod together with its node.
     """
     metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
     if pod.resource_version:
@@ -62,11 +63,10 @@ def binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> dict[st
 
 
 class ApiBinder:
-    """Binds through ``pods/binding``.
+    """Implementation of ``Binder`` that posts Bindings to ``pods/binding``.
 
-    Returns Success only if the API server confirms that the pod is bound to that node.
-
-    It confirms by its Status in answer to the Binding, or by the pod as read back. Any other 2xx is an unknown outcome.
+    A bind succeeds only if the API server confirms it: by a ``Status`` with Success, or by the pod that is read back.
+    After any other 2xx answer the outcome is unknown.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class ApiBinder:
         *,
         post_seconds: float = REQUEST_SECONDS,
     ) -> None:
-        """``decode_pod``: the cache's decoder, so that a pod read back has the same fields as the pod decided on.
+        """``decode_pod`` is the cache's decoder, so that a pod read back can be compared with the pod in the cache.
 
-        ``post_seconds``: time without an answer after which the outcome of a Binding is unknown.
+        ``post_seconds`` is the time limit of a Binding request; without an answer by then, its outcome is unknown.
         """
         self._client = client
         self._decode_pod = decode_pod
@@ -90,10 +90,12 @@ class ApiBinder:
         self._post_seconds = post_seconds
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        """Bind the pod. Conflicts are rejections (the pod has changed since the decision), other failures are Errors.
+        """Bind the pod and return Success, a rejection or an Error.
 
-        The Binding is retried if nothing relevant to the decision changed: schedulers, and our own nominations, often
-        write the pod's status while it is bound.
+        A conflict means that the pod was written since the decision. The Binding is then retried with the new version,
+        unless a field has changed that the decision depends on. Schedulers and Homeport's nominations often write only
+        the status. Returns a rejection if a relevant field changed or conflicts continue, and an Error for all other
+        failures.
         """
         read, message = pod, ""
         for _ in range(_CONFLICTS):
@@ -115,8 +117,8 @@ class ApiBinder:
     async def _post(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
         """Send the Binding; return once its outcome is known.
 
-        Raises ``ApiError`` and ``ApiUnavailable``, and ``NotBound`` if the pre-send check holds it back: in all three
-        cases it has no effect.
+        Raises ``ApiError`` if it is refused, ``ApiUnavailable`` if it cannot be sent, and ``NotBound`` if the pre-send
+        check forbids it. After each of the three, the Binding has no effect.
         """
         path, body = PODS.path(pod.namespace, pod.name, "binding"), binding(pod, node_name, annotations)
 
@@ -135,7 +137,7 @@ class ApiBinder:
         return await self._bind_guard.through(pod, node_name, send)
 
     async def _settled(self, pod: Pod, node_name: str) -> Status:
-        """Read the pod back until the outcome of the Binding is known."""
+        """Read the pod back until the outcome of the Binding is known; return the result of the bind."""
         delay = _RETRY_SECONDS
         while (outcome := await self._read_back.outcome(pod, node_name)) is None:
             await self._sleep(delay)
@@ -143,9 +145,10 @@ class ApiBinder:
         return outcome.status
 
     async def _after_conflict(self, pod: Pod, node_name: str, refused: ApiError) -> Pod | Status:
-        """Return the pod with its newest version if the Binding can be retried, else the bind's result.
+        """Return ``pod`` with its newest version if the Binding can be retried, else the result of the bind.
 
-        The conflict proves that this Binding has no effect. A pod that is already bound to the node is a success.
+        The conflict proves that the refused Binding has no effect. If the pod is already bound to this node, the
+        result is Success.
         """
         try:
             newest = await self._read(pod)
@@ -160,7 +163,10 @@ class ApiBinder:
         return replace(pod, resource_version=newest.resource_version)
 
     async def _read(self, pod: Pod) -> Pod | None:
-        """Read the pod until the API server answers; ``None`` if it is gone. Raises ``ValueError`` if unreadable."""
+        """Return the pod from the API server, ``None`` if it does not exist. Other failures are retried without limit.
+
+        Raises ``ValueError`` if the pod cannot be decoded.
+        """
         delay = _RETRY_SECONDS
         while True:
             try:
@@ -177,25 +183,28 @@ class ApiBinder:
 
 
 def _is_decision_unaffected(newest: Pod, pod: Pod) -> bool:
-    """Return true if a decision on ``pod`` is valid for ``newest``: all fields that it depends on are equal by value.
+    """Return true if ``newest`` equals ``pod`` in all fields that a decision depends on, so that it is still valid.
 
-    Only annotations of Homeport's domain are decoded: homes, policies, and a fence, which rejects this bind.
+    The cache decodes only annotations of Homeport's domain. One of them is the fence that ``read_back`` writes after a
+    bind of unknown outcome: it makes the two pods differ, so that this bind is rejected.
     """
     read, decided = ((it.labels, it.annotations, it.owner, it.terminating, it.finished) for it in (newest, pod))
     return read == decided and is_same_spec(newest.spec, pod.spec)
 
 
 def is_permanent_refusal(status: int) -> bool:
-    """Return true if a refusal by the API server or its webhook is permanent: no permission, or a rule against the
-    write.
+    """Return true if a retry of a request refused with this status is useless.
+
+    Examples are a missing permission, and an object that validation or a webhook rejects.
     """
     return 400 <= status < 500 and status not in _PASSING
 
 
 class ApiWriter:
-    """Writes objects under optimistic concurrency, and stores each result in the cache.
+    """Implementation of ``Writer``: writes objects to the API server and stores each result in the cache.
 
-    ``may_write`` returns why this process must not write now; then nothing is sent, and ``OSError`` is raised.
+    UID and resource version are preconditions of each change and deletion. ``may_write`` returns why this process must
+    not write now, or an empty string. With a reason, nothing is sent and ``OSError`` is raised.
     """
 
     def __init__(
@@ -245,9 +254,10 @@ class ApiWriter:
     async def _send(
         self, kind: Kind[AnnotatedObject], key: ObjectKey, send: Callable[[], Awaitable[bytes]], uid: str = ""
     ) -> bytes:
-        """Send the request and return the answer. A conflict stores the newest version in the cache.
+        """Send the request and return the answer. ``uid`` is the UID of the object to change; empty to create one.
 
-        ``uid``: of the object written.
+        Raises ``ObjectGone`` after a 404, ``WriteConflict`` after a 409, and ``OSError`` after other failures. The
+        cache drops an object that is gone, and stores the newest version after a conflict.
         """
         try:
             return await send()
@@ -279,9 +289,9 @@ class ApiWriter:
         return ObjectGone(f"{kind.kind} {'/'.join(key)}")
 
     def _writable(self, kind: Kind[Any]) -> Resource:
-        """Return the resource.
+        """Return the resource of the kind.
 
-        Raises ``OSError`` if writes are not allowed, or if the API server does not serve the kind.
+        Raises ``OSError`` if this process must not write, and ``NotServed`` if the API server does not serve the kind.
         """
         resource = self._resource(kind)
         problem = self._may_write()
@@ -301,7 +311,7 @@ def _precondition(target: AnnotatedObject) -> dict[str, str]:
 
 
 def _read(kind: Kind[AnnotatedObject], key: ObjectKey, raw: bytes) -> AnnotatedObject:
-    """Decode the answer. Raises ``OSError`` if it is invalid; the watch will report the object."""
+    """Decode the object in an answer. Raises ``OSError`` if it is invalid; the watch then brings the object later."""
     try:
         return as_requested(kind.decode(raw), *key)
     except ValueError as cause:

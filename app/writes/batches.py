@@ -1,14 +1,14 @@
 """Delays Bindings under load so that they are sent in batches.
 
-Bindings sent together cost kube-apiserver and etcd less: a single one wakes a dozen of their threads, and a batch
-shares that. Once several Bindings were sent within a window, the next ones are held until the window ends and then sent
-back to back. Their answers, and the writes of schedulers that follow, arrive together too.
+Bindings sent together cost kube-apiserver and etcd less: each separate one wakes a dozen of their threads, and a batch
+shares that cost. If four Bindings were sent within a window, the next ones are held until the window ends, and are then
+sent back to back. Their answers, and the schedulers' writes that follow, arrive together too.
 
-No Binding is held at a low rate. None is held either while a request waits for a bind to settle, or shortly after: a
-held Binding would delay that request. A client that binds one pod after the other gains nothing from a batch: after two
-batches of one Binding in a row, none is held for a while.
+At a low rate, Bindings are sent at once. They are also sent at once while a request waits for a bind to settle, and for
+one second after, because holding would delay that request. A client that binds one pod after the other gains nothing
+from batches. So after two batches of one Binding in a row, Bindings are sent at once for one second.
 
-The decision is checked when a Binding is sent, not when it begins to be held (``bind_guard``).
+The bind's decision is checked when the Binding is sent, not when it begins to be held (``bind_guard``).
 """
 
 from __future__ import annotations
@@ -23,22 +23,26 @@ from typing import Final
 from app.framework.handle import Clock
 
 FEW: Final = 4
-"""Number of Bindings sent within a window before further ones are held."""
+"""Number of Bindings that must be sent within a window before the next ones are held."""
 
 MOST: Final = 16
-"""Maximum size of a batch; a full batch is sent before the window ends."""
+"""Maximum number of Bindings in a batch. A full batch is sent before its window ends."""
 
 PAUSE_SECONDS: Final = 1.0
-"""Seconds without holding after a request had to wait for a bind, or after two batches of one Binding in a row."""
+"""Seconds during which no Binding is held.
+
+They begin when a request has waited for a bind to settle, and after two batches of one Binding in a row.
+"""
 
 _SILENCE: Final = 0.5
-"""Fraction of the window without a new Binding after which the batch is sent early."""
+"""Fraction of the window: if no Binding joins the batch for so long, the batch is sent before its window ends."""
 
 
 class BindBatches:
-    """Groups Bindings into batches. ``window``: maximum delay of a Binding in seconds; 0 disables batches.
+    """Holds Bindings back and releases them in batches.
 
-    ``observe`` is called with the delay of each held Binding, in seconds.
+    ``window`` is the maximum delay of a Binding in seconds; 0 disables batches. ``observe`` is called with the delay of
+    each held Binding, in seconds.
     """
 
     def __init__(self, window: float, clock: Clock, observe: Callable[[float], None] = lambda _: None) -> None:
@@ -52,7 +56,10 @@ class BindBatches:
         self._awaited = self._alone = 0
 
     async def wait_for_batch(self, seconds_left: float = inf) -> None:
-        """Wait until the Binding may be sent. A bind with less time left than the window is never delayed."""
+        """Wait until the Binding may be sent.
+
+        ``seconds_left`` is the time left for the bind. If it is not longer than the window, the call does not wait.
+        """
         if not self._window:
             return
         if seconds_left > self._window and (self._held or self._many()):
@@ -61,8 +68,9 @@ class BindBatches:
 
     @contextmanager
     def awaited(self) -> Iterator[None]:
-        """Context in which a request waits for a bind to settle: releases held Bindings, and none is held until a while
-        after.
+        """Context in which a request waits for a bind to settle.
+
+        Entering it releases the held Bindings. No Binding is held until ``PAUSE_SECONDS`` after it is left.
         """
         self._awaited += 1
         self._release()
@@ -91,19 +99,22 @@ class BindBatches:
         try:
             await released
         finally:
-            if released in self._held:  # its bind was cancelled
+            if released in self._held:  # only if this bind was cancelled, because a release empties the list
                 self._held.remove(released)
         self._observe(self._clock() - began)
 
     def _look_again(self) -> None:
-        """Send the batch if the window has ended or no Binding has joined for long; else call again later."""
+        """Release the batch if its window has ended or no Binding has joined for half a window, else check again later.
+
+        After two batches of one Binding in a row, also stop holding for ``PAUSE_SECONDS``.
+        """
         now = self._clock()
         until = min(self._ends, self._joined + self._window * _SILENCE)
         if now < until:
             self._timer = asyncio.get_running_loop().call_later(until - now, self._look_again)
             return
         self._alone = self._alone + 1 if len(self._held) == 1 else 0
-        if self._alone > 1:  # a single time can be a pause of the scheduler
+        if self._alone > 1:  # one batch of a single Binding is tolerated: the scheduler can have paused
             self._alone, self._from = 0, now + PAUSE_SECONDS
         self._release()
 
@@ -113,5 +124,5 @@ class BindBatches:
             self._timer = None
         held, self._held = self._held, []
         for released in held:
-            if not released.done():  # done if its bind was cancelled in this step of the event loop
+            if not released.done():  # done if its bind was cancelled in this event-loop iteration
                 released.set_result(None)

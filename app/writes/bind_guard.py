@@ -1,10 +1,11 @@
-"""Guard through which every Binding is sent: the decision is checked in the same step of the event loop as the send.
+"""Guard through which every Binding is sent: it checks the decision immediately before the Binding is sent.
 
-Between a decision and its write, time passes: a connection is opened, credentials are read, and the snapshot changes.
-So the sender calls the check again when it has nothing left to wait for, and sends at once if the check passes.
+While a Binding is prepared, a connection is opened and credentials are read, and the snapshot can change meanwhile. So
+the sender calls the check after everything it must await. If the check passes, it sends in the same event-loop
+iteration.
 
 The transaction passes the check down through a context variable (``passed_down``), because ``Binder.bind`` is part of
-the plugin API and takes only a pod, a node and annotations. ``bind`` returns or raises the outcome of the check.
+the plugin API and takes only a pod, a node and annotations.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from app.writes.batches import BindBatches
 Sent = TypeVar("Sent")
 
 BLIND_SECONDS: Final = 2.0
-"""Maximum time in seconds that a Binding waits for a watch that is being reopened."""
+"""Maximum time in seconds that a Binding waits while the watch of pods or nodes is interrupted."""
 
 _LOOK_SECONDS: Final = 0.01
-"""Interval in seconds at which a waiting Binding checks whether the watch is open again."""
+"""Interval in seconds at which a waiting Binding checks whether pods and nodes are watched again."""
 
 
 class NotBound(Exception):
-    """The pod is not bound.
+    """Raised if a Binding must not be sent, so that the pod is not bound.
 
-    ``status`` gives the reason: an Error, or a rejection if the pod differs from the decision.
+    ``status`` is an Error, or a rejection if the pod has changed since the decision.
     """
 
     def __init__(self, status: Status) -> None:
@@ -46,7 +47,10 @@ class NotBound(Exception):
 
 
 class NotYet(Exception):
-    """The check must be repeated after ``until`` returns; ``until`` raises ``NotBound`` if waiting is useless."""
+    """Raised by a check that cannot pass yet. The sender awaits ``until()`` and repeats the check.
+
+    ``until`` raises ``NotBound`` if its condition is not met in time.
+    """
 
     def __init__(self, until: Callable[[], Awaitable[object]]) -> None:
         super().__init__()
@@ -54,20 +58,17 @@ class NotYet(Exception):
 
 
 class BindClearance(Struct):
-    """Permission to send Bindings of one pod (``uid``) to one ``node`` if ``check`` passes, until it is ``over``.
-
-    ``was_held``: the Binding was already held for a batch, so that a retry is sent at once. ``unclear``: number of
-    Bindings that were sent and whose sender has not returned an outcome. If the sender is cancelled or fails, the
-    number stays above 0, and the pod must stay assumed.
-    """
+    """Permission to bind the pod of this ``uid`` to this ``node`` while ``check`` passes and until ``over`` is true."""
 
     uid: str
     node: str
     check: PreSendCheck
     seconds_left: Callable[[], float]
     was_held: bool = False
+    """True once the first Binding has passed ``BindBatches``: a retry is not held again."""
     over: bool = False
     unclear: int = 0
+    """Number of Bindings that were sent without a known outcome. Above 0, the pod must stay assumed."""
 
 
 _PASSED: Final[ContextVar[BindClearance]] = ContextVar("passed")
@@ -79,9 +80,9 @@ def passed_down(
 ) -> Iterator[BindClearance]:
     """Allow Bindings of this pod to this node within the context, and in tasks started within it.
 
-    ``check`` is called in the step that sends the Binding; if it returns, the Binding is sent. It raises ``NotBound``
-    if the Binding must not be sent, and ``NotYet`` if something must be awaited first. The binder passes other
-    exceptions on. ``seconds_left`` returns how long this bind may still wait.
+    ``check`` is called immediately before the Binding is sent. It returns if the Binding may be sent, raises
+    ``NotBound`` if not, and ``NotYet`` if something must be awaited first. The binder passes other exceptions on.
+    ``seconds_left`` returns how many seconds this bind may still wait.
     """
     clearance = BindClearance(pod.uid, node_name, check, seconds_left)
     token = _PASSED.set(clearance)
@@ -93,7 +94,7 @@ def passed_down(
 
 
 def _clearance_for(pod: Pod, node_name: str) -> BindClearance:
-    """Return the clearance for this pod and node. Raises ``NotBound`` without one."""
+    """Return the clearance of the current context. Raises ``NotBound`` if it is not for this pod and node."""
     clearance = _PASSED.get(None)
     if clearance is None or clearance.uid != pod.uid:
         raise NotBound(error(f'no bind of pod "{pod}" is in flight here'))
@@ -106,24 +107,24 @@ class BindLeadership(Protocol):
     """Part of the leadership interface that the guard uses."""
 
     def may_bind(self, namespace: str) -> str:
-        """Return why pods of the namespace must not be bound now; empty if they may."""
+        """Return why pods of the namespace must not be bound now, or an empty string if binding is allowed."""
         ...
 
     async def admitted(self, namespace: str, seconds: float) -> str:
-        """Like ``may_bind``, but first wait at most ``seconds`` for binds to become possible."""
+        """Wait at most ``seconds`` until binding is allowed in the namespace; return the result of ``may_bind``."""
         ...
 
     def is_remembered(self, scheduler_name: str) -> bool:
-        """Return true if the Lease is known to name that scheduler: only then Bindings of its pods may be sent."""
+        """Return true if the Lease is known to list this scheduler. Until then, its pods must not be bound."""
         ...
 
     async def remember(self, scheduler_name: str, seconds: float) -> str:
-        """Add the scheduler to the Lease and wait at most ``seconds``; return why it is not written."""
+        """Add the scheduler to the Lease within ``seconds``; return why that failed, or an empty string."""
         ...
 
 
 class SingleProcess:
-    """Leadership of a single process, which can always bind."""
+    """Leadership interface for a process without other replicas: binds are always allowed."""
 
     def may_bind(self, _namespace: str) -> str:
         return ""
@@ -142,15 +143,15 @@ _ALONE: Final = SingleProcess()
 
 
 def _always() -> bool:
-    """Default for ``follows`` without watches."""
+    """Default for ``follows`` of a process that has no watches."""
     return True
 
 
 class BindGuard:
-    """Guard shared by all binders of a process. Only here a bind checks leadership: when it begins and when it is sent.
+    """Guard that all binders of a process share. It checks leadership when a bind begins and when its Binding is sent.
 
-    Leadership is checked after the transaction's check. ``follows`` returns true while pods and nodes are watched;
-    without a watch, other binds would not be seen. ``batches`` groups Bindings; without it each is sent at once.
+    ``follows`` returns true while pods and nodes are watched. Otherwise Bindings wait, because the snapshot would not
+    show the binds of other schedulers. ``batches`` groups Bindings; by default each is sent at once.
     """
 
     def __init__(
@@ -164,22 +165,23 @@ class BindGuard:
         self.batches = batches or BindBatches(0.0, monotonic)
 
     async def admitted(self, namespace: str, seconds: float) -> str:
-        """Return why no bind can begin in the namespace, after a wait of at most ``seconds``; empty if one can."""
+        """Wait at most ``seconds`` until a bind may begin in the namespace; return why not, or an empty string."""
         problem = self._leadership.may_bind(namespace)
         return await self._leadership.admitted(namespace, seconds) if problem else ""
 
     async def through(self, pod: Pod, node_name: str, send: Callable[[PreSendCheck], Awaitable[Sent]]) -> Sent:
-        """Call ``send``, which calls its argument immediately before it sends, and returns once the outcome is known.
+        """Call ``send`` with a check and return its result; the check permits or forbids the Binding.
 
-        Raises ``NotBound``, and exceptions of ``send`` and the check. After an ``ApiError`` or ``ApiUnavailable`` the
-        Binding has no effect; after any other exception raised once it was sent, its outcome is unclear.
+        ``send`` must call the check immediately before it sends, and return once the outcome is known. Raises
+        ``NotBound`` if the Binding is forbidden, and the exceptions of ``send``. After ``NotBound``, ``ApiError`` and
+        ``ApiUnavailable`` the Binding has no effect; after others it is unclear if it was sent.
         """
         clearance = _clearance_for(pod, node_name)
         in_flight = 0
 
         def check() -> None:
             nonlocal in_flight
-            answered()  # second attempt: the first was refused because of expired credentials
+            answered()  # the client sends a second time if the first was refused because of expired credentials
             self._check(clearance, pod)
             in_flight = 1
             clearance.unclear += in_flight
@@ -206,7 +208,7 @@ class BindGuard:
             await until()
 
     def _check(self, clearance: BindClearance, pod: Pod) -> None:
-        """Raise ``NotBound`` or ``NotYet`` if the Binding must not be sent now."""
+        """Raise ``NotBound`` if the Binding must not be sent, and ``NotYet`` if something must be awaited first."""
         if clearance.over:
             raise NotBound(error(f'the bind of pod "{pod}" has ended'))
         if not self._follows():

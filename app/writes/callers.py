@@ -1,4 +1,7 @@
-"""Schedulers whose pods were bound, as the Lease records them for the next leader. No I/O."""
+"""Set of schedulers whose pods this leader binds, and its format in an annotation of the Lease. No I/O.
+
+The next leader reads the annotation and fences off the pending pods of these schedulers.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,17 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 MOST_NAMES: Final = 64
-"""Maximum number of recorded scheduler names. With more names, "all schedulers" is recorded instead."""
+"""Maximum number of recorded scheduler names. With more names, ``*`` (all schedulers) is recorded instead."""
 
 MOST_CHARACTERS: Final = 4096
-"""Maximum length of the annotation in characters. Beyond it, "all schedulers" is recorded instead."""
+"""Maximum length of the annotation in characters. Instead of a longer one, ``*`` (all schedulers) is recorded."""
 
 _EVERYBODY: Final = "*"
 _BETWEEN: Final = ","
 
 
 class Callers(Struct, frozen=True):
-    """Set of scheduler names; with ``everybody`` all schedulers. False if empty."""
+    """Set of scheduler names. With ``everybody`` it contains every name. It is false if it is empty."""
 
     names: frozenset[str] = frozenset()
     everybody: bool = False
@@ -36,12 +39,15 @@ class Callers(Struct, frozen=True):
         return self if others.names <= self.names else bounded(self.names | others.names)
 
     def written(self) -> str:
-        """Return the annotation's value: sorted, separated by commas, URL-quoted because a name can be any text."""
+        """Return the annotation's value: ``*``, or the sorted names with commas between them.
+
+        Names are URL-quoted, because a name can contain any character.
+        """
         return _EVERYBODY if self.everybody else _BETWEEN.join(sorted(map(_quoted, self.names)))
 
     @classmethod
     def read(cls, text: object) -> Callers | None:
-        """Parse the annotation; ``None`` if it is missing or invalid."""
+        """Parse the annotation's value; return ``None`` if it is missing, too long or not in ``written``'s format."""
         if not isinstance(text, str) or len(text) > MOST_CHARACTERS:
             return None
         if text == _EVERYBODY:
@@ -55,7 +61,7 @@ EVERYBODY: Final = Callers(everybody=True)
 
 
 def bounded(names: frozenset[str]) -> Callers:
-    """Return a set of these names, or ``EVERYBODY`` if they are too many or too long to be recorded."""
+    """Return the set of these names, or ``EVERYBODY`` if they exceed ``MOST_NAMES`` or ``MOST_CHARACTERS``."""
     callers = Callers(names)
     return callers if len(names) <= MOST_NAMES and len(callers.written()) <= MOST_CHARACTERS else EVERYBODY
 

@@ -1,4 +1,4 @@
-"""Events that wait to be written: a series for each, a budget for each object, and a queue that namespaces share."""
+"""Event series, the budget of new series for each object, and the queue of series that wait to be written."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from msgspec import Struct
 from app.framework.events import Reference
 
 MOST_QUEUED: Final = 1000
-"""Maximum number of queued series, over all namespaces."""
+"""Maximum number of series in the queue, for all namespaces together."""
 
 AT_ONCE: Final = 10
-"""Burst of Events of one object that are written at any rate."""
+"""Number of Event series that one object can begin in a burst."""
 
 REFILL_SECONDS: Final = 60.0
-"""Seconds after which an object may cause one more Event."""
+"""Interval in seconds at which an object may begin one more Event series after a burst."""
 
 Kind = tuple[str, str, str, Reference, Reference | None]
-"""Type, action, reason, regarding, related: identity of a series."""
+"""Identity of a series: type, action, reason, regarding and related of its Events."""
 
 
 class Series:
-    """One Event series: the Event and the number of its repetitions.
+    """One Event series: the Event's body and the number of its occurrences (``count``).
 
-    ``written``: the count stored in the API server; 0 before the first write · ``observed``: time of the last
-    repetition · ``tries``: failed attempts since the last success · ``not_before``: time of the next attempt.
+    ``written`` is the count that the API server has, 0 before the first write. ``observed`` is the time of the last
+    occurrence. ``tries`` is the number of failed writes since the last successful one. The series must not be written
+    before the time ``not_before``.
     """
 
     def __init__(self, kind: Kind, name: str, body: dict[str, Any], now: float) -> None:
@@ -50,18 +51,18 @@ class Series:
         return str(self.body["metadata"]["namespace"])
 
     def patch_body(self) -> dict[str, Any]:
-        """Return the fields to patch into an existing Event."""
+        """Return the merge patch that stores count and time of the last occurrence in the Event."""
         return {"series": {"count": self.count, "lastObservedTime": self.observed}}
 
 
 class EventBudget(Struct):
-    """Token bucket of one object: ``left`` tokens at time ``since``."""
+    """Token bucket that limits the new Event series of one object. It had ``left`` tokens at the time ``since``."""
 
     left: float
     since: float
 
     def take(self, now: float) -> bool:
-        """Use one token; return false without one."""
+        """Refill the bucket, then remove one token. Return false if it has none."""
         self.left = min(float(AT_ONCE), self.left + (now - self.since) / REFILL_SECONDS)
         self.since = now
         if self.left < 1.0:
@@ -71,9 +72,10 @@ class EventBudget(Struct):
 
 
 class Queue:
-    """Queue of series to be written, at most ``MOST_QUEUED``. Namespaces take turns and share the capacity.
+    """Queue of at most ``MOST_QUEUED`` series that wait to be written. Namespaces take turns.
 
-    One namespace can fill the queue alone. If another one needs room, the namespace with the most entries loses one.
+    One namespace can fill the queue alone. If the queue is full, a series of a namespace with fewer entries displaces
+    the newest series of the namespace with the most entries.
     """
 
     def __init__(self) -> None:
@@ -86,7 +88,11 @@ class Queue:
         return self._sizes.total()
 
     def make_room(self, namespace: str) -> tuple[bool, Series | None]:
-        """Return true if one more series of ``namespace`` fits, and the series dropped for it, if any."""
+        """Make room for one more series of ``namespace``.
+
+        Return true if there is room, and the series that was dropped from a full queue. Return false and ``None`` if
+        this namespace itself has, or would have, the most entries.
+        """
         if len(self) < MOST_QUEUED:
             return True, None
         largest, size = max(self._sizes.items(), key=itemgetter(1))
@@ -95,7 +101,7 @@ class Queue:
         return True, self._drop(largest)
 
     def _drop(self, namespace: str) -> Series:
-        """Remove the newest series of a namespace."""
+        """Remove and return the newest ready series of a namespace, else its delayed series with the latest time."""
         ready = self._ready.get(namespace)
         if ready:
             series = ready.pop()
@@ -113,12 +119,12 @@ class Queue:
         self._ready.setdefault(series.namespace, deque()).append(series)
 
     def add_later(self, series: Series) -> None:
-        """Add a series that must not be written before its ``not_before``."""
+        """Add a series that must not be written before the time in its field ``not_before``."""
         self._in(series)
         heappush(self._later, (series.not_before, next(self._turns), series))
 
     def take(self, now: float) -> Series | None:
-        """Remove and return the oldest series of the namespace whose turn it is; ``None`` if none is ready."""
+        """Remove and return the oldest series of the next namespace; ``None`` if no series may be written yet."""
         while self._later and self._later[0][0] <= now:
             series = heappop(self._later)[-1]
             self._ready.setdefault(series.namespace, deque()).append(series)
@@ -133,7 +139,7 @@ class Queue:
         return None
 
     def next_at(self) -> float | None:
-        """Return the earliest time at which a delayed series may be written; ``None`` without one."""
+        """Return the earliest time at which a delayed series may be written; ``None`` if no series is delayed."""
         return self._later[0][0] if self._later else None
 
     def _in(self, series: Series) -> None:

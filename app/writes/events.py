@@ -1,14 +1,14 @@
 """Writes Events (``events.k8s.io/v1``): few, in the background, and with lower priority than all other requests.
 
     recorded   on the leader only; a repeated Event increases the count of its series  (no request)
-    budget     per object: a burst of 10, then one a minute; more are dropped
+    budget     new series per object: a burst of 10, then one a minute; more are dropped
     queue      1,000 entries, 20 written a second; namespaces take turns, and a full queue drops from the namespace
                with the most entries
     series     the second Event of a series is written (PATCH); later ones increase the count in memory, which is
                written every 30 min and once the series has been idle for 6 min
 
-Dropped Events are counted. A write without an answer is retried later, behind the entries queued by then; a refused
-write is not retried.
+Dropped Events are counted. A write without an answer is retried after a delay. A write that the API server refuses is
+not retried.
 
 Not here: which Events are recorded. Plugins, ``app.verbs`` and ``app.main`` record them through ``EventRecorder``.
 """
@@ -38,29 +38,29 @@ EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=Tr
 CONTROLLER: Final = "homeport.dev/homeport"
 
 PACE_SECONDS: Final = 0.05
-"""Delay between two writes."""
+"""Seconds between two writes."""
 
 IDLE_SECONDS: Final = 360.0
 """Seconds without a repetition after which a series ends."""
 
 WRITE_AGAIN_SECONDS: Final = 1800.0
-"""Interval between two writes of the count of a continuing series."""
+"""Seconds after which a new count of a series that continues is written."""
 
 LOOK_SECONDS: Final = 60.0
-"""Interval between two checks of all series."""
+"""Seconds between two checks for series that have ended or whose count must be written."""
 
 FORBIDDEN_SECONDS: Final = 60.0
-"""Seconds without writes after a refusal because of a missing permission."""
+"""Seconds during which Events are dropped instead of sent, after a write was refused for a missing permission."""
 
 FLUSH_SECONDS: Final = 0.5
-"""Seconds at shutdown to write queued Events."""
+"""Maximum number of seconds for writing queued Events at shutdown."""
 
 _REQUEST_SECONDS: Final = 5.0
 _TRIES: Final = 12
-"""Number of attempts without an answer after which an Event is dropped."""
+"""Number of consecutive writes without an answer after which an Event is dropped."""
 
 _LONGEST_PAUSE_SECONDS: Final = 10.0
-"""Maximum delay between two attempts; it doubles from one second."""
+"""Maximum delay in seconds between two attempts to write an Event. The first delay is one second, and it doubles."""
 
 _MOST_SERIES: Final = 4096
 _MOST_OBJECTS: Final = 4096
@@ -74,13 +74,13 @@ _LONGEST_FIELD: Final = {"api_version": 253 + 1 + 63, "kind": 63, "namespace": 6
 """Maximum lengths of the fields of a reference, in characters; valid objects are never longer."""
 
 _LONGEST_NAME: Final = 235
-"""Maximum length of the object's name within the Event's name, where a dot and the time follow it."""
+"""Maximum length of the object's name in an Event's name. A dot and the hexadecimal time follow it there."""
 
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _ENDING: Final = "because it is being terminated"
-"""Text of a refusal because the namespace is terminating: no permission is missing."""
+"""Part of the API server's 403 message for a terminating namespace, where no permission is missing."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -88,11 +88,10 @@ Count = Callable[[str], None]
 
 
 class ApiRecorder:
-    """Implements ``EventRecorder``.
+    """Implementation of ``EventRecorder``. ``instance`` is the name of this process.
 
-    ``instance``: name of this process; ``count`` is called with the outcome of each Event.
-
-    ``leads`` returns true if this process writes Events: other replicas would write the same ones.
+    ``count`` is called with the outcome of each write and each drop, for example ``written`` or ``over_budget``.
+    ``leads`` returns true if this process leads. Other replicas ignore Events, because the leader writes the same.
     """
 
     def __init__(
@@ -157,7 +156,7 @@ class ApiRecorder:
             self._enqueue(series)
 
     def _enqueue(self, series: Series) -> None:
-        """Queue a series unless it is queued already: its count at the time of writing is written."""
+        """Queue a series, unless it is queued already: the write sends the count that it has by then."""
         if series.queued or not self._makes_room(series.namespace):
             return
         self._queue.add(series)
@@ -165,7 +164,7 @@ class ApiRecorder:
         self._filled.set()
 
     def _makes_room(self, namespace: str) -> bool:
-        """Return true if an Event of the namespace can be queued; count dropped Events."""
+        """Return true if one more series of the namespace can be queued. Count a dropped one, and forget it if new."""
         has_room, dropped = self._queue.make_room(namespace)
         if not has_room or dropped is not None:
             self._count("overflow")
@@ -198,16 +197,16 @@ class ApiRecorder:
     # writing
 
     def start(self) -> None:
-        """Start writing. Must be called on the event loop."""
+        """Start the background tasks that write Events. Must be called on the event loop."""
         self._background.begin("events", self._write_forever)
         self._background.begin("series of events", self._look_forever)
 
     def stalled(self) -> str:
-        """Return which task cannot be restarted; empty if all run."""
+        """Return the problem of a background task that cannot be restarted; empty if all tasks run."""
         return self._background.problem()
 
     async def stop(self) -> None:
-        """Write queued Events and changed counts for at most half a second, then stop."""
+        """Write queued Events and changed counts for at most ``FLUSH_SECONDS``, then stop the background tasks."""
         self._queue_unwritten(self._series.values())
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), FLUSH_SECONDS)
@@ -218,13 +217,13 @@ class ApiRecorder:
             series = await self._next()
             try:
                 await self._write(series)
-            except Exception as fault:  # noqa: BLE001  # a fault with one Event must not stop all others
+            except Exception as fault:  # noqa: BLE001  # a fault with one Event must not stop the task
                 self._lost("failed", series)
                 _LOG.error("event not written", traceback="".join(traceback.format_exception(fault)))
             await asyncio.sleep(PACE_SECONDS)
 
     async def _next(self) -> Series:
-        """Wait for the next series to write."""
+        """Wait until a series may be written; remove it from the queue and return it."""
         while True:
             now = self._clock()
             if (series := self._queue.take(now)) is not None:
@@ -250,7 +249,7 @@ class ApiRecorder:
         self._queue_unwritten(it for it in self._series.values() if now - it.written_at >= WRITE_AGAIN_SECONDS)
 
     def _end(self, series: Series) -> None:
-        """End a series: the next Event of its kind begins a new one."""
+        """Forget a series, so that the next Event of its identity begins a new one. Queue its count if not written."""
         self._queue_unwritten((series,))
         if self._series.get(series.kind) is series:
             del self._series[series.kind]
@@ -261,7 +260,7 @@ class ApiRecorder:
                 self._enqueue(series)
 
     async def _write(self, series: Series) -> None:
-        """Try to write a series once; queue it again if there is no answer."""
+        """Try to write a series once. Without an answer, queue it again; after a refusal, drop it."""
         if self._clock() < self._barred_until:
             return self._lost("refused", series)
         try:
@@ -273,9 +272,9 @@ class ApiRecorder:
             self._put_off(series, str(cause))
 
     def _put_off(self, series: Series, cause: str) -> None:
-        """Queue a series behind all others after a failure; drop it after the last attempt.
+        """Queue a series again with a delay after a write without an answer; drop it after the last attempt.
 
-        Only its namespace might be affected.
+        Other series are written meanwhile, because the failure might affect only this namespace.
         """
         series.tries += 1
         if series.tries >= _TRIES:
@@ -287,14 +286,14 @@ class ApiRecorder:
             self._queue.add_later(series)
 
     def _lost(self, what: str, series: Series) -> None:
-        """Count a dropped series and forget it, so that the next Event of its kind is written again."""
+        """Count a dropped series and forget it, so that the next Event of its identity begins a new series."""
         self._count(what)
         series.tries, series.not_before = 0, 0.0
         if self._series.get(series.kind) is series:
             del self._series[series.kind]
 
     async def _attempt(self, series: Series) -> None:
-        """Send the request. Raises ``KubeError``."""
+        """Send the request that creates or patches the Event. Raises ``KubeError`` if it fails."""
         counted = series.count
         if series.written:
             try:
@@ -303,7 +302,7 @@ class ApiRecorder:
             except ApiError as refused:
                 if refused.status != _NOT_FOUND:
                     raise
-                await self._create(series)  # the API server deletes Events after an hour
+                await self._create(series)  # the Event is gone, because the API server deletes Events after an hour
         else:
             await self._create(series)
         self._note("repeated" if series.written else "written", series, counted)
@@ -313,7 +312,7 @@ class ApiRecorder:
         try:
             await self._client.post(EVENTS.path(series.namespace), body, timeout=_REQUEST_SECONDS)
         except ApiError as refused:
-            if refused.status != _CONFLICT:  # a conflict: an earlier attempt without an answer succeeded
+            if refused.status != _CONFLICT:  # a conflict means that an earlier attempt without an answer succeeded
                 raise
 
     def _note(self, what: str, series: Series, counted: int) -> None:
@@ -335,7 +334,7 @@ class ApiRecorder:
 
 
 def _namespace_of(regarding: Reference) -> str:
-    """Return the namespace of an object's Events: "default" for an object without a namespace."""
+    """Return the namespace for an object's Events: its own, or "default" if it has none."""
     return regarding.namespace or "default"
 
 

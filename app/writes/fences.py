@@ -1,7 +1,7 @@
-"""Fences off late Bindings of a former leader: every pending pod gets a new resource version.
+"""Fences off late Bindings of the previous leader, by giving pending pods a new resource version.
 
-A Binding carries the version of the pod that it was decided on. A Binding that was delayed beyond every deadline
-reaches a pod with a newer version and meets a conflict.
+A Binding carries the resource version of the pod that it was decided on. If a delayed Binding of the previous leader
+arrives after the fence, the API server refuses it with a conflict.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AT_ONCE: Final = 8
 """Number of concurrent workers, each of which fences off one pod at a time."""
 
 PAUSE_SECONDS: Final = 0.02
-"""Delay after each write of a worker; limits the rate to ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
+"""Seconds that a worker sleeps after each pod. The rate is at most ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
 
 _RETRY_SECONDS: Final = 0.5
 _CONFLICT: Final = 409
@@ -38,7 +38,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Fences:
-    """Pods that must still be fenced off. Namespaces with a waiting bind come first."""
+    """Set of pods to fence off, and the workers that do it. Namespaces in which a bind waits come first."""
 
     def __init__(self, client: KubeClient, cluster: Cluster, sleep: Sleep = asyncio.sleep) -> None:
         self._client = client
@@ -57,23 +57,25 @@ class Fences:
         return sum(self._left.values())
 
     def pending_in(self, namespace: str) -> bool:
-        """Return true if no pod of that namespace may be bound yet: one of its pods, or with ``together`` any pod, is
-        pending.
+        """Return true if pods of the namespace must not be bound yet, because one of them is not fenced off.
+
+        After ``note(together=True)``, one pod of any namespace is enough.
         """
         return bool(self._left) if self._together else namespace in self._left
 
     async def cleared(self, namespace: str) -> None:
-        """Wait until pods of that namespace may be bound."""
+        """Wait until ``pending_in`` is false for the namespace. Meanwhile, its pods are fenced off before others."""
         while self.pending_in(namespace):
             if namespace in self._left:
                 self._awaited[namespace] = None
             await self._moved.wait()
 
     def note(self, callers: Callers, *, together: bool = False) -> int:
-        """Collect every pending pod of these schedulers, to be fenced off; return their number.
+        """Collect the pending pods of these schedulers for ``raise_all``; return their number.
 
-        ``together``: requests of the predecessor might not have timed out. A Binding that arrives in one namespace uses
-        capacity that pods of all others rely on, so that all namespaces wait for all fences.
+        With ``together``, binds in all namespaces wait until the last pod is fenced off. It is for requests of the
+        previous leader that might not have timed out: a Binding that arrives late uses capacity of its node, and
+        pods of all namespaces compete for that capacity.
         """
         self._together = together
         self._noted.clear()
@@ -81,7 +83,7 @@ class Fences:
         assumed = self._cluster.assumed
         uncertain = {it.uid for it in (*assumed.in_flight(), *assumed.reserved())}
         for pod in self._cluster.pods():
-            # A pod that this process has only assumed is still pending.
+            # A pod that this process has assumed has a node in the cache, but it might still be pending.
             pending = not pod.node_name or pod.uid in uncertain
             if pending and _may_be_bound(pod) and pod.spec.scheduler_name in callers:
                 self._noted.setdefault(pod.namespace, []).append(pod)
@@ -89,9 +91,10 @@ class Fences:
         return self.pending
 
     async def raise_all(self) -> None:
-        """Fence off the collected pods.
+        """Fence off the collected pods, with at most ``AT_ONCE`` workers.
 
-        Cancelling it, as when a term ends, leaves none pending; an exception leaves them pending.
+        Cancelling it, for example when the leader's term ends, drops the remaining pods, so that nothing waits for
+        them. After an exception they stay pending, and binds stay forbidden.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -131,7 +134,8 @@ class Fences:
     async def _until_fenced(self, pod: Pod) -> None:
         """Fence off one pod, with retries.
 
-        If that is refused for good, read the pod once no late Binding can arrive any more.
+        After a permanent refusal, wait until no late Binding can arrive any more. Then read the pod, to learn if it
+        was bound.
         """
         logged = refused = False
         while True:
@@ -153,9 +157,9 @@ class Fences:
             await self._sleep(_RETRY_SECONDS)
 
     async def _fence(self, pod: Pod) -> None:
-        """Fence off the pod and store the answer: it shows whether the pod was bound meanwhile.
+        """Fence off the pod and store the pod of the answer, which shows if it was bound meanwhile.
 
-        Raises ``ApiUnavailable`` for an answer that does not show a new version: then the pod is not fenced off.
+        Raises ``ApiUnavailable`` if the answer has the old version, because the pod is not fenced off then.
         """
         try:
             try:
@@ -163,7 +167,8 @@ class Fences:
             except ApiError as refused:
                 if refused.status != _CONFLICT:
                     raise
-                raw = await self._client.get(PODS, pod.namespace, pod.name)  # its version has changed without us
+                # The conflict shows that the pod already has a newer version, which is as good as a fence.
+                raw = await self._client.get(PODS, pod.namespace, pod.name)
         except ApiError as refused:
             if refused.reason != NOT_FOUND:
                 raise
@@ -185,12 +190,15 @@ class Fences:
     def _take_in(self, pod: Pod, raw: bytes) -> None:
         try:
             stored = self._cluster.core.decode_pod(raw)
-        except ValueError as cause:  # the version has changed, so the pod is fenced off
+        except ValueError as cause:  # not raised, because a late Binding cannot take effect any more in any case
             _LOG.error("fenced pod cannot be decoded", pod=str(pod), cause=str(cause))
             return
         self._cluster.upsert_read_pod(as_requested(stored, pod.namespace, pod.name))
 
 
 def _may_be_bound(pod: Pod) -> bool:
-    """Return true if the pod can be bound. A gated or terminating pod cannot; removing a gate changes its version."""
+    """Return true if a late Binding could still bind the pod, so that it must be fenced off.
+
+    A gated, terminating or finished pod cannot be bound. Removing its gates gives the pod a new version.
+    """
     return not (pod.spec.gated or pod.terminating or pod.finished)

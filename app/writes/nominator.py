@@ -1,4 +1,7 @@
-"""Writes ``status.nominatedNodeName``: the scheduler tries that node first, even if it is outside its sample."""
+"""Writes ``status.nominatedNodeName`` of pods.
+
+kube-scheduler tries the nominated node first, even if it is not among the nodes that it samples.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,12 @@ _UID: Final = "metadata.uid"
 _SECONDS: Final = 2.0
 
 Nominated = Literal["taken", "gone", "forbidden", "failed"]
-"""``taken``: written · ``gone``: the pod no longer exists · ``forbidden``: the permission is missing · ``failed``: the
-API server refused it, or the outcome is unknown.
+"""Outcome of a nomination.
+
+- ``taken``: it is written.
+- ``gone``: the pod does not exist, or another pod has its name.
+- ``forbidden``: the permission is missing.
+- ``failed``: this process must not write, the API server refused the nomination, or the outcome is unknown.
 """
 
 
@@ -29,19 +36,26 @@ class Nominator(Protocol):
     """Nominates pods to nodes."""
 
     async def nominate(self, pod: Pod, node_name: str) -> Nominated:
-        """Replace the pod's nomination, if any. The UID is a precondition. Never raises."""
+        """Nominate the pod to the node, instead of an earlier nomination. Failures are returned, never raised.
+
+        The pod's UID is a precondition.
+        """
         ...
 
 
 def nomination(pod: Pod, node_name: str) -> dict[str, Any]:
-    """Return the merge patch of ``pods/status``. No resource version: the scheduler writes conditions all the time."""
+    """Return the merge patch to send to ``pods/status``.
+
+    It has no resource version, because the scheduler often writes the pod's conditions and would cause conflicts.
+    """
     return {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node_name}}
 
 
 class ApiNominator:
-    """Nominates by a patch of ``pods/status``. Failed patches are not repeated: the next refusal nominates again.
+    """Implementation of ``Nominator`` that patches ``pods/status``.
 
-    ``may_write`` returns why this process must not write now; then nothing is sent.
+    A failed patch is not retried: the pod is nominated again when it is refused the next time. ``may_write`` returns
+    why this process must not write now, or an empty string. With a reason, nothing is sent.
     """
 
     def __init__(self, client: KubeClient, may_write: Callable[[], str] = str) -> None:
@@ -72,5 +86,5 @@ def _refusal(pod: Pod, node_name: str, refused: ApiError) -> Nominated:
 
 
 def _is_another(refused: ApiError) -> bool:
-    """Return true if another pod has that name: a patch with its predecessor's UID would change an immutable field."""
+    """Return true if the patch was refused because another pod has the name: its UID, which differs, is immutable."""
     return refused.status == _INVALID and _UID in refused.message

@@ -1,10 +1,10 @@
-"""Determines the outcome of a Binding by reading the pod from the API server, until it is known.
+"""Determines the outcome of a Binding by reading the pod from the API server.
 
-It has two callers. ``ApiBinder`` sent a Binding and got no valid answer. ``BindConfirmation`` handles binds that were
-answered but that the watch does not show in time, and binds whose transaction was interrupted.
+``ReadBack`` has two callers. ``ApiBinder`` uses it if it sent a Binding and got no valid answer. ``BindConfirmation``
+uses it for accepted binds that the watch does not show in time, and for binds whose transaction was interrupted.
 
-A pod that is still pending proves nothing by itself: the Binding can arrive late. So its version is moved (a fence),
-and the pod is forgotten only when the API server shows the moved pod without a node.
+A pod that is still pending proves nothing by itself, because the Binding can arrive late. So an annotation, the fence,
+gives the pod a new version. The bind has failed for certain only if the fenced pod still has no node.
 """
 
 from __future__ import annotations
@@ -31,31 +31,37 @@ from app.writes.answers import PodState, pod_state
 _LOG: Final = structlog.get_logger(__name__)
 
 FENCE: Final = f"{ANNOTATION_DOMAIN}unclear-bind"
-"""Annotation that moves a pod's version after a bind of unknown outcome, so that a late POST meets a conflict."""
+"""Annotation of the fence: writing it gives a pod a new version, so that a late Binding is refused with a conflict."""
 
 CONFIRM_SECONDS: Final = 5.0
-"""Time that the watch has to show an accepted bind. A healthy watch takes milliseconds."""
+"""Seconds after which an accepted bind is read back if the watch has not shown it.
+
+The watch usually shows a bind within milliseconds.
+"""
 
 LOOK_SECONDS: Final = 1.0
-"""Interval between two checks for binds that are not confirmed yet."""
+"""Seconds between two checks for unconfirmed binds, and first delay between two reads of one pod."""
 
 MAX_RETRY_SECONDS: Final = 60.0
-"""Longest delay between two reads of one pod. It doubles from ``LOOK_SECONDS``."""
+"""Maximum delay in seconds between two reads of one pod. The delay begins with ``LOOK_SECONDS`` and doubles."""
 
 _PAUSE_SECONDS: Final = 0.05
-"""Delay after each pod: a watch that stalls under load must not cost more than 20 reads a second."""
+"""Delay in seconds after each pod.
+
+It limits reads to 20 pods a second, because a watch can stall when the API server is overloaded.
+"""
 
 _NOT_ARRIVED: Final = error("the binding did not arrive at the API server")
 NOT_FOUND: Final = "NotFound"
-"""Reason in the Status of a 404. A 404 without it can come from a proxy, and does not show that a pod is gone."""
+"""Reason in the API server's ``Status`` if a pod does not exist. A 404 without this reason can come from a proxy."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class BindOutcome(Struct, frozen=True):
-    """Outcome of a Binding: Success, or an Error if it can no longer take effect.
+    """Known outcome of a Binding. ``status`` is Success, or an Error if the Binding cannot take effect any more.
 
-    ``raw`` is the pod as the API server has it; empty if it is gone.
+    ``raw`` is the JSON of the pod that the API server has under this name; empty if there is no such pod.
     """
 
     status: Status
@@ -63,10 +69,10 @@ class BindOutcome(Struct, frozen=True):
 
 
 async def fence_off(client: KubeClient, pod: Pod) -> bytes:
-    """Move the pod's version on from ``pod.resource_version``; return the pod as the API server then has it.
+    """Write the fence to the pod; return the JSON of the pod with its new version.
 
-    UID and version are preconditions. The write goes through ``pods/status``, which stores annotations too: a right to
-    patch only that cannot change the pod's containers.
+    The pod's UID and resource version are preconditions. The patch goes to ``pods/status``, which stores annotations
+    too, because a permission for only that subresource cannot change the pod's containers.
     """
     annotations = {FENCE: pod.resource_version}
     metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations}
@@ -74,15 +80,16 @@ async def fence_off(client: KubeClient, pod: Pod) -> bytes:
 
 
 class ReadBack:
-    """Reads pods from the API server instead of the watch cache, and fences pending pods."""
+    """Determines outcomes of Bindings: reads a pod with a quorum read, and fences it off if it is pending."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
     async def outcome(self, pod: Pod, node_name: str) -> BindOutcome | None:
-        """Return the outcome of the Binding of ``pod`` to the node; ``None`` if it is still unknown: try again.
+        """Return the outcome of the Binding of ``pod`` to the node; ``None`` if it is still unknown.
 
-        Sends one read without ``resourceVersion``, which etcd answers, and at most one fence.
+        Sends one read and at most one fence. Failed requests are logged instead of raised. The read has no
+        ``resourceVersion`` parameter, so that it returns the newest version in etcd.
         """
         try:
             raw = await self._client.get(PODS, pod.namespace, pod.name)
@@ -97,10 +104,10 @@ class ReadBack:
         return None
 
     async def _fenced(self, pod: Pod, node_name: str, state: PodState) -> BindOutcome | None:
-        """Fence a pending pod at the version that was read. Only the answer to the fence decides the outcome.
+        """Fence off a pending pod at the version that was read, and derive the outcome from the answer.
 
-        Raises ``ApiError`` (a conflict: the pod has changed since it was read), ``ApiUnavailable`` and
-        ``UnknownOutcome``.
+        Raises ``ApiError`` if the fence is refused, for example by a conflict because the pod has changed since the
+        read. Raises ``ApiUnavailable`` or ``UnknownOutcome`` without a valid answer.
         """
         raw = await fence_off(self._client, replace(pod, resource_version=state.resource_version))
         fenced = pod_state(raw, pod)
@@ -111,7 +118,7 @@ class ReadBack:
 
 
 def _outcome_of(state: PodState, pod: Pod, node_name: str, raw: bytes) -> BindOutcome | None:
-    """Return the Binding's outcome according to the stored pod; ``None`` if the pod is pending."""
+    """Return the Binding's outcome according to the state of the stored pod; ``None`` if the pod is pending."""
     if state.uid != pod.uid:
         return BindOutcome(gone(pod), raw)
     if not state.node_name:
@@ -120,26 +127,26 @@ def _outcome_of(state: PodState, pod: Pod, node_name: str, raw: bytes) -> BindOu
 
 
 def gone(pod: Pod) -> Status:
-    """Return the Error for a pod that was deleted, or replaced by another of its name."""
+    """Return the Error for a pod that was deleted or replaced by another pod with its name."""
     return error(f'pods "{pod.name}" not found')
 
 
 def bound_elsewhere(pod: Pod, node_name: str) -> Status:
-    """Return the Error for a pod that is bound to another node."""
+    """Return the Error for a pod that is bound to ``node_name``, which is not the decided node."""
     return error(f'pod {pod.name} is already assigned to node "{node_name}"')
 
 
 class _Retry(Struct):
-    """Time of the next read of a pod, and the delay after it, in seconds."""
+    """Time ``at`` which a pod is read next, and ``delay`` until the read after that, both in seconds."""
 
     at: float
     delay: float
 
 
 class BindConfirmation:
-    """Long-running task that settles each bind that the watch does not confirm in time.
+    """Long-running task that reads back each bind that the watch does not confirm in time.
 
-    Until a bind is settled, its pod stays assumed and counts as a bind that can succeed or fail.
+    Until its outcome is known, the pod stays assumed: it keeps its share of the node's capacity.
     """
 
     def __init__(self, client: KubeClient, cluster: Cluster, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:
@@ -150,7 +157,7 @@ class BindConfirmation:
         self._retries: dict[str, _Retry] = {}
 
     async def run(self) -> None:
-        """Look for binds to settle until cancelled."""
+        """Check for unconfirmed binds every ``LOOK_SECONDS`` and read them back, until cancelled."""
         while True:
             for pod in self._overdue():
                 await self._look_at(pod)
@@ -158,7 +165,10 @@ class BindConfirmation:
             await self._sleep(LOOK_SECONDS)
 
     def _overdue(self) -> list[Pod]:
-        """Return the unconfirmed pods to read now. New ones start with the initial delay."""
+        """Return the unconfirmed pods to read now.
+
+        A new one is read after ``CONFIRM_SECONDS``, or at once if the outcome of its bind is unclear.
+        """
         now, assumed, known = self._clock(), self._cluster.assumed, self._retries
         pods = assumed.unconfirmed()
         self._retries = {
@@ -169,7 +179,7 @@ class BindConfirmation:
         return [pod for pod in pods if self._retries[pod.uid].at <= now]
 
     async def _look_at(self, pod: Pod) -> None:
-        """Read one pod back and settle its bind. Exceptions are logged, so that other pods are not affected."""
+        """Read one pod back and, if the outcome of its bind is known, confirm or forget it. Exceptions are logged."""
         retry = self._retries[pod.uid]
         retry.at, retry.delay = self._clock() + retry.delay, min(2 * retry.delay, MAX_RETRY_SECONDS)
         if not self._cluster.doubt(pod.uid):
@@ -178,11 +188,11 @@ class BindConfirmation:
             outcome = await self._read_back.outcome(pod, pod.node_name)
             if outcome is not None:
                 self._settle(pod, outcome)
-        except Exception:  # noqa: BLE001  # any fault: the pod stays assumed and is read again
+        except Exception:  # noqa: BLE001  # after any fault the pod stays assumed and is read again later
             _LOG.error("bind not settled", pod=str(pod), node=pod.node_name, traceback=traceback.format_exc())
 
     def _settle(self, pod: Pod, outcome: BindOutcome) -> None:
-        """Store the pod as it was read, then confirm or forget it."""
+        """Store the pod that was read; confirm the assumed pod after Success, forget it after an Error."""
         if outcome.raw:
             try:
                 self._cluster.upsert_read_pod(self._cluster.core.decode_pod(outcome.raw))

@@ -1,4 +1,7 @@
-"""Interfaces through which all writes go. Each feed creates its own: for an API server, or for a saved cluster."""
+"""Interfaces through which all writes go.
+
+Each feed creates its own implementations: one for an API server, one for a saved cluster.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from app.writes.nominator import Nominator
 
 
 class MayWrite(BindLeadership, Protocol):
-    """Leadership interface of all writers: it allows or forbids Bindings and other writes."""
+    """Leadership interface that all writers use: it allows or forbids Bindings and other writes."""
 
     def may_write(self) -> str:
-        """Return why this process must not write now; empty if it may."""
+        """Return why this process must not write now, or an empty string if writes are allowed."""
         ...
 
 
