@@ -38,9 +38,9 @@ class SparseClasses(Sequence[Hashable]):
 
 
 class ScoreClasses(Struct, frozen=True):
-    """``of``: class of each node, in the order of the candidates · ``scores``: score of each class.
+    """Scores of many nodes. ``of``: class of each node, in order of the candidates. ``scores``: score of each class.
 
-    There are far fewer classes than nodes, so normalizing, weighting and scaling take one step per class.
+    There are far fewer classes than nodes, so normalizing, weighting and scaling compute one score per class.
     """
 
     of: Sequence[Hashable]
