@@ -70,11 +70,11 @@ class DryRun(Protocol):
         ...
 
     def remove_pod(self, pod: Pod) -> None:
-        """Remove a pod from the simulated node. Raises if another plugin fails; let that exception propagate."""
+        """Remove a pod from the simulated node. Raises if a plugin fails; let that exception propagate."""
         ...
 
     def add_pod(self, pod: Pod) -> None:
-        """Add a pod to the simulated node. Raises if another plugin fails; let that exception propagate."""
+        """Add a pod to the simulated node. Raises if a plugin fails; let that exception propagate."""
         ...
 
     def filter(self) -> Status:
