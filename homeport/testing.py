@@ -57,7 +57,7 @@ class PluginVerdict(Struct, frozen=True):
 
     ``pre_filter``: status of the plugin's preFilter, Success if it has none; unless it is Success, both mappings are
     empty. ``filter``: status by node, which is an Error if the plugin raised. ``score``: normalized score from 0 to 100
-    by passing node, not multiplied by a weight; empty if the plugin does not score the pod.
+    by passing node, not multiplied by a weight. It is empty if the plugin does not score, or if its filter raised.
     """
 
     pre_filter: Status

@@ -115,8 +115,9 @@ class DomainCounts(Protocol):
 class Counts(Protocol):
     """Pod counts that the snapshot maintains, so that no plugin iterates over pods on the hot path.
 
-    Counted are bound pods and assumed pods (whose Binding is in flight), but no finished or terminating ones. The first
-    query with new arguments can raise ``Unprepared``. A plugin with several queries makes them in ``all_prepared``.
+    Counted are bound pods and assumed pods (whose Binding is not confirmed), except finished and terminating ones. The
+    first query with new arguments can raise ``Unprepared``. A plugin with several queries makes them in
+    ``all_prepared``.
     """
 
     def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:

@@ -37,7 +37,7 @@ class Following:
         self._every: Iterator[ObjectKey] = iter(())
 
     def catch_up(self) -> None:
-        """Process all changes. Raises ``Unprepared`` if that is too much for one step."""
+        """Process all changes. Raises ``Unprepared`` if they are too many for one step."""
         version = self._objects.version(self._kind)
         if version != self._seen:
             self._look(version)

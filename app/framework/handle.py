@@ -102,8 +102,8 @@ class NodeVerdict(Struct, frozen=True):
 
 
 Why = Callable[[Pod, str], Awaitable[NodeVerdict]]
-"""Function that returns the in-tree filters' verdict on a pod and the node of a name. It can take
-seconds and never raises.
+"""Function that returns the in-tree filters' verdict on a pod and a node, which is given by name. It can take seconds
+and never raises.
 """
 
 NOT_KNOWN: Final = NodeVerdict((), ("any in-tree filter",))

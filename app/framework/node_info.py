@@ -53,7 +53,7 @@ class NodeInfo:
 
     @property
     def mounts(self) -> Mapping[str, Mounts]:
-        """Volumes of pods with claims or named disks, by pod UID, without pods that have none (``Part.VOLUMES``)."""
+        """Volumes with claims or named disks by UID of the pod; pods without any are absent (``Part.VOLUMES``)."""
         return self.totals.mounts
 
     @property
@@ -68,7 +68,7 @@ class NodeInfo:
 
     @property
     def totals(self) -> Totals:
-        """Totals of its pods."""
+        """Totals of its pods for the declared parts; computed at the first access if none are stored."""
         if self._totals is None:
             self._totals = Totals(self.node.parts.extras, self.pods.values())
         return self._totals
@@ -174,7 +174,7 @@ class Candidates:
 
     @classmethod
     def of(cls, infos: Mapping[str, NodeInfo]) -> Candidates:
-        """Return candidates with all of ``infos``."""
+        """Create candidates from all of ``infos``, which are node infos by name."""
         return cls(tuple(infos), infos.__getitem__)
 
     def __iter__(self) -> Iterator[NodeInfo]:
@@ -200,7 +200,7 @@ class Candidates:
         return Candidates(list(filterfalse(names.__contains__, self.names)), self._info, self.sent)
 
     def seen_as(self, view: Callable[[NodeInfo], NodeInfo]) -> Candidates:
-        """Return the same names, with ``view`` applied to each node info."""
+        """Return candidates of the same names, with ``view`` applied to each node info."""
         info = self._info
         return Candidates(self.names, lambda name: view(info(name)), self.sent)
 

@@ -11,7 +11,9 @@ from app.kube.extras import Extra
 
 @unique
 class Part(Enum):
-    """Part of a pod, by its attribute path below ``Pod``. Paths of parts that only nodes have begin with ``node.``."""
+    """Part of a pod or node, by its attribute path below ``Pod``. The path of a part that only nodes have begins with
+    ``node.``.
+    """
 
     NAMESPACE = "namespace"
     LABELS = "labels"

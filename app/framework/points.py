@@ -41,7 +41,7 @@ from app.kube.kinds import Kind
 MIN_NODE_SCORE: Final = 0
 
 MAX_NODE_SCORE: Final = 100
-"""Scores after normalising lie in 0..100, as in kube-scheduler."""
+"""Maximum score after normalization, like in kube-scheduler."""
 
 NOT_CERTAIN: Final = unschedulable("may no longer hold once binds under way have failed")
 """Default rejection of ``filter_certain``; internal, never part of an answer."""
@@ -190,7 +190,7 @@ class ClusterFilterPlugin(FilterPlugin, Protocol):
 
 
 class Victims(Struct, frozen=True):
-    """Preemption victims on one node, most important first, and how many violate a PodDisruptionBudget."""
+    """Preemption victims on one node, most important first, and how many of them violate a PodDisruptionBudget."""
 
     pods: tuple[Pod, ...]
     pdb_violations: int = 0
@@ -219,11 +219,11 @@ class PostFilterPlugin(Plugin, Protocol):
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         """Return a generator that returns a result and a status; it must yield every few milliseconds of work.
 
-        Other requests run at each yield. The generator then receives the state of a new PreFilter, and the cluster
-        may have changed: data read from the cluster is invalid after a yield.
+        Other requests run at each yield. The generator then receives the state of a new PreFilter. Data that it read
+        from the cluster before is invalid, because the cluster can have changed.
 
-        Success: the pod can be retried. Unschedulable: the next plugin is called.
-        UnschedulableAndUnresolvable: no other plugin is called, since none can help. A result of ``None`` leaves the
+        Success means that the pod can be retried. After Unschedulable, the next plugin is called. After
+        UnschedulableAndUnresolvable, no other plugin is called, because none can help. A result of ``None`` leaves the
         nomination unchanged.
         """
         ...
@@ -272,12 +272,12 @@ class ReservePlugin(Plugin, Protocol):
 
     @abstractmethod
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Record the decision. The first failure ends the cycle and unreserves every plugin."""
+        """Record the decision. After the first failure the cycle ends, and ``unreserve`` of every plugin is called."""
         ...
 
     @abstractmethod
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo ``reserve``. Must be idempotent, as it is also called if ``reserve`` never ran."""
+        """Undo ``reserve``. It must be idempotent, because it is also called if ``reserve`` did not run."""
         ...
 
 
@@ -307,7 +307,7 @@ class PreBindPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class BindPlugin(Plugin, Protocol):
-    """Binds the pod. The first plugin that does not return Skip decides."""
+    """Binds the pod. Bind plugins run in order, and the first that does not return Skip is the last that runs."""
 
     @abstractmethod
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status: ...
@@ -315,7 +315,7 @@ class BindPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class PostBindPlugin(Plugin, Protocol):
-    """Called after a pod is bound."""
+    """Reacts to the bind of a pod; called after a successful bind."""
 
     @abstractmethod
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None: ...

@@ -71,7 +71,7 @@ class HostPorts:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, HostPorts) and self._taken == other._taken
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not hashable
 
     def __repr__(self) -> str:
         return f"HostPorts({list(self)})"
@@ -160,7 +160,7 @@ class Totals:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Totals) and self._parts() == other._parts()
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not hashable
 
     def _parts(self) -> tuple[object, ...]:
         return self._extras, self._requested, self._non_zero_requested, self._ports, self._mounts

@@ -1,4 +1,4 @@
-"""Scores of many nodes by class: nodes of one class have the same score, and there are few classes."""
+"""Scores of many nodes by class. Nodes of one class have the same score, and there are far fewer classes than nodes."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ class BindingCycle:
                 continue
 
     async def permit(self, state: CycleState, pod: Pod, node_name: str, *, limit: float) -> Status:
-        """Run the Permit plugins. If one returns Wait, wait until the pod is allowed or rejected, at most ``limit``
-        seconds. Other pods are not blocked meanwhile.
+        """Run the Permit plugins, and return Success or a rejection. If a plugin returns Wait, this first waits at most
+        ``limit`` seconds until the pod is allowed or rejected. Other pods are not blocked meanwhile.
         """
         status, waits = self._permit(state, pod, node_name, limit)
         if status.code is not Code.WAIT:

@@ -115,8 +115,8 @@ class CachedVerdicts(PluginEntry):
         return super().weight() + NAME_BYTES * self.evaluated.size() + _REJECTION_BYTES * len(self.rejected)
 
     def refresh(self, snapshot: Snapshot, evaluate: Evaluate) -> None:
-        """Drop the verdicts on changed nodes. Rejected ones of these are evaluated again, because the stamp changes
-        only if a rejection differs.
+        """Drop the verdicts on changed nodes. Changed nodes that were rejected are evaluated again, so that the stamp
+        stays the same if their rejections do.
         """
         changed = self.changed(snapshot)
         if changed is None:

@@ -33,12 +33,12 @@ from app.runtime.snapshot import Nominations, Snapshot
 from app.runtime.waiting import PodsAtPermit
 
 INQUIRY_SECONDS: Final = 6.0
-"""Time limit of the slow part of an explanation."""
+"""Time limit of each plugin's slow addition to an explanation (``Explanation.later``)."""
 
 _NO_MORE: Final = Explanation()
 _A_FIGURE: Final = "a Figure with a name and labels as metrics have"
 _LARGEST_FIGURE: Final = 1 << 1023
-"""Largest integer that can be converted to a float, as metrics are."""
+"""Largest integer that a gauge can have. Metrics are floats, and integers from 1 << 1024 on cannot be converted."""
 
 _OPTIONAL_METHODS: Final = (
     (Plugin, "required_objects", "RequiredObjects"),

@@ -95,7 +95,7 @@ def filter_each(
             status = evaluate(state, pod, node)
         except Unprepared:
             raise
-        except Exception as fault:  # noqa: BLE001  # any exception, with its node
+        except Exception as fault:  # noqa: BLE001  # wraps any exception, to name the node
             raise FaultAtNode(fault, node) from None
         if status is SUCCESS:
             add(node.node.name)
@@ -119,7 +119,7 @@ def score_each(
             add(score(state, pod, node))
         except Unprepared:
             raise
-        except Exception as fault:  # noqa: BLE001  # any exception, with its node
+        except Exception as fault:  # noqa: BLE001  # wraps any exception, to name the node
             raise FaultAtNode(fault, node) from None
     return scores
 
@@ -188,7 +188,7 @@ class Guard:
             raise  # this plugin called another one, for example in a dry run, and that one failed; already logged
         except FaultAtNode as at_node:
             raise self._fault(plugin, point, at_node.fault, args, node=at_node.node) from at_node.fault
-        except Exception as fault:  # the guard: see the class
+        except Exception as fault:  # a plugin can raise anything
             raise self._fault(plugin, point, fault, args) from fault
         finally:
             if started:
@@ -222,7 +222,7 @@ class Guard:
             answer = await function(*args, **kwargs)
         except PluginError:
             raise  # a filter failed in the last check of ``Binder.bind``, which this plugin called; already logged
-        except Exception as fault:  # the guard: see the class
+        except Exception as fault:  # a plugin can raise anything
             raise self._fault(plugin, point, fault, args) from fault
         finally:
             self._observe(plugin, point, answer, started)
@@ -234,7 +234,7 @@ class Guard:
             await function()
         except PluginError:
             raise  # fault of another plugin; already logged
-        except Exception as fault:  # the guard: see the class
+        except Exception as fault:  # a plugin can raise anything
             self._pod = None  # the log line must not name the pod of the last evaluation
             raise self._fault(plugin, point, fault) from fault
 

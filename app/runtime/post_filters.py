@@ -1,4 +1,4 @@
-"""Extension point PostFilter: tries to make a pod without a feasible node schedulable, for example by preemption.
+"""Extension point PostFilter, which tries to make a pod without a feasible node schedulable, for example by preemption.
 
 Source of the rules: ``pkg/scheduler/framework/runtime`` and ``framework/preemption`` of Kubernetes 1.36.
 """
@@ -34,15 +34,15 @@ class Preemption(Protocol):
     """
 
     def pod_eligible_to_preempt_others(self, pod: Pod, nominated_node_status: Status) -> str:
-        """Return why the pod must not preempt others, or an empty text.
+        """Return why the pod must not preempt other pods, or an empty string if it can.
 
         ``nominated_node_status``: verdict of the filters on the node to which the pod is nominated, if any.
         """
         ...
 
     def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-        """Return the fewest pods that must be evicted to make room for ``pod``, and Success; else the reason
-        why not.
+        """Return the pods to evict from the node for ``pod`` and Success, or no pods and the reason why eviction does
+        not help. Pods of lower priority that can stay are reprieved.
         """
         ...
 
@@ -110,7 +110,7 @@ class PostFilters:
         return slot
 
     def not_eligible(self, pod: Pod, nominated_node_status: Status) -> str:
-        """Return why the pod must not preempt others, or an empty text. Raises ``PluginError`` or ``NoPreemption``."""
+        """Return why the pod must not preempt other pods, or ``""``. Raises ``PluginError`` or ``NoPreemption``."""
         slot = self._preemption
         why: str = self._guard.call(
             slot.name, _POINT, slot.plugin.pod_eligible_to_preempt_others, pod, nominated_node_status

@@ -2,7 +2,7 @@
 
 Scores of each plugin are cached by pod signature, like verdicts. In addition, each node has a row number. The row holds
 the scores that all these plugins gave the node. So a node is looked up once, whatever the number of plugins.
-Normalizing and summing take place once per row, and there are far fewer rows than nodes.
+The scores are then normalized and summed for each row, and there are far fewer rows than nodes.
 """
 
 from __future__ import annotations

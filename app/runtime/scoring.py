@@ -277,8 +277,8 @@ def _out_of_range(plugin: str, scores_by_class: ScoreClasses, nodes: Candidates)
     """Return the score of each class whose score is below 0 or above 100. Raises ``PluginError`` unless every node has
     an integer score.
 
-    kube-scheduler rejects the pod in that case. Homeport does not, because one node whose requests overflow 64 bits
-    would then stop every pod for which it is feasible.
+    In kube-scheduler such a score fails the scheduling attempt. Homeport uses 0 for the node, because one node whose
+    requests overflow 64 bits would otherwise stop every pod for which it is feasible.
     """
     used = scores_by_class.classes()
     if len(scores_by_class.of) != len(nodes) or not scores_by_class.scores.keys() >= used:

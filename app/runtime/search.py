@@ -95,9 +95,9 @@ class Search:
         self._own_place_matters = any(it.reads is Reads.PODS_ON_NODE for it in filters.slots["filter"])
 
     def find_nodes_that_fit(self, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> SearchResult:
-        """Return the candidates that pass PreFilter and Filter, from the cache where possible.
+        """Run PreFilter and Filter on the candidates, with cached verdicts where possible.
 
-        Candidates can be names of nodes that do not exist: these neither pass nor are rejected. Raises ``PluginError``
+        Names of nodes that do not exist neither pass nor are rejected. Raises ``PluginError``
         or ``Unprepared``, also when rejections are read.
         """
         state = CycleState() if state is None else state

@@ -84,8 +84,8 @@ class PluginSlot(Struct, frozen=True, eq=False):
     ``parts``: parts of a pod that a deciding method sees, ``None`` for the whole pod. ``any_names``: value of
     ``FilterPlugin.takes_any_names``. ``filters_last``: True if the plugin implements ``filter_last``. ``depends_on``,
     ``signature`` and ``score_depends_on`` are methods that the plugin overrides, else ``None``. ``filter_certain`` is
-    ``None`` unless it is a ``ClusterFilterPlugin``. ``clock_reads``: counter of its clock reads if its verdicts are
-    cached.
+    ``None`` unless the plugin is a ``ClusterFilterPlugin``. ``clock_reads``: counter of the plugin's clock reads if its
+    verdicts are cached.
     """
 
     name: str

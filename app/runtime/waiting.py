@@ -10,7 +10,7 @@ from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 
 MAX_WAIT_SECONDS: Final = 15 * 60.0
-"""Longest wait at Permit that a plugin can ask for, as in kube-scheduler."""
+"""Longest wait at Permit, like in kube-scheduler. A plugin's longer timeout is reduced to it."""
 
 
 class Reservations(Protocol):
@@ -39,8 +39,8 @@ _NO_RESERVATIONS: Final = _NoReservations()
 
 
 class PodAtPermit:
-    """Implements ``framework.WaitingPod``. ``waits``: seconds after which the pod is rejected unless the plugin has
-    allowed it, by plugin.
+    """Implements ``framework.WaitingPod``. ``waits``: for each plugin, the seconds after which the pod is rejected
+    unless that plugin has allowed it.
 
     ``proceed`` is called as soon as the pod is allowed or rejected, without an ``await`` in between. So of several pods
     that are allowed together, the first already sees the binds of all others as in flight.
