@@ -235,7 +235,7 @@ class PreScorePlugin(Plugin, Protocol):
 
     @abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
-        """Prepare ``state`` for scoring. After Skip, this plugin does not score; any status but Success is an Error."""
+        """Prepare ``state`` for scoring. Return Success, or Skip to omit this plugin's score; else it is an Error."""
         ...
 
 
