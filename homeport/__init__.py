@@ -1,9 +1,9 @@
 """Entry point: check that ``app`` and ``plugins`` are Homeport's own packages, then start the command line.
 
-A folder on ``PYTHONPATH`` or another distribution can easily shadow these two names. A scheduler that runs a foreign
-``app`` is worse than one that does not start. So the location of both packages is compared with the record of the
-installed distribution before any of their code runs. ``homeport`` itself is not checked: a package that shadows it
-replaces this check too.
+A folder on ``PYTHONPATH`` or another distribution can easily shadow these two package names. A scheduler that runs a
+foreign ``app`` is worse than one that does not start. So the location of both packages is compared with the record of
+the installed distribution before any of their code runs. ``homeport`` itself is not checked, because a package that
+shadows it also replaces this check.
 
 Authors of plugins import ``homeport.plugin`` and, in tests, ``homeport.testing``; both call
 ``require_own_packages`` first. The command line is ``app.__main__``.
@@ -29,7 +29,9 @@ REFUSED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """File that the import of a package must execute, and the source of this expectation."""
+    """File that importing a package must execute. ``authority``: text for people that tells why it must be
+    this file.
+    """
 
     file: Path
     authority: str
@@ -98,7 +100,11 @@ def refusals(dist: Distribution | None) -> Iterator[Refusal]:
 
 
 def expectation(package: str, dist: Distribution | None) -> Expectation:
-    """Return the file in the distribution's record or, in a plain checkout, the one beside this package."""
+    """Return the ``__init__.py`` that importing ``package`` must execute.
+
+    It is in the checkout of an editable install, else in the installed distribution. In a plain checkout, ``package``
+    is beside this package.
+    """
     init = f"{package}/__init__.py"
     if dist is None:
         beside = Path(__file__).parent.parent / init
@@ -111,7 +117,10 @@ def expectation(package: str, dist: Distribution | None) -> Expectation:
 
 
 def locate(package: str) -> Path | None:
-    """Return the file that importing ``package`` would execute, or its folder if there is none; imports nothing."""
+    """Return the file that importing ``package`` would execute, without importing it.
+
+    For a package without ``__init__.py`` it is the folder; ``None`` if the package does not exist.
+    """
     spec = find_spec(package)
     if spec is None:
         return None
@@ -121,7 +130,7 @@ def locate(package: str) -> Path | None:
 
 
 def _editable_checkout(dist: Distribution) -> Path | None:
-    """Return the folder that an editable install points to (PEP 610), or None."""
+    """Return the folder that an editable install points to (PEP 610), or None if the install is not editable."""
     text = dist.read_text("direct_url.json")
     origin = json.loads(text) if text else {}
     if not origin.get("dir_info", {}).get("editable"):
@@ -130,7 +139,7 @@ def _editable_checkout(dist: Distribution) -> Path | None:
 
 
 def _as_recorded(package: str, dist: Distribution) -> bool:
-    """Return False if another wheel has overwritten the package's ``__init__.py``: its hash then differs."""
+    """Return False if the package's ``__init__.py`` does not have the recorded hash, as another wheel overwrote it."""
     init = f"{package}/__init__.py"
     recorded = next((path for path in dist.files or () if path.as_posix() == init), None)
     if recorded is None or recorded.hash is None:  # editable, or packaged by a distributor without hashes
@@ -166,7 +175,7 @@ def _shadowed(package: str, location: Path, expected: Expectation) -> Refusal:
 
 
 def _shadow(folder: Path) -> tuple[str, str]:
-    """Return cause and cure for a package found in ``folder``."""
+    """Return the cause why a package is found in ``folder`` and not where it is expected, and the cure."""
     place = _path_entry(folder)
     if _in_pythonpath(folder):
         return f"PYTHONPATH puts {place} first", f"unset PYTHONPATH, or take {str(folder)!r} out of it"

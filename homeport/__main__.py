@@ -1,4 +1,4 @@
-"""``python -m homeport``: the command line."""
+"""Entry point of ``python -m homeport``, which runs the command line."""
 
 import sys
 

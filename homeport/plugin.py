@@ -1,7 +1,8 @@
 """The contract between Homeport and a plugin: import everything that a plugin needs from here.
 
-``docs/plugins/reference.md`` describes it. The names in ``__all__`` are the contract; ``app`` and ``plugins`` are
-internal and can change at any time. Raises ``ImportError`` if ``app`` or ``plugins`` is not Homeport's own.
+``docs/plugins/reference.md`` describes the contract, which is the names in ``__all__``. The packages ``app`` and
+``plugins`` are internal and can change at any time. Importing this module raises ``ImportError`` if ``app`` or
+``plugins`` is not Homeport's own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Helpers to test a plugin without a cluster: make pods, nodes and handles, and run a plugin on a cluster in YAML.
+"""Helpers to test a plugin without a cluster: they create pods, nodes and handles, and run a plugin on YAML manifests.
 
-``docs/plugins/first-filter.md`` shows their use. They are part of the contract of ``homeport.plugin``.
+``docs/plugins/first-filter.md`` shows how to use them. They are part of the contract of ``homeport.plugin``.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ __all__ = ["PluginError", "PluginVerdict", "make_handle", "make_node", "make_pod
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _CLUSTER: Final = "cluster"
-"""Name of the test's YAML in error messages."""
+"""Name of the YAML manifests in error messages."""
 
 _NEEDED: Final = {"queueSort": "PrioritySort", "bind": "DefaultBinder"}
-"""Points that every profile must have, and the plugin that fills each if the plugin under test does not."""
+"""Extension points at which every profile must have a plugin, each with the plugin that ``run_plugin`` adds there if
+the plugin under test lacks the point.
+"""
 
 _CODES: Final = {code.word: code for code in Code}
 
@@ -53,9 +55,9 @@ _CODES: Final = {code.word: code for code in Code}
 class PluginVerdict(Struct, frozen=True):
     """Verdict of one plugin on one pod.
 
-    ``pre_filter``: Success unless the plugin's preFilter rejects the pod; without Success both mappings are empty.
-    ``filter``: status by node; an Error with the exception if the plugin raised. ``score``: normalized score by passing
-    node, 0 to 100, before a profile's weight; empty if the plugin does not score the pod.
+    ``pre_filter``: status of the plugin's preFilter, Success if it has none; unless it is Success, both mappings are
+    empty. ``filter``: status by node, which is an Error if the plugin raised. ``score``: normalized score from 0 to 100
+    by passing node, not multiplied by a weight. It is empty if the plugin does not score, or if its filter raised.
     """
 
     pre_filter: Status
@@ -82,9 +84,9 @@ def make_pod(
     spec: Mapping[str, Any] = _NOTHING,
     status: Mapping[str, Any] = _NOTHING,
 ) -> Pod:
-    """Return a pod with every part that a plugin can declare. Mappings are spelled as in a manifest.
+    """Create a pod with every part that a plugin can declare. Keys in the mappings are spelled like in a manifest.
 
-    The UID is ``namespace/name`` unless ``metadata`` has one. Raises ``msgspec.DecodeError``.
+    The UID is ``namespace/name`` unless ``metadata`` has one. Raises ``msgspec.DecodeError`` for an invalid pod.
     """
     own = {"namespace": namespace, "name": name, "uid": f"{namespace}/{name}", "resourceVersion": "1", "labels": labels}
     return decode_pod(msgspec.json.encode({"metadata": {**own, **metadata}, "spec": spec, "status": status}))
@@ -98,19 +100,19 @@ def make_node(
     spec: Mapping[str, Any] = _NOTHING,
     status: Mapping[str, Any] = _NOTHING,
 ) -> Node:
-    """Return a node with every part and every annotation. Mappings are spelled as in a manifest.
+    """Create a node with every part and every annotation. Keys in the mappings are spelled like in a manifest.
 
-    The UID is the name unless ``metadata`` has one. Raises ``msgspec.DecodeError``.
+    The UID is the name unless ``metadata`` has one. Raises ``msgspec.DecodeError`` for an invalid node.
     """
     own = {"name": name, "uid": name, "resourceVersion": "1", "labels": labels}
     return decode_node(msgspec.json.encode({"metadata": {**own, **metadata}, "spec": spec, "status": status}))
 
 
 def make_handle(spec: PluginSpec[Any], cluster: str = "", args: Mapping[str, Any] = _NOTHING) -> Handle:
-    """Return a handle for a plugin on a cluster in YAML; binds and writes change the in-memory copy.
+    """Create a handle for a plugin. ``cluster``: manifests in YAML; binds and writes change the copy of it in memory.
 
-    ``handle.objects`` holds the kinds that ``spec`` declares for ``args``, and raises for others, as in production.
-    Raises ``ValueError`` for a cluster that cannot be read or invalid arguments.
+    ``handle.objects`` holds the kinds that ``spec`` declares for ``args``, and raises ``LookupError`` for others, like
+    in production. Raises ``ValueError`` for manifests that cannot be read, and for invalid arguments.
     """
     parsed = spec.args.model_validate(dict(args))
     needs = spec.needs(parsed)
@@ -124,14 +126,14 @@ def make_handle(spec: PluginSpec[Any], cluster: str = "", args: Mapping[str, Any
 def run_plugin(
     spec: PluginSpec[Any], cluster: str, *, pod: str = "", args: Mapping[str, Any] = _NOTHING
 ) -> PluginVerdict:
-    """Run a plugin alone, from preFilter to score, for one waiting pod of a cluster in YAML, on every node.
+    """Run a plugin alone, from preFilter to score, for one pending pod and every node.
 
-    ``cluster``: manifests as ``kubectl get -o yaml`` writes them, or shorter: ``apiVersion`` is ``v1`` and a pod's
-    namespace ``default`` if omitted; UIDs can be omitted too. ``pod``: name of the pod to judge; can be omitted if
-    exactly one pod has no ``spec.nodeName``. ``args``: as in a profile's ``pluginConfig``.
+    ``cluster``: YAML manifests of all objects, like ``kubectl get -o yaml`` writes them. If omitted, ``apiVersion`` is
+    ``v1`` and a pod's namespace ``default``; UIDs can be omitted, too. ``pod``: name of the pod to evaluate. It can be
+    omitted if exactly one pod has no ``spec.nodeName``. ``args``: arguments like in a profile's ``pluginConfig``.
 
-    Raises ``ValueError`` for a cluster, arguments or a plugin that Homeport would refuse at start. Raises
-    ``PluginError`` if the plugin fails in preScore or score, or gives a score beyond 0 to 100.
+    Raises ``ValueError`` for manifests, arguments or a plugin that Homeport would refuse at start. Raises
+    ``PluginError`` if the plugin fails in preScore or score, or gives a score outside 0 to 100.
     """
     registry = Registry([*SHIPPED, spec], {})
     (profile,) = resolve([Profile.model_validate(_profile(spec, args))], registry)

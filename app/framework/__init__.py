@@ -1,10 +1,10 @@
 """The contract with plugins: extension points, Status, CycleState, NodeInfo, and the protocols of the Handle.
 
-Names follow kube-scheduler. Third-party plugins depend on this package, so it changes with care.
+Names are those of kube-scheduler. Third-party plugins depend on this package, so incompatible changes must be avoided.
 
-``points`` has the extension points, ``spec`` the declaration of a plugin, ``handle`` its services: ``counts``,
-``objects`` and clocks. ``explanation`` has explanations and gauges. Authors of plugins import these from
-``homeport.plugin``.
+``points`` has the extension points, ``spec`` the declaration of a plugin, and ``handle`` the services for it, whose
+interfaces are also in ``counts`` and ``objects``. ``explanation`` has explanations and gauges. Authors of plugins
+import all of these from ``homeport.plugin``.
 
-Not here: the engine (``app.runtime``), the snapshot behind the Handle (``app.cache``), and any I/O.
+The engine is in ``app.runtime``, and the snapshot behind the Handle in ``app.cache``. This package does no I/O.
 """

@@ -1,4 +1,4 @@
-"""Callback type that retries pending pods, as ``Handle.Activate`` of kube-scheduler does."""
+"""Callback with which a plugin makes the scheduler retry pending pods, like kube-scheduler's ``Handle.Activate``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from app.kube.core_v1 import Pod
 
 
 class Activate(Protocol):
-    """Makes the scheduler retry pending pods. Safe to call on the event loop wherever a plugin runs."""
+    """Makes the scheduler retry pending pods. A plugin can call it anywhere, because it never blocks the event loop."""
 
     def __call__(self, pods: Iterable[Pod]) -> None:
-        """Return at once; never raise. The scheduler is notified some milliseconds later.
+        """Queue the pods for a retry. Returns at once and never raises; the scheduler is notified shortly afterwards.
 
-        Use it for pods that a plugin rejected and that can pass now for a reason that the scheduler cannot see. Changes
-        of binds, nodes and volumes wake pods anyway. Pods that are no longer pending are ignored, and repeated calls
-        for a pod wake it once. The scheduler chooses the nodes, as at any other attempt.
+        Use it for pods that a plugin rejected and that can pass now for a reason that the scheduler cannot observe. The
+        scheduler itself retries pods after changes of pods, nodes and volumes. Pods that are no longer pending are
+        ignored, and repeated calls for a queued pod cause one retry. The scheduler chooses the node in that retry.
         """
         ...
 

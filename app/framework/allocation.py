@@ -1,7 +1,7 @@
-"""Allocation of a node by resource, shared by the plugins that compare nodes by it.
+"""Allocatable and requested amounts of a node's resources, for the plugins that score nodes by them.
 
-Quantities from the API server can have any size. Go's int64 arithmetic wraps around and divides toward zero, so this
-module does the same.
+kube-scheduler computes with Go's int64, which wraps around and divides toward zero. This module has functions for the
+same arithmetic, because quantities from the API server can have any size.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ LEAST_INT64: Final = -(2**63)
 _BEYOND_INT64: Final = 2**63
 
 _OF_EVERY_NODE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
-"""Resources compared for every pod; any other resource is compared only if the pod requests it."""
+"""Resources that are compared for every pod. Any other resource is compared only if the pod requests it."""
 
 _DRA_SINCE: Final = "1.36"
 """First release that by default lets DeviceClasses back extended resources (DRAExtendedResource)."""
 
 _IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""Prefix that, before a DeviceClass's name, gives the resource that every DeviceClass backs implicitly."""
+"""Prefix of implicit extended resources. Every DeviceClass backs the resource of this prefix and the class's name."""
 
 
 def int64(number: int) -> int:
@@ -37,13 +37,13 @@ def int64(number: int) -> int:
 
 
 def quotient(number: int, divisor: int) -> int:
-    """Divide toward zero. ``divisor`` must not be 0."""
+    """Return ``number`` / ``divisor``, truncated toward zero and wrapped to 64 bits. ``divisor`` must not be 0."""
     result = abs(number) // abs(divisor)
     return int64(result if (number < 0) == (divisor < 0) else -result)
 
 
 class ResourceSpec(BaseModel):
-    """Resource by which nodes are compared. A weight of 0 means 1."""
+    """Resource by which nodes are compared, and its weight in the comparison. A weight of 0 means 1."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,7 +61,10 @@ CPU_AND_MEMORY: Final = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
 
 
 class DeviceClassResources:
-    """Extended resources backed by a DeviceClass; DynamicResources filters these."""
+    """Set of the extended resources that DeviceClasses back; empty for a ``release`` before 1.36.
+
+    The DynamicResources plugin decides about nodes that lack such a resource.
+    """
 
     def __init__(self, objects: Objects, release: str) -> None:
         self._objects = objects if release >= _DRA_SINCE else None
@@ -86,21 +89,24 @@ def may_be_backed(name: str) -> bool:
 
 
 Use: TypeAlias = tuple[int, int, int, int]
-"""One resource of a node: allocatable (never 0), requested by its pods, requested by the pod to schedule, and weight.
-The numbers are not wrapped to 64 bits.
+"""Amounts and weight of one resource of a node.
+
+The amounts are: allocatable (never 0), requested by the node's pods, and requested by the pod to schedule. They are not
+wrapped to 64 bits.
 """
 
 
 class Comparison:
-    """Compares nodes for a pod by the resources of the plugin's arguments."""
+    """Comparison of nodes for one pod, by the resources that the plugin's arguments name."""
 
     __slots__ = ("_each",)
 
     def __init__(
         self, resources: Sequence[ResourceSpec], requests: ResourceList, classes: DeviceClassResources | None
     ) -> None:
-        """``resources``: from the arguments · ``requests``: of the pod · ``classes``: given if a DeviceClass can back
-        one of the resources.
+        """Create a comparison by ``resources`` for a pod with these ``requests``.
+
+        ``classes`` must be given if a DeviceClass can back one of the resources; else it can be ``None``.
         """
         self._each = tuple(
             (it.name, requests.get(it.name, 0), it.weight, classes is not None and classes.backs(it.name))
@@ -110,16 +116,17 @@ class Comparison:
 
     @property
     def asks(self) -> bool:
-        """Return True if the pod requests any of the resources."""
+        """True if the pod requests any of the resources."""
         return any(request for _, request, _, _ in self._each)
 
     def clone(self) -> Comparison:
         return self
 
     def uses(self, node: NodeInfo, *, non_zero: bool) -> list[Use]:
-        """Return the use of each resource of the node. ``non_zero``: with defaults for containers without requests.
+        """Return the amounts of each compared resource that the node has.
 
-        Raises ``NotCounted``.
+        ``non_zero``: of the node's pods, containers without cpu or memory requests count with default requests. Raises
+        ``NotCounted`` if the node lacks a resource that a DeviceClass backs.
         """
         allocatable, requested_on_node = node.allocatable, node.requested
         for_cpu_and_memory = node.non_zero_requested if non_zero else requested_on_node
@@ -135,7 +142,7 @@ class Comparison:
 
 
 class NotCounted(Exception):
-    """Error: nodes cannot be compared by a resource that a DeviceClass backs, as its devices are not counted."""
+    """Error: a node cannot be compared by a resource that a DeviceClass backs, because its devices are not counted."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"nodes can't be compared by {name}: it stands for devices of a DeviceClass")

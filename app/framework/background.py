@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 async def run_together(*runs: Callable[[], Awaitable[None]]) -> None:
-    """Run all concurrently until the last ends. If one fails, cancel the others and raise its exception."""
+    """Run all ``runs`` concurrently until the last ends. If one fails, cancel the others and raise its exception."""
 
     async def one(run: Callable[[], Awaitable[None]]) -> None:
         await run()
@@ -25,7 +25,7 @@ async def run_together(*runs: Callable[[], Awaitable[None]]) -> None:
 
 
 def run_to_end(steps: Generator[Any, Any, _T]) -> _T:
-    """Run all ``steps`` without a pause, and return what they return."""
+    """Run a generator to its end without a pause, and return its return value."""
     while True:
         try:
             next(steps)
@@ -35,5 +35,5 @@ def run_to_end(steps: Generator[Any, Any, _T]) -> _T:
 
 
 def next_delay(pause: float, shortest: float, longest: float) -> float:
-    """Return the next pause of an exponential back-off, in seconds; 0 is the pause before the first one."""
+    """Return the next delay of an exponential back-off in seconds. ``pause``: the previous delay, 0 for the first."""
     return min(max(2 * pause, shortest), longest)

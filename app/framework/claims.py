@@ -13,7 +13,7 @@ from app.kube.quoting import not_found
 from app.kube.volumes import VOLUMES
 
 NO_CLAIMS: Hashable = ()
-"""Key of a pod without relevant volumes."""
+"""Result of ``claims_signature`` for a pod without volumes that a volume plugin must check."""
 
 
 def claim_not_found(name: str) -> str:
@@ -32,7 +32,7 @@ def class_not_found(name: str) -> str:
 
 
 def is_for_pod(claim: PersistentVolumeClaim, pod: Pod | Mounts) -> bool:
-    """Return True if the pod owns the claim, as it must for an ephemeral volume."""
+    """Return True if the pod owns the claim. The claim of an ephemeral volume must be owned by its pod."""
     return claim.namespace == pod.namespace and claim.owner is not None and claim.owner.uid == pod.uid
 
 
@@ -44,7 +44,8 @@ def not_for_pod(claim: PersistentVolumeClaim, pod: Pod | Mounts) -> str:
 def claims_signature(objects: Objects, pod: Pod) -> Hashable:
     """Return a hashable key of a pod's volumes with their claims, PersistentVolumes and StorageClasses.
 
-    ``NO_CLAIMS`` if no volume matters. Keys of two pods are equal only if all these are equal. Raises ``Unreadable``.
+    The result is ``NO_CLAIMS`` for a pod without such volumes. Keys of two pods are equal only if all these objects
+    are equal. Raises ``Unreadable``.
     """
     volumes = pod.spec.volumes
     if not volumes and VOLUMES not in pod.spec.oversized:

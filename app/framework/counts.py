@@ -1,4 +1,4 @@
-"""Counts that the snapshot maintains, so that no plugin walks pods on the hot path."""
+"""Interfaces of the pod counts that the snapshot maintains, so that no plugin iterates over pods on the hot path."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from app.kube.taints import Tolerance, Toleration
 
 
 class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
-    """Conditions for counting a node, besides required label keys. A part that a policy ignores is ``None``."""
+    """Conditions under which a node is counted, besides its required label keys.
+
+    A condition is ``None`` if ``nodeAffinityPolicy`` or ``nodeTaintsPolicy`` is to ignore it.
+    """
 
     affinity: RequiredNodeAffinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
 
     def admits(self, node: Node) -> bool:
-        """Return True if the node counts; use ``compiled`` for many nodes."""
+        """Return True if the node is counted. For many nodes, ``compiled`` is faster."""
         return self.compiled()(node)
 
     def compiled(self) -> Callable[[Node], bool]:
@@ -42,11 +45,11 @@ class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
 ALL_NODES: Final = Inclusion()
 
 
-class Unprepared(Exception):  # no error: a request to count first
-    """The result needs counts that do not exist yet and take too long to compute without blocking the event loop.
+class Unprepared(Exception):  # a request to run steps first, not an error
+    """Request to compute data first, because computing it at once would block the event loop for too long.
 
-    Raised by ``Counts``; a plugin must let it propagate. The caller runs the ``steps``, each of them short, with other
-    requests in between, and then repeats the decision.
+    Raised for example by ``Counts``; a plugin must let it propagate. The engine's caller runs the ``steps``, each of
+    them short, with other requests in between, and then repeats the decision.
     """
 
     def __init__(self, steps: Iterator[None]) -> None:
@@ -55,7 +58,7 @@ class Unprepared(Exception):  # no error: a request to count first
 
 
 def all_prepared(asks: Iterable[Callable[[], object]]) -> None:
-    """Call all functions, and raise one ``Unprepared`` with the steps of all that are not prepared."""
+    """Call all functions. If some raise ``Unprepared``, raise one ``Unprepared`` with the steps of all of these."""
     missing: list[Iterator[None]] = []
     for ask in asks:
         try:
@@ -67,10 +70,10 @@ def all_prepared(asks: Iterable[Callable[[], object]]) -> None:
 
 
 class DomainCounts(Protocol):
-    """Counts of the pods that a selector matches, by the value of a topology key on their nodes.
+    """Number of pods that a selector matches, by domain: the value of a topology key on their nodes.
 
-    Only nodes that have all required keys and are admitted count. A domain with such a node and no pod exists
-    with 0. Live: valid until the next ``await``.
+    Only nodes count that have all required label keys and that the ``Inclusion`` admits. A domain with such a node and
+    no matching pod has the count 0. The object is live, so it is valid until the next ``await``.
     """
 
     def count(self, value: str) -> int:
@@ -78,7 +81,7 @@ class DomainCounts(Protocol):
         ...
 
     def minimum(self, deltas: Mapping[str, int] | None = None) -> int:
-        """Return the smallest count of any domain, each changed by ``deltas``; 0 if there are no domains."""
+        """Return the smallest count of any domain; 0 if there are no domains. ``deltas`` are added first, by domain."""
         ...
 
     def size(self) -> int:
@@ -94,7 +97,7 @@ class DomainCounts(Protocol):
         ...
 
     def domain_of(self, node: str) -> str | None:
-        """Return the domain in which ``node`` counts; ``None`` if it does not count."""
+        """Return the domain of ``node``; ``None`` if the node is not counted."""
         ...
 
     def is_empty(self) -> bool:
@@ -104,20 +107,24 @@ class DomainCounts(Protocol):
     def stamp(self, limit: int) -> int:
         """Return a stamp that changes whenever the set ``above(limit)`` changes.
 
-        A stamp is never reused: equal stamps mean the same counts object, limit and domains above it.
+        A stamp is never reused, so equal stamps mean the same counts object, the same limit, and the same domains.
         """
         ...
 
 
 class Counts(Protocol):
-    """Counts that the snapshot maintains, so that no plugin iterates over pods on the hot path.
+    """Pod counts that the snapshot maintains, so that no plugin iterates over pods on the hot path.
 
-    Bound and assumed pods that are neither finished nor terminating are counted. The first query for something can
-    raise ``Unprepared``; a plugin with many queries makes them through ``all_prepared``.
+    Counted are bound pods and assumed pods (whose Binding is not confirmed), except finished and terminating ones. The
+    first query with new arguments can raise ``Unprepared``. A plugin with several queries makes them in
+    ``all_prepared``.
     """
 
     def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:
-        """Return the number of pods that ``selector`` matches by node; nodes without any are absent."""
+        """Return, by node, the number of pods in ``namespace`` that ``selector`` matches; nodes without any are absent.
+
+        A pod counts on its node even if the node is unknown.
+        """
         ...
 
     def domains(
@@ -130,20 +137,21 @@ class Counts(Protocol):
     ) -> DomainCounts:
         """Return the counts of matching pods by domain.
 
-        A node without ``topology_key`` (where not required) is in the domain ``""``.
+        Without the label ``topology_key``, a node is in the domain ``""``; it is not counted if ``required_keys`` has
+        that key.
         """
         ...
 
     def values(self, topology_key: str) -> Mapping[str, str]:
-        """Return the label value by node name, for all nodes that have the label."""
+        """Return the value of the label ``topology_key`` by node name, for all nodes that have the label."""
         ...
 
     def on_every_node(self, topology_key: str) -> bool:
-        """Return True if all nodes of the snapshot have the label."""
+        """Return True if all nodes of the snapshot have the label ``topology_key``."""
         ...
 
     def outside(self, topology_key: str, blocked: Collection[str], names: Sequence[str]) -> list[str]:
-        """Return, in order, the existing nodes of ``names`` that have the label with a value not in ``blocked``."""
+        """Return the existing nodes of ``names`` that have the label with a value not in ``blocked``, in order."""
         ...
 
     def stamp(self, topology_key: str) -> int:
@@ -152,29 +160,30 @@ class Counts(Protocol):
 
 
 class PodTerms(Protocol):
-    """Counts that the snapshot maintains for pod (anti-)affinity terms, so that no plugin iterates over pods.
+    """Pod counts that the snapshot maintains for pod affinity and anti-affinity terms.
 
-    Bound and assumed pods that are not finished are counted, terminating ones included, if their nodes have the label
-    ``topology_key``. The first query for something can raise ``Unprepared``. Each query raises ``NotDecoded`` if no
+    Counted are bound and assumed pods whose nodes have the label ``topology_key``: terminating ones too, but no
+    finished ones. The first query with new arguments can raise ``Unprepared``. Each query raises ``NotDecoded`` if no
     plugin declares ``Part.POD_AFFINITY``.
     """
 
     def peers(self, peers: Peers, topology_key: str) -> DomainCounts:
-        """Count the pods that a term of the evaluated pod matches, by domain."""
+        """Return the counts of the pods that a term of the evaluated pod matches, by domain."""
         ...
 
     def refusing(self, newcomer: Newcomer) -> Mapping[str, DomainCounts]:
-        """Count pods with a required anti-affinity term that matches the newcomer, by topology key and domain.
+        """Return the counts of pods with a required anti-affinity term that matches the newcomer (the evaluated pod).
 
-        Topology keys without such a pod can be absent.
+        They are by topology key, then by domain. Topology keys without such a pod can be absent.
         """
         ...
 
     def weights(self, newcomer: Newcomer, hard_weight: int) -> Mapping[str, Mapping[str, int]]:
         """Return the sum of the weights of preferred terms that match the newcomer, by topology key and domain.
 
-        A required affinity term weighs ``hard_weight``; 0 leaves such terms out. A topology key is present if any pod
-        has a term with it; a domain with the sum 0 can be absent. Live: valid until the next ``await``.
+        A required affinity term has the weight ``hard_weight``; 0 leaves such terms out. A topology key is present if
+        any pod has a term with it; a domain with the sum 0 can be absent. The mapping is live, so it is valid until the
+        next ``await``.
         """
         ...
 

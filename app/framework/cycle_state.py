@@ -34,11 +34,12 @@ class StateNotFound(LookupError):
 
 
 class CycleState(Struct, eq=False):
-    """Typed entries of one evaluation. filter and prioritize are separate evaluations: nothing is carried over.
+    """State of one evaluation: entries that plugins write under typed keys, and fields of the engine.
 
-    ``skip_filter`` and ``skip_score`` name the plugins that answered Skip. ``annotations`` go onto the pod in the
-    Binding itself; plugins add to them in ``pre_bind``. ``views``: the pod as plugins see it, for the engine.
-    ``deadline``: time on the handle's clock by which a bind must end.
+    The verbs filter and prioritize are separate evaluations, so no entry passes from one to the other. ``skip_filter``
+    and ``skip_score`` name the plugins that returned Skip at PreFilter and PreScore. The Binding writes ``annotations``
+    to the pod; plugins add to them in ``pre_bind``. ``views`` caches the pod as plugins see it. ``deadline`` is the
+    time on the handle's clock by which a bind must end.
     """
 
     skip_filter: set[str] = field(default_factory=set)
@@ -61,5 +62,7 @@ class CycleState(Struct, eq=False):
         return data
 
     def clone(self) -> CycleState:
-        """Return a copy with cloned entries and shared skip sets, since a dry run does not change which plugins run."""
+        """Return a copy for a dry run. Entries are cloned; the skip sets are shared, because a dry run never changes
+        them.
+        """
         return replace(self, _entries={key: data.clone() for key, data in self._entries.items()})

@@ -1,4 +1,4 @@
-"""Selector of a pod's peers, derived from the Services and the owner of the pod, to spread pods without constraints.
+"""Default selector of a pod, derived from its Services and its owner; used to spread pods without own constraints.
 
 Source of the rules: ``helper.DefaultSelector`` of Kubernetes 1.36, unchanged since 1.28.
 """
@@ -47,8 +47,8 @@ class DefaultSelectors:
         return selector((*merged.values(), *owned)) if merged or owned else EVERYTHING
 
     def _owner_requirements(self, pod: Pod, merged: dict[str, Requirement]) -> tuple[Requirement, ...]:
-        """Return the requirements of the owner to add to those of Services. The pairs of a ReplicationController are
-        put into ``merged`` instead, where they replace equal keys.
+        """Return the requirements of the owner's selector. Those of a ReplicationController are put into ``merged``
+        instead, where they replace requirements of equal keys.
         """
         owner = pod.owner
         if owner is None:

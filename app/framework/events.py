@@ -1,4 +1,4 @@
-"""Events of ``events.k8s.io/v1``, as plugins and the core record them; ``kubectl describe`` shows them.
+"""Interface through which plugins and the core record Events (``events.k8s.io/v1``), which ``kubectl describe`` shows.
 
 Recording returns at once and never fails. The recorder decides which Events it writes, when and how often.
 """
@@ -15,7 +15,7 @@ EventType = Literal["Normal", "Warning"]
 
 
 class Reference(Struct, frozen=True):
-    """An object of a cluster. ``namespace`` is empty for a cluster-scoped object."""
+    """Reference to an object of the cluster. ``namespace`` is empty for a cluster-scoped object."""
 
     api_version: str
     kind: str
@@ -34,14 +34,14 @@ class Reference(Struct, frozen=True):
 
 
 class EventRecorder(Protocol):
-    """Records Events on objects. Safe to call on the event loop wherever a plugin runs."""
+    """Records Events on objects. A plugin can call it anywhere, because it never blocks the event loop."""
 
     def event(
         self, regarding: Reference, related: Reference | None, kind: EventType, reason: str, action: str, note: str
     ) -> None:
         """Record an Event; return at once and never raise. Parameters are in the order of Kubernetes' ``Eventf``.
 
-        ``reason`` and ``action`` are UpperCamelCase, at most 128 characters: the cause, and the action taken.
+        ``reason`` is the cause and ``action`` the action taken, both in UpperCamelCase and at most 128 characters.
         Events that differ in ``note`` alone are merged and counted, so use ``reason`` to distinguish Events.
         ``note`` is a sentence, truncated at 1,024 bytes.
         """

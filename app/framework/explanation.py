@@ -1,4 +1,4 @@
-"""Types of a plugin's explanations (facts behind its verdict) and gauges."""
+"""Types in which a plugin explains its verdicts and exposes gauges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Table(Struct, frozen=True):
-    """Table of facts for a person: cells are strings, integers or booleans."""
+    """Table of facts that is shown to people."""
 
     title: str
     columns: tuple[str, ...]
@@ -18,9 +18,9 @@ class Table(Struct, frozen=True):
 class Explanation(Struct, frozen=True):
     """Facts behind a plugin's verdict, with the names and numbers that a reason must not contain.
 
-    ``unblock``: sentences, each one change that would make the pod schedulable. ``later``: computes slow
-    additions, such as what ``handle.profile.why`` returns. It is called with the nodes that pass the
-    profile's filters, and left out if it fails or takes longer than some seconds.
+    ``unblock``: sentences that each name one change that would make the pod schedulable. ``later``: function for slow
+    additions, for example the verdicts of ``handle.profile.why``. It is called with the names of the nodes that pass
+    the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds.
     """
 
     tables: tuple[Table, ...] = ()
@@ -29,9 +29,10 @@ class Explanation(Struct, frozen=True):
 
 
 class Figure(Struct, frozen=True):
-    """One sample of a gauge: exposed as ``homeport_<name>`` with ``labels`` and, as ``profile``, the schedulerName.
+    """One sample of a gauge, exposed as ``homeport_<name>`` with ``labels``.
 
-    ``text`` describes the gauge, equal for all samples of a name. Labels must have few values, none set by a tenant.
+    Homeport adds the label ``profile`` with the profile's schedulerName. ``text`` describes the gauge, and must be the
+    same for all samples of a name. Each label must have few possible values, none of them set by a tenant.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Result of a filter for many nodes: those that pass, and lazily computed reasons of the others."""
+"""Result of a filter for many nodes: the nodes that pass, and the rejections of the others, computed when read."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from app.framework.status import Status
 
 
 class FilterResult(Struct, eq=False):
-    """``passed``: names in the order of the candidates. ``rejections``: a mapping of node names, or a function for it.
+    """Nodes that pass a filter, and the rejections of all other candidates.
 
-    The function is called once, when rejections are first read. They must be read in the same evaluation, before any
-    ``await``, while their inputs are unchanged.
+    ``passed``: names in the order of the candidates. ``rejections``: statuses by node name, or a function that returns
+    them. The function is called once, when rejections are first read. They must be read in the same evaluation, before
+    any ``await``, because their inputs can change afterwards.
     """
 
     passed: Sequence[str]
     rejections: Mapping[str, Status] | Callable[[], Mapping[str, Status]]
 
     def rejected(self) -> Mapping[str, Status]:
-        """Return node name to rejection, for every candidate that did not pass."""
+        """Return the rejection of every candidate that did not pass, by node name."""
         rejections = self.rejections
         if callable(rejections):
             rejections = self.rejections = rejections()

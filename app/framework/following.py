@@ -1,4 +1,4 @@
-"""Updates of what a plugin derives from the objects of one kind: object by object, in bounded steps."""
+"""Incremental updates of data that a plugin derives from all objects of one kind, in bounded steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 
 AT_ONCE: Final = 256
-"""Maximum number of objects processed without a yield: some milliseconds of work."""
+"""Number of objects after which ``catch_up`` stops, because they take some milliseconds to process."""
 
 _STEP: Final = 64
 
@@ -19,9 +19,9 @@ _STEP: Final = 64
 class Following:
     """Queue of the objects of a kind that were added, changed or deleted since they were last processed.
 
-    ``take`` is called with a namespace and a name. It updates the derived data from the object's current form or
-    absence, and returns its cost in ordinary objects. ``restart`` is called to discard all derived data; every object
-    is processed after that. A call after ``Unprepared`` continues where the last one stopped.
+    ``take`` is called with the namespace and name of an object, which can be deleted. It updates the derived data, and
+    returns how many ordinary objects take as long. ``restart`` is called to discard all derived data; every object is
+    processed after that. After ``Unprepared``, the next ``catch_up`` continues where the last one stopped.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Following:
         self._every: Iterator[ObjectKey] = iter(())
 
     def catch_up(self) -> None:
-        """Process all changes. Raises ``Unprepared`` if that is too much for one step."""
+        """Process all changes. Raises ``Unprepared`` if they are too many for one step."""
         version = self._objects.version(self._kind)
         if version != self._seen:
             self._look(version)
@@ -64,7 +64,7 @@ class Following:
                 return
 
     def _taking(self) -> Iterator[int]:
-        """Process one object per iteration and yield its cost. Changed objects come first, as they can change again."""
+        """Process one object per iteration and yield its cost: the changed ones, then the rest after a ``restart``."""
         while self._changed:
             count = self._take(*next(reversed(self._changed)))
             self._changed.popitem()

@@ -20,7 +20,7 @@ from app.framework.status import Status
 from app.kube.core_v1 import Pod
 
 DEFAULT_RELEASE: Final = "1.36"
-"""Kubernetes release whose in-tree plugins a profile stands for by default."""
+"""Kubernetes release whose in-tree plugins and defaults a profile follows if it names no release."""
 
 
 class WaitingPod(Protocol):
@@ -58,9 +58,10 @@ class Clock(Protocol):
 
 
 class DryRun(Protocol):
-    """Simulation on copies of one node and of the evaluation's state, from which pods are removed and added back.
+    """Simulation that removes pods from a node, adds pods to it, and runs the profile's filters on the result.
 
-    The changes are private to the dry run. It is valid within its evaluation: until the next ``await`` or yield.
+    It works on copies of the node and of the evaluation's state, so nothing else sees its changes. It is valid within
+    its evaluation, until the next ``await`` or yield.
     """
 
     @property
@@ -69,18 +70,18 @@ class DryRun(Protocol):
         ...
 
     def remove_pod(self, pod: Pod) -> None:
-        """Remove a pod from the simulated node. Let a plugin's exception propagate from here."""
+        """Remove a pod from the simulated node. Raises if a plugin fails; let that exception propagate."""
         ...
 
     def add_pod(self, pod: Pod) -> None:
-        """Add a pod to the simulated node. Let a plugin's exception propagate from here."""
+        """Add a pod to the simulated node. Raises if a plugin fails; let that exception propagate."""
         ...
 
     def filter(self) -> Status:
         """Run the profile's filters on the simulated node, both with and without the pods nominated to it.
 
-        Like kube-scheduler's ``RunFilterPluginsWithNominatedPods``. An exception becomes an Error status with the
-        plugin's name.
+        Works like kube-scheduler's ``RunFilterPluginsWithNominatedPods``. Returns the status of the first filter that
+        rejects the node, or Success. An exception of a filter becomes an Error status with the plugin's name.
         """
         ...
 
@@ -92,8 +93,8 @@ Sleep = Callable[[float], Awaitable[None]]
 class NodeVerdict(Struct, frozen=True):
     """Verdict of the in-tree filters on one pod and node, for messages to people.
 
-    ``reasons``: constant texts of the filters that reject the pod. ``unasked``: names of the filters that were not
-    run. The node is known to be feasible only if both are empty.
+    ``reasons``: constant texts of the filters that reject the pod. ``unasked``: names of the filters that did not run
+    or failed. The node is known to be feasible only if both are empty.
     """
 
     reasons: tuple[str, ...] = ()
@@ -101,8 +102,8 @@ class NodeVerdict(Struct, frozen=True):
 
 
 Why = Callable[[Pod, str], Awaitable[NodeVerdict]]
-"""Function that returns the in-tree filters' verdict on a pod and a node's name. It can take
-seconds and never raises.
+"""Function that returns the in-tree filters' verdict on a pod and a node, which is given by name. It can take seconds
+and never raises.
 """
 
 NOT_KNOWN: Final = NodeVerdict((), ("any in-tree filter",))
@@ -130,11 +131,12 @@ def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
 
 
 class Timing(Struct, frozen=True):
-    """Clocks and delays.
+    """Clocks and delays of a plugin, which tests can replace.
 
-    ``clock``: seconds, monotonic. ``wall_clock``: seconds since 1970, for times that outlive a process; it can go
-    backward, and replicas differ in it. ``sleep`` suspends an ``async def`` for a number of seconds.
-    ``repair_interval``: seconds between two searches for writes that a crash left incomplete (``repairInterval``).
+    ``clock``: monotonic seconds. ``wall_clock``: seconds since 1970, for times that outlive a process. It can go
+    backward, and it differs between replicas. ``sleep`` suspends an ``async def`` for a number of seconds.
+    ``repair_interval``: seconds between two searches for writes that a crash left incomplete; it is the setting
+    ``repairInterval``.
     """
 
     clock: Clock = time.monotonic
@@ -146,11 +148,11 @@ class Timing(Struct, frozen=True):
 class ProfileContext(Struct, frozen=True):
     """Services of the profile that a plugin belongs to.
 
-    ``serves`` returns True if the profile schedules pods of a schedulerName. ``release``: Kubernetes release, as
-    ``1.36``, whose in-tree plugins the profile stands for. ``dry_run`` starts a dry run for a pod whose state PreFilter
-    has prepared. ``why`` runs in-tree filters on one node, also those that the profile lacks: for messages, never for
-    decisions. ``is_sample`` takes the number of names in a filter request. It returns True if kube-scheduler may have
-    omitted nodes that its own filters pass.
+    ``serves`` returns True if the profile schedules pods of a schedulerName. ``release`` is the Kubernetes release, for
+    example ``1.36``, whose in-tree plugins and defaults the profile follows. ``dry_run`` starts a dry run for a pod
+    whose state PreFilter has prepared. ``why`` runs in-tree filters on one node, also filters that the profile lacks.
+    Its verdict is for messages, never for decisions. ``is_sample`` takes the number of names in a filter request. It
+    returns True if kube-scheduler may have omitted nodes that its own filters pass.
     """
 
     serves: Callable[[str], bool] = _any_scheduler
@@ -161,11 +163,12 @@ class ProfileContext(Struct, frozen=True):
 
 
 class Handle(Struct, frozen=True):
-    """Everything through which a plugin reaches the cluster and the engine.
+    """Services through which a plugin reaches the cluster and the engine.
 
-    ``event_recorder`` writes Events on an object, like kube-scheduler's ``Handle.EventRecorder``. ``activate`` has
-    waiting pods retried, like its ``Handle.Activate``. ``is_asked`` returns True during a read-only request such as
-    ``explain``, in which a plugin must not change its own state.
+    ``waiting`` holds the pods that wait at Permit. ``event_recorder`` records Events on an object, like
+    kube-scheduler's ``Handle.EventRecorder``. ``activate`` makes the scheduler retry pending pods, like its
+    ``Handle.Activate``. ``is_asked`` returns True during a read-only request, for example ``explain``. A plugin must
+    not change its own state then.
     """
 
     counts: Counts

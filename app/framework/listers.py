@@ -1,4 +1,4 @@
-"""Access to all nodes of the snapshot, named as kube-scheduler's listers."""
+"""Access to all nodes of the snapshot, named like kube-scheduler's listers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from app.framework.node_info import NodeInfo
 class ImageState(Struct, frozen=True):
     """Number of ``nodes`` that have an image, and its ``size`` in bytes.
 
-    If the size differs between nodes, for example by architecture, it is that of the node known longest.
+    If the size differs between nodes, for example by architecture, ``size`` is that on the node that has been in the
+    snapshot longest.
     """
 
     size: int
@@ -21,9 +22,9 @@ class ImageState(Struct, frozen=True):
 
 
 class NodeLister(Protocol):
-    """Nodes of the snapshot with their pods, as seen by the evaluated pod.
+    """Nodes of the snapshot with their pods, without the pod under evaluation.
 
-    Results are live: valid until the next ``await``, and only within the evaluation.
+    Results are live, so they are valid only within the evaluation and until the next ``await``.
     """
 
     def list(self) -> Collection[NodeInfo]:
@@ -37,7 +38,7 @@ class NodeLister(Protocol):
         ...
 
     def uses_of_claim(self, namespace: str, name: str) -> int:
-        """Count the volumes of pods on nodes that name the claim; claims of ephemeral volumes are not counted.
+        """Return how many volumes of pods on nodes name the claim. Ephemeral volumes are not counted.
 
         Raises ``NotDecoded`` if no plugin declares ``Part.VOLUMES``.
         """
@@ -45,17 +46,17 @@ class NodeLister(Protocol):
 
     @property
     def mounts_generation(self) -> int:
-        """Number that changes whenever a pod with relevant volumes joins or leaves a node (``Part.VOLUMES``)."""
+        """Number that changes whenever a pod with claims or named disks joins or leaves a node (``Part.VOLUMES``)."""
         ...
 
     @property
     def generation(self) -> int:
-        """Number that changes whenever a node is added, deleted or changed in a decoded field except its version.
+        """Number that changes when a node is added or deleted, or changes in a decoded field but its resourceVersion.
 
-        Data derived from Node objects alone stays valid while it is unchanged; heartbeats and pods do not change it.
+        While it is unchanged, data derived from Node objects alone stays valid. Heartbeats and pods do not change it.
         """
         ...
 
     def images(self, names: Iterable[str]) -> Mapping[str, ImageState]:
-        """Return the images of ``names`` that any node has (``Part.IMAGES``), by name."""
+        """Return, by name, the images of ``names`` that any node has. Raises ``NotDecoded`` without ``Part.IMAGES``."""
         ...

@@ -13,16 +13,16 @@ from app.kube.requests import ResourceList
 
 
 class NodeInfo:
-    """Node of the snapshot. ``pods``: bound and assumed pods by UID, terminating ones included.
+    """Node of the snapshot with its pods. ``pods``: bound and assumed pods by UID, terminating ones included.
 
-    Totals of its pods are maintained if a plugin declares the part that they need; reading others raises
-    ``NotDecoded``. Plugins must not change it.
+    Totals of the pods, for example their requests, exist only if a plugin declares the ``Part`` that is named at each
+    property. Otherwise reading them raises ``NotDecoded``. Plugins must not change a node info.
     """
 
     __slots__ = ("_totals", "node", "pods")
 
     def __init__(self, node: Node, pods: dict[str, Pod] | None = None, totals: Totals | None = None) -> None:
-        """``totals``: totals of ``pods``; computed when first read if omitted."""
+        """Create a node info. ``totals``: totals of ``pods``; if omitted, they are computed when first read."""
         self.node = node
         self.pods: dict[str, Pod] = {} if pods is None else pods
         self._totals = totals
@@ -53,7 +53,7 @@ class NodeInfo:
 
     @property
     def mounts(self) -> Mapping[str, Mounts]:
-        """Relevant volumes of its pods by pod UID, without pods that have none (``Part.VOLUMES``)."""
+        """Volumes with claims or named disks by UID of the pod; pods without any are absent (``Part.VOLUMES``)."""
         return self.totals.mounts
 
     @property
@@ -68,17 +68,17 @@ class NodeInfo:
 
     @property
     def totals(self) -> Totals:
-        """Totals of its pods."""
+        """Totals of its pods for the declared parts; computed at the first access if none are stored."""
         if self._totals is None:
             self._totals = Totals(self.node.parts.extras, self.pods.values())
         return self._totals
 
     def keep(self, totals: Totals) -> None:
-        """Set the totals of its pods. Code that changes the pods must update these totals, too."""
+        """Store the totals of its pods. From then on, code that changes ``pods`` must update these totals, too."""
         self._totals = totals
 
     def with_node(self, node: Node) -> NodeInfo:
-        """Return the same pods with another version of the node."""
+        """Return a node info with another version of the Node object and the same ``pods``."""
         return NodeInfo(node, self.pods, self._totals)
 
     def with_pods(self, pods: Iterable[Pod]) -> NodeInfo:
@@ -92,7 +92,7 @@ class NodeInfo:
         return NodeInfo(self.node, stay, self._totals and self._totals_without(uids))
 
     def drop(self, uid: str) -> None:
-        """Remove a pod from this copy. Raises ``KeyError`` if it is not there."""
+        """Remove a pod from this copy. Raises ``KeyError`` if the copy does not have the pod."""
         pod = self.pods.pop(uid)
         if self._totals is not None:
             self._totals.add(pod, -1)
@@ -114,7 +114,7 @@ class NodeInfo:
 
 
 class HypotheticalPods:
-    """Pods that are assumed to run on any node, under UIDs that no other pod has."""
+    """Pods that are evaluated as if they ran on any given node, under UIDs that no other pod has."""
 
     __slots__ = ("_pods", "_requested")
 
@@ -123,8 +123,8 @@ class HypotheticalPods:
         self._requested: dict[str, int] | None = None
 
     def on(self, node: NodeInfo) -> NodeInfo:
-        """Return the node with these pods. Cheaper than a copy, but to be used at once, because it shares data with the
-        node.
+        """Return the node with these pods added. The result shares data with ``node``, so it is valid only until
+        ``node`` changes.
         """
         return _CrowdedNodeInfo(node, {**node.pods, **self._pods}, self)
 
@@ -155,11 +155,11 @@ class _CrowdedNodeInfo(NodeInfo):
 
 
 class Candidates:
-    """Nodes that a request asks about. ``names``: in the order of the request, unique unless the caller repeated some.
-    Only a filter with ``takes_any_names`` gets names of nodes that do not exist.
+    """Nodes that a request asks about; iterating yields their node infos.
 
-    Fast plugins work on ``names`` with set and dict operations; others iterate over the node infos. ``sent``: nodes
-    that are evaluated as the request sent them, because the snapshot lacks them or has another version.
+    ``names``: node names in the order of the request, which can repeat names. Only a filter with ``takes_any_names``
+    gets names of nodes that do not exist. Set and dict operations on ``names`` are much faster than node infos.
+    ``sent``: nodes that are evaluated as the request sent them, because the snapshot lacks them or has another version.
     """
 
     __slots__ = ("_info", "_set", "names", "sent")
@@ -174,7 +174,7 @@ class Candidates:
 
     @classmethod
     def of(cls, infos: Mapping[str, NodeInfo]) -> Candidates:
-        """Return candidates with all of ``infos``."""
+        """Create candidates from all of ``infos``, which are node infos by name."""
         return cls(tuple(infos), infos.__getitem__)
 
     def __iter__(self) -> Iterator[NodeInfo]:
@@ -200,7 +200,7 @@ class Candidates:
         return Candidates(list(filterfalse(names.__contains__, self.names)), self._info, self.sent)
 
     def seen_as(self, view: Callable[[NodeInfo], NodeInfo]) -> Candidates:
-        """Return the same names, with ``view`` applied to each node info."""
+        """Return candidates of the same names, with ``view`` applied to each node info."""
         info = self._info
         return Candidates(self.names, lambda name: view(info(name)), self.sent)
 
@@ -209,8 +209,8 @@ class Candidates:
         return Candidates(names, self._info, self.sent)
 
     def values(self, key: str, known: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the value of the label ``key`` by node: ``known`` from the snapshot, replaced for
-        nodes in ``sent``.
+        """Return the value of the label ``key`` by node. ``known``: the snapshot's values, which are replaced for nodes
+        in ``sent``.
         """
         if not self.sent:
             return known

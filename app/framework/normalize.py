@@ -14,8 +14,8 @@ def default_normalize(scores: Mapping[K, int], *, reverse: bool = False) -> dict
     """Scale ``scores`` so that the largest becomes 100; fractions are truncated.
 
     ``reverse``: subtract each from 100, for scores where fewer is better. If no score is above 0, scores are unchanged,
-    or all become 100 with ``reverse``. A negative score stays negative, and the engine then refuses it. Source of the
-    rule: ``DefaultNormalizeScore`` in ``framework/plugins/helper`` of Kubernetes 1.36.
+    or all become 100 with ``reverse``. If others are positive, a negative score ends outside 0..100, and the engine
+    then uses 0. Source of the rule: ``DefaultNormalizeScore`` in ``framework/plugins/helper`` of Kubernetes 1.36.
     """
     largest = max(scores.values(), default=0)
     if largest <= 0:
@@ -27,5 +27,5 @@ def default_normalize(scores: Mapping[K, int], *, reverse: bool = False) -> dict
 
 
 def _scaled(raw: int, largest: int) -> int:
-    """Truncate toward 0, as Go does."""
+    """Return 100 * ``raw`` / ``largest``, truncated toward 0 as in Go."""
     return MAX_NODE_SCORE * raw // largest if raw >= 0 else -(MAX_NODE_SCORE * -raw // largest)

@@ -1,4 +1,4 @@
-"""Objects of the kinds that a plugin declares: reading them, writing to them, and binding pods."""
+"""Interfaces to read objects of the kinds that a plugin declares, to write to them, and to bind pods."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Object = TypeVar("Object", bound=KubeObject)
 class Objects(Protocol):
     """Objects of the kinds that the plugin declared with ``Needs.kinds`` or ``writes``.
 
-    Access to another kind, or to pods and nodes, raises ``LookupError``, since these are not cached here. A lookup of
-    an object that exists but cannot be decoded raises ``Unreadable``.
+    Access to another kind, or to pods and nodes, raises ``LookupError``. A lookup of an object that exists but cannot
+    be decoded raises ``Unreadable``.
 
     A plugin must let both exceptions propagate. After ``Unreadable`` the verdict is an Error that names the object.
     """
@@ -26,7 +26,7 @@ class Objects(Protocol):
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]: ...
 
     def every(self, kind: Kind[Object]) -> Iterator[Object]:
-        """Iterate over all readable objects of a kind, which can change meanwhile. Never on the hot path."""
+        """Iterate over all readable objects of a kind; they can change meanwhile. Too slow for the hot path."""
         ...
 
     def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
@@ -39,7 +39,7 @@ class Objects(Protocol):
     def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
         """Return (key, object or ``None`` if deleted) for each change since ``version(kind)`` was ``seen``.
 
-        Returns ``None`` if the changes are unknown, as at the first call: any object can then have changed.
+        Returns ``None`` if the changes are unknown, for example at the first call. Any object can have changed then.
         """
         ...
 
@@ -50,28 +50,30 @@ class Objects(Protocol):
         ...
 
     def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
-        """Return pods by the UID of their controller of this kind, then by their own UID, in all namespaces: waiting,
-        assumed, bound and terminating ones. Live; call it once, when the plugin is built.
+        """Return all pods with a controller of this kind, by the controller's UID, then by pod UID.
+
+        Pending, assumed, bound and terminating pods of all namespaces are included. The mapping is live, so call this
+        once, when the plugin is created.
         """
         ...
 
     def by_claim(self) -> Mapping[str, Mapping[str, Pod]]:
-        """Return pods by claim (``namespace/name``), without claims of ephemeral volumes, then by pod UID.
+        """Return pods by claim (``namespace/name``), then by pod UID. Claims of ephemeral volumes are absent.
 
-        Live; call it once, when the plugin is built. Raises ``LookupError`` unless a plugin of some profile
-        declares ``Part.VOLUMES``.
+        The mapping is live, so call this once, when the plugin is created. Raises ``LookupError`` unless a plugin of
+        some profile declares ``Part.VOLUMES``.
         """
         ...
 
     def has_node(self, name: str) -> bool: ...
 
     def misses_node(self, name: str) -> bool:
-        """Return True if the node certainly does not exist; an unreadable node exists."""
+        """Return True if the node certainly does not exist; False also for a node that exists and cannot be decoded."""
         ...
 
 
 class WriteConflict(Exception):
-    """Error: the object changed since it was read. The snapshot now holds its newest version."""
+    """Error: the object changed since it was read, or its name exists. The snapshot now holds its newest version."""
 
 
 class ObjectGone(Exception):
@@ -79,21 +81,21 @@ class ObjectGone(Exception):
 
 
 class Unreadable(Exception):
-    """Error: an object exists but cannot be decoded, so no verdict can depend on it. ``key`` is ``namespace/name``."""
+    """Error: an object exists but cannot be decoded, so it cannot be judged. ``key`` is ``namespace/name``."""
 
     def __init__(self, kind: str, key: str, cause: str) -> None:
         super().__init__(f"{kind} {key} cannot be read: {cause}")
 
 
 class NotServed(OSError):
-    """Error: the API server does not know the kind, because its definition is not installed."""
+    """Error: the API server does not serve the kind, because its CustomResourceDefinition is not installed."""
 
 
 class Writer(Protocol):
-    """Writes of a plugin to the cluster: annotations, and whole objects of Homeport's own kinds.
+    """Writes annotations to the cluster's objects for a plugin, and whole objects of Homeport's own kinds.
 
-    All writes use optimistic concurrency and are in the snapshot when the call returns. Each raises
-    ``WriteConflict``, ``ObjectGone`` or ``OSError``, of which ``NotServed`` is one.
+    All writes use optimistic concurrency and are in the snapshot when the call returns. Each can raise
+    ``WriteConflict``, ``ObjectGone`` or ``OSError``, for example ``NotServed``.
     """
 
     async def annotate(
@@ -103,7 +105,7 @@ class Writer(Protocol):
         ...
 
     async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
-        """Create an object. ``WriteConflict``: the name exists; ``ObjectGone``: the namespace is terminating."""
+        """Create an object. Raises ``WriteConflict`` if its name exists, ``ObjectGone`` if its namespace terminates."""
         ...
 
     async def change(self, kind: Kind[AnnotatedObject], target: AnnotatedObject, spec: Mapping[str, Any]) -> None:
@@ -116,14 +118,14 @@ class Writer(Protocol):
 
 
 class Binder(Protocol):
-    """Binds pods. Sets UID and version preconditions, and reads the pod back if the outcome is unknown.
+    """Binds pods to nodes. Each Binding has the pod's UID and resourceVersion as preconditions.
 
-    For bind plugins: use it within ``BindPlugin.bind``, or a task started there, for the same pod and node. The
-    decision is checked again immediately before the Binding is sent.
+    If the outcome is unknown, the pod is read back. Bind plugins use a binder within ``BindPlugin.bind``, or a task
+    started there, for the same pod and node. The decision is checked again immediately before the Binding is sent.
     """
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        """Return Success if the pod is confirmed bound to that node, or a rejection if the pod or snapshot has changed.
+        """Bind the pod. Return Success once it is bound to that node, or why it is not, for example because it changed.
 
         Let an exception of a filter plugin in the last check propagate.
         """

@@ -1,4 +1,4 @@
-"""Parts of pods and nodes that a plugin can declare to read; others are hidden from it."""
+"""Parts of pods and nodes that a plugin can declare as its inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from app.kube.extras import Extra
 
 @unique
 class Part(Enum):
-    """Parts of a pod, by the path under which a plugin finds them below ``Pod``; of nodes alone below ``node``."""
+    """Part of a pod or node, by its attribute path below ``Pod``. The path of a part that only nodes have begins with
+    ``node.``.
+    """
 
     NAMESPACE = "namespace"
     LABELS = "labels"
@@ -28,7 +30,10 @@ class Part(Enum):
     TOLERATIONS = "spec.tolerations"
     SPREAD = "spec.spread"
     RESOURCES = "spec.resources"
-    """Requests of pods, allocatable of nodes. This part and the following ones are decoded only if declared."""
+    """Requests of pods, and allocatable resources of nodes.
+
+    This part and the following ones are decoded only if a plugin of some profile declares them.
+    """
 
     PORTS = "spec.ports"
     """Host ports."""
@@ -56,7 +61,7 @@ class Part(Enum):
     """Volumes with a claim, decoded only for pods without a node."""
 
     DISRUPTION = "disruption"
-    """``preemptionPolicy``, start time, and the condition that the pod is being preempted."""
+    """``preemptionPolicy``, start time, and the condition that tells that the pod is being preempted."""
 
     NODE_STATE = "node.state"
     """Conditions, systemUUID and deletion state of a node."""
@@ -81,10 +86,10 @@ _OF_NODES: Final = "node."
 
 
 def extras_of(parts: Iterable[Part]) -> frozenset[Extra]:
-    """Return the parts that are decoded on demand."""
+    """Return the ``Extra`` of each part that is decoded only if declared; other parts have none."""
     return frozenset(_EXTRAS[part] for part in parts if part in _EXTRAS)
 
 
 def paths_of_pod(parts: Iterable[Part]) -> tuple[str, ...]:
-    """Return the sorted paths of the pod parts."""
+    """Return the sorted attribute paths of the parts that a pod has."""
     return tuple(sorted(part.value for part in parts if not part.value.startswith(_OF_NODES)))

@@ -7,14 +7,14 @@ Each verb runs these points:
     filter      pre_filter, filter, filter_last
     prioritize  pre_score, score, normalize, then weights
     preempt     pre_filter, remove_pod for each victim, filter
-    all         required_objects, whose answers are read from the API server first
+    all         required_objects; the objects that it names are read from the API server first
     bind        pre_filter and filter again on the newest snapshot, also those of the profile's bindRecheck; reserve,
                 permit, pre_bind, bind, post_bind; unreserve in reverse order on any failure
     cycle       all deciding points, and pre_enqueue, post_filter and less, which the extender protocol lacks
-    none        run: in the background, in the process that decides
+    none        run: in the background, in the replica that is the leader
 
-A plugin declares the inputs of its verdicts once, by ``PluginSpec.reads`` and ``parts``. The engine derives the rest
-from that: caching of verdicts and rejections, certainty of binds, and the order in which pods wait for each other.
+A plugin declares the inputs of its verdicts once, by ``PluginSpec.reads`` and ``parts``. From these the engine derives
+which verdicts it caches, which binds are certain, and which pods must wait for the binds of others.
 
 Deciding points are plain ``def``: they run without an ``await``, hence on one consistent snapshot. Acting points
 (``pre_bind``, ``bind``, ``post_bind``) are ``async def``. A plugin reaches the cluster, clocks and other services
@@ -41,16 +41,16 @@ from app.kube.kinds import Kind
 MIN_NODE_SCORE: Final = 0
 
 MAX_NODE_SCORE: Final = 100
-"""Scores after normalising lie in 0..100, as in kube-scheduler."""
+"""Maximum score after normalization, like in kube-scheduler."""
 
 NOT_CERTAIN: Final = unschedulable("may no longer hold once binds under way have failed")
 """Default rejection of ``filter_certain``; internal, never part of an answer."""
 
 
 class Plugin(Protocol):
-    """A plugin: built from its arguments and a ``Handle``, it has the methods of its extension points.
+    """Base of all extension points. A plugin is created from its arguments and a ``Handle``.
 
-    Base of all extension points. Any plugin may override the methods below.
+    Every plugin can override the methods below.
     """
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
@@ -62,7 +62,7 @@ class Plugin(Protocol):
         return ()
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
-        """Return the facts behind the plugin's answer. Called on an operator's request, never on the hot path."""
+        """Return the facts behind the plugin's verdict. Called on an operator's request, never on the hot path."""
         return Explanation()
 
     def object_changed(self, kind: Kind[Any], old: Any, new: Any) -> None:
@@ -74,9 +74,9 @@ class Plugin(Protocol):
         return
 
     def figures(self) -> Iterator[Figure | None]:
-        """Yield the plugin's own gauges when metrics are scraped.
+        """Yield the plugin's own gauges. Called when metrics are scraped.
 
-        Yields ``None`` after every few tenths of a millisecond of work, so that other requests can run.
+        It must also yield ``None`` after every few tenths of a millisecond of work, so that other requests can run.
         """
         yield from ()
 
@@ -93,11 +93,11 @@ class PreEnqueuePlugin(Plugin, Protocol):
 
 @runtime_checkable
 class QueueSortPlugin(Plugin, Protocol):
-    """Order of waiting pods. Exactly one per profile."""
+    """Orders the pods in the scheduling queue. Each profile has exactly one such plugin."""
 
     @abstractmethod
     def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
-        """Return True if ``pod`` is scheduled before ``other``; the times are when each was queued."""
+        """Return True if ``pod`` is scheduled before ``other``. Each was queued at the time given, in seconds."""
         ...
 
 
@@ -107,9 +107,10 @@ class PreFilterPlugin(Plugin, Protocol):
 
     @abstractmethod
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
-        """Prepare ``state``. Skip leaves this plugin's filter out; a rejection ends the cycle.
+        """Prepare ``state``, and return a status and a set of node names.
 
-        The set restricts the evaluation to nodes of these names; ``None`` means all nodes.
+        After Skip, this plugin's filter does not run. A rejection applies to all nodes. The set restricts the
+        evaluation to the nodes in it; ``None`` means all nodes.
         """
         ...
 
@@ -134,7 +135,7 @@ class FilterPlugin(Plugin, Protocol):
 
     @abstractmethod
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        """Return Success, or a rejection with constant reasons."""
+        """Return Success, or a rejection whose reasons are constant texts without names or numbers."""
         ...
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
@@ -149,12 +150,12 @@ class FilterPlugin(Plugin, Protocol):
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
         """Return the nodes of ``passed`` that still pass, in order; reasons of the others are computed when read.
 
-        For rules that depend on the other feasible nodes: "this node if feasible, else any". ``filter`` cannot express
-        them, since it judges one node. Bind, preemption and dry runs check one node and never call ``filter_last``.
+        Use it for a rule like "this node if feasible, else any". ``filter`` cannot express such a rule, because it
+        judges one node. Bind, preemption and dry runs check one node, so they never call ``filter_last``.
         ``nodes`` are all nodes of the search, one or many, also those that a PreFilter left out. ``passed`` are the
         nodes, at least one, that passed every filter and every earlier ``filter_last``. Called by searches (filter,
         cycle, explain, evaluate, the sampling guard), unless PreFilter returned Skip. Its rejections are never cached,
-        because they depend on both sets. They may depend on a clock.
+        because they depend on both sets of nodes. So they can also depend on a clock.
         """
         return FilterResult(passed, {})
 
@@ -168,7 +169,7 @@ class ClusterFilterPlugin(FilterPlugin, Protocol):
     """
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        """Return True if the verdict on ``pod`` can depend on the node of ``other``."""
+        """Return True if the verdict on ``pod`` can depend on whether ``other`` runs, or on which node."""
         return True
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
@@ -179,7 +180,7 @@ class ClusterFilterPlugin(FilterPlugin, Protocol):
         return NOT_CERTAIN if any(self.depends_on(pod, it) for it in in_flight) else SUCCESS
 
     def signature(self, pod: Pod) -> Hashable | None:
-        """Return a cache key: all inputs of the rejections of ``pre_filter`` and ``filter``, the pod included.
+        """Return a cache key that covers all inputs of the rejections of ``pre_filter`` and ``filter``, pod included.
 
         Equal signatures, at any two times and for any two pods, promise equal verdicts for every node of the snapshot
         if no pod is nominated. Called before each cache lookup, so it must be much cheaper than the verdict. ``None``:
@@ -189,7 +190,7 @@ class ClusterFilterPlugin(FilterPlugin, Protocol):
 
 
 class Victims(Struct, frozen=True):
-    """Preemption victims on one node, most important first, and how many violate a PodDisruptionBudget."""
+    """Preemption victims on one node, most important first, and how many of them violate a PodDisruptionBudget."""
 
     pods: tuple[Pod, ...]
     pdb_violations: int = 0
@@ -218,11 +219,11 @@ class PostFilterPlugin(Plugin, Protocol):
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         """Return a generator that returns a result and a status; it must yield every few milliseconds of work.
 
-        Other requests run at each yield. The generator then receives the state of a new PreFilter, and the cluster
-        may have changed: data read from the cluster is invalid after a yield.
+        Other requests run at each yield. The generator then receives the state of a new PreFilter. Data that it read
+        from the cluster before is invalid, because the cluster can have changed.
 
-        Success: the pod can be retried. Unschedulable: the next plugin is called.
-        UnschedulableAndUnresolvable: no other plugin is called, since none can help. A result of ``None`` leaves the
+        Success means that the pod can be retried. After Unschedulable, the next plugin is called. After
+        UnschedulableAndUnresolvable, no other plugin is called, because none can help. A result of ``None`` leaves the
         nomination unchanged.
         """
         ...
@@ -234,7 +235,7 @@ class PreScorePlugin(Plugin, Protocol):
 
     @abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
-        """Prepare ``state`` for scoring. Skip omits this plugin's score; any other non-success is an Error."""
+        """Prepare ``state`` for scoring. Return Success, or Skip to omit this plugin's score; else it is an Error."""
         ...
 
 
@@ -250,7 +251,7 @@ class ScorePlugin(Plugin, Protocol):
         return self.score_nodes(state, pod, Candidates((node.name,), {node.name: node}.__getitem__)).each()[0]
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        """Score all nodes: a class per node and a score per class. Any hashable can be a class, as the node's name."""
+        """Return a class for each node, and a raw score for each class. A class is any hashable value."""
         return ScoreClasses.by_value([self.score(state, pod, it) for it in nodes])
 
     def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
@@ -261,7 +262,7 @@ class ScorePlugin(Plugin, Protocol):
         return scores
 
     def score_depends_on(self, pod: Pod, other: Pod) -> bool:
-        """Return True if a node's score for ``pod`` can depend on the node of ``other``."""
+        """Return True if a node's score for ``pod`` can depend on whether ``other`` runs, or on which node."""
         return False
 
 
@@ -271,12 +272,12 @@ class ReservePlugin(Plugin, Protocol):
 
     @abstractmethod
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Record the decision. The first failure ends the cycle and unreserves every plugin."""
+        """Record the decision. After the first failure the cycle ends, and ``unreserve`` of every plugin is called."""
         ...
 
     @abstractmethod
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo ``reserve``. Must be idempotent, as it is also called if ``reserve`` never ran."""
+        """Undo ``reserve``. It must be idempotent, because it is also called if ``reserve`` did not run."""
         ...
 
 
@@ -286,7 +287,8 @@ class PermitPlugin(Plugin, Protocol):
 
     @abstractmethod
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
-        """Return a status and, for Wait, the timeout in seconds; it is capped at 15 minutes.
+        """Return a status and, for Wait, the timeout in seconds. The engine limits it to 15 minutes, or less if the
+        client of the bind request stops waiting sooner.
 
         A waiting pod proceeds once every plugin that returned Wait has allowed it, see ``Handle.waiting``.
         """
@@ -295,17 +297,17 @@ class PermitPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class PreBindPlugin(Plugin, Protocol):
-    """Work that must be done before the pod is bound."""
+    """Prepares the bind of a pod, for example by writing to other objects."""
 
     @abstractmethod
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Do the work. It may add to ``state.annotations``, which the Binding writes to the pod."""
+        """Prepare the bind; any status but Success ends it. The Binding writes ``state.annotations`` to the pod."""
         ...
 
 
 @runtime_checkable
 class BindPlugin(Plugin, Protocol):
-    """Binds the pod. The first plugin that does not return Skip decides."""
+    """Binds the pod. Bind plugins run in order, and the first that does not return Skip is the last that runs."""
 
     @abstractmethod
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status: ...
@@ -313,7 +315,7 @@ class BindPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class PostBindPlugin(Plugin, Protocol):
-    """Called after a pod is bound."""
+    """Reacts to the bind of a pod; called after a successful bind."""
 
     @abstractmethod
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None: ...
@@ -321,13 +323,14 @@ class PostBindPlugin(Plugin, Protocol):
 
 @runtime_checkable
 class BackgroundPlugin(Plugin, Protocol):
-    """Runs a background task beside scheduling decisions, for example to allow or wake waiting pods."""
+    """Runs a background task, for example to allow pods that wait at Permit, or to activate pending pods."""
 
     @abstractmethod
     async def run(self) -> None:
         """Run until cancelled. Started once this process is the leader and its snapshot is complete.
 
-        Cancelled when the process loses leadership. A task that returns is started again at the next leadership term;
-        one that fails, after a delay. It must work less than a millisecond between awaits: it blocks the event loop.
+        Cancelled when the process loses leadership. A task that returns is started again at the next leadership term. A
+        task that fails is started again after a delay. Between two awaits it must take less than a millisecond, because
+        it blocks the event loop.
         """
         ...

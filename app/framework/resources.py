@@ -15,7 +15,7 @@ from app.kube.volumes import PodVolume
 
 _NONE_TAKEN: Final[dict[str, int]] = {}
 _STAMPS: Final = itertools.count(1)
-"""Source of stamps; none is used twice."""
+"""Source of stamps; no stamp is used twice."""
 
 
 def add(amounts: ResourceList, to: dict[str, int], times: int = 1) -> None:
@@ -29,10 +29,10 @@ def add(amounts: ResourceList, to: dict[str, int], times: int = 1) -> None:
 
 
 class HostPorts:
-    """Host ports that are in use on a node; iterable.
+    """Host ports that are in use on a node, with the number of pods that use each; iterable.
 
-    The number of pods per port is stored, because two pods can use one port if another program bound one of them. The
-    port stays in use until both are gone. (kube-scheduler's ``HostPortInfo`` frees it with the first.)
+    Two pods can have one port if another scheduler, or a user, assigned a pod to the node. The port then stays in use
+    until both pods are gone. (kube-scheduler's ``HostPortInfo`` frees it when the first is gone.)
     """
 
     __slots__ = ("_taken",)
@@ -50,7 +50,7 @@ class HostPorts:
                 del self._taken[port.protocol, port.port]
 
     def conflicts(self, ports: Iterable[HostPort]) -> bool:
-        """Return True if one of ``ports`` is in use: on the same address, or if either one is for all addresses."""
+        """Return True if one of ``ports`` is in use on the same address, or if either port is for all addresses."""
         return bool(self._taken) and any(map(self._is_taken, ports))
 
     def _is_taken(self, port: HostPort) -> bool:
@@ -71,14 +71,14 @@ class HostPorts:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, HostPorts) and self._taken == other._taken
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not hashable
 
     def __repr__(self) -> str:
         return f"HostPorts({list(self)})"
 
 
 class Mounts(Struct, frozen=True, gc=False):
-    """Relevant volumes of a pod, with the names that identify its claims."""
+    """Volumes of a pod with claims or named disks, and the identity of the pod, by which its claims are found."""
 
     namespace: str
     name: str
@@ -96,7 +96,7 @@ class Mounts(Struct, frozen=True, gc=False):
 class Totals:
     """Totals of all pods on a node, terminating ones included, for the declared parts.
 
-    Reading an undeclared one raises ``NotDecoded``. Amounts of 0 are not in the lists.
+    Reading the total of an undeclared part raises ``NotDecoded``. A resource whose total is 0 is absent.
     """
 
     __slots__ = ("_extras", "_mounts", "_mounts_stamp", "_non_zero_requested", "_ports", "_requested")
@@ -160,7 +160,7 @@ class Totals:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Totals) and self._parts() == other._parts()
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not hashable
 
     def _parts(self) -> tuple[object, ...]:
         return self._extras, self._requested, self._non_zero_requested, self._ports, self._mounts

@@ -1,4 +1,4 @@
-"""Scores of many nodes by class: nodes of one class have the same score, and there are few classes."""
+"""Scores of many nodes by class. Nodes of one class have the same score, and there are far fewer classes than nodes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class SparseClasses(Sequence[Hashable]):
 
 
 class ScoreClasses(Struct, frozen=True):
-    """``of``: class of each node, in the order of the candidates · ``scores``: score of each class.
+    """Scores of many nodes. ``of``: class of each node, in order of the candidates. ``scores``: score of each class.
 
-    There are far fewer classes than nodes, so normalizing, weighting and scaling take one step per class.
+    There are far fewer classes than nodes, so normalizing, weighting and scaling compute one score per class.
     """
 
     of: Sequence[Hashable]

@@ -18,18 +18,18 @@ from app.kube.kinds import Kind
 class Reads(Enum):
     """Inputs of a plugin's verdicts and raw scores, besides its arguments and objects of its declared kinds.
 
-    Of the pod it reads the parts that its ``PluginSpec`` declares; by default namespace, labels, spec, annotations and
-    owner.
+    A plugin that does not read the cluster sees only the parts of the pod that its ``PluginSpec`` declares. The default
+    parts are namespace, labels, spec, annotations and owner.
     """
 
     NODE = "node"
     """The pod and the Node object."""
 
     PODS_ON_NODE = "pods on node"
-    """Also the pods on that node; more pods must never turn a rejection into a Success."""
+    """The pod, the Node object, and the pods on that node. More pods there must never turn a rejection into Success."""
 
     CLUSTER = "cluster"
-    """The whole cluster, the pod's name and UID included."""
+    """The whole cluster, and the whole pod, its name and UID included."""
 
 
 class PluginArgs(BaseModel):
@@ -59,7 +59,7 @@ class Writes(Struct, frozen=True):
 
 
 class Needs(Struct, frozen=True):
-    """Access that a plugin needs for its arguments.
+    """Access that a plugin with given arguments needs to the cluster's objects.
 
     ``kinds``: kinds that it reads besides pods and nodes. ``writes``: kinds that it writes, and can read too. The
     permissions of Homeport follow from both. ``parts``: parts that it reads besides ``PluginSpec.parts``, for plugins
@@ -80,8 +80,8 @@ class PluginSpec(Generic[Args]):
     """Plugin that a profile can name, created by ``plugin(args, handle)``.
 
     ``reads`` and ``parts`` declare the inputs of its verdicts and scores. It cannot see other parts of the pod unless
-    it reads the cluster. Some parts are decoded only if a plugin declares them. ``needs`` returns further access for
-    its arguments.
+    it reads the cluster. Some parts are decoded only if a plugin declares them. ``needs`` takes the arguments, and
+    returns further access that the plugin needs for them.
     """
 
     def __init__(

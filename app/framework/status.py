@@ -25,7 +25,7 @@ class Code(IntEnum):
     WAIT = 4
     """The pod waits at Permit; returned only there."""
     SKIP = 5
-    """PreFilter, PreScore: omit this plugin in the cycle. Bind: try the next plugin."""
+    """At PreFilter and PreScore: omit the plugin's filter or score. At Bind: try the next plugin."""
     PENDING = 6
     """Rejection that is retried without a back-off."""
 
@@ -40,9 +40,10 @@ _REJECTED: Final = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Cod
 
 
 class Status(Struct, frozen=True):
-    """Answer of a plugin. ``plugin``: filled in by the engine.
+    """Answer of a plugin. ``plugin``: its name, set by the engine.
 
-    ``until``: time in seconds since 1970 at which a cached verdict expires and the node is evaluated again.
+    ``until``: time in seconds since 1970 at which a cached verdict expires and the node is evaluated again. ``None``
+    if the verdict does not expire.
     """
 
     code: Code

@@ -1,9 +1,9 @@
 """The engine that runs plugins: registry, profiles, scheduling cycle, caches of verdicts, and the guard around plugin
 calls.
 
-It knows the extension points and their order, and converts an exception into a status that names the plugin. It also
-holds the pods that wait at Permit.
+The engine runs the extension points in their order, and converts an exception of a plugin into a status that names the
+plugin. It also holds the pods that wait at Permit.
 
-Not here: the plugins, the snapshot of the cluster (passed in through the protocols of ``app.framework``), and any
-``await`` while a decision is made.
+This package contains no plugins. It gets the snapshot of the cluster through the protocols of ``app.framework``. No
+decision contains an ``await``, so each is made on one consistent snapshot.
 """

@@ -29,7 +29,7 @@ M = TypeVar("M", bound=Callable[..., Any])
 
 
 def _timed(point: str) -> Callable[[M], M]:
-    """Time all plugins of an asynchronous extension point together, like ``timed_point``."""
+    """Return a decorator like ``timed_point``, for asynchronous methods. It also records calls that are cancelled."""
 
     def decorate(method: M) -> M:
         @wraps(method)
@@ -48,7 +48,7 @@ def _timed(point: str) -> Callable[[M], M]:
 
 
 class BindingCycle:
-    """Plugins of one profile for the binding cycle. ``waiting`` holds the pods that wait at Permit."""
+    """Runs the binding cycle of one profile's plugins. ``waiting`` holds the pods that wait at Permit."""
 
     def __init__(
         self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, waiting: PodsAtPermit
@@ -61,8 +61,8 @@ class BindingCycle:
 
     @timed_point("Reserve")
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Run the Reserve plugins in order; the first failure stops. After a failure here or later in the bind, the
-        caller must call ``unreserve``.
+        """Run the Reserve plugins in order, and return the first status that is not Success. After a failure here or
+        later in the bind, the caller must call ``unreserve``.
         """
         for slot in self.slots["reserve"]:
             status = self.guard.status(slot.name, "Reserve", slot.plugin.reserve, state, pod, node_name)
@@ -71,8 +71,8 @@ class BindingCycle:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo all Reserve plugins in reverse order, also those that never reserved. A fault of one does not stop the
-        others.
+        """Call ``unreserve`` of all Reserve plugins in reverse order, also if their ``reserve`` did not run. After a
+        fault of one plugin, the remaining ones still run.
         """
         for slot in reversed(self.slots["reserve"]):
             try:
@@ -81,7 +81,9 @@ class BindingCycle:
                 continue
 
     async def permit(self, state: CycleState, pod: Pod, node_name: str, *, limit: float) -> Status:
-        """Run Permit and, if a plugin returns Wait, wait at most ``limit`` seconds without blocking other pods."""
+        """Run the Permit plugins, and return Success or a rejection. If a plugin returns Wait, this first waits at most
+        ``limit`` seconds until the pod is allowed or rejected. Other pods are not blocked meanwhile.
+        """
         status, waits = self._permit(state, pod, node_name, limit)
         if status.code is not Code.WAIT:
             return status
@@ -92,7 +94,7 @@ class BindingCycle:
 
     @timed_point("Permit")
     def _permit(self, state: CycleState, pod: Pod, node_name: str, limit: float) -> tuple[Status, dict[str, float]]:
-        """Return Success, a rejection, or Wait with each plugin's wait time in seconds."""
+        """Return Success, a rejection, or Wait with the wait in seconds of each plugin that returned Wait."""
         waits: dict[str, float] = {}
         status: Status
         for slot in self.slots["permit"]:
@@ -111,8 +113,8 @@ class BindingCycle:
         return (_WAIT if waits else SUCCESS), waits
 
     def _clipped(self, plugin: str, seconds: float, limit: float) -> float:
-        """Limit a wait to ``limit`` seconds. The client of the bind request stops waiting then, and a pod that waits
-        longer is never bound.
+        """Return ``seconds``, or ``limit`` if that is less. After ``limit`` seconds the client of the bind request
+        gives up, so a pod that waits longer could not be bound.
         """
         if seconds > limit and (held_back := self._clips.admit(plugin)) is not None:
             _LOG.warning(
@@ -126,7 +128,7 @@ class BindingCycle:
 
     @_timed("PreBind")
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Run the PreBind plugins in order; the first failure stops."""
+        """Run the PreBind plugins in order, and return the first status that is not Success."""
         for slot in self.slots["preBind"]:
             answer = await self.guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
             status = self.guard.checked(slot.name, "PreBind", answer)
@@ -136,7 +138,9 @@ class BindingCycle:
 
     @_timed("Bind")
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Return the status of the first bind plugin that does not answer Skip, or an error if all skip."""
+        """Run the Bind plugins up to the first that does not return Skip. Return its status, or an Error if
+        all skip.
+        """
         for slot in self.slots["bind"]:
             answer = await self.guard.acall(slot.name, "Bind", slot.plugin.bind, state, pod, node_name)
             status = self.guard.checked(slot.name, "Bind", answer)
@@ -146,7 +150,7 @@ class BindingCycle:
 
     @_timed("PostBind")
     async def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Call every PostBind plugin. The pod is bound already, so the guard only logs a fault."""
+        """Call every PostBind plugin. A fault is logged and otherwise ignored, because the pod is bound already."""
         for slot in self.slots["postBind"]:
             try:
                 await self.guard.acall(slot.name, "PostBind", slot.plugin.post_bind, state, pod, node_name)

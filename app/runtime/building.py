@@ -1,4 +1,4 @@
-"""Builds a resolved profile: creates each plugin once and puts it at its extension points."""
+"""Creation of a ``Framework`` from a resolved profile: each plugin is created once and put at its extension points."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def build(
     waiting: PodsAtPermit,
     guard: Guard,
 ) -> Framework:
-    """Build every plugin once and put it at its extension points. Raises ``ProfileErrors``."""
+    """Create the profile's plugins, and the ``Framework`` that runs them. Raises ``ProfileErrors``."""
     kinds: dict[str, list[Kind[Any]]] = {name: [] for name in profile.specs}
     for use in profile.uses():
         kinds[use.plugin].append(use.kind)
@@ -63,7 +63,7 @@ def build(
 
 
 class _AllBut:
-    """Set of all names except the given ones."""
+    """Set that contains every name except the given ones."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = frozenset(names)
@@ -83,7 +83,7 @@ def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str
 
 
 def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds, reads: Mapping[str, ClockReads]) -> dict[str, Any]:
-    """Build every plugin with its own handle, and return them by name. Raises ``ProfileErrors``."""
+    """Create every plugin with its own handle, and return the plugins by name. Raises ``ProfileErrors``."""
     plugins, faults = {}, []
     for name, spec in profile.specs.items():
         own_handle = replace(handle, objects=DeclaredObjects(name, kinds[name], handle.objects))

@@ -1,4 +1,8 @@
-"""Base of cache entries that a plugin derives from nodes for pods of one signature, and their invalidation."""
+"""Base classes of caches of a plugin's answers: one entry holds its answers about nodes, for pods of one signature.
+
+A signature is a value of the pod parts that the plugin declares. Here are the invalidation of entries and the limits of
+work in one step.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +23,20 @@ NAME_BYTES: Final = 60
 """Estimated bytes per name in a set or dictionary; the string itself belongs to the snapshot."""
 
 STEP: Final = 512
-"""Maximum number of nodes evaluated in one step if there are too many for a single step."""
+"""Maximum number of nodes evaluated in one step, once an evaluation must be divided into steps."""
 
 PIECE: Final = 64
-"""Nodes compared in one step of a check."""
+"""Number of nodes per step when cached answers are compared with new ones."""
 
 _MOST_AT_ONCE: Final = 8192
-"""Maximum number of plugin answers in one step of the event loop: some milliseconds."""
+"""Maximum number of answers that a plugin gives in one step, because they take some milliseconds."""
 
 _LIGHT: Final = 4 << 10
-"""Maximum size in bytes of pod parts with which evaluating a node takes negligible time."""
+"""Size in bytes of a pod's parts up to which it does not affect the number of nodes in one step."""
 
 _BYTES_AT_ONCE: Final = 5 << 20
-"""Maximum of bytes times nodes in one step for larger parts, such as hundreds of affinity terms. 64 KiB in a pod are
-400 KiB by this estimate, and take up to a millisecond a node.
+"""Maximum product of bytes and nodes in one step for larger pod parts, for example hundreds of affinity terms. A pod
+part of 64 KiB is estimated at 400 KiB, and takes up to a millisecond per node.
 """
 
 _FEWEST_AT_ONCE: Final = 8
@@ -40,7 +44,7 @@ _FEWEST_AT_ONCE: Final = 8
 
 
 class CacheEntry:
-    """Cache entry derived from nodes and, with ``pods``, from the pods on them."""
+    """Cache entry derived from nodes and, if ``pods`` is True, from the pods on them."""
 
     __slots__ = ("_node_seen", "_pod_seen", "pods")
 
@@ -50,7 +54,7 @@ class CacheEntry:
         self._pod_seen = snapshot.pod_changes.now if pods else 0
 
     def changed(self, snapshot: Snapshot) -> Iterable[str] | None:
-        """Return the nodes that changed since the last call; ``None`` if that is not known."""
+        """Return the nodes that changed since the last call; ``None`` if any node can have changed."""
         if not self.pods:
             if self._node_seen == snapshot.node_changes.now:
                 return ()
@@ -69,7 +73,7 @@ class CacheEntry:
 class PluginEntry(CacheEntry):
     """Cached answers of one plugin about nodes, for pods of one signature. ``pod`` is the plugin's view of such a pod.
 
-    ``objects``: versions of the plugin's declared kinds for which the answers hold.
+    ``objects``: versions of the plugin's declared kinds for which the answers are valid.
     """
 
     __slots__ = ("_size", "key", "objects", "pod", "slot")
@@ -87,7 +91,7 @@ class PluginEntry(CacheEntry):
         return ENTRY_BYTES + self._size
 
     def at_once(self) -> int:
-        """Return the maximum number of nodes in one step if only this plugin runs in it."""
+        """Return the maximum number of nodes in a step in which only this plugin runs."""
         if self._size <= _LIGHT:
             return _MOST_AT_ONCE
         return max(_FEWEST_AT_ONCE, _BYTES_AT_ONCE // self._size)
@@ -97,7 +101,9 @@ E = TypeVar("E", bound=PluginEntry)
 
 
 class PluginCache:
-    """Lookup of the cache entry of a plugin for a pod. A change of an object of a declared kind replaces the entry."""
+    """Base of caches that finds the entry of a plugin for a pod. An entry is replaced after a change of an object of a
+    kind that the plugin declares.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -127,6 +133,6 @@ class PluginCache:
 
 
 def step_size(entries: Iterable[PluginEntry]) -> int:
-    """Return the maximum number of nodes in one step if all these plugins run in it."""
+    """Return the maximum number of nodes in a step in which the plugins of all these entries run."""
     shares = sum(1 / entry.at_once() for entry in entries)
     return max(1, min(STEP, int(1 / shares))) if shares else STEP

@@ -1,17 +1,17 @@
 """Cached verdicts of one plugin on nodes, for plugins that read only nodes and the pods on them.
 
-An entry belongs to one plugin and one pod signature. It holds the set of evaluated nodes and the rejections; any other
-evaluated node passes. Before each use, an entry is updated from the journal of changed nodes. So a filter evaluates
-each node about once per workload, and again only after the node has changed.
+An entry belongs to one plugin and one pod signature. It holds the set of evaluated nodes and the rejections; an
+evaluated node without a rejection passes. Before each use, an entry is updated from the journal of changed nodes. So a
+filter evaluates each node about once per workload, and again only after the node has changed.
 
-kube-scheduler had such a cache and removed it: locks and a lookup per node cost more than the predicates, and
-invalidation was scattered over the code. Here there is one thread, one journal, and one set lookup per node for all
-plugins.
+kube-scheduler had such a cache (the equivalence cache) and removed it. Its locks and its lookup per node cost more than
+the predicates, and its invalidation was scattered over the code. Homeport has one thread, one journal of changes, and
+one set lookup per node for all plugins.
 
-Correctness rests on these rules. A node that was not evaluated does not pass. An Error is never cached. Some nodes are
-evaluated by the caller and never stored: those that the request sends in another version, the node on which the pod
-itself runs, and nodes with nominated pods. A change of an object of a declared kind replaces the entry. Entries that
-the last evaluation used stay available until the next one, even if they are evicted.
+The cache is correct because of these rules. A node that was not evaluated does not pass. An Error is never cached. Some
+nodes are evaluated by the caller and never stored: nodes that the request sends in another version, the node on which
+the pod itself runs, and nodes with nominated pods. A change of an object of a declared kind replaces the entry. Entries
+that the last evaluation used stay available until the next one, even if they are evicted.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from app.runtime.slots import PluginSlot
 from app.runtime.snapshot import Snapshot
 
 _REJECTION_BYTES: Final = 300
-"""Estimated bytes of a name with its status."""
+"""Estimated bytes of one entry in ``rejected``: a node name and a status."""
 
 _MOST_AGAIN: Final = 256
-"""Maximum number of changed nodes that are evaluated again at once to confirm their rejection; if more changed, they
-are evaluated when next requested.
+"""Maximum number of changed nodes that ``refresh`` evaluates again to confirm their rejections. If more have changed,
+each is evaluated when it is next requested.
 """
 
 _CROWDED_COST: Final = 8
@@ -48,8 +48,8 @@ Evaluate = Callable[["CachedVerdicts", Sequence[str]], FilterResult]
 
 
 class _EvaluatedNodes:
-    """Set of evaluated nodes. ``some``: their names, or ``None`` once every node has been evaluated; from then on only
-    the others are stored, in ``open``.
+    """Set of evaluated nodes. ``some``: their names, or ``None`` once every node has been evaluated. From then on,
+    ``open`` holds the nodes that have changed and were not evaluated again.
     """
 
     __slots__ = ("open", "some")
@@ -93,8 +93,8 @@ class _EvaluatedNodes:
 class CachedVerdicts(PluginEntry):
     """Verdicts of one plugin on nodes. A node passes if it is in ``evaluated`` and not in ``rejected``.
 
-    ``stamp``: number that changes whenever a rejection becomes invalid; unique across all entries. ``beside``:
-    hypothetical pods that are assumed to run on every node.
+    ``stamp``: number that changes whenever a rejection becomes invalid; it differs between entries. ``beside``:
+    hypothetical pods that are evaluated as if they ran on every node.
     """
 
     __slots__ = ("beside", "evaluated", "rejected", "serial", "stamp")
@@ -115,8 +115,8 @@ class CachedVerdicts(PluginEntry):
         return super().weight() + NAME_BYTES * self.evaluated.size() + _REJECTION_BYTES * len(self.rejected)
 
     def refresh(self, snapshot: Snapshot, evaluate: Evaluate) -> None:
-        """Drop changed nodes, and evaluate those again that were rejected, to find out if the rejections are still
-        valid.
+        """Drop the verdicts on changed nodes. Changed nodes that were rejected are evaluated again, so that the stamp
+        stays the same if their rejections do.
         """
         changed = self.changed(snapshot)
         if changed is None:
@@ -139,7 +139,7 @@ class CachedVerdicts(PluginEntry):
                 self.stamp = next(_SERIALS)
 
     def evaluate(self, names: Sequence[str], snapshot: Snapshot, evaluate: Evaluate) -> None:
-        """Evaluate nodes of the snapshot that have no verdict yet."""
+        """Evaluate nodes of the snapshot that have no verdict yet, and store the verdicts."""
         if names:
             result = evaluate(self, names)
             self.rejected.update(result.rejected())

@@ -1,4 +1,4 @@
-"""Clocks of plugins with cached verdicts: a verdict that depends on the time must say until when it is valid."""
+"""Detection of verdicts that depend on the time. If such a verdict is cached, it must have an expiry (``until``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.framework.handle import Clock
 
 
 class UndatedAnswer(Exception):
-    """Error: a plugin read a clock for an answer that is cached and does not expire."""
+    """Error: a plugin read a clock to compute an answer that would be cached without an expiry."""
 
     def __init__(self, point: str) -> None:
         if point == "Filter":
@@ -27,7 +27,7 @@ class ClockReads:
         self.count = 0
 
     def counting(self, clock: Clock) -> Clock:
-        """Return a clock that counts its reads here."""
+        """Return a clock with the time of ``clock``. Each read of it increments ``count``."""
 
         def counted() -> float:
             self.count += 1

@@ -1,4 +1,6 @@
-"""``Objects`` limited to the kinds that one plugin declared. Other kinds are not watched and would seem empty."""
+"""``Objects`` limited to the kinds that one plugin declares. Access to another kind is refused, because a kind that is
+not watched would look empty.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,13 @@ _ELSEWHERE: Final[dict[Kind[Any], str]] = {
 }
 
 _MOST_KNOWN: Final = 64
-"""Maximum number of ``Kind`` objects cached by identity, because a plugin might create its kinds anew on each call."""
+"""Maximum number of ``Kind`` objects cached by identity. Without it, a plugin that creates a ``Kind`` at each call
+would let the cache grow forever.
+"""
 
 
 class UndeclaredKind(LookupError):
-    """Raised if a plugin reads objects of a kind that it did not declare: a bug in the plugin."""
+    """Error: a plugin reads objects of a kind that it does not declare, which is a bug of the plugin."""
 
     def __init__(self, plugin: str, kind: Kind[Any]) -> None:
         instead = _ELSEWHERE.get(kind, "name the kind in kinds= of its Needs")
@@ -30,9 +34,9 @@ class UndeclaredKind(LookupError):
 
 
 class DeclaredObjects:
-    """Implements ``framework.Objects`` over ``objects``, for one plugin and ``kinds``.
+    """Implements ``framework.Objects`` for one plugin with the objects of ``kinds`` in ``objects``.
 
-    Raises ``UndeclaredKind`` for any other kind; pods and nodes are never among them.
+    Raises ``UndeclaredKind`` for any other kind, and always for pods and nodes.
     """
 
     __slots__ = ("_declared", "_get", "_in_namespace", "_known", "_objects", "_plugin", "_version")
@@ -47,7 +51,9 @@ class DeclaredObjects:
         self._version = objects.version
 
     def _require(self, kind: Kind[Any]) -> None:
-        """Check a kind that is not cached by identity. Comparing kinds costs more than the look-up itself."""
+        """Check a kind and cache its identity, because comparing kinds by value takes longer than an object's
+        lookup.
+        """
         if kind not in self._declared:
             raise UndeclaredKind(self._plugin, kind)
         if len(self._known) < _MOST_KNOWN:

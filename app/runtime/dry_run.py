@@ -14,8 +14,8 @@ from app.runtime.guard import PluginError
 class FilterDryRun:
     """Implements ``framework.DryRun`` with the filters of one profile.
 
-    Plugins that read the pods of a node see the change in ``node``; plugins with cycle state are updated through
-    PreFilter's extensions.
+    Plugins that read the pods of a node see the change in ``node``. The state that other plugins prepared in PreFilter
+    is updated through their ``add_pod`` and ``remove_pod``.
     """
 
     __slots__ = ("_filters", "_pod", "_state", "node")
@@ -27,8 +27,8 @@ class FilterDryRun:
         self.node = node.with_pods(())
 
     def remove_pod(self, pod: Pod) -> None:
-        """Remove a pod from the simulated node. Raises ``PluginError``, and ``KeyError`` for a pod that is not on the
-        node.
+        """Remove a pod from the simulated node. Raises ``PluginError``, or ``KeyError`` if the pod is not on
+        the node.
         """
         self.node.drop(pod.uid)
         self._filters.remove_pods(self._state, self._pod, (pod,), self.node)
@@ -39,7 +39,9 @@ class FilterDryRun:
         self._filters.add_pods(self._state, self._pod, (pod,), self.node)
 
     def filter(self) -> Status:
-        """Return the status of the first filter that rejects the simulated node, or Success. Raises ``Unprepared``."""
+        """Return the status of the first filter that rejects the simulated node, or Success. A fault of a plugin
+        becomes an Error. Raises ``Unprepared``.
+        """
         try:
             return self._filters.filter_node(self._state, self._pod, self.node)
         except PluginError as fault:
@@ -47,8 +49,8 @@ class FilterDryRun:
 
 
 class DryRuns:
-    """Factory of dry runs for a profile's plugins. ``filters`` is set later, since plugins are
-    created before filters.
+    """Factory of dry runs with a profile's filters. ``filters`` is set after the plugins are created, because the
+    filters consist of them and each plugin gets this factory in its handle.
     """
 
     __slots__ = ("filters",)

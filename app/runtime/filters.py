@@ -1,4 +1,4 @@
-"""PreFilter and Filter as ``schedule_one.go`` of Kubernetes 1.36 runs them: for many nodes, for one, and for a bind."""
+"""PreFilter and Filter for many nodes, one node, and the check before a bind, as in Kubernetes' ``schedule_one.go``."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ _LEFT: Final = "a FilterResult that passes or rejects each node that passed so f
 """Description of a correct answer of ``filter_last``, for error messages."""
 
 _MOST_SETS: Final = 64
-"""Maximum number of sets of skipped plugins for which the remaining ones are cached."""
+"""Maximum number of sets of skipped plugins for which the remaining filters are cached."""
 
 
 class FilterOutcome(Struct, frozen=True):
-    """Result of PreFilter and Filter. ``rejected``: every candidate that must not be used, with the reason."""
+    """Result of PreFilter and Filter. ``rejected``: the rejection of each candidate that does not pass, by
+    node name.
+    """
 
     pre_filter: Status
     rejected: Mapping[str, Status]
 
 
 class Recheck(Struct, frozen=True):
-    """Result of the check before a bind. ``status`` assumes that all binds in flight succeed. ``certain``: False for a
-    Success that might not hold if some of these binds fail.
+    """Result of the check before a bind. ``status`` assumes that all binds in flight succeed. ``certain`` is False if a
+    Success might become a rejection when some of these binds fail.
     """
 
     status: Status
@@ -50,8 +52,8 @@ class Filters:
     """PreFilter and Filter plugins of one profile.
 
     ``slots``: plugins of every extension point in order. Only nominated pods with a scheduler name in ``served`` are
-    considered. ``deciding``: plugins at either point, each once. ``has_last_filters``: True if a plugin implements
-    ``filter_last``, whose answer depends on the set of nodes that passed so far.
+    considered. ``deciding``: plugins at PreFilter or Filter, each once. ``has_last_filters``: True if a plugin
+    implements ``filter_last``, whose answer depends on the set of nodes that passed so far.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Filters:
         self._without: dict[frozenset[str], ActiveFilters] = {}
 
     def depends(self, pod: Pod, other: Pod) -> bool:
-        """Return True if the node of ``other`` can affect the filters of ``pod``. Raises ``PluginError``."""
+        """Return True if ``other`` can affect a filter of ``pod`` that reads the cluster. Raises ``PluginError``."""
         return any(
             slot.depends_on is None or self.guard.call(slot.name, "DependsOn", slot.depends_on, pod, other)
             for slot in self._reading_cluster
@@ -109,7 +111,7 @@ class Filters:
     _timed_pre_filter = timed_point("PreFilter")(_pre_filter)
 
     def call_pre_filter(self, slot: PluginSlot, state: CycleState, pod: Pod) -> tuple[Status, frozenset[str] | None]:
-        """Return the answer of one plugin. Raises ``PluginError`` or ``Unprepared``."""
+        """Call PreFilter of one plugin and return its answer. Raises ``PluginError`` or ``Unprepared``."""
         seen = pod if slot.parts is None else pod_view(slot, state, pod)
         before = 0 if slot.clock_reads is None else slot.clock_reads.count
         status, names = self.guard.pair(
@@ -126,7 +128,7 @@ class Filters:
         return status, frozenset(names)
 
     def active_filters(self, state: CycleState) -> ActiveFilters:
-        """Return the filters that PreFilter did not skip; cached, because few different sets of plugins are skipped."""
+        """Return the filters that PreFilter did not skip. Cached by the set of skipped plugins, as few sets occur."""
         skipped = frozenset(state.skip_filter)
         active = self._without.get(skipped)
         if active is None:
@@ -136,7 +138,7 @@ class Filters:
         return active
 
     def feasible(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterOutcome:
-        """Run PreFilter and Filter on all candidates, without the cache. Raises ``PluginError`` or ``Unprepared``."""
+        """Run PreFilter and Filter on all candidates without the cache. Raises ``PluginError`` or ``Unprepared``."""
         prepared = self.pre_filter(state, pod)
         if not prepared.status.is_success:
             return FilterOutcome(prepared.status, dict.fromkeys(nodes.names, prepared.status))
@@ -150,7 +152,7 @@ class Filters:
         return FilterOutcome(SUCCESS, rejected)
 
     def filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
-        """Return the rejected candidates. Nodes with nominated pods are evaluated with these pods and without."""
+        """Return the rejections by node. A node with nominated pods is evaluated with these pods and without them."""
         return self._timed_filter(state, pod, nodes) if self.guard.sampled else self._filter(state, pod, nodes)
 
     def _filter(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
@@ -167,7 +169,7 @@ class Filters:
     _timed_filter = timed_point("Filter")(_filter)
 
     def filter_all(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
-        """Return the candidates that any plugin rejects; pods nominated to them are ignored."""
+        """Return the rejections by node, each of the first plugin that rejects it. Nominated pods are ignored."""
         rejected: dict[str, Status] = {}
         for slot in self.active_filters(state).every:
             new = self.filter_whole(slot, state, pod, nodes).rejected()
@@ -183,7 +185,7 @@ class Filters:
         return result
 
     def filter_by(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
-        """Return one plugin's answer for many nodes. Raises ``PluginError``, also when rejections are read later."""
+        """Run one filter on many nodes. ``PluginError`` can be raised here, and when the rejections are read."""
         seen, nodes = (pod_view(slot, state, pod), nodes_view(slot, nodes)) if slot.parts is not None else (pod, nodes)
         if not slot.filters_in_batch:
             passed, rejected = self.guard.call(slot.name, "Filter", filter_each, slot.plugin.filter, state, seen, nodes)
@@ -215,7 +217,7 @@ class Filters:
         return {name: named[id(status)] for name, status in rejected.items()}
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> dict[str, Status]:
-        """Return the nodes in ``passed`` that ``filter_last`` of any plugin rejects. Raises ``PluginError``."""
+        """Return the rejections of nodes in ``passed`` by ``filter_last`` of any plugin. Raises ``PluginError``."""
         results = self.last_results(state, pod, nodes, passed)
         return {name: status for result in results for name, status in result.rejected().items()}
 
@@ -249,13 +251,13 @@ class Filters:
         return rejected
 
     def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        """Run Filter for one node, with nominated pods and without."""
+        """Run Filter for one node. If pods are nominated to it, it must pass both with them and without them."""
         pods = self.nominated_to(node.node.name, pod)
         return self.filter_with_nominated(state, pod, node, pods) if pods else self._filter_one(state, pod, node)
 
     def filter_with_nominated(self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]) -> Status:
-        """Run Filter for one node. It must pass both with the nominated pods on it and without them, since they might
-        not come.
+        """Run Filter for one node. It must pass with the ``nominated`` pods and without them, because they might be
+        bound to other nodes.
         """
         dry_run = state.clone()
         self.add_pods(dry_run, pod, nominated, node)
@@ -275,7 +277,7 @@ class Filters:
         return status if isinstance(status, Status) else self.guard.checked(slot.name, "Filter", status)
 
     def nominated_to(self, node_name: str, pod: Pod) -> list[Pod]:
-        """Return other pods that are nominated to the node and have at least the pod's priority."""
+        """Return the other served pods that are nominated to the node and have at least the pod's priority."""
         nominated = self.nominations.nominated(node_name)
         if not nominated:
             return []
@@ -287,7 +289,9 @@ class Filters:
         ]
 
     def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
-        """Run PreFilter and Filter for the node to which the pod is to be bound."""
+        """Check a node before a bind: run PreFilter and Filter for it. ``in_flight``: pods whose binds are in
+        flight.
+        """
         prepared = self.pre_filter(state, pod)
         if prepared.status is not SUCCESS:
             return Recheck(prepared.status)
@@ -300,9 +304,10 @@ class Filters:
         return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in deciding))
 
     def _certain(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> bool:
-        """Return True if a Success that assumes all binds in flight also holds if any of these binds fail.
+        """Return True if the plugin's Success stays valid whichever of the binds in flight fail.
 
-        This is so for plugins that read only the node and its pods: fewer pods never turn Success into a rejection.
+        That is certain for plugins that read only the node and its pods, because fewer pods never turn Success into a
+        rejection.
         """
         if slot.is_cached or slot.filter_certain is None:
             return slot.is_cached
@@ -316,12 +321,12 @@ class Filters:
         return {slot.name: self._call_filter(slot, state, pod, node).by(slot.name) for slot in filters}
 
     def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
-        """Update the plugins' state as if ``added`` ran on ``node``. Raises ``PluginError``."""
+        """Update the state that PreFilter prepared, as if ``added`` ran on ``node``. Raises ``PluginError``."""
         for other in added:
             self._extend("add_pod", "PreFilterExtensionAddPod", state, pod, other, node)
 
     def remove_pods(self, state: CycleState, pod: Pod, removed: Iterable[Pod], node: NodeInfo) -> None:
-        """Update the plugins' state as if ``removed`` were gone from ``node``. Raises ``PluginError``."""
+        """Update the state that PreFilter prepared, as if ``removed`` had left ``node``. Raises ``PluginError``."""
         for other in removed:
             self._extend("remove_pod", "PreFilterExtensionRemovePod", state, pod, other, node)
 
@@ -336,7 +341,7 @@ class Filters:
 
 
 def _is_part(names: Any, whole: Sequence[str]) -> bool:
-    """Return True if all ``names`` are in ``whole``. Fast for all names, and for a single one."""
+    """Return True if ``names`` is a sequence of names in ``whole``. Fast if it is ``whole`` itself or has one name."""
     if names is whole:
         return True
     if isinstance(names, str) or not isinstance(names, Sequence) or len(names) > len(whole):

@@ -1,7 +1,8 @@
-"""The engine: runs the plugins of one profile, extension point by extension point, in kube-scheduler's order.
+"""The engine of one profile, which runs its plugins at each extension point in kube-scheduler's order.
 
-Rejections are returned, faults are raised as ``PluginError``. Parts of the framework run most extension points. This
-module creates the parts, and runs PreEnqueue, QueueSort and the methods that every plugin can have.
+Rejections are returned, and faults are raised as ``PluginError``. Most extension points run in other modules:
+``filters``, ``search``, ``scoring``, ``post_filters`` and ``binding``. This module runs PreEnqueue, QueueSort and the
+methods that every plugin can have.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from app.runtime.snapshot import Nominations, Snapshot
 from app.runtime.waiting import PodsAtPermit
 
 INQUIRY_SECONDS: Final = 6.0
-"""Time limit of the slow part of an explanation."""
+"""Time limit of each plugin's slow addition to an explanation (``Explanation.later``)."""
 
 _NO_MORE: Final = Explanation()
 _A_FIGURE: Final = "a Figure with a name and labels as metrics have"
 _LARGEST_FIGURE: Final = 1 << 1023
-"""Largest integer that can be converted to a float, as metrics are."""
+"""Largest integer that a gauge can have. Metrics are floats, and integers from 1 << 1024 on cannot be converted."""
 
 _OPTIONAL_METHODS: Final = (
     (Plugin, "required_objects", "RequiredObjects"),
@@ -47,20 +48,23 @@ _OPTIONAL_METHODS: Final = (
     (ScorePlugin, "normalize", "NormalizeScore"),
     (Plugin, "figures", "Figures"),
 )
-"""Optional methods of plugins that are no extension points: base, method, and the name under which calls are timed."""
+"""Optional methods of plugins that are not extension points. Each entry: base class, method, and label of its
+metrics.
+"""
 
 
 class Framework:
     """Plugins of a profile, created and ready to run.
 
     ``filters`` and ``search`` run its filters; ``scoring``, ``post_filters`` and ``binding`` run the later extension
-    points. ``at_bind`` are the filters of the check before a bind: ``filters`` plus the plugins in ``added_at_bind``,
-    which run nowhere else.
+    points. ``at_bind`` runs the filters of the check before a bind: those of ``filters``, and the plugins in
+    ``added_at_bind``, which run only in that check.
 
     ``slots``: plugins of every extension point in order. ``served``: scheduler names whose nominated pods are
     considered, those of the other profiles included. ``snapshot``: source of the changes that invalidate cached
-    verdicts. ``at_most`` and ``pick``: maximum number of nodes in a lean answer, and True if it names only the best
-    one. ``not_judged``: filters of kube-scheduler's default profile that this profile does not run.
+    verdicts. ``at_most``: maximum number of nodes in a lean answer (below ``/lean``), 0 for all. ``pick``: True if a
+    lean answer names only the best node. ``not_judged``: filters of kube-scheduler's default profile that this profile
+    does not run.
     """
 
     def __init__(
@@ -116,7 +120,7 @@ class Framework:
         return {slot.name: slot.plugin for slots in self.slots.values() for slot in slots}
 
     def search_without(self, base: type[Any]) -> Search:
-        """Return a search with the filters of ``at_bind``, without plugins that inherit from ``base``."""
+        """Create a search with the filters of ``at_bind``, except plugins that inherit from ``base``."""
         slots = {
             point: tuple(slot for slot in of_point if not declares(type(slot.plugin), base))
             for point, of_point in self.at_bind.slots.items()
@@ -124,8 +128,9 @@ class Framework:
         return Search(self._filters_of(slots), self._snapshot)
 
     def required_objects(self, pod: Pod, *, at_bind: bool = False) -> list[tuple[Kind[Any], str, str]]:
-        """Return (kind, namespace, name) of objects that a decision about the pod needs and the snapshot lacks. Raises
-        ``PluginError``.
+        """Return (kind, namespace, name) of objects that a decision about the pod needs and the snapshot lacks.
+
+        ``at_bind``: also for the plugins of the check before a bind. Raises ``PluginError``.
         """
         required: list[tuple[Kind[Any], str, str]] = []
         for slot in self._lookups_at_bind if at_bind else self._lookups:
@@ -133,14 +138,14 @@ class Framework:
         return required
 
     def checking(self) -> Iterator[str]:
-        """Compare cached verdicts and scores with new ones. Yields a sentence for each difference, and an empty text
-        for a step without one.
+        """Compare cached verdicts and scores with new ones, in steps. Yields for each step a sentence that names the
+        difference, or an empty string.
         """
         yield from self.search.checking_verdicts()
         yield from self.scoring.checking_scores()
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Run PreEnqueue. The first status that is not Success is returned, and no further plugin is called."""
+        """Run the PreEnqueue plugins up to the first status that is not Success, and return that status."""
         for slot in self.slots["preEnqueue"]:
             status = self._guard.status(slot.name, "PreEnqueue", slot.plugin.pre_enqueue, pod)
             if not status.is_success:
@@ -166,7 +171,7 @@ class Framework:
     async def explain_later(
         self, explained: Mapping[str, Explanation], feasible: Collection[str]
     ) -> dict[str, Explanation]:
-        """Return the explanations with the slow additions of plugins, which are computed concurrently.
+        """Compute the slow additions (``Explanation.later``) concurrently, and return the explanations with them.
 
         An addition that takes longer than ``INQUIRY_SECONDS``, or fails, is left out. ``feasible``: nodes that pass all
         filters.
@@ -174,7 +179,7 @@ class Framework:
         additions: dict[str, Explanation] = {}
 
         async def ask(name: str, later: Callable[[Collection[str]], Awaitable[object]]) -> None:
-            with suppress(PluginError, TimeoutError):  # a fault is logged by the guard
+            with suppress(PluginError, TimeoutError):  # the guard has logged the fault
                 async with asyncio.timeout(INQUIRY_SECONDS):
                     additions[name] = await self._guard.acall(name, "Explain", _later, later, feasible)
 
@@ -187,7 +192,7 @@ class Framework:
         """Yield the gauges of all plugins, step by step. A plugin that fails or yields anything else is skipped."""
         for name, plugin in self.plugins.items():
             if overrides(type(plugin), Plugin, "figures"):
-                with suppress(PluginError):  # logged by the guard
+                with suppress(PluginError):  # the guard has logged the fault
                     yield from self._figures_of(name, plugin)
 
     def _figures_of(self, name: str, plugin: Plugin) -> Iterator[Figure | None]:
@@ -200,8 +205,8 @@ class Framework:
 
 
 def is_exposable(figure: Figure) -> bool:
-    """Return True if Prometheus can store the sample. Homeport sets the label ``profile``: with one of the plugin, two
-    samples could become equal.
+    """Return True if Prometheus can store the sample. A label ``profile`` of the plugin is not allowed, because
+    Homeport sets that label.
     """
     names: list[Any] = [figure.name, *figure.labels]
     return (
@@ -217,7 +222,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_unicode(text: Any) -> bool:
-    """Return True if the value is a text that can be encoded; half of a surrogate pair cannot."""
+    """Return True if the value is a string that can be encoded in UTF-8. A lone surrogate cannot."""
     try:
         str.encode(text)
     except (TypeError, UnicodeEncodeError):

@@ -30,8 +30,8 @@ R = TypeVar("R")
 M = TypeVar("M", bound=Callable[..., Any])
 
 SAMPLE_EVERY: Final = 17
-"""One in this many evaluations is timed, with all plugin calls in it. A prime, because requests repeat in the same
-order.
+"""One in this many evaluations is timed, with all plugin calls in it. The number is prime, so that in repeating
+sequences of requests each request is timed in turn.
 """
 
 _FAULT: Final = error("")
@@ -45,7 +45,7 @@ _MESSAGES: Final = {
     "Score": 'running Score plugins: plugin "{}" failed with: {}',
     "NormalizeScore": 'running Normalize on Score plugins: plugin "{}" failed with: {}',
 }
-"""kube-scheduler's message formats for extension points that differ from the usual `running
+"""kube-scheduler's message formats, for extension points whose format differs from the usual `running
 PreFilter plugin "X": …`.
 """
 
@@ -53,7 +53,7 @@ _LOG = structlog.get_logger(__name__)
 
 
 class PluginError(Exception):
-    """The evaluation must end. ``status`` is an Error with the plugin's name and message."""
+    """Error: a plugin failed, so the evaluation must end. ``status`` is an Error with the plugin's name and message."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
@@ -72,7 +72,7 @@ class WrongAnswer(TypeError):
 
 
 class FaultAtNode(Exception):
-    """Wrapper of an exception that a plugin raised, with the name of the node."""
+    """Wrapper of an exception that a plugin raised, with the name of the node that it evaluated."""
 
     def __init__(self, fault: Exception, node: NodeInfo) -> None:
         super().__init__()
@@ -83,7 +83,10 @@ class FaultAtNode(Exception):
 def filter_each(
     evaluate: Callable[[CycleState, Pod, NodeInfo], Status], state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
 ) -> tuple[list[str], dict[str, Status]]:
-    """Return passing nodes and rejections by node, for a plugin that filters one node: one guarded call for all."""
+    """Call ``evaluate`` for each node, and return the passing nodes and the rejections by node.
+
+    The guard is entered once for all nodes, because a guarded call per node would be slow.
+    """
     passed: list[str] = []
     rejected: dict[str, Status] = {}
     add = passed.append
@@ -92,7 +95,7 @@ def filter_each(
             status = evaluate(state, pod, node)
         except Unprepared:
             raise
-        except Exception as fault:  # noqa: BLE001  # any exception, with its node
+        except Exception as fault:  # noqa: BLE001  # wraps any exception, to name the node
             raise FaultAtNode(fault, node) from None
         if status is SUCCESS:
             add(node.node.name)
@@ -108,7 +111,7 @@ def filter_each(
 def score_each(
     score: Callable[[CycleState, Pod, NodeInfo], int], state: CycleState, pod: Pod, nodes: Iterable[NodeInfo]
 ) -> list[int]:
-    """Return raw scores, for a plugin that scores one node: one guarded call for all nodes."""
+    """Call ``score`` for each node and return the raw scores. The guard is entered once for all nodes."""
     scores: list[int] = []
     add = scores.append
     for node in nodes:
@@ -116,7 +119,7 @@ def score_each(
             add(score(state, pod, node))
         except Unprepared:
             raise
-        except Exception as fault:  # noqa: BLE001  # any exception, with its node
+        except Exception as fault:  # noqa: BLE001  # wraps any exception, to name the node
             raise FaultAtNode(fault, node) from None
     return scores
 
@@ -148,18 +151,18 @@ def _described(value: object) -> str:
 
 
 def status_label(answer: object) -> str:
-    """Return the label ``status`` of a metric for an answer; an answer that is neither a status nor a tuple is a
-    success.
+    """Return the value of the metric label ``status`` for an answer. It is Success for an answer without a
+    ``Status``.
     """
     first = answer[0] if isinstance(answer, tuple) and answer else answer
     return WORDS[first.code] if isinstance(first, Status) and isinstance(first.code, Code) else WORDS[Code.SUCCESS]
 
 
 class Guard:
-    """Calls plugins, and catches every exception: an exception of a plugin must not end the service.
+    """Calls plugins, and catches every exception, so that no plugin can end the service.
 
-    A fault is logged once a minute per plugin, extension point and exception type. ``sampled``: True if the current
-    evaluation is timed.
+    A fault is logged at most once a minute per plugin, extension point and exception type. ``sampled``: True if the
+    current evaluation is timed.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -173,19 +176,19 @@ class Guard:
         self._of_point: dict[tuple[str, ...], Histogram] = {}
 
     def call(self, plugin: str, point: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return the plugin's answer. Raises ``PluginError`` or ``Unprepared``."""
+        """Call a plugin and return its answer. Raises ``PluginError`` or ``Unprepared``."""
         started = perf_counter() if self.sampled else 0.0
         answer: object = _FAULT
         try:
             answer = function(*args, **kwargs)
         except Unprepared:
             started = 0.0
-            raise  # no fault: the caller runs the steps and repeats the evaluation
+            raise  # not a fault: the caller runs the steps and repeats the evaluation
         except PluginError:
-            raise  # fault of another plugin that this one called, as in a dry run; already logged
+            raise  # this plugin called another one, for example in a dry run, and that one failed; already logged
         except FaultAtNode as at_node:
             raise self._fault(plugin, point, at_node.fault, args, node=at_node.node) from at_node.fault
-        except Exception as fault:  # the guard: see the class
+        except Exception as fault:  # a plugin can raise anything
             raise self._fault(plugin, point, fault, args) from fault
         finally:
             if started:
@@ -193,7 +196,7 @@ class Guard:
         return answer
 
     def begin_evaluation(self, pod: Pod) -> None:
-        """Start an evaluation: the filters for a pod, or its scores. No other evaluation runs before it ends."""
+        """Start the filters or the scores of a pod, and decide if they are timed. Evaluations never overlap."""
         self._pod = pod
         self._evaluations += 1
         self.sampled = self._evaluations % SAMPLE_EVERY == 0
@@ -212,31 +215,31 @@ class Guard:
     async def acall(
         self, plugin: str, point: str, function: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Like ``call``, for asynchronous extension points. These are few, so all calls are timed."""
+        """Like ``call``, for asynchronous extension points. All calls are timed, because there are few."""
         started = perf_counter()
         answer: object = _FAULT
         try:
             answer = await function(*args, **kwargs)
         except PluginError:
-            raise  # fault of another plugin that this one called, as through the binder; already logged
-        except Exception as fault:  # the guard: see the class
+            raise  # a filter failed in the last check of ``Binder.bind``, which this plugin called; already logged
+        except Exception as fault:  # a plugin can raise anything
             raise self._fault(plugin, point, fault, args) from fault
         finally:
             self._observe(plugin, point, answer, started)
         return answer
 
     async def watched(self, plugin: str, point: str, function: Callable[[], Awaitable[None]]) -> None:
-        """Like ``acall``, for long-running tasks; durations are not recorded."""
+        """Like ``acall``, for tasks that run until they are cancelled; durations are not recorded."""
         try:
             await function()
         except PluginError:
             raise  # fault of another plugin; already logged
-        except Exception as fault:  # the guard: see the class
-            self._pod = None  # the pod of the last evaluation is unrelated
+        except Exception as fault:  # a plugin can raise anything
+            self._pod = None  # the log line must not name the pod of the last evaluation
             raise self._fault(plugin, point, fault) from fault
 
     def expect(self, plugin: str, point: str, profile: str = "") -> None:
-        """Create the metric series of a plugin at 0. ``profile``: empty for a method that is no extension point."""
+        """Create the metric series of a plugin's method at 0. ``profile``: empty if it is not an extension point."""
         if (plugin, point, profile) in self._expected:
             return
         self._expected.add((plugin, point, profile))
@@ -266,23 +269,23 @@ class Guard:
         self._plugin_series(plugin, point, status_label(answer)).observe(perf_counter() - started)
 
     def observe_point(self, point: str, answer: object, profile: str, started: float) -> None:
-        """Record the time of all plugins of an extension point. ``started``: value of ``perf_counter``."""
+        """Record the duration of all plugins at an extension point together. ``started``: its ``perf_counter``."""
         self._point_series(point, status_label(answer), profile).observe(perf_counter() - started)
 
     def observe_wait(self, status: Status, seconds: float) -> None:
-        """Record the seconds that a pod waited at Permit."""
+        """Record how many seconds a pod waited at Permit, by the status with which the wait ended."""
         self._metrics.permit_wait.labels(status_label(status)).observe(seconds)
 
     def wrong_answer(self, plugin: str, point: str, answer: object, expected: str) -> PluginError:
-        """Return the error of an answer of the wrong type. ``expected`` describes the right one."""
+        """Count and log an answer of the wrong type, and return the error to raise. ``expected``: the right type."""
         return self._fault(plugin, point, WrongAnswer(f"returned {_described(answer)}, not {expected}"))
 
     def undated_answer(self, plugin: str, point: str, node: str = "") -> PluginError:
-        """Return the error of a cached answer that depends on a clock and does not expire."""
+        """Count and log a cached answer that depends on a clock and has no expiry, and return the error to raise."""
         return self._fault(plugin, point, UndatedAnswer(point), node=node)
 
     def out_of_range(self, plugin: str, pod: Pod, node: str, score: int) -> None:
-        """Count a score below 0 or above 100, and log one per plugin a minute."""
+        """Count a score below 0 or above 100. At most one per plugin and minute is logged."""
         self._metrics.scores_out_of_range.labels(plugin).inc()
         held_back = self._throttle.admit(f"{plugin} score")
         if held_back is not None:
@@ -306,7 +309,7 @@ class Guard:
         self, plugin: str, point: str, fault: Exception, args: Sequence[object] = (), node: str = ""
     ) -> PluginError:
         if isinstance(fault, Unreadable):
-            return plugin_error(plugin, point, fault)  # no fault of the plugin; logged when the object was left out
+            return plugin_error(plugin, point, fault)  # not the plugin's fault; logged when decoding failed
         self._metrics.plugin_faults.labels(plugin, point).inc()
         held_back = self._throttle.admit(f"{plugin} {point} {type(fault).__name__}")
         if held_back is not None:
@@ -325,9 +328,9 @@ class Guard:
 
 
 def timed_point(point: str) -> Callable[[M], M]:
-    """Return a decorator that records the time of all plugins of an extension point together, at each call.
+    """Return a decorator that records the duration of each call of a method, which runs all plugins of the point.
 
-    The decorated method belongs to an object with ``guard`` and ``scheduler_name``.
+    The method's object must have ``guard`` and ``scheduler_name``.
     """
 
     def decorate(method: M) -> M:

@@ -49,7 +49,7 @@ class LruCache(Generic[K, V]):
 
 
 def size_of(value: Any) -> int:
-    """Return the estimated bytes that a part of a key keeps in memory. Called once, when an entry is created."""
+    """Return the estimated size of a cache key, or a part of one, in bytes."""
     if isinstance(value, str):
         return 50 + len(value)
     if isinstance(value, Mapping):

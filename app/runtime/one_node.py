@@ -1,7 +1,7 @@
 """In-tree filters for one node at a time, for messages to people.
 
-Only filters run whose verdicts depend on the node and the pods on it. The snapshot has no data for the other filters if
-the profile does not run them.
+Only filters run whose verdicts depend on nothing but the node and the pods on it. Other filters need further objects,
+which the snapshot lacks if the profile does not run these filters.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _ALONE: Final = (Reads.NODE, Reads.PODS_ON_NODE)
 
 
 class _AnyDeviceClass:
-    """Partial ``Objects``: assumes a DeviceClass for each resource that the current pod requests.
+    """Partial ``Objects``, which pretends that each resource that the pod requests is backed by a DeviceClass.
 
-    The real DeviceClasses are unknown here. If one backs a resource, DynamicResources filters nodes that lack the
-    resource, so this module must not report such nodes as rejected.
+    The real DeviceClasses are unknown here. If one backs a resource, DynamicResources decides about nodes that lack the
+    resource. With this class, no filter here rejects such nodes.
     """
 
     def __init__(self) -> None:
@@ -55,10 +55,10 @@ class _AnyDeviceClass:
 
 
 class OneNodeFilters:
-    """Filters of one profile: with the profile's arguments where it runs them, else with kube-scheduler's defaults.
+    """In-tree filters that run for one node: with the profile's arguments if it names the plugin, else with defaults.
 
-    ``core``: decoder of pods and nodes with the parts that these filters need. ``unasked``: the other in-tree filters,
-    without those that the profile runs.
+    ``core``: decoder of pods and nodes with the parts that these filters need. ``unasked``: in-tree filters that
+    neither run here nor in the profile.
     """
 
     def __init__(self, profile: ResolvedProfile, registry: Registry, handle: Handle, guard: Guard) -> None:
@@ -89,12 +89,12 @@ class OneNodeFilters:
 
     @property
     def nothing(self) -> NodeVerdict:
-        """Verdict if the pod or the node could not be read."""
+        """Verdict for a pod or node that could not be read: no filter has run."""
         return NodeVerdict((), (*self._plugins, *self.unasked))
 
     def verdict(self, pod: Pod, node: NodeInfo) -> NodeVerdict:
-        """Return the verdict on a pod and node decoded by ``core``. The pods on the node are those beside which the pod
-        would run.
+        """Return the verdict on a pod and a node, both decoded by ``core``. ``node`` must have the pods beside which
+        the pod would run.
         """
         self._classes.set_resources(tuple(pod.spec.resources.requests))
         reasons: dict[str, None] = {}
@@ -102,7 +102,7 @@ class OneNodeFilters:
         for name, plugin in self._plugins.items():
             try:
                 status = self._guard.call(name, "Filter", _status_of, plugin, pod, node)
-            except PluginError:  # logged by the guard
+            except PluginError:  # the guard has logged it
                 failed.append(name)
                 continue
             if status.is_rejected:

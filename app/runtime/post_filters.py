@@ -1,4 +1,4 @@
-"""Extension point PostFilter: tries to make a pod without a feasible node schedulable, for example by preemption.
+"""Extension point PostFilter, which tries to make a pod without a feasible node schedulable, for example by preemption.
 
 Source of the rules: ``pkg/scheduler/framework/runtime`` and ``framework/preemption`` of Kubernetes 1.36.
 """
@@ -29,28 +29,30 @@ class NoPreemption(LookupError):
 class Preemption(Protocol):
     """Interface of a PostFilter plugin that preempts pods, with the names of kube-scheduler's ``preemption.Interface``.
 
-    It is not part of the plugin contract: DefaultPreemption implements it, and evaluate uses it to find the victims on
-    any node. Nothing is evicted.
+    It is not part of the plugin contract. DefaultPreemption implements it, and the command ``evaluate`` uses it to find
+    the victims on any node. Its methods evict nothing.
     """
 
     def pod_eligible_to_preempt_others(self, pod: Pod, nominated_node_status: Status) -> str:
-        """Return why the pod must not preempt others, or an empty text.
+        """Return why the pod must not preempt other pods, or an empty string if it can.
 
         ``nominated_node_status``: verdict of the filters on the node to which the pod is nominated, if any.
         """
         ...
 
     def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-        """Return the fewest pods that must leave the node for this one; none without Success."""
+        """Return the pods to evict from the node for ``pod`` and Success, or no pods and the reason why eviction does
+        not help. Pods of lower priority that can stay are reprieved.
+        """
         ...
 
     def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
-        """Return the best nodes by their victims; all of them are equally good."""
+        """Return the nodes whose victims are the best choice: one node, or several that are equally good."""
         ...
 
 
 class PostFilters:
-    """PostFilter plugins of one profile."""
+    """Runs the PostFilter plugins of one profile."""
 
     def __init__(self, slots: Mapping[str, Sequence[PluginSlot]], guard: Guard) -> None:
         self.slots = slots
@@ -59,9 +61,10 @@ class PostFilters:
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         """Run the PostFilter plugins in order, in steps of some milliseconds.
 
-        After each step the caller sends the state of a new PreFilter. Success and UnschedulableAndUnresolvable end the
-        run. Otherwise the reasons are collected, the last result is used, and the first plugin is named as the one that
-        rejected. Raises ``PluginError`` or ``Unprepared``, which end the run.
+        After each step, the caller sends the state of a new PreFilter. The first Success or
+        UnschedulableAndUnresolvable is the answer. Otherwise the answer is Unschedulable with the reasons of all
+        plugins, the last result that is not ``None``, and the name of the first plugin. Raises ``PluginError`` or
+        ``Unprepared``.
         """
         result: PostFilterResult | None = None
         reasons: list[str] = []
@@ -81,7 +84,7 @@ class PostFilters:
     def _run(
         self, slot: PluginSlot, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
     ) -> Generator[None, CycleState, tuple[CycleState, Any]]:
-        """Run one plugin; return its last state and its answer."""
+        """Run one plugin to its end. Return the state that the caller sent last, and the plugin's answer."""
         call = self._guard.call
         steps = call(slot.name, _POINT, slot.plugin.post_filter, state, pod, rejected)
         if not isinstance(steps, Generator):
@@ -107,7 +110,7 @@ class PostFilters:
         return slot
 
     def not_eligible(self, pod: Pod, nominated_node_status: Status) -> str:
-        """Return why the pod must not preempt others, or an empty text. Raises ``PluginError`` or ``NoPreemption``."""
+        """Return why the pod must not preempt other pods, or ``""``. Raises ``PluginError`` or ``NoPreemption``."""
         slot = self._preemption
         why: str = self._guard.call(
             slot.name, _POINT, slot.plugin.pod_eligible_to_preempt_others, pod, nominated_node_status
@@ -115,8 +118,8 @@ class PostFilters:
         return why
 
     def victims_on(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-        """Return the pods that must leave the node, or why that would not help. Raises ``PluginError`` or
-        ``NoPreemption``.
+        """Return the pods that must be evicted from the node and Success, or a status that tells why evicting pods
+        would not help. Raises ``PluginError`` or ``NoPreemption``.
         """
         slot = self._preemption
         select = slot.plugin.select_victims_on_node
@@ -126,15 +129,15 @@ class PostFilters:
         return victims, self._guard.checked(slot.name, _POINT, status)
 
     def pick(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
-        """Return the nodes from which one would be chosen. Raises ``PluginError`` or ``NoPreemption``."""
+        """Return the nodes of which preemption would choose one. Raises ``PluginError`` or ``NoPreemption``."""
         slot = self._preemption
         nodes: tuple[str, ...] = self._guard.call(slot.name, _POINT, slot.plugin.select_candidates, victims)
         return nodes
 
 
 def advance(steps: PostFilterSteps, state: CycleState | None) -> tuple[bool, Any]:
-    """Run one step. Return (True, answer) if it was the last one, else (False, ``None``). A state of ``None`` starts
-    the generator.
+    """Send ``state`` to the generator, or ``None`` to start it. Return (True, answer) if it has ended, else
+    (False, ``None``).
     """
     try:
         steps.send(state)  # type: ignore[arg-type]  # a generator is started with None

@@ -14,8 +14,8 @@ _OUTSIDE: Final = "node(s) didn't satisfy plugin(s) {}"
 
 
 class PreFiltered(Struct, frozen=True):
-    """Merged result of all PreFilter plugins. ``names`` is ``None`` if no plugin restricts the nodes. ``narrowed_by``:
-    names of the plugins that do.
+    """Merged result of all PreFilter plugins. ``names``: nodes that every plugin allows, ``None`` if no plugin
+    restricts the nodes. ``narrowed_by``: names of the plugins that restrict them.
     """
 
     status: Status
@@ -23,7 +23,7 @@ class PreFiltered(Struct, frozen=True):
     narrowed_by: tuple[str, ...] = ()
 
     def outside(self, nodes: Candidates) -> dict[str, Status]:
-        """Return the rejected candidates: those outside the node sets of the plugins."""
+        """Return the rejection of each candidate that is outside ``names``, by node name."""
         names = self.names
         if names is None:
             return {}
@@ -32,11 +32,11 @@ class PreFiltered(Struct, frozen=True):
 
     @property
     def rejection(self) -> Status:
-        """Status of a node outside the node sets of the plugins."""
+        """Rejection of a node outside ``names``."""
         return unresolvable(_OUTSIDE.format(_bracketed(self.narrowed_by)))
 
     def narrowed(self, plugin: str, names: frozenset[str]) -> PreFiltered:
-        """Return the result with the node set of one more plugin; a rejection if no node is left."""
+        """Return the result after one more plugin allows only ``names``. It is a rejection if no node is left."""
         by = (*self.narrowed_by, plugin)
         both = names if self.names is None else self.names & names
         if both:

@@ -1,4 +1,4 @@
-"""Checked profile: the plugins at each extension point, their order and weights, and what they need.
+"""Checked profile: the plugins at each extension point, their order and weights, and the access that they need.
 
 Source of the rules: ``framework/runtime`` of Kubernetes 1.36.
 """
@@ -30,8 +30,8 @@ EVERY_PLUGIN: Final = "*"
 
 
 class ProfileErrors(ValueError):
-    """All mistakes in the profiles. ``messages``: one sentence each; ``mistakes``: the same, with their places in the
-    document.
+    """Error: the profiles have mistakes. ``mistakes``: each with its paths in the document. ``messages``: their
+    sentences alone.
     """
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
@@ -41,12 +41,12 @@ class ProfileErrors(ValueError):
 
 
 class ResolvedProfile(Struct, frozen=True):
-    """Checked profile: plugin sets merged with the defaults, arguments parsed, no plugin created yet.
+    """Checked profile: plugin sets merged with the defaults and arguments parsed, but no plugin created yet.
 
-    ``absent``: in-tree plugins that the profile names and that run only in the scheduler. ``place``: position of the
-    profile in the document. ``bind_recheck``: plugins that run only in the check before a bind. ``at_most``: maximum
-    number of nodes in a lean answer, 0 for all. ``pick``: True if a lean answer names only the best node.
-    ``not_judged``: filters of kube-scheduler's default profile that this profile does not run.
+    ``place``: path of the profile in the document. ``absent``: enabled in-tree plugins that run only in the scheduler.
+    ``bind_recheck``: plugins named for the check before a bind. ``at_most``: maximum number of nodes in a lean answer
+    (below ``/lean``), 0 for all. ``pick``: True if a lean answer names only the best node. ``not_judged``: filters of
+    kube-scheduler's default profile that this profile does not run.
     """
 
     place: Place
@@ -65,8 +65,10 @@ class ResolvedProfile(Struct, frozen=True):
     not_judged: tuple[str, ...] = ()
 
     def at(self, point: str) -> tuple[PluginRef, ...]:
-        """Return the plugins at an extension point, in order: its entries that are also in multiPoint, the rest of
-        multiPoint, then its other entries.
+        """Return the plugins at an extension point, in order.
+
+        First come the plugins that the point enables and that multiPoint has, too. The remaining plugins of multiPoint
+        follow, then the remaining plugins that the point enables.
         """
         custom = self.points[point]
         explicit = {ref.name: ref for ref in custom.enabled if ref.name in self.specs}
@@ -85,8 +87,8 @@ class ResolvedProfile(Struct, frozen=True):
         return (*first, *multi.values(), *last)
 
     def added_at_bind(self, point: str) -> tuple[PluginRef, ...]:
-        """Return the plugins that run at a deciding point of the check before a bind and nowhere else, in the order
-        named.
+        """Return the plugins that run at a deciding point only in the check before a bind, in the order of
+        ``bindRecheck``.
         """
         if not self.bind_recheck:
             return ()
@@ -95,7 +97,9 @@ class ResolvedProfile(Struct, frozen=True):
         return tuple(PluginRef(name=name) for name in names)
 
     def uses(self) -> Iterable[Use]:
-        """Yield the accesses of its plugins to kinds besides pods and nodes. Raises ``ProfileErrors``."""
+        """Yield each plugin's access to each kind besides pods and nodes. Raises ``ProfileErrors`` if ``needs`` of a
+        plugin fails.
+        """
         for name in self.specs:
             yield from self._uses_of(name)
 
@@ -129,8 +133,8 @@ class ResolvedProfile(Struct, frozen=True):
                 yield from error.mistakes
 
     def _needs_of(self, plugin: str) -> Needs:
-        """Return the needs of a plugin. Raises ``ProfileErrors`` for any exception, because plugins
-        are foreign code.
+        """Return ``needs`` of a plugin for its arguments. Converts any exception into ``ProfileErrors``, because
+        plugins are foreign code.
         """
         try:
             return self.specs[plugin].needs(self.args[plugin])
@@ -150,7 +154,7 @@ class ResolvedProfile(Struct, frozen=True):
 
 
 def core_for(profiles: Iterable[ResolvedProfile]) -> CoreV1:
-    """Return the decoders of pods and nodes for all ``profiles`` together."""
+    """Return decoders of pods and nodes for all parts and annotations that plugins of ``profiles`` declare."""
     every = tuple(profiles)
     return core_v1(
         extras_of(part for profile in every for part in profile.parts()),

@@ -1,8 +1,8 @@
 """Read-only mode for plugin calls that answer a query: their events, writes, binds and activations have no effect.
 
-Explaining a pod and computing metrics call plugins, including their filters. Within ``read_only()``, also in tasks that
-a plugin starts there, events are dropped, writes and binds are refused, and no pod is activated. A plugin must not
-change its own state there; ``is_read_only`` reports it.
+Plugins, including their filters, are also called to explain a pod and to compute metrics. Within ``read_only()``, also
+in tasks that a plugin starts there, Events are dropped, writes and binds are refused, and no pod is activated. A plugin
+must not change its own state there; it can ask ``is_read_only`` (``Handle.is_asked``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _END: Final = object()
 
 @contextmanager
 def read_only() -> Iterator[None]:
-    """Make plugin calls of the current task read-only. Must not be open across a generator's ``yield``."""
+    """Make plugin calls of the current task read-only. It must not stay open across a generator's ``yield``, because
+    the code that runs until the next step would be read-only, too.
+    """
     token = _READ_ONLY.set(True)
     try:
         yield
@@ -43,7 +45,9 @@ def is_read_only() -> bool:
 
 
 def read_only_steps(guard: Guard, name: str, point: str, ask: Callable[[], Iterable[object]]) -> Iterator[object]:
-    """Yield the items of a plugin's iterable. Each step runs within ``read_only``. Raises ``PluginError``."""
+    """Call ``ask`` of a plugin and yield the items that it returns. Each step runs within ``read_only``. Raises
+    ``PluginError``.
+    """
     with read_only():
         steps = guard.call(name, point, lambda: iter(ask()))
     while True:
@@ -76,7 +80,7 @@ class ReadOnlyWriter:
     async def annotate(
         self, kind: Kind[AnnotatedObject], written: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
-        """Call the writer, or raise ``PermissionError`` within ``read_only``."""
+        """Write annotations like the wrapped writer. Raises ``PermissionError`` within ``read_only``."""
         if _READ_ONLY.get():
             raise PermissionError(REFUSED)
         await self._writer.annotate(kind, written, annotations)

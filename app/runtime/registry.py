@@ -23,7 +23,7 @@ POINT_METHODS: Final[Mapping[str, type[Any]]] = {
     "bind": points.BindPlugin,
     "postBind": points.PostBindPlugin,
 }
-"""Base class that a plugin must inherit from to run at an extension point."""
+"""Base class that a plugin must inherit from, by extension point."""
 
 KUBE_SCHEDULER_DEFAULTS: Final[Mapping[str, int]] = {
     "SchedulingGates": 1,
@@ -50,22 +50,26 @@ KUBE_SCHEDULER_DEFAULTS: Final[Mapping[str, int]] = {
 """``multiPoint`` of kube-scheduler 1.36 with default feature gates, in its order and with its weights."""
 
 _DEFAULT_SINCE: Final[Mapping[str, str]] = {"NodeDeclaredFeatures": "1.36"}
-"""First release that runs a default plugin, for plugins newer than the oldest release that a profile can name."""
+"""First Kubernetes release in which a plugin is a default one. Other default plugins exist in all supported
+releases.
+"""
 
 STAY_IN_SCHEDULER: Final = frozenset(
     {
         "GangScheduling",
     }
 )
-"""In-tree plugins of Kubernetes 1.36 that run only in the scheduler. Naming one in a profile is no mistake."""
+"""In-tree plugins of Kubernetes 1.36 that run only in kube-scheduler. A profile can name one; Homeport ignores it with
+a notice.
+"""
 
 
 class DuplicatePlugin(ValueError):
-    """Error: two plugins have the same name, so a profile could mean either."""
+    """Error: two plugins have the same name, so a profile that names it is ambiguous."""
 
 
 class Registry:
-    """Plugin specs by name. ``defaults``: plugins of a profile without a preset, by name, with weights."""
+    """Plugin specs by name. ``defaults``: Homeport's own default plugins, by name, with weights."""
 
     def __init__(self, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> None:
         self._specs: dict[str, PluginSpec[Any]] = {}
@@ -81,8 +85,8 @@ class Registry:
     def preset(self, preset: Preset, release: Release) -> dict[str, int]:
         """Return the plugins that a preset enables at ``multiPoint``: names and weights, in order.
 
-        ``complete``: the default plugins of kube-scheduler's release in its order and with its weights, then the
-        ``defaults`` that are not among them.
+        ``complete`` enables kube-scheduler's default plugins in its order and with its weights, then the remaining
+        plugins of ``defaults``. Any other preset enables ``defaults``. Plugins newer than ``release`` are left out.
         """
         enabled = self.defaults
         if preset == "complete":
@@ -95,8 +99,8 @@ class Registry:
 
 
 def kube_scheduler_defaults(release: str) -> dict[str, int]:
-    """Return the default profile of a kube-scheduler release: names and weights in order, also of plugins that are not
-    registered here.
+    """Return the plugins of a kube-scheduler release's default profile, in order: weights by name. Plugins that
+    Homeport lacks are included.
     """
     return _of_release(KUBE_SCHEDULER_DEFAULTS, release)
 

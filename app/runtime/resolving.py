@@ -1,7 +1,7 @@
-"""Checks profile documents: merges plugin sets with the defaults, and parses arguments.
+"""Check of profile documents, which merges plugin sets with the defaults and parses arguments.
 
-Source of the rules: ``pkg/scheduler/apis/config`` of Kubernetes 1.36. All mistakes in all profiles are collected and
-raised together.
+All mistakes in all profiles are collected and raised together. Source of the rules: ``pkg/scheduler/apis/config`` of
+Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _PICKS_BLINDLY: Final = (
 _ONE_IS_FEW: Final = "{}: atMost and pick: where one node is picked there are no others to answer. Give one of them"
 
 _CHOOSING: Final = (*DECIDING, "preScore", "score")
-"""Extension points that determine the node of a pod."""
+"""Extension points that determine which node a pod gets."""
 
 _EVERYWHERE: Final = "multiPoint"
 
 _Mention: TypeAlias = tuple[str, str, Place]
-"""Extension point, plugin, and the place in the document that enables it there."""
+"""Extension point, plugin, and the path in the document that enables the plugin at the point."""
 
 
 def resolve(profiles: Sequence[Profile], registry: Registry) -> list[ResolvedProfile]:
@@ -114,8 +114,8 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
 
 
 def _against_picking(profile: Profile, resolved: ResolvedProfile, registry: Registry) -> Iterable[Mistake]:
-    """Yield a mistake if a profile that picks the node lacks plugins of kube-scheduler, or has settings that exclude a
-    pick.
+    """Yield the mistakes of a profile with ``pick``: default plugins of kube-scheduler that it lacks, and
+    ``atMost``.
     """
     where, at = f'profile "{resolved.scheduler_name}"', (*resolved.place, "pick")
     runs = {point: {ref.name for ref in resolved.at(point)} for point in _CHOOSING}
@@ -137,8 +137,8 @@ def _can_have(spec: PluginSpec[Any] | None, point: str) -> bool:
 def _rechecked(
     profile: Profile, place: Place, registry: Registry, mistakes: list[Mistake]
 ) -> dict[str, PluginSpec[Any]]:
-    """Return the plugins of ``bindRecheck``. A plugin that is not registered is a mistake, because the profile relies
-    on it.
+    """Return the plugins of ``bindRecheck`` that can run. A plugin that is not registered is a mistake, because its
+    check would be missing at each bind.
     """
     where = f'profile "{profile.scheduler_name}"'
     rechecked: dict[str, PluginSpec[Any]] = {}
@@ -160,7 +160,7 @@ def _rechecked(
 
 
 def _notices(resolved: ResolvedProfile, mentioned: Container[str], where: str) -> Iterable[str]:
-    """Yield notices about settings that are valid but may be unintended. ``mentioned``: plugins that the profile
+    """Yield notices about settings that are valid but might be unintended. ``mentioned``: plugins that the profile
     enables by name.
     """
     if lacking := [name for name in resolved.absent if name not in mentioned]:
@@ -193,8 +193,10 @@ def _mentions(profile: Profile, place: Place) -> Iterable[_Mention]:
 
 
 def _merge(defaults: Sequence[PluginRef], custom: PluginSet) -> tuple[PluginRef, ...]:
-    """Merge plugins: the defaults without the disabled ones, each replaced by its custom entry, then the other custom
-    entries.
+    """Merge ``defaults`` with a profile's plugin set.
+
+    Disabled defaults are removed. A default that the set enables keeps its position and gets the set's entry. The other
+    entries of the set follow.
     """
     disabled = {ref.name for ref in custom.disabled}
     replaced = {ref.name: ref for ref in custom.enabled}
@@ -269,7 +271,7 @@ def _parse_args(
 
 
 def _of_args(where: str, at: Place, mistake: Mistake) -> Mistake:
-    """Return the mistake with its place in the whole document, and with the names of the arguments in its sentence."""
+    """Return the mistake with its paths in the whole document, and with the names of the arguments in its sentence."""
     names = ", ".join(filter(None, map(written, mistake.places)))
     places = tuple((*at, *place) for place in mistake.places) or (at,)
     return Mistake(places, f"{where}: {names}: {mistake.message}" if names else f"{where}: {mistake.message}")
@@ -282,8 +284,9 @@ def _flawed(profile: ResolvedProfile) -> Iterable[Mistake]:
 
 
 def _missing(profile: ResolvedProfile, mentions: Sequence[_Mention], registry: Registry) -> Iterable[Mistake]:
-    """Yield a mistake for each extension point that needs a plugin and has none. Skipped if the profile names an
-    unknown plugin there.
+    """Yield a mistake unless there is exactly one QueueSort plugin, and at least one Bind plugin.
+
+    A point at which the profile names an unknown plugin is not checked, because that is a mistake already.
     """
     where = f'profile "{profile.scheduler_name}"'
     at = ((*profile.place, "plugins"),)

@@ -1,8 +1,8 @@
 """Cached raw scores, for plugins that read only nodes and the pods on them.
 
-Scores of each plugin are cached by pod signature, like verdicts. On top of them, each node has the number of a row: the
-scores that all plugins of the profile gave it. So a node is looked up once, whatever the number of plugins. What
-follows is computed once per row, and there are far fewer rows than nodes.
+Scores of each plugin are cached by pod signature, like verdicts. In addition, each node has a row number. The row holds
+the scores that all these plugins gave the node. So a node is looked up once, whatever the number of plugins.
+The scores are then normalized and summed for each row, and there are far fewer rows than nodes.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from app.runtime.slots import PluginSlot
 from app.runtime.snapshot import Snapshot
 
 _MOST_BYTES: Final = 48 << 20
-"""Maximum bytes of scores by plugin, and the same of rows."""
+"""Maximum bytes of all cached scores of plugins. The rows have a second limit of the same size."""
 
 _ROW_BYTES: Final = 300
 """Estimated bytes of a row."""
 
 
 _ROWS_A_NODE: Final = 2
-"""Maximum number of rows per node of the snapshot; beyond it most rows have no node any more, and all are discarded."""
+"""Maximum number of rows per node of the snapshot. If there are more, most rows belong to no node any more, so all rows
+are discarded.
+"""
 
 _FEWEST_ROWS: Final = 64
-"""Number of rows that are allowed for any number of nodes."""
+"""Number of rows that are allowed even if the snapshot has few nodes."""
 
 
 _SERIALS: Final = itertools.count(1)
@@ -68,7 +70,7 @@ class CachedScores(PluginEntry):
 
 
 class _ScoreRows(CacheEntry):
-    """Row numbers by node name. A row holds the raw scores that several plugins gave a node."""
+    """Row numbers by node name (``of``), and the ``rows``. A row holds the raw score of each plugin for a node."""
 
     __slots__ = ("_entries", "_numbers", "of", "rows")
 
@@ -93,7 +95,7 @@ class _ScoreRows(CacheEntry):
                 self.of.pop(name, None)
 
     def add(self, names: Sequence[str]) -> None:
-        """Assign rows to ``names``, which all of the plugins have scored."""
+        """Assign rows to the nodes ``names``, which each of the plugins has scored."""
         numbers, rows = self._numbers, self.rows
         for name, row in zip(names, self._scores_of(names), strict=True):
             number = numbers.get(row)
@@ -106,8 +108,8 @@ class _ScoreRows(CacheEntry):
         return zip(*(map(it.scores.__getitem__, names) for it in self._entries), strict=True)
 
     def checking(self, snapshot: Snapshot) -> Iterator[str]:
-        """Compare rows with the scores of each plugin, in steps. Yields a sentence for each difference, and an empty
-        text for a step without one.
+        """Compare rows with the scores of each plugin, in steps. Yields for each step a sentence that names the
+        difference, or an empty string.
         """
         names = list(self.of)
         for start in range(0, len(names), PIECE):
@@ -131,8 +133,8 @@ class ScoreCache(PluginCache):
     def raw_scores(
         self, slots: Sequence[PluginSlot], pod: Pod, names: Sequence[str], score: Score
     ) -> dict[str, ScoreClasses]:
-        """Return the raw scores of ``names`` by plugin; all names must be nodes of the snapshot. The plugins share the
-        node classes.
+        """Return the raw scores of the nodes ``names`` by plugin; all must be in the snapshot. The class of a node is
+        its row number, for all plugins.
 
         Raises ``PluginError``, or ``Unprepared`` if there are too many nodes to score at once.
         """
@@ -174,14 +176,14 @@ class ScoreCache(PluginCache):
         return sum(len(names) / it.at_once() for it in entries if not it.scores.keys() >= all_names) > 1
 
     def _in_steps(self, entries: Sequence[CachedScores], names: Sequence[str], score: Score) -> Iterator[None]:
-        """Score ``names`` in batches, each on the snapshot at that moment."""
+        """Score the nodes ``names`` in batches. Each batch uses the snapshot of that moment."""
         nodes, step = self._snapshot.base_nodes, step_size(entries)
         for start in range(0, len(names), step):
             self._score(entries, [it for it in names[start : start + step] if it in nodes], score)
             yield
 
     def _score(self, entries: Sequence[CachedScores], names: Sequence[str], score: Score) -> None:
-        """Have each plugin score the ``names`` that it has not scored yet."""
+        """Score the nodes ``names`` with each plugin that has not scored them yet."""
         for entry in entries:
             entry.refresh(self._snapshot)
             new = list(filterfalse(entry.scores.__contains__, names))
@@ -190,8 +192,8 @@ class ScoreCache(PluginCache):
                 self._scores.put(entry.key, entry, entry.weight())
 
     def checking_scores(self, score: Score) -> Iterator[str]:
-        """Compare cached scores with new ones, in steps. Yields a sentence for each difference, and an empty text for a
-        step without one.
+        """Compare cached scores with new ones, in steps. Yields for each step a sentence that names the difference, or
+        an empty string.
 
         A plugin that fails is skipped, because no Error is cached.
         """
@@ -199,7 +201,7 @@ class ScoreCache(PluginCache):
             names = list(entry.scores)
             for start in range(0, len(names), PIECE):
                 if entry.objects != self._objects(entry.slot):
-                    break  # replaced at its next use
+                    break  # its scores are outdated, and the entry is replaced at its next use
                 entry.refresh(self._snapshot)
                 some = [it for it in names[start : start + PIECE] if it in entry.scores]
                 try:

@@ -30,10 +30,10 @@ _NO_PLUGIN_TOTAL: Final = 1
 
 
 class Scores(Struct, frozen=True):
-    """Scores of the nodes ``names``. ``of_plugin``: normalized, unweighted scores · ``total``: weighted sums.
+    """Scores of the nodes ``names``. ``of_plugin``: normalized, unweighted scores. ``total``: weighted sums.
 
-    ``weight``: sum of the weights of the plugins that scored. ``out_of_range``: by plugin, one of its scores outside
-    0..100, each of which became 0.
+    ``weight``: sum of the weights of the plugins that scored. A score outside 0..100 is replaced with 0;
+    ``out_of_range`` has one such original score of each plugin that gave any.
     """
 
     names: Sequence[str]
@@ -54,7 +54,7 @@ class Scores(Struct, frozen=True):
 
     @property
     def best(self) -> list[str]:
-        """Nodes with the highest sum, in order. There must be at least one node."""
+        """Nodes with the highest weighted sum, in the order of ``names``, which must not be empty."""
         total, names = self.total, self.names
         scores = {key: total.scores[key] for key in total.classes()}
         most = max(scores.values())
@@ -81,7 +81,7 @@ class Scoring:
         ]
 
     def score_depends_on(self, pod: Pod, other: Pod) -> bool:
-        """Return True if the node of ``other`` can affect the scores for ``pod``. Raises ``PluginError``."""
+        """Return True if a score for ``pod`` can depend on the pod ``other``. Raises ``PluginError``."""
         return any(
             self.guard.call(name, "ScoreDependsOn", depends_on, pod, other)
             for name, depends_on in self._score_depends_on
@@ -106,8 +106,8 @@ class Scoring:
         return Scores(nodes.names, of_plugin, total, sum(weights.values()), out_of_range)
 
     def checking_scores(self) -> Iterator[str]:
-        """Compare cached scores with new ones, in steps. Yields a sentence for each difference, and an empty text for a
-        step without one.
+        """Compare cached scores with new ones, in steps. Yields for each step a sentence that names the difference, or
+        an empty string.
         """
         yield from self._rows.checking_scores(self._score_alone)
 
@@ -127,8 +127,10 @@ class Scoring:
     def _cached_raw(
         self, slots: Sequence[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
     ) -> Mapping[str, ScoreClasses]:
-        """Return cached raw scores by plugin. Empty if a plugin fails: the plugins then run in order, and the first
-        fault is reported.
+        """Return cached raw scores by plugin.
+
+        Empty if the cache is not valid for these nodes, or if a plugin fails. The caller then runs all plugins in
+        order, so that the first fault is reported.
         """
         cached = [slot for slot in slots if slot.is_cached and not slot.scores_in_batch]
         if not cached or self._differ_from_cache(pod, nodes):
@@ -180,8 +182,8 @@ class Scoring:
     def _normalized(
         self, slot: PluginSlot, state: CycleState, pod: Pod, raw: ScoreClasses, *, by_value: bool
     ) -> ScoreClasses:
-        """Run NormalizeScore. ``by_value``: pass the plugin one class per raw score, since its classes are shared with
-        other plugins.
+        """Run NormalizeScore. ``by_value``: pass the plugin one class per raw score instead of the classes of ``raw``,
+        which are shared with other plugins.
         """
         shown: Mapping[Any, int] = {it: it for it in set(raw.scores.values())} if by_value else raw.scores
         seen = pod_view(slot, state, pod)
@@ -215,8 +217,10 @@ class Scoring:
         return scores
 
     def _differ_from_cache(self, pod: Pod, nodes: Candidates) -> bool:
-        """Return True if some node differs from the snapshot, or is the node of the pod itself, so that cached scores
-        are not valid.
+        """Return True if cached scores are not valid for the candidates.
+
+        That is so if the request sent nodes that differ from the snapshot. It is also so if a candidate is the pod's
+        own node, or differs from its base node.
         """
         places = (self._snapshot.place_of(pod.uid, pod.key), *self._snapshot.overlaid_nodes)
         return bool(nodes.sent) or not nodes.name_set.isdisjoint(places)
@@ -241,8 +245,8 @@ def _alike(size: int, score: int) -> ScoreClasses:
 def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], size: int) -> ScoreClasses:
     """Return the weighted sums for ``size`` nodes; 0 for each if no plugin scored.
 
-    If a plugin gives all nodes the same score, it is added to the scores of the others. Plugins that share their node
-    classes are summed by class.
+    To save work, a score that a plugin gives to all nodes is added once to the sum, not node by node. Plugins that
+    share their node classes are summed by class.
     """
     alike = 0
     sums: dict[int, tuple[Sequence[Any], dict[Any, int]]] = {}
@@ -270,9 +274,11 @@ def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], si
 
 
 def _out_of_range(plugin: str, scores_by_class: ScoreClasses, nodes: Candidates) -> dict[Any, int]:
-    """Return the classes of nodes whose score is below 0 or above 100. Raises ``PluginError`` unless all are integers.
+    """Return the score of each class whose score is below 0 or above 100. Raises ``PluginError`` unless every node has
+    an integer score.
 
-    kube-scheduler fails the pod here, so one node whose requests overflow 64 bits stops every pod that passes it.
+    In kube-scheduler such a score fails the scheduling attempt. Homeport uses 0 for the node, because one node whose
+    requests overflow 64 bits would otherwise stop every pod for which it is feasible.
     """
     used = scores_by_class.classes()
     if len(scores_by_class.of) != len(nodes) or not scores_by_class.scores.keys() >= used:

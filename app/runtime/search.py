@@ -23,14 +23,14 @@ from app.runtime.snapshot import Snapshot
 from app.runtime.verdict_cache import PassingNodes, VerdictCache
 
 ALL_PLUGINS: Final = ""
-"""Key in ``signatures`` for rejections that depend on every plugin, such as those by node sets of PreFilter."""
+"""Key in ``signatures`` for rejections that depend on every plugin, for example because of PreFilter's node sets."""
 
 
 class SearchResult(FilterResult):
-    """Result of a search. ``pre_filter``: status of PreFilter; without Success, no node passes.
+    """Result of a search. ``pre_filter``: status of PreFilter; unless it is Success, no node passes.
 
-    ``lasts``: True if each rejection depends only on the plugin that gave it. It is False if a last filter rejected a
-    node, because that also depends on all requested nodes and on those that passed.
+    ``lasts``: True if each rejection depends only on the plugin that gave it. It is False if a ``filter_last`` rejected
+    a node, because that also depends on all requested nodes and on the nodes that passed.
     """
 
     pre_filter: Status
@@ -38,8 +38,8 @@ class SearchResult(FilterResult):
 
 
 class _RequestedNodes(Candidates):
-    """All nodes of a search. The names are checked for existing nodes when they are first read,
-    which few plugins do.
+    """All existing nodes of a search. Names of nodes that do not exist are removed when ``names`` is first read,
+    because few plugins read it.
     """
 
     __slots__ = ("_known", "_names")
@@ -67,9 +67,9 @@ class _RequestedNodes(Candidates):
 class _SearchState:
     """State of one search. ``left``: nodes that passed all plugins so far.
 
-    ``cached``: entry of each plugin with cached verdicts · ``common``: their common set · ``results``: answers of the
-    plugins that read the cluster, by name · ``separate``: verdicts on nodes that are evaluated one by one, without the
-    cache · ``last``: answers of the last filters that rejected a node.
+    ``cached``: entry of each plugin with cached verdicts. ``common``: set of nodes that pass all these plugins.
+    ``results``: answers of the plugins that read the cluster, by plugin. ``separate``: verdicts on nodes that are
+    evaluated without the cache. ``last``: answers of each ``filter_last`` that rejected a node.
     """
 
     __slots__ = ("cached", "common", "last", "left", "results", "separate")
@@ -95,9 +95,9 @@ class Search:
         self._own_place_matters = any(it.reads is Reads.PODS_ON_NODE for it in filters.slots["filter"])
 
     def find_nodes_that_fit(self, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> SearchResult:
-        """Return the candidates that pass PreFilter and Filter, from the cache where possible.
+        """Run PreFilter and Filter on the candidates, with cached verdicts where possible.
 
-        Candidates can be names of nodes that do not exist: these neither pass nor are rejected. Raises ``PluginError``
+        Names of nodes that do not exist neither pass nor are rejected. Raises ``PluginError``
         or ``Unprepared``, also when rejections are read.
         """
         state = CycleState() if state is None else state
@@ -150,11 +150,11 @@ class Search:
         return [it for it in names if it in known or it in nodes.sent]
 
     def _separate(self, pod: Pod, nodes: Candidates, names: Sequence[str]) -> Mapping[str, Collection[Pod]]:
-        """Return candidates that must be evaluated without the cache, with the pods that are nominated to them.
+        """Return the candidates that must be evaluated without the cache, each with the pods nominated to it.
 
-        These are nodes with nominated pods, and nodes in ``nodes.sent``. If cached verdicts depend on the pods of a
-        node, the node on which the pod itself runs is one, too. Cached verdicts are valid for nodes of the snapshot and
-        for pods that are on no node.
+        Cached verdicts are valid only for nodes of the snapshot and for pods that are on no node. So the result has
+        nodes with nominated pods, and nodes in ``nodes.sent``. If verdicts depend on the pods of a node, it also has
+        the node on which the pod itself runs.
         """
         nominated = self.filters.nominations.nominated_nodes
         if not nominated and not nodes.sent and not self._own_place_matters:
@@ -183,7 +183,7 @@ class Search:
     def _reasons(
         self, state: CycleState, pod: Pod, nodes: Candidates, prepared: PreFiltered, progress: _SearchState
     ) -> Mapping[str, Status]:
-        """Return, for each node that does not pass, the status of the first plugin in order that rejects it."""
+        """Return, for each existing candidate that does not pass, the status of the first plugin that rejects it."""
         passed = set(progress.left)
         rest = self._known(nodes, filterfalse(passed.__contains__, nodes.names))
         rejected: dict[str, Status] = {}
@@ -224,7 +224,9 @@ class Search:
     def _cluster_reasons(
         self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, progress: _SearchState
     ) -> Mapping[str, Status]:
-        """Return the rejections of the search, and new ones for nodes that a cached rejection kept from the plugin."""
+        """Return a plugin's rejections in the search, and new ones for nodes that it did not evaluate there because of
+        a cached rejection.
+        """
         result = progress.results[slot.name]
         rejections = result.rejected()
         if all(map(rejections.__contains__, nodes.names)):
@@ -242,11 +244,11 @@ class Search:
     def blocking_pods(
         self, state: CycleState, pod: Pod, passed: Sequence[str], expected: Sequence[tuple[Pod, Sequence[str]]]
     ) -> frozenset[str]:
-        """Return UIDs of pods in ``expected`` that could take the place of ``pod`` on some node.
+        """Return the UIDs of pods in ``expected`` that might leave no room for ``pod`` on some node in ``passed``.
 
-        ``expected``: pods with the nodes that each can take. Runs the plugins that read the pods of a node: for these,
-        more pods never turn a rejection into Success. ``state``: state of the search. Raises ``PluginError`` or
-        ``Unprepared``.
+        ``expected``: pods that will be placed soon, each with the nodes that it can get. If all of them together leave
+        no room for ``pod`` on a node, those that can get that node are returned. ``state``: state of the search. Raises
+        ``PluginError`` or ``Unprepared``.
         """
         slots = self.filters.active_filters(state).by_pods_on_node
         expected = [(it, places) for it, places in expected if not self._snapshot.place_of(it.uid, it.key)]
@@ -261,9 +263,9 @@ class Search:
         return frozenset(it.uid for it, places in expected if not full.isdisjoint(places))
 
     def signatures(self, pod: Pod) -> dict[str, Hashable]:
-        """Return values by plugin that are equal as long as the rejections of the pod by that plugin are valid.
+        """Return a value for each plugin that stays equal as long as the plugin's rejections of the pod are valid.
 
-        Plugins without a known signature have no entry. ``ALL_PLUGINS`` has one if all plugins have. Raises
+        Plugins without a known signature are absent. ``ALL_PLUGINS`` is present if no plugin is absent. Raises
         ``PluginError`` or ``Unprepared``.
         """
         self.guard.begin_evaluation(pod)
@@ -288,8 +290,8 @@ class Search:
         return signatures
 
     def checking_verdicts(self) -> Iterator[str]:
-        """Compare cached verdicts with new ones, in steps. Yields a sentence for each difference, and an empty text for
-        a step without one.
+        """Compare cached verdicts with new ones, in steps. Yields for each step a sentence that names the difference,
+        or an empty string.
         """
         yield from self._verdicts.checking_verdicts(self._evaluate_alone)
 
@@ -308,8 +310,8 @@ class Search:
     def _evaluate_timed(
         self, slot: PluginSlot, reads: ClockReads, state: CycleState, pod: Pod, nodes: Candidates
     ) -> FilterResult:
-        """Evaluate node by node, and register when each verdict expires. Raises ``PluginError`` for a verdict without
-        an expiry.
+        """Evaluate node by node, and register when each verdict expires. Raises ``PluginError`` if the plugin reads a
+        clock for a verdict without an expiry.
         """
         seen, nodes = (pod_view(slot, state, pod), nodes_view(slot, nodes)) if slot.parts is not None else (pod, nodes)
         passed: list[str] = []
@@ -328,7 +330,9 @@ class Search:
         return FilterResult(passed, self.filters.rejections(slot.name, rejected))
 
     def _evaluate_alone(self, entry: CachedVerdicts, names: Sequence[str]) -> FilterResult:
-        """Like ``_evaluate``, outside of a search, with its own state."""
+        """Like ``_evaluate``, for use outside of a search. It creates a state and runs the plugin's PreFilter
+        itself.
+        """
         state = CycleState()
         for slot in self.filters.slots["preFilter"]:
             if slot.name == entry.slot.name:

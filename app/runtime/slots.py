@@ -1,4 +1,4 @@
-"""Plugin at an extension point, with the optional methods that its class implements, looked up once."""
+"""Plugin at an extension point, with the optional methods that its class overrides, looked up once at start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BASES: Final = tuple(
     for it in vars(points).values()
     if isinstance(it, type) and getattr(it, "_is_protocol", False) and it.__name__.endswith("Plugin")
 )
-"""Every protocol that a plugin can name as its base."""
+"""Every protocol of an extension point, and ``Plugin``: the bases that a plugin can have."""
 
 
 _OVERRIDES: Final[dict[tuple[object, object, str], bool]] = {}
@@ -47,8 +47,8 @@ def overrides(plugin: type[Any], base: type[Any], method: str) -> bool:
 
 @cache
 def flaws(plugin: Any, reads: Reads) -> tuple[str, ...]:
-    """Return the mistakes of a plugin class, one sentence each. A missing method is found when the
-    plugin is created.
+    """Return the mistakes of a plugin class, one text each. Missing abstract methods are not among them, because Python
+    raises for them when the plugin is created.
     """
     return tuple(_flaws(plugin, reads))
 
@@ -71,8 +71,8 @@ def _flaws(plugin: Any, reads: Reads) -> Iterator[str]:
 
 
 def has_unknown_inputs(plugin: object, reads: Reads) -> bool:
-    """Return True if the inputs of a filter are unknown: it then runs for each request, and none of its verdicts is
-    certain.
+    """Return True if a plugin filters nodes and does not declare its inputs. Its verdicts are then never cached, and
+    none is certain while binds are in flight.
     """
     takes_part = declares(plugin, FilterPlugin) or declares(plugin, PreFilterPlugin)
     return takes_part and not declares(plugin, ClusterFilterPlugin) and reads is Reads.CLUSTER
@@ -81,10 +81,11 @@ def has_unknown_inputs(plugin: object, reads: Reads) -> bool:
 class PluginSlot(Struct, frozen=True, eq=False):
     """Plugin at an extension point. ``weight`` is used only at score.
 
-    ``parts``: parts of a pod that a deciding method sees, ``None`` for the whole pod · ``any_names``: see
-    ``FilterPlugin`` · ``filters_last``: True if it implements ``filter_last`` · ``depends_on``, ``signature``,
-    ``score_depends_on``: ``None`` if the plugin has the default · ``filter_certain``: ``None`` if it is no
-    ``ClusterFilterPlugin`` · ``clock_reads``: counter of a plugin with cached verdicts.
+    ``parts``: parts of a pod that a deciding method sees, ``None`` for the whole pod. ``any_names``: value of
+    ``FilterPlugin.takes_any_names``. ``filters_last``: True if the plugin implements ``filter_last``. ``depends_on``,
+    ``signature`` and ``score_depends_on`` are methods that the plugin overrides, else ``None``. ``filter_certain`` is
+    ``None`` unless the plugin is a ``ClusterFilterPlugin``. ``clock_reads``: counter of the plugin's clock reads if its
+    verdicts are cached.
     """
 
     name: str
@@ -116,8 +117,8 @@ class PluginSlot(Struct, frozen=True, eq=False):
         kinds: tuple[Kind[Any], ...] = (),
         clock_reads: ClockReads | None = None,
     ) -> PluginSlot:
-        """Create a slot, and look up the methods that the plugin overrides. ``reads``, ``parts`` and ``kinds`` are
-        those of its spec.
+        """Create a slot, and look up the methods that the plugin overrides. ``reads`` and ``parts``: from its spec.
+        ``kinds``: kinds that it reads besides pods and nodes.
         """
         form = type(plugin)
 
@@ -151,10 +152,10 @@ class PluginSlot(Struct, frozen=True, eq=False):
 
 
 class ActiveFilters(Struct, frozen=True):
-    """Filters that PreFilter did not skip.
+    """Filters that PreFilter did not skip (``every``), and groups of them.
 
-    ``cached``: filters with cached verdicts; ``uncached``: the others · ``last``: filters that implement
-    ``filter_last`` · ``by_pods_on_node``: cached filters that read the pods of a node.
+    ``cached``: filters whose verdicts are cached. ``uncached``: all others. ``last``: filters that implement
+    ``filter_last``. ``by_pods_on_node``: cached filters that read the pods of a node.
     """
 
     every: Sequence[PluginSlot]
@@ -173,7 +174,7 @@ class ActiveFilters(Struct, frozen=True):
 
 
 def pod_view(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:
-    """Return the pod as the plugin sees it when it decides."""
+    """Return the pod as the plugin's deciding methods see it: with the declared parts only, or the whole pod."""
     parts = slot.parts
     if parts is None:
         return pod
@@ -184,12 +185,12 @@ def pod_view(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:
 
 
 def node_view(slot: PluginSlot, node: NodeInfo) -> NodeInfo:
-    """Return the node as the plugin sees it when it decides."""
+    """Return the node as the plugin's deciding methods see it: without pods if it declares ``Reads.NODE``."""
     return NodeView(node) if slot.reads is Reads.NODE else node
 
 
 def nodes_view(slot: PluginSlot, nodes: Candidates) -> Candidates:
-    """Return the candidates, each as the plugin sees it when it decides."""
+    """Return the candidates as the plugin's deciding methods see them: without pods if it declares ``Reads.NODE``."""
     return nodes.seen_as(NodeView) if slot.reads is Reads.NODE else nodes
 
 

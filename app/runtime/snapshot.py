@@ -20,26 +20,26 @@ class NodeJournal(Protocol):
         ...
 
     def since(self, seen: int) -> Sequence[str] | None:
-        """Return the nodes that changed since ``now`` was ``seen``, deleted ones included; ``None`` if that is not
-        known.
+        """Return the nodes that changed since ``now`` was ``seen``, deleted ones included; ``None`` if the journal no
+        longer has all these changes.
         """
         ...
 
 
 class Snapshot(Protocol):
-    """Nodes, and the journals of their changes."""
+    """Homeport's copy of the cluster, as the engine reads it: nodes, and journals of their changes."""
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]: ...
 
     @property
     def base_nodes(self) -> Mapping[str, NodeInfo]:
-        """Nodes without overlays: ``nodes`` leaves out the evaluated pod. Cached verdicts are about these nodes."""
+        """Nodes as cached verdicts see them. ``nodes`` can differ, because it leaves out the pod under evaluation."""
         ...
 
     @property
     def overlaid_nodes(self) -> Collection[str]:
-        """Names of nodes that differ between ``nodes`` and ``base_nodes``."""
+        """Names of the nodes that differ between ``nodes`` and ``base_nodes``."""
         ...
 
     @property
@@ -53,11 +53,13 @@ class Snapshot(Protocol):
         ...
 
     def place_of(self, uid: str, key: ObjectKey) -> str:
-        """Return the node on which the snapshot has the pod, or an empty text."""
+        """Return the name of the node on which the snapshot has the pod, or an empty string."""
         ...
 
     def ends(self, node: str, plugin: str, until: float) -> None:
-        """Report the node as changed at ``until``, in seconds since 1970: a verdict of the plugin expires then."""
+        """Report the node as changed at ``until`` (seconds since 1970), because a verdict of the plugin
+        expires then.
+        """
         ...
 
     def kind_version(self, kind: Kind[Any]) -> int:

@@ -1,4 +1,6 @@
-"""Cache of one profile: verdicts of each plugin, and sets of nodes that pass several plugins. Limited in bytes."""
+"""Cache of one profile's filters, limited in bytes: verdicts of each plugin, and sets of nodes that pass all
+plugins.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +19,25 @@ from app.runtime.slots import PluginSlot
 from app.runtime.snapshot import Snapshot
 
 _MOST_BYTES: Final = 48 << 20
-"""Maximum bytes of verdicts, and the same of sets of passing nodes."""
+"""Maximum bytes of all cached verdicts. The sets of passing nodes have a second limit of the same size."""
 
 _MOST_HELD: Final = 256
-"""Maximum number of entries kept available for the evaluation that used them; a profile has fewer plugins."""
+"""Maximum number of entries that stay available during the evaluation that uses them, even if they are evicted. A
+profile has fewer plugins.
+"""
 
 _MOST_BESIDE_BYTES: Final = 16 << 20
-"""Maximum bytes of verdicts beside hypothetical pods; a limit of its own, so that they do not evict other verdicts."""
+"""Maximum bytes of verdicts on nodes with hypothetical pods. They have their own limit, so that they do not evict other
+verdicts.
+"""
 
 
 class PassingNodes(CacheEntry):
-    """Set of nodes that pass several plugins, for pods of one signature with each. It takes one lookup per name,
-    whatever the number of plugins.
+    """Set of the nodes that pass several plugins. A node takes one lookup, whatever the number of plugins.
 
-    ``blocked``: nodes that at least one plugin rejects. ``passing``: nodes that all plugins pass; ``None`` once all
-    nodes of the snapshot have been evaluated. From then on every node passes that is neither ``blocked`` nor ``open``
-    (not evaluated).
+    ``blocked``: nodes that at least one plugin rejects. ``passing``: nodes that pass all plugins. It becomes ``None``
+    once all nodes of the snapshot have been evaluated. From then on, ``open`` holds the nodes that have changed and
+    were not evaluated again, and every node passes that is in neither ``blocked`` nor ``open``.
     """
 
     __slots__ = ("blocked", "open", "passing")
@@ -65,22 +70,24 @@ class PassingNodes(CacheEntry):
                     self.open.intersection_update(snapshot.base_nodes)
 
     def passing_of(self, names: Sequence[str]) -> Sequence[str] | None:
-        """Return the ``names`` that pass, or ``None`` if some nodes must be evaluated first."""
+        """Return the ``names`` of nodes that pass, or ``None`` if some of the nodes might have to be
+        evaluated first.
+        """
         if self.passing is None:
             return None if self.open else self.left(names)
         left = self.left(names)
         return left if len(left) == len(names) else None
 
     def left(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the ``names`` that pass; call it when none of them is ``missing``. Once all nodes have been evaluated,
-        names of nodes that do not exist are returned, too.
+        """Return the ``names`` of nodes that pass. None of them must be ``missing``. Once all nodes have been
+        evaluated, names of nodes that do not exist are returned, too.
         """
         if self.passing is not None:
             return list(filter(self.passing.__contains__, names))
         return list(filterfalse(self.blocked.__contains__, names)) if self.blocked else names
 
     def missing(self, names: Sequence[str], snapshot: Snapshot) -> list[str]:
-        """Return the ``names`` of existing nodes that were not evaluated, each once."""
+        """Return the ``names`` of existing nodes that must be evaluated, each once."""
         nodes = snapshot.base_nodes
         if self.passing is None:
             return [it for it in dict.fromkeys(filter(self.open.__contains__, names)) if it in nodes]
@@ -92,7 +99,9 @@ class PassingNodes(CacheEntry):
     def evaluate(
         self, entries: Sequence[CachedVerdicts], names: Sequence[str], snapshot: Snapshot, evaluate: Evaluate
     ) -> None:
-        """Evaluate nodes that have no verdict, plugin by plugin, up to the first that rejects."""
+        """Evaluate nodes that have no verdict, and add them to the set. A plugin evaluates the nodes that all plugins
+        before it pass.
+        """
         left = names
         for entry in entries:
             entry.evaluate(entry.evaluated.missing(left), snapshot, evaluate)
@@ -127,7 +136,7 @@ class VerdictCache(PluginCache):
         self._held: dict[Hashable, CachedVerdicts] = {}
 
     def of(self, slot: PluginSlot, pod: Pod) -> CachedVerdicts:
-        """Return the verdicts of a plugin on pods like this one, without updating them."""
+        """Return the cached verdicts of a plugin on pods of this pod's signature; changed nodes are not dropped."""
         entry = self._entry(CachedVerdicts, self._verdicts, slot, pod, self._held)
         if len(self._held) >= _MOST_HELD:
             self._held.clear()
@@ -167,7 +176,7 @@ class VerdictCache(PluginCache):
     def rejected_beside(
         self, slots: Sequence[PluginSlot], pod: Pod, beside: Sequence[Pod], names: Sequence[str], evaluate: Evaluate
     ) -> set[str]:
-        """Return the nodes in ``names`` that a plugin rejects if all pods ``beside`` run there, too.
+        """Return the nodes in ``names`` that a plugin rejects if all pods in ``beside`` run on the node, too.
 
         Raises ``PluginError``, or ``Unprepared`` if there are too many nodes to evaluate at once.
         """
@@ -193,8 +202,8 @@ class VerdictCache(PluginCache):
     def _beside_in_steps(
         self, entry: CachedVerdicts, beside: Sequence[Pod], names: Sequence[str], evaluate: Evaluate
     ) -> Iterator[None]:
-        """Evaluate ``names`` in batches. Stop if one of ``beside`` was placed, since the caller then asks about other
-        pods.
+        """Evaluate the nodes ``names`` in batches. Stop once a pod in ``beside`` is on a node, because the caller then
+        asks about a smaller set of pods.
         """
         for start in range(0, len(names), STEP):
             if any(self._snapshot.place_of(it.uid, it.key) for it in beside):
@@ -219,7 +228,7 @@ class VerdictCache(PluginCache):
             self._passes.put(key, common, common.weight())
 
     def _in_steps(self, entries: Sequence[CachedVerdicts], names: Sequence[str], evaluate: Evaluate) -> Iterator[None]:
-        """Evaluate ``names`` in batches, each on the snapshot at that moment."""
+        """Evaluate the nodes ``names`` in batches. Each batch uses the snapshot of that moment."""
         nodes, step = self._snapshot.base_nodes, step_size(entries)
         for start in range(0, len(names), step):
             some: Sequence[str] = [it for it in names[start : start + step] if it in nodes]
@@ -236,16 +245,17 @@ class VerdictCache(PluginCache):
             self._verdicts.put(entry.key, entry, entry.weight())
 
     def rejection_stamp(self, slot: PluginSlot, pod: Pod, evaluate: Evaluate) -> Hashable:
-        """Return a stamp that is equal as long as every rejection by the plugin of pods like this one is valid. Raises
-        ``PluginError``.
+        """Return a stamp that stays equal as long as all rejections of pods of this signature by the plugin are valid.
+
+        Raises ``PluginError``.
         """
         entry = self.of(slot, pod)
         entry.refresh(self._snapshot, evaluate)
         return entry.stamp
 
     def checking_verdicts(self, evaluate: Evaluate) -> Iterator[str]:
-        """Compare cached verdicts with new ones, in steps. Yields a sentence for each difference, and an empty text for
-        a step without one.
+        """Compare cached verdicts with new ones, in steps. Yields for each step a sentence that names the difference,
+        or an empty string.
 
         A plugin that fails is skipped, because no Error is cached.
         """
@@ -253,14 +263,16 @@ class VerdictCache(PluginCache):
             names = list(self._snapshot.base_nodes)
             for start in range(0, len(names), PIECE):
                 if entry.objects != self._objects(entry.slot):
-                    break  # replaced at its next use
+                    break  # its verdicts are outdated, and the entry is replaced at its next use
                 try:
                     yield self._differs(entry, names[start : start + PIECE], evaluate)
                 except PluginError:
                     break
 
     def _differs(self, entry: CachedVerdicts, names: Sequence[str], evaluate: Evaluate) -> str:
-        """Compare one step. ``names`` may no longer be nodes of the snapshot."""
+        """Compare the verdicts on ``names``, some of which might have left the snapshot. Return a difference
+        or ``""``.
+        """
         entry.refresh(self._snapshot, evaluate)
         missing = {*entry.evaluated.missing(names)}
         known = [it for it in names if it not in missing and it in self._snapshot.base_nodes]

@@ -1,7 +1,7 @@
-"""Views of pods and nodes for plugins that do not read the whole cluster: declared parts of a pod, and a node.
+"""Views of pods and nodes for plugins that do not read the whole cluster: they show only the declared parts.
 
-All pods with the same signature look equal to such a plugin, because it cannot read undeclared parts. So a verdict that
-is cached for one of these pods is right for the others.
+The signature of a pod is a value of its declared parts. Pods of one signature look equal to such a plugin, because it
+cannot read undeclared parts. So a verdict that is cached for one of these pods is right for all of them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class NodeView(NodeInfo):
 
 
 class UndeclaredPods(Exception):
-    """Error: a plugin read the pods of a node, and declares that it reads only the Node object."""
+    """Error: a plugin read the pods of a node, although it declares that it reads only the Node object."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -71,8 +71,9 @@ Signature = Callable[[Pod], Hashable]
 
 
 class DeclaredParts:
-    """Parts of a pod that a plugin declares; ``None`` for the default parts. Plugins with equal declarations share one
-    object.
+    """Parts of a pod that a plugin declares, with the view and the signature of a pod that they define.
+
+    ``parts``: ``None`` for the default parts. Plugins with equal declarations share one object.
     """
 
     def __init__(self, parts: Collection[Part] | None) -> None:
@@ -91,10 +92,10 @@ class DeclaredParts:
 
 
 def _signature(whole: tuple[str, ...], of_spec: tuple[str, ...]) -> Signature:
-    """Return a function whose values are equal for two pods exactly if the declared parts are equal.
+    """Return a function whose values for two pods are equal exactly if the pods' declared parts are equal.
 
-    Specs and labels are interned, so equal ones are one object. Parts that are too long to be decoded look empty, so
-    the names of such parts are always included.
+    It is fast, because equal specs and labels are interned as one object. Parts that are too long to be decoded look
+    empty, so the value always includes the names of these parts.
     """
     plain = [name for name in whole if name != "annotations"]
     read: Signature = attrgetter(*plain, *(_SPEC + name for name in (*of_spec, "oversized")))

@@ -1,4 +1,4 @@
-"""Pods that wait at Permit until plugins or an operator allow or reject them, or their time is up."""
+"""Pods that wait at Permit until plugins allow them, a plugin or an operator rejects them, or the wait times out."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 
 MAX_WAIT_SECONDS: Final = 15 * 60.0
-"""Longest wait at Permit that a plugin can ask for, as in kube-scheduler."""
+"""Longest wait at Permit, like in kube-scheduler. A plugin's longer timeout is reduced to it."""
 
 
 class Reservations(Protocol):
     """Keeps the resources of a waiting pod reserved."""
 
     def reserve(self, uid: str) -> None:
-        """Called when the pod starts to wait."""
+        """Reserve the resources; called when the pod starts to wait."""
         ...
 
     def proceed(self, uid: str) -> None:
-        """Called when the pod no longer waits, whatever the result."""
+        """End the reservation; called when the pod no longer waits, whether allowed, rejected or cancelled."""
         ...
 
 
 class _NoReservations:
-    """Implementation without effect."""
+    """No-op ``Reservations``."""
 
     def reserve(self, _uid: str) -> None:
         return
@@ -39,10 +39,11 @@ _NO_RESERVATIONS: Final = _NoReservations()
 
 
 class PodAtPermit:
-    """Implements ``framework.WaitingPod``. ``waits``: seconds that each plugin grants.
+    """Implements ``framework.WaitingPod``. ``waits``: for each plugin, the seconds after which the pod is rejected
+    unless that plugin has allowed it.
 
-    ``proceed`` is called as soon as the pod is allowed or rejected, without an ``await`` in between. So pods that are
-    allowed together see one another as in flight.
+    ``proceed`` is called as soon as the pod is allowed or rejected, without an ``await`` in between. So of several pods
+    that are allowed together, the first already sees the binds of all others as in flight.
     """
 
     def __init__(self, pod: Pod, node_name: str, waits: Mapping[str, float], proceed: Callable[[str], None]) -> None:
@@ -70,7 +71,9 @@ class PodAtPermit:
         return self._settle(unschedulable(message).by(plugin))
 
     async def settled(self) -> Status:
-        """Return Success or the rejection. Cancelling the wait abandons the pod."""
+        """Wait until the pod is allowed or rejected, and return Success or the rejection. If this call is cancelled,
+        the pod no longer waits.
+        """
         try:
             return await self._settled
         finally:
@@ -92,8 +95,8 @@ class PodAtPermit:
 class PodsAtPermit:
     """Implements ``framework.WaitingPods``, shared by all profiles.
 
-    ``barred`` returns why a pod cannot start to wait in this process now, for example because another replica leads;
-    empty if it can.
+    ``barred`` returns why a pod cannot start to wait in this process now, for example because another replica is the
+    leader. It returns an empty string if the pod can wait.
     """
 
     def __init__(self, reservations: Reservations = _NO_RESERVATIONS, barred: Callable[[], str] = lambda: "") -> None:
@@ -121,8 +124,8 @@ class PodsAtPermit:
             del self._pods[pod.uid]
 
     def reject(self, uid: str, message: str) -> None:
-        """Reject the pod in the name of no plugin, so that it returns to its scheduler. No effect
-        if it does not wait.
+        """Reject a waiting pod without naming a plugin, so that its scheduler retries it. No effect if the pod does not
+        wait.
         """
         waiting = self._pods.get(uid)
         if waiting is not None:
