@@ -46,7 +46,7 @@ class ChangeLog(Generic[K]):
 
 
 class NodeChanges:
-    """Change log of nodes, by name. ``now``: number of the last change. Implements ``runtime.Changes``."""
+    """Change log of nodes, by name. ``now``: number of the last change. Implements ``runtime.snapshot.NodeJournal``."""
 
     __slots__ = ("_log", "now")
 

@@ -2,4 +2,6 @@
 
 They read files, standard input, an API server, or the pages of a running Homeport over HTTP. Most return the text that
 ``app.__main__`` prints. ``arguments`` defines the flags and help texts of all commands, including ``serve``.
+
+Not here: parsing of the command line (``app.__main__``), and the rules that the commands apply (``app.verbs``).
 """

@@ -32,7 +32,7 @@ class Document(Struct, frozen=True):
     mistakes: tuple[Mistake, ...]
 
     def where(self, place: Place) -> str:
-        """Return file and line of a setting. If the file does not contain it, use the innermost parent that it does."""
+        """Return the file and line of a setting, or of its innermost parent in the file if the setting is not there."""
         while place and place not in self.lines:
             place = place[:-1]
         return f"{self.path}, line {self.lines[place]}" if place else self.path

@@ -6,5 +6,5 @@ Names are those of kube-scheduler. Third-party plugins depend on this package, s
 interfaces are also in ``counts`` and ``objects``. ``explanation`` has explanations and gauges. Authors of plugins
 import all of these from ``homeport.plugin``.
 
-The engine is in ``app.runtime``, and the snapshot behind the Handle in ``app.cache``. This package does no I/O.
+Not here: the engine (``app.runtime``), the snapshot behind the Handle (``app.cache``), and any I/O.
 """

@@ -1,6 +1,7 @@
 """Answers of plugins: kube-scheduler's status codes with reasons.
 
-A rejection is a value, a fault is an exception; only ``app.runtime.guard`` converts an exception into an ``Error``.
+A rejection is a value, a fault is an exception; ``app.runtime.guard`` converts an exception that a plugin does not
+handle into an ``Error``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 Models are frozen and hold only the fields that decisions read. Only the packages that read and write the cluster are
 allowed to use the client; plugins can use everything else.
 
-Decisions of Homeport are made in other packages. Specific to Homeport are here only the model of its custom resource
-Home and the names of its annotations.
+Specific to Homeport are only the model of its custom resource Home and the names of its annotations.
+
+Not here: decisions, which other packages make.
 """

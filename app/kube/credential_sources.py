@@ -192,10 +192,11 @@ def _opened(config: Any, loader: Any, context: dict[str, str]) -> _Opened:
 
 
 def _is_server_url(url: str) -> bool:
-    """Return whether the URL has the scheme http or https, a host, and no invalid port."""
+    """Return whether the URL has the scheme http or https in lower case, a host, a valid port, and no white space."""
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_whole = url.startswith(("http://", "https://")) and not any(map(str.isspace, url))
+        return is_whole and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
 

@@ -136,7 +136,7 @@ class _Cut:
         return window if escaping % 2 == 0 else self._raw[at : at + _WINDOW + 1]
 
     def _structure(self, window: bytes) -> bytes:
-        """Return ``window`` with braces outside strings as square brackets, and every other byte as a space."""
+        """Return ``window`` with braces and brackets outside strings as ``[`` and ``]``, and the rest as spaces."""
         if b"\\" in window:
             window = window.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         parts = window.split(b'"')

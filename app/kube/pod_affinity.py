@@ -21,7 +21,10 @@ POD_AFFINITY: Final = "spec.affinity.podAffinity"
 """Name of the field in reports of oversized terms, also for terms of ``podAntiAffinity``."""
 
 MOST_TERMS: Final = 32
-"""Maximum number of required and preferred terms of one pod, of both kinds. If a pod has more, none is read."""
+"""Maximum number of affinity and anti-affinity terms of one pod, required and preferred together.
+
+If a pod has more, none is read.
+"""
 
 MOST_NAMESPACES: Final = 256
 """Maximum number of namespaces in all terms of one pod together. If there are more, no term is read."""

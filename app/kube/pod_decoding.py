@@ -106,7 +106,7 @@ class _WaitingPodSpecObject(_PodSpecObject):
 
 
 class WaitingPodObject(PodObject):
-    """Pod on the wire without containers, used if ``Extra.PENDING_VOLUMES`` is the only optional part."""
+    """Pod on the wire without containers, used if plugins declare no part of pods but ``Extra.PENDING_VOLUMES``."""
 
     spec: _WaitingPodSpecObject | None = None
 

@@ -4,6 +4,6 @@ calls.
 The engine runs the extension points in their order, and converts an exception of a plugin into a status that names the
 plugin. It also holds the pods that wait at Permit.
 
-This package contains no plugins. It gets the snapshot of the cluster through the protocols of ``app.framework``. No
+Not here: plugins, and the snapshot of the cluster, which is passed in through the protocols of ``app.framework``. No
 decision contains an ``await``, so each is made on one consistent snapshot.
 """

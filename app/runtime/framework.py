@@ -36,7 +36,6 @@ INQUIRY_SECONDS: Final = 6.0
 """Time limit of each plugin's slow addition to an explanation (``Explanation.later``)."""
 
 _NO_MORE: Final = Explanation()
-_A_FIGURE: Final = "a Figure with a name and labels as metrics have"
 _LARGEST_FIGURE: Final = 1 << 1023
 """Largest integer that a gauge can have. Metrics are floats, and integers from 1 << 1024 on cannot be converted."""
 

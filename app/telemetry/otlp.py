@@ -106,7 +106,7 @@ def traces_url(endpoint: str) -> str:
 
 
 class _Span:
-    """Implements ``Span``."""
+    """Implements ``app.telemetry.tracing.Span`` with a span of the OpenTelemetry SDK."""
 
     __slots__ = ("_held_back", "_span", "_token")
 

@@ -8,6 +8,7 @@ constraint.
     4  after success: the pod stays assumed until the watch shows it bound
     5  after a failure: unreserve, end the assumption, then raise; a pod whose Binding was sent without an answer
        stays assumed until the outcome is known (see ``app.writes.read_back``)
+
     Transaction ─> Framework.bind ─> the bind plugin ─> Binder ─> BindGuard ─> the step that sends
          └──────────────── passes down its check ───────────────────────────────> calls it
          <──────────────── a Status, or a PluginError ───────────────────────────┘

@@ -229,7 +229,7 @@ class _Attempt(Struct):
 
 
 class HomeAttempts:
-    """Attempts to nominate pods to soft homes, by the pod's UID, one per home.
+    """Latest attempt of each pod to be nominated to its soft home, by the pod's UID. A new home begins a new attempt.
 
     ``clock``: monotonic, in seconds · ``wall_clock``: seconds since 1970.
     """

@@ -36,7 +36,7 @@ PACE_SECONDS: Final = 0.02
 REST_SECONDS: Final = 5.0
 """Minimum time between two writes to an owner."""
 LONGEST_REST: Final = 960.0
-"""Maximum time between two writes to an owner. The time doubles for equal writes, because profiles can disagree."""
+"""Upper limit of the pause after a write to an owner. The pause doubles for equal writes: profiles can disagree."""
 
 AGAIN_SECONDS: Final = 60.0
 """Maximum back-off of an owner that cannot be written, and of all owners while a permission seems to be missing."""

@@ -108,7 +108,7 @@ class HomeRefusalReporter:
         self._pods.pop(uid, None)
 
     def said(self, pod: Pod, home: str) -> str:
-        """Return the last reported reasons of this home; empty without any."""
+        """Return the last reported reasons why this home rejects the pod; empty if none were reported."""
         refused = self._pods.get(pod.uid)
         return refused.told[1] if refused is not None and refused.told[0] == home else ""
 

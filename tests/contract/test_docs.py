@@ -504,7 +504,7 @@ def test_the_commands_of_the_runbook_read_paths_and_log_lines_that_there_are() -
         .openapi()["paths"]
     )
     read = {it.removeprefix("localhost:8889") for it in re.findall(r"localhost:8889/[\w/]+", text)}
-    searched = re.findall(r"^\$ kubectl .* -c homeport.* \| grep (?:-E )?('.+?'|\S+)", text, re.MULTILINE)
+    searched = re.findall(r"^\$ kubectl .* -c homeport.* \| grep (?:-i?E )?('.+?'|\S+)", text, re.MULTILINE)
     logged = [*(name for name, *_ in table(page("operations/logs.md"), "event")), *get_args(Outcome)]
 
     assert {"/metrics", "/api/v1/status"} <= read

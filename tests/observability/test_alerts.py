@@ -28,7 +28,7 @@ def test_each_has_a_section_and_each_section_an_alert() -> None:
 
 @pytest.mark.parametrize("section", [pytest.param(it, id=it.partition("\n")[0]) for it in SECTIONS])
 def test_a_section_says_what_it_means_whom_it_affects_where_to_look_and_what_to_do(section: str) -> None:
-    places = [section.find(f"\n**{part}.** ") for part in PARTS]
+    places = [section.find(f"\n**{part}.**") for part in PARTS]
 
     assert -1 not in places
     assert all(one < other for one, other in pairwise(places))

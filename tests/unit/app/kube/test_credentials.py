@@ -387,9 +387,9 @@ def written(folder: Path, text: str | Callable[[Json], object]) -> str:
             id="a server without a scheme",
         ),
         pytest.param(
-            lambda config: config["clusters"][0]["cluster"].update(server="https://"),
+            lambda config: config["clusters"][0]["cluster"].update(server="HTTPS://api.test"),
             "/config, context here, user me: cluster it has no valid server URL",
-            id="a server without a host",
+            id="a server with a scheme in upper case",
         ),
         pytest.param(
             lambda config: config["clusters"][0]["cluster"].update(server="https://api.test:99999"),
