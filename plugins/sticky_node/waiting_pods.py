@@ -6,7 +6,7 @@ uses the outcome of a nomination, and kube-scheduler uses its own filters.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Hashable
 from contextlib import suppress
 from math import inf
@@ -49,19 +49,15 @@ MOST_KNOWN: Final = 1 << 14
 FIRST_ASK_SECONDS: Final = 3.0
 """Delay after the first refusal: within it, the sampling guard nominates a home missing from the sample."""
 
-
 ASK_AGAIN_SECONDS: Final = 15.0
 LONGEST_ASK_SECONDS: Final = 480.0
 """Minimum and maximum time between two queries about a pod. It doubles, because most pods wait for one reason."""
 
-
 MOST: Final = 1024
 """Maximum number of pods queried. Pods beyond it get no Event."""
 
-
 MOST_OF_NAMESPACE: Final = 128
 """Maximum number of pods queried in one namespace, so that one tenant cannot displace all others."""
-
 
 PACE_SECONDS: Final = 0.1
 """Delay between two queries."""
@@ -92,6 +88,7 @@ class HomeRefusalReporter:
     def begin(self) -> None:
         """Clear the memory when this process becomes the leader."""
         self._pods: dict[str, _RefusedPod] = {}
+        self._of_namespace: Counter[str] = Counter()
 
     def knows(self, pod: Pod) -> bool:
         """Return whether the pod is queried."""
@@ -99,13 +96,17 @@ class HomeRefusalReporter:
 
     def note(self, pod: Pod) -> None:
         """Add a pod that is restricted to its home, and for which the scheduler found no node."""
-        of_namespace = sum(it.pod.namespace == pod.namespace for it in self._pods.values())
-        if len(self._pods) < MOST and of_namespace < MOST_OF_NAMESPACE:
-            self._pods[pod.uid] = _RefusedPod(pod, self._handle.timing.clock() + FIRST_ASK_SECONDS)
+        if len(self._pods) < MOST and self._of_namespace[pod.namespace] < MOST_OF_NAMESPACE:
+            self._put(_RefusedPod(pod, self._handle.timing.clock() + FIRST_ASK_SECONDS))
+
+    def _put(self, refused: _RefusedPod) -> None:
+        self._pods[refused.pod.uid] = refused
+        self._of_namespace[refused.pod.namespace] += 1
 
     def forget(self, uid: str) -> None:
         """Remove a pod that no longer waits."""
-        self._pods.pop(uid, None)
+        if (refused := self._pods.pop(uid, None)) is not None:
+            self._of_namespace -= Counter((refused.pod.namespace,))  # drops namespaces without pods
 
     def said(self, pod: Pod, home: str) -> str:
         """Return the last reported reasons why this home rejects the pod; empty if none were reported."""
@@ -139,7 +140,7 @@ class HomeRefusalReporter:
         refused.pod = pod
         refused.not_before = self._handle.timing.clock() + refused.pause
         refused.pause = next_delay(refused.pause, ASK_AGAIN_SECONDS, LONGEST_ASK_SECONDS)
-        self._pods[uid] = refused  # at the end of the queue
+        self._put(refused)  # at the end of the queue
 
     def _held(self, pod: Pod) -> tuple[Pod, Owner, Decision] | None:
         """Return the pod with its owner and decision, if it still waits for a usable home."""
