@@ -246,7 +246,7 @@ def _drain(arguments: argparse.Namespace) -> None:
 def _explain(arguments: argparse.Namespace) -> None:
     server = _server(arguments)
     namespace, name = _pod(arguments)
-    answer = explain.run(server, namespace, name, as_json=arguments.output == "json")
+    answer = explain.run(server, namespace, name, node=arguments.node, as_json=arguments.output == "json")
     print(answer)  # noqa: T201  # the answer of the command
 
 

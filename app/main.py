@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app import wiring
+from app.analysis.explaining import Explainer
 from app.analysis.why import InTreeVerdictReader
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
@@ -72,7 +73,8 @@ from app.runtime.waiting import PodsAtPermit
 from app.server.access import ListenerAccess, Role
 from app.server.admission import Admission
 from app.server.checks import checks
-from app.server.cycle import cycle_router, explain_router
+from app.server.cycle import cycle_router
+from app.server.explain import explain_router
 from app.server.forward import Forwarder
 from app.server.incoming import Endpoint
 from app.server.listener import Listener, allow_open_files, listen
@@ -185,7 +187,7 @@ class HomeportService:
 
         self._refused = RecentRefusals(self._metrics.refusals.labels)
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
-        context = self._verb_context()
+        self._context = context = self._verb_context()
         self._bind = self._bind_verb(context)
         self._cycle = CycleVerb(context)
         self._homes = HomeLists(self._frameworks.values(), self._guard)
@@ -561,7 +563,7 @@ class HomeportService:
     def _reading(self) -> Sequence[APIRouter]:
         """Return the routers of read-only pages."""
         return (
-            explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
+            explain_router(self._cycle, Explainer(self._context), max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
             homes_router(self._homes, self._feed.problem),
             draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),

@@ -121,6 +121,10 @@ class Cluster:
         for namespace in tuple(self._pods):
             yield from tuple(self._pods.get(namespace, {}).values())
 
+    def pods_in(self, namespace: str) -> Iterator[Pod]:
+        """Yield the pods of a namespace, without overlay. Pods can change meanwhile."""
+        yield from tuple(self._pods.get(namespace, {}).values())
+
     @property
     def generation(self) -> int:
         """Number that increases with every change of the snapshot."""
