@@ -119,7 +119,7 @@ class Freshness:
             self._resolve()
 
     def listed(self, version: str, began: float) -> None:
-        """Record that a list, requested at the time ``began``, was applied. This resolves all probes before that time."""
+        """Record that a list, requested at the time ``began``, was applied. This resolves all earlier probes."""
         self.behind = False
         while self._probes and self._probes[0][1] <= began:
             self._probes.popleft()

@@ -56,7 +56,7 @@ class Memo(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V, weight: int) -> None:
-        """Cache a value of ``weight`` bytes. A value above 1/16 of the limit is not cached: it would evict many others."""
+        """Cache a value of ``weight`` bytes. A value above 1/16 of the limit is not cached: it would evict many."""
         if weight > self._half // 8:
             return
         if self._weight + weight > self._half:
