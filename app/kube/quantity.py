@@ -23,7 +23,7 @@ LONGEST: Final = 64
 """Maximum bytes of a quantity. Longer ones are not read; kubectl and the kubelet write about a dozen bytes."""
 
 _LARGEST_EXPONENT: Final = 999
-"""Maximum decimal exponent. Larger ones are not read, because the number would have as many digits."""
+"""Maximum decimal exponent. Larger ones are not read, because the number would have too many digits."""
 
 _NANO: Final = -9
 _MOST: Final = 2**63 - 1
@@ -32,7 +32,7 @@ _DIGITS: Final = 18
 """Maximum digits of a decimal quantity for which Go uses the 64-bit form."""
 
 _EXACT_POWERS: Final = 19
-"""Number of powers of ten, from 10**0 on, that fit into 64 bits."""
+"""Number of powers of ten, starting with 10**0, that fit into 64 bits."""
 
 _SINGLE_MULTIPLICATIONS: Final = (1, 2, 3, 6, 9)
 """Numbers of decimal places that Go scales by in a single multiplication."""
