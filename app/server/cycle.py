@@ -160,7 +160,7 @@ def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
 
 
 def _modified(pod: Pod, explain_request: ExplainRequest) -> Pod:
-    """Return the pod; without its node, or with another schedulerName, if the request says so."""
+    """Return the pod. If the request asks for it, remove the pod's node or replace its schedulerName."""
     if explain_request.pending:
         pod = replace(pod, node_name="")
     if explain_request.scheduler_name is not None:
@@ -173,7 +173,9 @@ def _json(answer: dict[str, Any]) -> Response:
 
 
 async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
-    """Return the pod of ``pending`` that the profile's QueueSort puts first. Inline pods are decoded stepwise."""
+    """Return the pod of ``pending`` that the profile's QueueSort puts first. Pods in the request itself are decoded one
+    by one, so that other tasks can run in between.
+    """
     pods: list[Pod] = []
 
     def decoding() -> Iterator[None]:
@@ -187,7 +189,7 @@ async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
 
 
 async def _pod(verb: CycleVerb, pod_request: PodRequest) -> Pod:
-    """Return the requested pod. After an inline pod is decoded, the event loop can run other tasks."""
+    """Return the requested pod. If the request contains the pod itself, yield to other tasks after decoding it."""
     pod = _decoded(verb, pod_request)
     if pod_request.name is None:
         await yield_to_loop()

@@ -1,4 +1,5 @@
-"""Prefers nodes whose resources are used in similar shares, so that no resource runs out while another is idle."""
+"""Prefers nodes on which similar shares of all resources are used, so that no resource runs out while another is idle.
+"""
 
 from __future__ import annotations
 
