@@ -1,8 +1,9 @@
 """Admission of calls: limit of calls in flight, order, and deadline.
 
 A scheduler gives up after its ``httpTimeout``; a later answer is useless. So each call has a deadline, counted from its
-first byte. The number of calls to filter, prioritize, preempt and cycle in flight is limited. Further ones are rejected at
-once, because their answers would be late. Binds are never rejected, because kube-scheduler has hundreds in flight.
+first byte. The number of calls to filter, prioritize, preempt and cycle in flight is limited. Further calls are
+rejected at once, because their answers would be late. Binds are never rejected, because kube-scheduler has hundreds in
+flight.
 
 Once its body is read, a call waits in a queue. One call of the queue is decided in each event-loop iteration. Otherwise
 a burst of calls would delay the reading of new requests.

@@ -55,7 +55,7 @@ class AcceptedConnection(asyncio.Protocol):
         raise NotImplementedError
 
     def give_way(self) -> None:
-        """Abort the connection at once. This has no effect during the TLS handshake, which the listener itself aborts."""
+        """Abort the connection at once. No effect during the TLS handshake, which the listener itself aborts."""
         raise NotImplementedError
 
 
@@ -132,7 +132,7 @@ class Listener:
         return port
 
     def serve(self, connect: ConnectionFactory) -> None:
-        """Start accepting connections. A connection counts as open from its accept, including during its TLS handshake."""
+        """Start accepting connections. A connection counts as open from its accept, also during its TLS handshake."""
         self.socket.setblocking(False)
         self._background.begin(f"accept {self.name}", partial(self._accept_forever, connect))
 

@@ -211,7 +211,7 @@ class Certificates:
 
 
 def unusable(contents: tuple[bytes, ...]) -> str:
-    """Return why listeners and replicas would reject a chain, its key and authorities; empty if they would accept them."""
+    """Return why listeners and replicas would reject a chain, its key and authorities; empty if they would not."""
     try:
         server = _context(ssl.PROTOCOL_TLS_SERVER, *contents)
         client = _context(ssl.PROTOCOL_TLS_CLIENT, *contents)

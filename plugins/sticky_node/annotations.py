@@ -131,7 +131,7 @@ def recorded_machine(owner: Owner) -> str:
 def home_pod(owner: Owner) -> str:
     """Return the UID of the pod recorded last; empty if there is none.
 
-    For a home remembered from a predecessor of the same name, it is the UID of the predecessor's pod.
+    For a home remembered from a predecessor of the same name, the result is the predecessor's own UID instead.
     """
     heard = last_pod_in(owner.obj, owner.slot)
     if heard or owner.before is None or home_in(owner.obj, owner.slot):

@@ -71,7 +71,7 @@ class ObjectSource(Protocol):
 
 
 class ResumableIteration(Generic[T]):
-    """Iteration over all objects of some kinds. If an iteration stops early, the next one resumes at the same object."""
+    """Iteration over all objects of some kinds. If one stops early, the next one resumes at the same object."""
 
     def __init__(self, objects: ObjectSource, kinds: Iterable[Kind[T]], settled: dict[str, Any]) -> None:
         """``settled``: results by UID; entries of deleted objects are removed after a complete iteration."""

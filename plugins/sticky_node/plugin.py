@@ -431,7 +431,7 @@ class StickyNode(
         return recorded_home(owner) if claim is None else claim.node
 
     def _is_current(self, claim: Claim) -> bool:
-        """Return whether the claim still makes a home. It does unless another home or another pod was recorded since."""
+        """Return whether the claim still makes a home: true unless another home or pod was recorded since."""
         owner = self._owners.newest(claim.owner)
         return owner is None or claim.makes(owner)
 

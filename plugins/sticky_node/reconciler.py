@@ -271,7 +271,7 @@ class MigratedHomes:
         return complete
 
     def _is_settled(self, machine: VirtualMachineInstance) -> bool:
-        """Return whether neither the virtual machine nor its owner has changed since a check that found nothing to do."""
+        """Return whether virtual machine and owner are unchanged since a check that found nothing to do."""
         known, owner = self._settled.get(machine.uid, (None, None))
         if known is not machine or owner is None:
             return False

@@ -79,7 +79,7 @@ class _Pace:
 
 
 class Budgets:
-    """PodDisruptionBudgets of the cluster. The budgets that select a pod are cached by the pod's namespace and labels."""
+    """PodDisruptionBudgets of the cluster. Budgets that select a pod are cached by its namespace and labels."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects

@@ -239,7 +239,7 @@ class CachedAllocator:
         return (unresolvable(result.reason).by(NAME) if result.reason else _NOT_ALL), _steps(search), True
 
     def _drop_outdated_results(self) -> None:
-        """Drop the selector results if slices have changed, because the results are cached by the identity of devices."""
+        """Drop the selector results if slices have changed, because results are cached by the identity of devices."""
         if self._results_version != self._inventory.slices_version:
             self._results_version = self._inventory.slices_version
             self._selector_results = Memo(_MAX_RESULT_BYTES)

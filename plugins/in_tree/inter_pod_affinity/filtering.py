@@ -82,7 +82,7 @@ class Occupied:
         return None if self.domains is None else self.domains.domain_of(node_name)
 
     def stamp(self) -> int:
-        """Return a number that changes when the set of domains with relevant pods changes. ``deltas`` do not affect it."""
+        """Return a number that changes when the set of domains with relevant pods changes. It ignores ``deltas``."""
         return 0 if self.domains is None else self.domains.stamp(0)
 
     def outside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
@@ -160,7 +160,7 @@ class RequiredState:
             self.existing.setdefault(key, Occupied(key, None)).shift(node, delta)
 
     def stamp(self) -> tuple[object, ...]:
-        """Return a key that changes whenever a verdict might change. Changes of a node's labels do not change the key."""
+        """Return a key that changes whenever a verdict might change, except by a change of a node's labels."""
         return (
             self.matches_itself,
             tuple((it.key, it.stamp()) for it in self.affinity),

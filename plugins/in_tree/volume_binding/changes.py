@@ -50,7 +50,7 @@ class ClassChanges:
         changes.append(ClassChange(self._number, topologies, claim))
 
     def number(self, class_name: str) -> int:
-        """Return the number of the last change of a class, or of the last restart if the class has not changed since."""
+        """Return the number of the last change of a class, or of the last restart if no change followed."""
         changes = self._of_class.get(class_name)
         return changes[-1].number if changes else self._restarted
 
