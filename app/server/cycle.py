@@ -117,7 +117,9 @@ def json_response(answer: dict[str, Any]) -> Response:
 
 
 async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
-    """Return the pod of ``pending`` that the profile's QueueSort puts first. Inline pods are decoded stepwise."""
+    """Return the pod of ``pending`` that the profile's QueueSort puts first. Pods in the request itself are decoded one
+    by one, so that other tasks can run in between.
+    """
     pods: list[Pod] = []
 
     def decoding() -> Iterator[None]:
@@ -131,7 +133,7 @@ async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
 
 
 async def requested_pod(verb: CycleVerb, pod_request: PodRequest) -> Pod:
-    """Return the requested pod. After an inline pod is decoded, the event loop can run other tasks."""
+    """Return the requested pod. If the request contains the pod itself, yield to other tasks after decoding it."""
     pod = _decoded(verb, pod_request)
     if pod_request.name is None:
         await yield_to_loop()
