@@ -187,7 +187,7 @@ class HomeportService:
 
         self._refused = RecentRefusals(self._metrics.refusals.labels)
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
-        self._context = context = self._verb_context()
+        self.verb_context = context = self._verb_context()
         self._bind = self._bind_verb(context)
         self._cycle = CycleVerb(context)
         self._homes = HomeLists(self._frameworks.values(), self._guard)
@@ -563,7 +563,7 @@ class HomeportService:
     def _reading(self) -> Sequence[APIRouter]:
         """Return the routers of read-only pages."""
         return (
-            explain_router(self._cycle, Explainer(self._context), max_body_bytes=self._settings.max_body_bytes),
+            explain_router(self._cycle, Explainer(self.verb_context), max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
             homes_router(self._homes, self._feed.problem),
             draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),

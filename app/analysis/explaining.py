@@ -209,10 +209,8 @@ class _Limited(Iterator[None]):
 
 def grouped(judgement: Judgement) -> list[RejectedNodes]:
     """Return the nodes that do not fit, grouped by their rejections, the largest group first."""
-    groups: dict[tuple[Status, ...], list[str]] = {}
-    for name, statuses in judgement.rejected.items():
-        groups.setdefault(statuses, []).append(name)
-    return [RejectedNodes(sorted(names), statuses) for statuses, names in sorted(groups.items(), key=_size)]
+    groups = sorted(judgement.by_reasons().items(), key=_size)
+    return [RejectedNodes(sorted(names), statuses) for statuses, names in groups]
 
 
 def _size(group: tuple[tuple[Status, ...], list[str]]) -> tuple[int, str]:

@@ -16,7 +16,7 @@ from app.cache.cluster import Cluster
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates, NodeInfo
-from app.framework.status import Status, unresolvable
+from app.framework.status import Status, distinct, unresolvable
 from app.kube.core_v1 import Pod
 from app.runtime.filters import Filters
 from app.runtime.framework import Framework
@@ -47,11 +47,26 @@ class Judgement(Struct):
     everywhere: tuple[Status, ...] = ()
     plugins: tuple[str, ...] = ()
     faults: dict[str, str] = {}
+    _shared: dict[Status, Status] = {}
 
     @property
     def total(self) -> int:
         """Number of nodes that were judged."""
         return len(self.rejected) + len(self.feasible)
+
+    def share(self, status: Status) -> Status:
+        """Return the one object for equal statuses, so that nodes can be grouped by the identity of theirs."""
+        return self._shared.setdefault(status, status)
+
+    def by_reasons(self) -> dict[tuple[Status, ...], list[str]]:
+        """Return the rejected nodes by their rejections."""
+        groups: dict[tuple[int, ...], tuple[tuple[Status, ...], list[str]]] = {}
+        for name, statuses in self.rejected.items():
+            key = tuple(map(id, statuses))
+            if key not in groups:
+                groups[key] = (statuses, [])
+            groups[key][1].append(name)
+        return dict(groups.values())
 
 
 class _Prepared(Struct, frozen=True):
@@ -132,14 +147,16 @@ class Judge:
         candidates = Candidates.of({name: nodes[name] for name in names if name in nodes})
         rejections: dict[str, list[Status]] = {name: list(prepared.everywhere) for name in candidates.names}
         for plugin, allowed in prepared.allowed.items():
-            outside = unresolvable(OUTSIDE.format(plugin)).by(plugin)
+            outside = judgement.share(unresolvable(OUTSIDE.format(plugin)).by(plugin))
             for name in candidates.names:
                 if name not in allowed:
                     rejections[name].append(outside)
         for slot in prepared.active:
-            for name, status in self._filters.filter_whole(slot, state, pod, candidates).rejected().items():
-                rejections[name].append(status)
-        self._judge_nominated(prepared, state, pod, candidates, rejections)
+            rejected = self._filters.filter_whole(slot, state, pod, candidates).rejected()
+            shared = {key: judgement.share(status) for key, status in distinct(rejected.values()).items()}
+            for name, status in rejected.items():
+                rejections[name].append(shared[id(status)])
+        self._judge_nominated(prepared, state, pod, candidates, rejections, judgement)
         judgement.everywhere = prepared.everywhere
         judgement.plugins = tuple(
             slot.name
@@ -166,7 +183,7 @@ class Judge:
             if status.is_skip or status.is_rejected:
                 state.skip_filter.add(slot.name)  # after a rejection, the plugin has no state for Filter
             if status.is_rejected:
-                everywhere.append(status.by(slot.name))
+                everywhere.append(judgement.share(status.by(slot.name)))
             elif not (status.is_success or status.is_skip):
                 raise plugin_error(slot.name, "PreFilter", status.message)
             if names is not None:
@@ -180,6 +197,7 @@ class Judge:
         pod: Pod,
         candidates: Candidates,
         rejections: dict[str, list[Status]],
+        judgement: Judgement,
     ) -> None:
         """Judge nodes with nominated pods again, as if these pods ran there: like kube-scheduler, both must pass."""
         nominated_nodes = self._filters.nominations.nominated_nodes
@@ -193,7 +211,7 @@ class Judge:
             for slot in prepared.active:
                 if slot.name not in known:
                     result = self._filters.filter_whole(slot, dry_run, pod, Candidates.of(crowded))
-                    rejections[name] += result.rejected().values()
+                    rejections[name] += map(judgement.share, result.rejected().values())
 
     def _last(self, pod: Pod, judgement: Judgement) -> Iterator[None]:
         """Run the filters that depend on which nodes passed all others."""
@@ -214,7 +232,7 @@ class Judge:
             except PluginError as fault:
                 _leave_out(fault, judgement)
                 continue
-            judgement.rejected.update((name, (status,)) for name, status in rejected.items())
+            judgement.rejected.update((name, (judgement.share(status),)) for name, status in rejected.items())
             judgement.feasible = [name for name in passed if name not in rejected]
             return
 

@@ -19,13 +19,13 @@ from msgspec.structs import replace
 from app.analysis.judging import Judge, Judgement
 from app.cache.cluster import Cluster
 from app.framework.node_info import NodeInfo
-from app.framework.status import Status
 from app.kube.core_v1 import DO_NOT_SCHEDULE, HONOR, SCHEDULE_ANYWAY, Node, Pod, PodSpec, TopologySpreadConstraint
 from app.kube.extras import NotDecoded
 from app.kube.node_affinity import ANY_NODE
 from app.kube.quantity import round_amount, shown_amount
 from app.kube.selectors import Selector
 from app.kube.taints import UNSCHEDULABLE, Taint, Tolerance, Toleration
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS
 
 MOST_SHOWN: Final = 5
 """Maximum number of remedies of one explanation."""
@@ -38,9 +38,11 @@ _MOST_NAMED: Final = 10
 _MOST_PODS: Final = 5000
 """Maximum number of pods of a namespace that are searched for those that a constraint counts."""
 
+_NODES_PER_STEP: Final = 512
+_IN_TREE: Final = frozenset(KUBE_SCHEDULER_DEFAULTS)
 _CORDON: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
 _TAINTS: Final = frozenset({"TaintToleration"})
-_FIT: Final = frozenset({"NodeResourcesFit"})
+_FIT: Final = frozenset({"NodeResourcesFit", "DynamicResources"})
 _AFFINITY: Final = frozenset({"NodeAffinity"})
 _SPREAD: Final = frozenset({"PodTopologySpread"})
 _HOME: Final = frozenset({"StickyNode"})
@@ -62,7 +64,8 @@ class Remedy(Struct, frozen=True):
 class _Change(Struct, frozen=True):
     """Change to try. ``pod``: the pod after it. ``without``: pods that it deletes. ``node``: the node that it changes.
 
-    ``names``: nodes that can fit after it.
+    ``names``: nodes that can fit after it. ``ignores``: plugins that reject no node after it. ``reads``: in-tree
+    plugins that read what it changes.
     """
 
     sort: str
@@ -72,6 +75,7 @@ class _Change(Struct, frozen=True):
     without: tuple[Pod, ...] = ()
     node: Node | None = None
     ignores: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()
 
 
 class Remedies:
@@ -104,15 +108,28 @@ class Remedies:
 
     def _prove(self, change: _Change, remedies: list[Remedy]) -> Iterator[None]:
         """Judge a change, and add it to ``remedies`` if nodes fit after it."""
+        fitting: Sequence[str]
         if change.node is not None:
-            fitting: Sequence[str] = (change.node.name,) if self._fits_on(change.pod, change.node) else ()
+            fitting = (change.node.name,) if self._fits_on(change.pod, change.node) else ()
         else:
-            after = Judgement()
-            judge = self._judge(change.ignores)
-            yield from judge.steps(change.pod, after, change.names, without=change.without)
-            fitting = after.feasible
+            fitting = change.names
+            for ignored in self._rounds(change):
+                after = Judgement()
+                yield from self._judge(ignored).steps(change.pod, after, fitting, without=change.without)
+                fitting = after.feasible
         if fitting:
             remedies.append(Remedy(change.sort, change.text, len(fitting), tuple(sorted(fitting)[:_MOST_NAMED])))
+
+    def _rounds(self, change: _Change) -> Iterator[Collection[str]]:
+        """Yield the plugins to ignore in each round of judging a change.
+
+        First only ``change.reads`` judge, and all plugins that are not kube-scheduler's. The other plugins pass on
+        these nodes, and read nothing of what the change replaces. If the change deletes pods, all judge in a second
+        round.
+        """
+        yield change.ignores | (_IN_TREE - change.reads)
+        if change.without:
+            yield change.ignores
 
     def _fits_on(self, pod: Pod, node: Node) -> bool:
         info = self._cluster.nodes.get(node.name)
@@ -135,9 +152,8 @@ class Remedies:
         affinity = _nodes_within(by_plugins, _AFFINITY)
         if affinity and pod.spec.affinity is not ANY_NODE:
             anywhere = _with_spec(pod, affinity=ANY_NODE)
-            yield _Change(
-                "NodeAffinity", "remove the pod's node selector and required node affinity", anywhere, affinity
-            )
+            text = "remove the pod's node selector and required node affinity"
+            yield _Change("NodeAffinity", text, anywhere, affinity, reads=_AFFINITY | _SPREAD)
 
     def _uncordon(self, pod: Pod, names: Sequence[str]) -> Iterator[_Change]:
         if _reads_taints(pod):
@@ -169,7 +185,7 @@ class Remedies:
                 for number in range(1, min(3, len(pods)) + 1) if domain else ():
                     text = f"{_fewer(number)} in {constraint.topology_key}={domain}"
                     proved = len(remedies)
-                    yield _Change("FewerPods", text, pod, inside, without=tuple(pods[:number]))
+                    yield _Change("FewerPods", text, pod, inside, tuple(pods[:number]), reads=_SPREAD)
                     if len(remedies) > proved:
                         break
 
@@ -205,7 +221,7 @@ class Remedies:
             ):
                 if changed != constraint:
                     spread = (*pod.spec.spread[:number], changed, *pod.spec.spread[number + 1 :])
-                    yield _Change(sort, text, _with_spec(pod, spread=spread), names)
+                    yield _Change(sort, text, _with_spec(pod, spread=spread), names, reads=_SPREAD)
 
     def _tolerate(self, pod: Pod, names: Sequence[str]) -> Iterator[_Change]:
         tolerance = Tolerance(pod.spec.tolerations)
@@ -219,22 +235,26 @@ class Remedies:
             more = Toleration(taint.key, "Equal", taint.value, taint.effect)
             text = f"tolerate the taint {taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
             tolerant = _with_spec(pod, tolerations=(*pod.spec.tolerations, more))
-            yield _Change("Tolerate", text, tolerant, tuple(tainted[taint]))
+            yield _Change("Tolerate", text, tolerant, tuple(tainted[taint]), reads=_CORDON | _SPREAD)
 
-    def _request_less(self, pod: Pod, names: tuple[str, ...]) -> Iterator[_Change]:
+    def _request_less(self, pod: Pod, names: tuple[str, ...]) -> Iterator[_Change | None]:
         """Request as much of one resource as is free on the best of the nodes, if that is more than nothing."""
         try:
             resources = pod.spec.resources
-            most = {name: self._most_free(name, names) for name in resources.requests}
+            requests = resources.requests
         except NotDecoded:
             return
-        for name, wanted in resources.requests.items():
-            free = round_amount(name, most[name])
+        for name, wanted in requests.items():
+            most = 0
+            for start in range(0, len(names), _NODES_PER_STEP):
+                most = max(most, self._most_free(name, names[start : start + _NODES_PER_STEP]))
+                yield None
+            free = round_amount(name, most)
             if 0 < free < wanted:
                 fewer = replace(resources, requests={**resources.requests, name: free})
                 text = f"request {shown_amount(name, free)} {name} instead of {shown_amount(name, wanted)}"
                 smaller = _with_spec(pod, parts=replace(pod.spec.parts, resources=fewer))
-                yield _Change("RequestLess", text, smaller, names)
+                yield _Change("RequestLess", text, smaller, names, reads=_FIT)
 
     def _most_free(self, resource: str, names: Iterable[str]) -> int:
         infos = (self._cluster.nodes.get(name) for name in names)
@@ -248,13 +268,9 @@ def free_on(info: NodeInfo, resource: str) -> int:
 
 def _nodes_by_plugins(judgement: Judgement) -> Mapping[frozenset[str], list[str]]:
     """Return the rejected nodes by the set of plugins that reject them."""
-    sets: dict[tuple[Status, ...], frozenset[str]] = {}
     nodes: dict[frozenset[str], list[str]] = {}
-    for name, statuses in judgement.rejected.items():
-        plugins = sets.get(statuses)
-        if plugins is None:
-            plugins = sets[statuses] = frozenset(status.plugin for status in statuses)
-        nodes.setdefault(plugins, []).append(name)
+    for statuses, names in judgement.by_reasons().items():
+        nodes.setdefault(frozenset(status.plugin for status in statuses), []).extend(names)
     return nodes
 
 
