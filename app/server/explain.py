@@ -1,0 +1,126 @@
+"""Endpoints below ``/api/v1/explain``: which nodes a pod can use, why not the others, and what would open them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+from msgspec.structs import replace
+
+from app.analysis.explaining import Explained, Explainer, NodeAnswer
+from app.analysis.verdict import status_as_json
+from app.framework.status import Status
+from app.kube.core_v1 import Pod
+from app.kube.quantity import shown_amount
+from app.server.bodies import documented, parsed
+from app.server.cycle import FAILURES, NAME_EXAMPLE, POD_EXAMPLE, json_response, requested_pod
+from app.verbs.cycle import CycleVerb
+from app.wire.explain_v1 import API_VERSION, EXPLANATION, ExplainRequest, ExplainResponse
+
+_SUMMARY: Final = "Which nodes can the pod use, why not the others, and what would open them?"
+
+
+def explain_router(verb: CycleVerb, explainer: Explainer, *, max_body_bytes: int) -> APIRouter:
+    """Create the router. An explanation uses the verbs' snapshot and profiles, and changes no state."""
+    router = APIRouter(prefix="/api/v1/explain", tags=["operator"])
+
+    @router.get("/{namespace}/{pod}", response_model=ExplainResponse, responses=FAILURES, summary=_SUMMARY)
+    async def explain_known(namespace: str, pod: str, node: str = "") -> Response:
+        return await _answer(explainer, verb.known_pod(namespace, pod), node)
+
+    @router.post(
+        "",
+        response_model=ExplainResponse,
+        responses=FAILURES,
+        summary=f"{_SUMMARY} Also for a pod that does not exist",
+        openapi_extra=documented(ExplainRequest, by_name=NAME_EXAMPLE, inline=POD_EXAMPLE),
+    )
+    async def explain(request: Request) -> Response:
+        explain_request = await parsed(request, ExplainRequest.parse, max_body_bytes)
+        pod = await requested_pod(verb, explain_request)
+        if explain_request.scheduler_name is not None:
+            pod = replace(pod, spec=replace(pod.spec, scheduler_name=explain_request.scheduler_name))
+        return await _answer(explainer, pod, explain_request.node)
+
+    return router
+
+
+async def _answer(explainer: Explainer, pod: Pod, node: str) -> Response:
+    """Explain the pod as if it had no node, and encode an ``ExplainResponse``."""
+    explained = await explainer.explain(replace(pod, node_name=""), node)
+    verdict = _verdict(pod, explained)
+    return json_response(
+        {
+            "apiVersion": API_VERSION,
+            "kind": EXPLANATION,
+            "pod": str(pod),
+            "schedulerName": pod.spec.scheduler_name,
+            "nodeName": pod.node_name,
+            "profile": explained.profile,
+            "preset": explained.preset,
+            "verdict": verdict,
+            "summary": _sentence(verdict, pod, explained),
+            "gate": [] if explained.gate.is_success else [status_as_json(explained.gate)],
+            "total": explained.total,
+            "feasible": explained.feasible,
+            "groups": [
+                {
+                    "count": len(it.nodes),
+                    "nodes": it.nodes,
+                    "reasons": [status_as_json(status) for status in it.reasons],
+                }
+                for it in explained.groups
+            ],
+            "notJudged": [{"plugin": plugin, "why": why} for plugin, why in explained.not_judged.items()],
+            "plugins": {name: {"tables": it.tables, "unblock": it.unblock} for name, it in explained.plugins.items()},
+            "resources": [
+                {
+                    "name": it.name,
+                    "requested": shown_amount(it.name, it.requested),
+                    "free": shown_amount(it.name, it.free),
+                    "mostFree": shown_amount(it.name, it.most_free),
+                    "node": it.node,
+                }
+                for it in explained.needs
+            ],
+            "remedies": explained.remedies,
+            "incomplete": explained.incomplete,
+            "node": None if explained.node is None else _of_node(explained.node),
+        }
+    )
+
+
+def _verdict(pod: Pod, explained: Explained) -> str:
+    if pod.node_name:
+        return "Bound"
+    if not explained.gate.is_success:
+        return "Gated"
+    return "Fits" if explained.feasible else "NoNodeFits"
+
+
+def _sentence(verdict: str, pod: Pod, explained: Explained) -> str:
+    """Return the verdict as a sentence, with the plugin that rejects the most nodes if none fits."""
+    fit = f"{len(explained.feasible)} of {explained.total} nodes fit"
+    if explained.not_judged:
+        fit += ", as far as judged here"
+    if verdict == "Bound":
+        return f"bound to {pod.node_name}; if it were scheduled now, {fit}"
+    if verdict == "Gated":
+        return f"not scheduled: {explained.gate.message}; without the gate, {fit}"
+    return fit
+
+
+def _of_node(node: NodeAnswer) -> Mapping[str, Any]:
+    fits = all(it.is_success for it in node.verdicts.values())
+    return {
+        "name": node.name,
+        "fits": fits,
+        "verdicts": [_of_plugin(plugin, status) for plugin, status in node.verdicts.items()],
+        "scores": node.scores,
+        "total": node.total,
+    }
+
+
+def _of_plugin(plugin: str, status: Status) -> Mapping[str, Any]:
+    return {**status_as_json(status), "plugin": plugin}

@@ -1,0 +1,132 @@
+"""What an explanation costs: processor time and the longest step, on a large cluster.
+
+    python -m tests.load.explaining
+    python -m tests.load.explaining --nodes 500 --pods 15000
+
+Each pod is explained with all filters of kube-scheduler's default profile, with its remedies. A step is what runs
+between two turns of the event loop. Prints JSON: milliseconds of a processor for each shape of pod, and its steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+from typing import Any, Final
+from unittest.mock import patch
+
+from app.analysis.explaining import Explainer
+from app.config.profile import Profile
+from app.config.settings import Settings
+from app.kube.core_v1 import Pod
+from app.main import HomeportService
+from app.telemetry.logging import configure
+from app.verbs import stepwise
+from plugins import DEFAULT_WEIGHTS, SHIPPED
+from tests.builders import constraint, container, pod_object
+from tests.load import cluster, report
+from tests.load.shop import node, pod
+
+_REPEATS: Final = 5
+_LABELS: Final = {"app": "app-1", "team": "team-1"}
+
+
+def shapes() -> dict[str, Pod]:
+    """Pods of ordinary shape, most of which fit nowhere."""
+    small, huge = ([container(resources={"requests": {"cpu": cpu, "memory": "256Mi"}})] for cpu in ("250m", "500"))
+    zone, host = (constraint(key, app="app-1") for key in (cluster.ZONE_KEY, cluster.HOST_KEY))
+    fields: dict[str, Any] = {"namespace": "team-1", "labels": _LABELS}
+    five = [
+        {**zone, "maxSkew": number, "minDomains": 5, "labelSelector": {"matchLabels": {"app": "app-1", **more}}}
+        for number, more in ((1, {}), (2, {"team": "team-1"}), (3, {"team": "team-2"}))
+    ]
+    return {
+        "fits": pod(pod_object("fits", containers=small, **fields)),
+        "requests too much": pod(pod_object("huge", containers=huge, **fields)),
+        "one constraint": pod(pod_object("one", containers=small, spread=[{**zone, "minDomains": 5}], **fields)),
+        "five constraints": pod(pod_object("five", containers=small, spread=[*five, host, host], **fields)),
+        "a selector of no node": pod(pod_object("ssd", containers=small, node_selector={"disk": "ssd"}, **fields)),
+    }
+
+
+def service(nodes: int, pods: int) -> HomeportService:
+    """A service with the default profile, and a snapshot of a large cluster."""
+    configure("error", "json")
+    with tempfile.NamedTemporaryFile(suffix=".json") as saved:
+        Path(saved.name).write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [cluster.node(0)]}))
+        profile = Profile.model_validate({"schedulerName": "*", "preset": "complete"})
+        made = HomeportService(
+            Settings(cluster=saved.name, profiles=(profile,)), SHIPPED, DEFAULT_WEIGHTS, version="bench"
+        )
+    for number in range(nodes):
+        made.snapshot.upsert_node(node(cluster.furnished_node(number)))
+    for number in range(pods):
+        made.snapshot.upsert_pod(pod(cluster.furnish(cluster.pod(number, nodes))))
+    return made
+
+
+@contextmanager
+def timed_turns() -> Iterator[list[float]]:
+    """Seconds between two turns of the event loop, while the explanation runs."""
+    steps: list[float] = []
+    last = perf_counter()
+    wait = stepwise.yield_to_loop
+
+    async def turn() -> None:
+        nonlocal last
+        steps.append(perf_counter() - last)
+        await wait()
+        last = perf_counter()
+
+    with patch.object(stepwise, "yield_to_loop", turn):
+        yield steps
+
+
+async def explained(explainer: Explainer, asked: Pod) -> dict[str, Any]:
+    with timed_turns() as steps:
+        began = process_time()
+        answer = await explainer.explain(asked)
+        taken = process_time() - began
+    return {
+        "ms": round(taken * 1000, 1),
+        "longest_step_ms": round(max(steps, default=0.0) * 1000, 1),
+        "feasible": len(answer.feasible),
+        "remedies": len(answer.remedies),
+        "incomplete": answer.incomplete,
+    }
+
+
+async def measure(nodes: int, pods: int) -> dict[str, Any]:
+    explainer = Explainer(service(nodes, pods).verb_context)
+    gc.collect()
+    gc.freeze()
+    found = {}
+    for name, asked in shapes().items():
+        first = await explained(explainer, asked)
+        runs = [await explained(explainer, asked) for _ in range(_REPEATS)]
+        found[name] = {
+            **runs[-1],
+            "first_ms": first["ms"],
+            "ms": median(it["ms"] for it in runs),
+            "longest_step_ms": median(it["longest_step_ms"] for it in runs),
+        }
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m tests.load.explaining", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--pods", type=int, default=150_000)
+    given = parser.parse_args()
+    report.publish(asyncio.run(measure(given.nodes, given.pods)))
+
+
+if __name__ == "__main__":
+    main()
