@@ -318,8 +318,7 @@ class PendingHomes:
     def drop(self, pod: Pod) -> None:
         """Drop the pod's claim, if any.
 
-        The claim is found by the pod, because the pod's owner cannot be found any more if a machine is stopped during a
-        bind.
+        It is found by the pod, because its owner cannot be found any more if a machine is stopped during a bind.
         """
         claim = self._claims.pop(pod.uid, None)
         if claim is None:
