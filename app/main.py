@@ -60,7 +60,7 @@ from app.runtime.building import build, names_of, served_names, subscribe_plugin
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.one_node import OneNodeFilters
-from app.runtime.profiles import ProfileErrors, ResolvedProfile, default_filters
+from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for, default_filters
 from app.runtime.read_only import ReadOnlyActivate, ReadOnlyBinder, ReadOnlyEvents, ReadOnlyWriter, is_read_only
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
@@ -174,7 +174,10 @@ class HomeportService:
         self._waiting = PodsAtPermit(self._cluster.assumed, lambda: "" if self._leadership.leads else _NO_LONGER_LEADS)
         self._nominations = CountedNominations(self._cluster)
         self._in_tree_verdicts = InTreeVerdictReader(
-            self._cluster, None if live is None else ApiUncachedReader(live.client), monotonic
+            self._cluster,
+            None if live is None else ApiUncachedReader(live.client),
+            monotonic,
+            extras=core_for(resolved).extras,
         )
         self._frameworks = self._build(resolved, registry)
         self._explain = wiring.explain_snapshot(

@@ -18,7 +18,7 @@ from app.feeds.documents import NOT_FINISHED
 from app.feeds.feed import FeedState
 from app.feeds.freshness import QUIET_SECONDS
 from app.feeds.outage import Outage
-from app.feeds.reflector import FIRST_PAGE_BYTES, PAGE_BYTES, Reflector
+from app.feeds.reflector import Reflector
 from app.feeds.stores import store_for
 from app.framework.objects import Unreadable
 from app.kube.api_errors import ApiError, ApiUnavailable
@@ -142,7 +142,7 @@ class LiveFeed:
             store=store_for(self._cluster, kind),
             metadata_only=kind.metadata_only,
             field_selector=NOT_FINISHED if kind == PODS else "",
-            first_page_bytes=PAGE_BYTES if self._beside else FIRST_PAGE_BYTES,
+            beside=self._beside,
             quiet=min(QUIET_SECONDS, self._max_age / _PROBES_BEFORE_TOO_OLD),
             on_synced=self._one_synced,
             on_failure=partial(self._outage.failed, repr(kind)),
