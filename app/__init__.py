@@ -1,16 +1,22 @@
 """Homeport, a scheduler extender: the service around the plugins.
 
-A room is a package in here; its docstring says what lives in it and what must not. Higher rooms import lower ones,
-never the reverse (kept by import-linter, see ``pyproject.toml``)::
+The docstring of each package describes its content. A package imports only packages of lower lines (checked by
+import-linter, see ``pyproject.toml``)::
 
-    __main__              command line, the only room that sees app and plugins
-    main                  composition root: every dependency is passed, none looked up
-    server                HTTP
-    verbs                 filter, prioritize, preempt, bind
-    runtime | cluster     the engine that runs plugins | the snapshot of the cluster
-    framework | wire | config
-    kube                  Kubernetes as such
-    telemetry             metrics and logs
+    __main__ | commands         command line; only ``__main__`` imports both ``app`` and ``plugins``
+    main | wiring               create and connect all parts of the service
+    homes                       pages and commands about homes
+    server                      HTTP
+    controllers | analysis      background tasks | explanations of decisions
+    verbs                       filter, prioritize, preempt, bind
+    memory                      caches between requests
+    runtime | feeds             run plugins | fill the snapshot
+    replicas | rights           leader election | permissions
+    writes                      requests that change objects in the API server
+    cache                       snapshot of the cluster
+    framework | wire | config   plugin interface | JSON of extender/v1 | settings
+    kube                        client and object models of Kubernetes
+    telemetry                   metrics, traces and logs
 
-What must not live here: scheduling decisions. They are plugins.
+No scheduling decision is made here: decisions are made by plugins.
 """

@@ -130,14 +130,14 @@ def _serve(arguments: argparse.Namespace) -> None:
 
 
 def _raise_for(loaded: LoadedSettings, deeper: Iterable[str]) -> None:
-    """Raise ``SettingsError`` if ``loaded`` has mistakes or ``deeper`` has sentences about others."""
+    """Raise ``SettingsError`` if ``loaded`` has mistakes or ``deeper`` has messages about further mistakes."""
     sentences = [*map(loaded.sources.sentence, loaded.mistakes), *deeper]
     if sentences:
         raise SettingsError("\n".join(sentences))
 
 
 def _profile_mistakes(loaded: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
-    """Yield a sentence for each mistake in the profiles that is found only when they are resolved.
+    """Yield a message for each mistake in the profiles that is found only when the profiles are resolved.
 
     Examples are unknown plugin names and invalid plugin arguments.
     """
@@ -148,9 +148,10 @@ def _profile_mistakes(loaded: LoadedSettings, specs: Sequence[PluginSpec[Any]]) 
 
 
 def _deeper_mistakes(loaded: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
-    """Yield a sentence for each mistake that validation of single settings does not find.
+    """Yield a message for each mistake that the validation of single settings does not find.
 
-    It is in profiles, certificates, tracing or the kubeconfig. Otherwise the service would end at the first of them.
+    Such mistakes are in profiles, certificates, tracing or the kubeconfig. All are collected here, because the service
+    would stop at the first one.
     """
     yield from _profile_mistakes(loaded, specs)
     if all(map(loaded.is_sound, _CERTIFICATES)):
@@ -246,7 +247,7 @@ def _drain(arguments: argparse.Namespace) -> None:
 def _explain(arguments: argparse.Namespace) -> None:
     server = _server(arguments)
     namespace, name = _pod(arguments)
-    answer = explain.run(server, namespace, name, as_json=arguments.output == "json")
+    answer = explain.run(server, namespace, name, node=arguments.node, as_json=arguments.output == "json")
     print(answer)  # noqa: T201  # the answer of the command
 
 

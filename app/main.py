@@ -19,7 +19,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app import wiring
+from app.analysis.explaining import Explainer
+from app.analysis.pending import PendingPods
 from app.analysis.why import InTreeVerdictReader
+from app.analysis.workloads import WorkloadExplainer
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.config.mistakes import Mistake
@@ -68,7 +71,8 @@ from app.runtime.waiting import PodsAtPermit
 from app.server.access import ListenerAccess, Role
 from app.server.admission import Admission
 from app.server.checks import checks
-from app.server.cycle import cycle_router, explain_router
+from app.server.cycle import cycle_router
+from app.server.explain import explain_router
 from app.server.forward import Forwarder
 from app.server.incoming import Endpoint
 from app.server.listener import Listener, allow_open_files, listen
@@ -82,6 +86,7 @@ from app.server.operator import (
 )
 from app.server.ops import ops_router
 from app.server.pages import PageQueues
+from app.server.pending import pending_router
 from app.server.routes import LEAN, Verbs, verb_endpoints
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
@@ -105,7 +110,7 @@ from app.writes.read_back import BindConfirmation
 
 _LOG: Final = structlog.get_logger(__name__)
 _MARGIN: Final = 0.25
-"""Seconds before the caller's time limit by which an answer must be sent."""
+"""Answers must be sent this many seconds before the caller's time limit."""
 
 END_SECONDS: Final = 19.0
 """Maximum number of seconds from a signal to the end of the process. Kubernetes grants a pod 30 seconds by default."""
@@ -120,7 +125,7 @@ _NO_LONGER_LEADS: Final = "this replica no longer leads"
 """Reason with which pods that wait at Permit are rejected when this replica stops leading, because it cannot bind."""
 
 _OTHER_FILES: Final = 2048
-"""Number of open files beyond those of listeners: connections to the API server and to replicas, and files."""
+"""Number of open files in addition to those of listeners: connections to the API server and to replicas, and files."""
 
 _MOST_OPERATORS: Final = 256
 """Maximum number of open connections to the operator listener."""
@@ -186,7 +191,7 @@ class HomeportService:
 
         self._refused = RecentRefusals(self._metrics.refusals.labels)
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
-        context = self._verb_context()
+        self.verb_context = context = self._verb_context()
         self._bind = self._bind_verb(context)
         self._cycle = CycleVerb(context)
         self._homes = HomeLists(self._frameworks.values(), self._guard)
@@ -276,7 +281,7 @@ class HomeportService:
     def _is_sample(self, names: int) -> bool:
         """Return true if a filter request with this number of node names can be a sample of the feasible nodes.
 
-        If so, it can lack nodes that in-tree filters pass. False if the sampling guard is off."""
+        A sample can lack nodes that in-tree filters pass. Return false if the sampling guard is off."""
         settings = self._settings
         return settings.sampling_guard and settings.smallest_sample <= names < len(self._cluster.nodes)
 
@@ -546,8 +551,15 @@ class HomeportService:
 
     def _reading(self) -> Sequence[APIRouter]:
         """Return the routers of read-only pages."""
+        explainer = Explainer(self.verb_context)
         return (
-            explain_router(self._cycle, max_body_bytes=self._settings.max_body_bytes),
+            explain_router(
+                self._cycle,
+                explainer,
+                WorkloadExplainer(explainer, self._cluster, self._feed.problem),
+                max_body_bytes=self._settings.max_body_bytes,
+            ),
+            pending_router(PendingPods(self.verb_context)),
             operator_router(self.status, self.check),
             homes_router(self._homes, self._feed.problem),
             draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),
@@ -615,7 +627,7 @@ class HomeportService:
         self._ends_at = monotonic() + END_SECONDS
         self._waiting.close(
             SHUTTING_DOWN
-        )  # because pods can wait at Permit for longer than the server waits for requests in flight
+        )  # rejected now, because pods can wait at Permit for longer than the server waits for requests in flight
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._leadership.hand_over(self._bind.drain)

@@ -1,9 +1,9 @@
 """Entry point: check that ``app`` and ``plugins`` are Homeport's own packages, then start the command line.
 
-A folder on ``PYTHONPATH`` or another distribution can easily shadow these two package names. A scheduler that runs a
-foreign ``app`` is worse than one that does not start. So the location of both packages is compared with the record of
-the installed distribution before any of their code runs. ``homeport`` itself is not checked, because a package that
-shadows it also replaces this check.
+A folder on ``PYTHONPATH`` or another distribution can easily shadow these two package names. A foreign ``app`` must not
+make scheduling decisions. So the location of both packages is compared with the record of the installed distribution
+before any of their code runs. ``homeport`` itself is not checked, because a package that shadows it also replaces this
+check.
 
 Authors of plugins import ``homeport.plugin`` and, in tests, ``homeport.testing``; both call
 ``require_own_packages`` first. The command line is ``app.__main__``.
@@ -29,9 +29,7 @@ REFUSED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """File that importing a package must execute. ``authority``: text for people that tells why it must be
-    this file.
-    """
+    """File that importing a package must execute. ``authority``: text that explains why it must be this file."""
 
     file: Path
     authority: str
@@ -71,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def require_own_packages() -> None:
     """Raise ``ImportError`` with the message of ``main`` unless ``app`` and ``plugins`` are Homeport's own.
 
-    It is not ``SystemExit``, because a test runner, editor or type checker that imports a plugin must survive it.
+    ``SystemExit`` would also end a test runner, editor or type checker that imports a plugin.
     """
     reasons = tuple(refusals(installed()))
     if reasons:
@@ -139,7 +137,7 @@ def _editable_checkout(dist: Distribution) -> Path | None:
 
 
 def _as_recorded(package: str, dist: Distribution) -> bool:
-    """Return False if the package's ``__init__.py`` does not have the recorded hash, as another wheel overwrote it."""
+    """Return False if the package's ``__init__.py`` lacks the recorded hash, because another wheel overwrote it."""
     init = f"{package}/__init__.py"
     recorded = next((path for path in dist.files or () if path.as_posix() == init), None)
     if recorded is None or recorded.hash is None:  # editable, or packaged by a distributor without hashes
@@ -175,7 +173,7 @@ def _shadowed(package: str, location: Path, expected: Expectation) -> Refusal:
 
 
 def _shadow(folder: Path) -> tuple[str, str]:
-    """Return the cause why a package is found in ``folder`` and not where it is expected, and the cure."""
+    """Return the reason why a package is found in ``folder`` and not in the expected place, and the cure."""
     place = _path_entry(folder)
     if _in_pythonpath(folder):
         return f"PYTHONPATH puts {place} first", f"unset PYTHONPATH, or take {str(folder)!r} out of it"

@@ -25,7 +25,7 @@ _SIZES_DIFFER: Final = "the nodes by which images have their size differ from a 
 class PodIndex(Protocol):
     """Data derived from the pods on nodes. The cluster cache calls it for changes of pods and nodes.
 
-    An index reads only namespace, node and spec of a pod. So it is not called if a pod changes but keeps these.
+    An index reads only namespace, node and spec of a pod. So it is not called for a change of any other field.
     """
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:
@@ -78,8 +78,8 @@ class _ImageRecount:
 class Aggregates:
     """Updates the totals of the node infos, and counts the nodes that have each image. Implements ``CheckedIndex``.
 
-    The size of an image is taken from its first node: the first one in the order of the nodes that has it. The first
-    node of each requested image is cached.
+    If nodes report different sizes of an image, the size on its first node is used: the earliest of ``nodes`` that has
+    the image. The first node of each requested image is cached.
     """
 
     def __init__(self, nodes: Mapping[str, NodeInfo], extras: Collection[Extra]) -> None:
@@ -143,10 +143,10 @@ class Aggregates:
         self._forget_first(name, old, new)
 
     def _forget_first(self, name: str, old: Node | None, new: Node | None) -> None:
-        """Drop the cached first node of each image for which a change of a node can make it wrong.
+        """Drop the cached first node of each image whose first node can differ after the change of a node.
 
-        An added node is the last in the order, so nothing is dropped. A changed node can be the first one that has a
-        new image, so the cached nodes of all images that it gained or lost are dropped.
+        An added node is the last in the order, so nothing is dropped. A changed node can become the first node of an
+        image that it gained, or stop being the first node of an image that it lost. So both are dropped.
         """
         if old is None or not self._first_with:
             return

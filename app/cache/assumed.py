@@ -16,9 +16,9 @@ The cluster cache places an assumed pod on its intended node and counts it there
 account, like kube-scheduler with its own assumed pods. The binds of pods *in flight*, *unclear* and *reserved* can
 still fail. So a bind of another pod must be valid both with and without each of these pods.
 
-A bind can wait until another bind is no longer in flight or unclear. The transaction of a bind in flight ends that
-state, and ``BindConfirmation`` ends unclear. No bind waits for a reserved pod, because that pod can be waiting at
-Permit for this very bind.
+A bind can wait until another bind is no longer in flight or unclear. The bind transaction moves its pod out of *in
+flight*, and ``BindConfirmation`` moves a pod out of *unclear*. No bind waits for a reserved pod, because that pod can
+be waiting at Permit for this very bind.
 """
 
 from __future__ import annotations
@@ -111,11 +111,11 @@ class AssumedPods:
             listener()
 
     def in_flight(self) -> Sequence[Pod]:
-        """Return the pods in flight and the unclear pods. Their binds can still fail, but this is resolved soon."""
+        """Return the pods in flight and the unclear pods. Their binds can still fail; the outcome is known soon."""
         return (*self._in_flight.values(), *self._unclear.values())
 
     def unconfirmed(self) -> Sequence[Pod]:
-        """Return the accepted and the unclear pods: their transactions have ended, the watch shows no bind yet."""
+        """Return the accepted and the unclear pods: their transactions have ended, but the watch shows no bind yet."""
         return (*self._accepted.values(), *self._unclear.values())
 
     def is_unclear(self, uid: str) -> bool:

@@ -14,7 +14,7 @@ COUNT_BYTES: Final = 150
 """Estimated bytes of an entry without content, of a node name in a table, and of a number by node or domain."""
 
 _AT_LEAST: Final = 8
-"""Minimum number of entries that one call of ``weigh`` weighs again, if there are as many."""
+"""Minimum number of entries that one call of ``weigh`` weighs again. If the cache has fewer, all are weighed."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -34,8 +34,8 @@ class Bounded(Generic[K, V]):
     """LRU cache of entries that together weigh at most ``limit()`` estimated bytes.
 
     Beyond the limit, the least recently used entries are evicted, but never the newest entry or one with a key in
-    ``PINS``. So these can exceed the limit. ``make``: builds the missing entry of a key. ``on_evict``: called with each
-    evicted entry.
+    ``PINS``. So the total can exceed the limit. ``make``: builds the missing entry of a key. ``on_evict``: called with
+    each evicted entry.
     """
 
     def __init__(self, limit: Callable[[], int], make: Callable[[K], V], on_evict: Callable[[V], None]) -> None:

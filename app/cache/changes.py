@@ -17,7 +17,7 @@ K = TypeVar("K", bound=Hashable)
 class ChangeLog(Generic[K]):
     """Keys with the number of their last change, each listed once.
 
-    ``since``: number at which the log begins. It has no changes up to this number.
+    ``since``: number at which the log begins. The log lists only changes with a larger number.
     """
 
     __slots__ = ("_at", "_forgotten")

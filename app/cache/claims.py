@@ -1,7 +1,7 @@
 """PersistentVolumeClaims that the volumes of pods name.
 
-``ClaimUses`` counts, for each claim, the volumes of pods on nodes that name it, as the check of ReadWriteOncePod needs.
-``PodsByClaim`` lists the pods that name each claim, including pending ones.
+``ClaimUses`` counts, for each claim, how many volumes of pods on nodes name the claim. The check of ReadWriteOncePod
+needs this number. ``PodsByClaim`` lists the pods that name each claim, including pending ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class ClaimUses:
     def uses(self, namespace: str, name: str, moves: Iterable[tuple[Pod | None, Pod | None]] = ()) -> int:
         """Return the number of volumes of pods on known nodes that name the claim.
 
-        ``moves``: pods of an overlay, each as counted in the index and as the overlay shows it; ``None``: absent.
+        ``moves``: pods that an overlay changes, as pairs of the version in the index and the version in the overlay.
+        ``None``: the pod is absent there.
         """
         uses = self._uses.get(_key(namespace, name), 0)
         for old, new in moves:

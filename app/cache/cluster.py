@@ -101,7 +101,7 @@ class Cluster:
 
     @property
     def base_nodes(self) -> Mapping[str, NodeInfo]:
-        """Node infos by name without any overlay, because cached verdicts must not depend on an overlay."""
+        """Node infos by name without any overlay, for cached verdicts, which must not depend on an overlay."""
         return self._nodes
 
     @property
@@ -117,9 +117,13 @@ class Cluster:
         return self._pods.get(namespace, {}).get(name)
 
     def pods(self) -> Iterator[Pod]:
-        """Yield all pods. Pods can change meanwhile, because each namespace is copied when its first pod is yielded."""
+        """Yield all pods. They can change meanwhile: each namespace is copied when its first pod is yielded."""
         for namespace in tuple(self._pods):
             yield from tuple(self._pods.get(namespace, {}).values())
+
+    def pods_in(self, namespace: str) -> Iterator[Pod]:
+        """Yield the pods of a namespace, without overlay. Pods can change meanwhile."""
+        yield from tuple(self._pods.get(namespace, {}).values())
 
     @property
     def generation(self) -> int:
@@ -165,8 +169,8 @@ class Cluster:
     def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
         """Return the pods that controllers of this kind own, by the UID of the controller and the UID of the pod.
 
-        The result changes with the cluster. The first call for the name of a kind builds its index, so that other kinds
-        cost nothing.
+        The result changes with the cluster. The first call for the name of a kind builds its index, so that unused
+        kinds cost nothing.
         """
         name = kind.kind
         if name not in self._controlled:
@@ -335,7 +339,7 @@ class Cluster:
         self._changes += 1
         known = self.pod(pod.namespace, pod.name)
         if newest_wins and known is not None and precedes(pod.resource_version, known.resource_version):
-            return  # the event is late: this pod, or a newer pod of its name, was read without the watch since
+            return  # late event: a newer version of this pod, or a newer pod of its name, is already known
         if known is not None and known.uid != pod.uid:
             self._forget_pod(known)
             known = None
@@ -438,7 +442,7 @@ class Cluster:
         return known.node_name if known is not None and uid in ("", known.uid) else ""
 
     def without(self, uid: str, key: ObjectKey) -> AbstractContextManager[None]:
-        """Omit a pod while it is evaluated, because it must not count as another pod. The block must not await."""
+        """Omit a pod during its own evaluation, so that it is not counted as another pod. The block must not await."""
         if not self.is_placed_or_nominated(uid, key):
             return _NO_OVERLAY
         moves = {} if self._overlay is None else self._overlay.moves
@@ -447,9 +451,9 @@ class Cluster:
     def overlay(self, *, without: Iterable[Pod] = (), with_: Iterable[Pod] = ()) -> AbstractContextManager[None]:
         """Omit some pods and add others during an evaluation. The block must not await.
 
-        Inside the block, all queries answer as if the snapshot had been built with these pods, but nothing cached
-        changes. An added pod replaces a pod of the same name. A nested overlay extends the outer one. Results of
-        earlier queries do not include the overlay, so open it before PreFilter.
+        Inside the block, all queries return what a snapshot with exactly these pods would return. Cached data does not
+        change. An added pod replaces a pod of the same name. A nested overlay extends the outer one. Results of earlier
+        queries do not include the overlay, so open the overlay before PreFilter.
         """
         moves = {} if self._overlay is None else dict(self._overlay.moves)
         for pod in without:
@@ -554,8 +558,8 @@ class Cluster:
     def checking(self) -> Generator[str, None, None]:
         """Recount all derived data in small steps. Each step yields a sentence on a difference, or ``""``.
 
-        The snapshot can change between the steps. These changes are applied to the recount too, and each step compares
-        current values only. So every reported difference is real.
+        The snapshot can change between the steps. Such changes are applied to the recount too, and each step compares
+        only current values. So every reported difference is real.
         """
         recount = PodRecount(self.counts.complete_selections())
         of_terms = None if self._terms is None else self._terms.recount()

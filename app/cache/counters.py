@@ -55,13 +55,13 @@ _MOST_DOMAINS_BYTES: Final = 96 << 20
 """Maximum estimated bytes of all entries of each level, unless the cluster is so large that ``_limit`` is higher."""
 
 _LARGEST_SHAPE: Final = 32
-"""Number of entries of full size that fit in a level at any number of nodes: more than one pod can need."""
+"""Number of entries with all nodes for which each level always has room. One pod needs fewer."""
 
 _PIECE: Final = 384
-"""Number of nodes, counts by node, or requirements that one step handles in some tenths of a millisecond."""
+"""Number of nodes, counts by node, or requirements per step. Such a step takes some tenths of a millisecond."""
 
 _SKEWS: Final = 64
-"""Number of ``Domains`` whose skew one step computes, in a tenth of a millisecond if they are large."""
+"""Number of ``Domains`` whose skew one step computes. If they are large, this takes a tenth of a millisecond."""
 
 _WEIGH_EVERY: Final = 64
 """Number of pod events after which some entries are weighed again, because pod events make them grow."""
@@ -73,12 +73,12 @@ _MOST_OF_A_GROUP: Final = 128
 _MOST_OF_A_SELECTION: Final = 32
 """Maximum number of selections that match one label set, and of domains of one selection.
 
-A pod event updates all of them, so the oldest beyond these numbers are evicted. Usually a label set has one or two
-selections, and a selection one ``Domains`` for each topology key. A single pod needs fewer than these numbers.
+Each pod event updates all of them, so the oldest are evicted when there are more. Usually a label set has one or two
+selections, and a selection has one ``Domains`` for each topology key. A single pod needs fewer than these numbers.
 """
 
 _AT_AN_EVENT: Final = 1024
-"""Number of requirements up to which a new label set is compared during its pod event; with more, in steps later."""
+"""Maximum number of requirements that a pod event compares with its new label set. More are compared in later steps."""
 
 _OVER: Final = object()
 
@@ -162,9 +162,9 @@ class Counters:
         return cached if self.overlay is None else self.overlay.domains(cached)
 
     def domains_of(self, selection: Selection, topology_key: str) -> Domains:
-        """Return the counts of a selection that the caller caches, by the nodes' values of the label ``topology_key``.
+        """Return the counts, by values of the label ``topology_key``, of a selection that the caller itself caches.
 
-        Call it at each use, because the topology can be evicted. Raises ``Unprepared``.
+        Call this method at each use, because the topology can be evicted. Raises ``Unprepared``.
         """
         topology = self._plain(topology_key)
         domains = next((it for it in selection.domains if it.topology is topology), None)
@@ -294,7 +294,7 @@ class Counters:
     def _new_group(self, namespace: str, labels: LabelSet) -> Group:
         """Create a group, and add it to the selections that match it.
 
-        If many requirements must be compared for this, it is done in steps before the next query.
+        If this must compare many requirements, the group is added in steps before the next query.
         """
         group = Group(labels)
         joining = self._join_group(namespace, group)

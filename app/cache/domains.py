@@ -12,7 +12,7 @@ from app.framework.counts import Inclusion
 from app.kube.selectors import Selector
 
 _MAX_LIMITS: Final = 4
-"""Maximum number of limits with a stamp in one ``Domains``, because each pod event compares the count with each."""
+"""Maximum number of limits with a stamp in one ``Domains``. Each pod event compares a count with all of them."""
 
 DomainsKey = tuple[Scope, Selector, str, frozenset[str], Inclusion]
 
@@ -123,7 +123,7 @@ class Domains:
         """
         counts, sizes = self.counts, self.topology.sizes
         candidates = [counts.get(value, 0) + delta for value, delta in deltas.items()]
-        if max(deltas.values()) <= 0:  # no changed domain has grown, so its old count cannot be a wrong minimum
+        if max(deltas.values()) <= 0:  # no count grows, so only a changed count can be below the old minimum
             return min(self.minimum(), *candidates)
         others = len(sizes) - sum(value in sizes for value in deltas)
         others_with_pods = len(counts) - sum(value in counts for value in deltas)

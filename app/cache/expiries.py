@@ -10,7 +10,7 @@ from app.cache.changes import NodeChanges
 class Expiries:
     """Time of the earliest expiry of a verdict, for each node and plugin.
 
-    Later times for the same node and plugin are not stored, because the new evaluation adds them again.
+    Later times for the same node and plugin are not stored, because the evaluation after the expiry adds them again.
     """
 
     def __init__(self, node_changes: NodeChanges) -> None:

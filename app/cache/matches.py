@@ -25,7 +25,7 @@ TermGroupKey = tuple[str, PodAffinity]
 MatchKey = tuple[Newcomer, int | None]
 """Incoming pod, and the weight of a required affinity term.
 
-Instead of the weight ``None``, if the match counts pods with a required anti-affinity term.
+The weight is ``None`` if the match counts pods with a required anti-affinity term.
 """
 
 
@@ -61,7 +61,7 @@ class TermGroup:
             yield weighted.term
 
     def pairs(self) -> set[tuple[str, ...]]:
-        """Return the index keys of the group. If a term matches a pod, ``found_under`` yields one of them for it."""
+        """Return the index keys of the group. For each pod that a term matches, ``found_under`` yields one of them."""
         pairs: set[tuple[str, ...]] = set()
         for term in self.terms():
             if term.selector is not None:
@@ -112,7 +112,7 @@ class TermMatch:
         return weights
 
     def add_group(self, group: TermGroup) -> None:
-        """Add a group if any of its terms matches the incoming pod; later changes of the group are then counted too."""
+        """Add a group if any of its terms matches the incoming pod. Later changes of the group are then counted too."""
         if group in self.groups:
             return
         weights = self.weights_of(group.affinity)

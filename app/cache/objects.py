@@ -17,7 +17,7 @@ Listener = Callable[[Any, Any], None]
 """Callback for an added or changed object, called with the old object or ``None``, and the new object."""
 
 _MOST_DELETED: Final = 8192
-"""Maximum number of remembered UIDs, because fewer objects are deleted while a single read is in flight."""
+"""Maximum number of remembered UIDs. Fewer objects than this are deleted while a single read is in flight."""
 
 
 class DeletedUids:
@@ -80,9 +80,9 @@ class ObjectStore:
     def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
         """Return the version of a kind's objects in a namespace; without ``namespace``, that of all its objects.
 
-        It is a number that increases with every change of these objects. So data derived from them is valid while the
-        number is equal. All namespaces without objects share a number, which increases when a namespace loses its last
-        object.
+        It is a number that increases with every change of these objects. So data derived from these objects is valid
+        while the number stays equal. All namespaces without objects share a number, which increases when a namespace
+        loses its last object.
         """
         if namespace is None:
             return self.kind_version(kind)

@@ -23,7 +23,7 @@ from app.kube.selectors import Selector
 V = TypeVar("V")
 
 Moves = Mapping[ObjectKey, tuple[Pod | None, Pod | None]]
-"""Affected pods by key, each as in the cluster and as the overlay shows it; ``None``: absent."""
+"""Affected pods by key, each with its version in the cluster and its version in the overlay; ``None``: absent."""
 
 _NOT_REPLACED: Final = object()
 
@@ -108,12 +108,13 @@ class OverlaidDomains:
         """Return a number that changes when the set of domains above ``limit`` changes.
 
         It is the cached stamp if that exists and the overlay leaves this set equal. Else it is a new stamp, the same
-        for each call in this overlay. Do not call ``Domains.stamp``, because it could drop the stamp of another limit.
+        for each call in this overlay.
         """
         stamp = self._cached.stamps.get(limit)
         if stamp is not None and not self._crossing(limit):
             return stamp
         if limit not in self._stamps:
+            # Do not call ``Domains.stamp``, because it could drop the stamp of another limit.
             self._stamps[limit] = new_stamp()
         return self._stamps[limit]
 
@@ -264,7 +265,7 @@ class Overlay(CountedMoves):
 
 
 class LiveGroups(Mapping[str, Mapping[str, Pod]]):
-    """Groups of pods as ``seen`` returns them at each access, so that a plugin can always use one object."""
+    """Live view of the groups of pods that ``seen`` returns. A plugin can keep it: each access calls ``seen``."""
 
     __slots__ = ("_seen",)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Pins:
-    """Keys of cached counts that are not evicted. ``noting``: true while each look-up pins its key."""
+    """Keys of the cached counts that are not evicted. ``noting``: true while each look-up of a count pins its key."""
 
     __slots__ = ("keys", "noting")
 

@@ -25,7 +25,7 @@ indexed for all namespaces.
 """
 
 EVERYWHERE: Final = ""
-"""Scope of all namespaces. It is empty, because no namespace has an empty name."""
+"""Scope of all namespaces. No namespace has an empty name."""
 
 Scope = str | frozenset[str]
 """One namespace, a set of namespaces, or ``EVERYWHERE``."""
@@ -83,13 +83,13 @@ class Selection:
         self.is_cached = True
 
     def weight(self) -> int:
-        """Return the estimated bytes, plus a charge because each new label set is compared with the requirements."""
+        """Return the estimated bytes, plus a charge for comparing each new label set with the requirements."""
         requirements = sum(_REQUIREMENT_BYTES + NODE_BYTES * len(it.values) for it in self.selector.requirements)
         key = requirements + NODE_BYTES * len(self.namespace)
         return ENTRY_BYTES + key + COUNT_BYTES * (len(self.nodes) + len(self.groups))
 
     def join(self, group: Group) -> None:
-        """Add a matching group, whose later changes are counted too. Call it only while ``domains`` is empty."""
+        """Add a matching group. Its later changes are counted too. Call this only while ``domains`` is empty."""
         group.selections[self] = None
         self.groups[group] = None
         nodes = self.nodes
@@ -118,7 +118,7 @@ class Selection:
 
 
 def pairs_of(namespaces: Collection[str], selector: Selector) -> list[tuple[str, ...]]:
-    """Return the index keys of a selector. For each pod that it matches, ``found_under`` yields one of them.
+    """Return the index keys of a selector. For each pod that it matches, ``found_under`` yields one of these keys.
 
     If matching pods must have one of at most ``_MOST_PAIRS`` values of a label, the keys are (scope, label key, value).
     Else they are (scope,). There is a scope for each namespace, or only ``EVERYWHERE`` for more than ``_MOST_PAIRS``.

@@ -38,7 +38,7 @@ _MOST_MATCH_BYTES: Final = 64 << 20
 """Maximum estimated bytes of all matches."""
 
 _PIECE: Final = 384
-"""Number of terms, plus counts by node, that one step handles in some tenths of a millisecond."""
+"""Number of terms, plus counts by node, per step. Such a step takes some tenths of a millisecond."""
 
 _WEIGH_EVERY: Final = 64
 """Number of pod events after which some matches are weighed again, because pod events make them grow."""
@@ -47,10 +47,13 @@ _ROUND: Final = 128
 """Divisor: each time, 1/128 of the matches is weighed again."""
 
 _MOST_FAN_OUT: Final = 2048
-"""Maximum number of counts that a change of one pod updates, in a millisecond or two; older matches are evicted."""
+"""Maximum number of counts that a change of one pod updates, which takes up to two milliseconds.
+
+With more, the oldest matches are evicted.
+"""
 
 _CAUGHT_UP: Final = 512
-"""Maximum number of new groups of which a match compares each; with more, the index finds the groups to compare."""
+"""Maximum number of new groups that a match compares one by one. With more, it uses the index to find candidates."""
 
 
 class Terms:
@@ -103,8 +106,8 @@ class Terms:
     def _domains(self, match: TermMatch, moved: Collection[str]) -> dict[str, Domains]:
         """Return the counts by domain for each topology key of the match and of ``moved``.
 
-        Topology keys that no node has as a label are omitted, because they have no effect. So pods with invented keys
-        cost nothing here.
+        Topology keys that no node has as a label are omitted, because they have no effect. So pods with keys that no
+        node has cost nothing here.
         """
         every = {**dict.fromkeys(moved, self._nothing), **match.selections}
         selections = {key: it for key, it in every.items() if key in self._keys}
@@ -195,7 +198,7 @@ class Terms:
         return list(takewhile(lambda it: it.number > match.seen, reversed(self._groups.values())))
 
     def _candidates(self, incoming: Newcomer) -> Collection[TermGroup]:
-        """Return the groups that the index finds for an incoming pod: all others have no term that matches it."""
+        """Return the groups that the index finds for an incoming pod. No term of any other group matches this pod."""
         groups: dict[TermGroup, None] = {}
         for pair in found_under(incoming.namespace, incoming.labels):
             groups.update(self._by_pair.get(pair, {}))

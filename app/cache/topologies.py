@@ -1,7 +1,6 @@
 """Topology domains of nodes.
 
-A ``Topology`` maps nodes to the domains of one topology key. Its ``Eligibility`` is the rule for which nodes it
-includes.
+A ``Topology`` maps nodes to the domains of one topology key. Its ``Eligibility`` is the rule that selects these nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _TOPOLOGY_BYTES: Final = 8000
 _ELIGIBLE_BYTES: Final = 1500
 """Charge in bytes for each part of a node affinity, and each toleration, of an eligibility.
 
-It is above their size, because every new node is matched against them.
+The charge exceeds their size, because it also stands for the time to match every new node against them.
 """
 
 _MAX_UNIONS: Final = 32
@@ -51,7 +50,7 @@ def new_stamp() -> int:
 
 
 class Eligibility:
-    """Rule for which nodes a topology includes: required label keys and node inclusion policies.
+    """Rule that selects the nodes of a topology: required label keys and node inclusion policies.
 
     All topologies with an equal rule share it, and are in ``topologies`` by topology key. ``reads``: label keys that
     the rule reads. ``size``: number of affinity parts and tolerations.
@@ -75,12 +74,13 @@ class Eligibility:
     def piece(self, most: int) -> int:
         """Return the number of nodes that one step handles.
 
-        It is ``most`` if a complete topology has the included nodes already; else fewer, because each must be matched.
+        It is ``most`` if a complete topology already has the included nodes. Otherwise it is smaller, because each node
+        must be matched against the rule.
         """
         return most if self._complete is not None else 1 + most // (1 + self.size)
 
     def place(self, topology: Topology, name: str, node: Node) -> None:
-        """Add a node to a topology that is being built, if the rule includes it and no event has added it."""
+        """Add a node to a topology that is being built, if the rule includes the node and no event has added it yet."""
         complete = self._complete
         if name not in topology.domain and (self.counts(node) if complete is None else name in complete.domain):
             topology.place(name, node.labels.get(topology.key, ""))

@@ -120,10 +120,11 @@ def _add_evaluate(commands: Any) -> None:
 def _add_explain(commands: Any) -> None:
     parser = commands.add_parser(
         "explain",
-        help="explain which nodes fit a pod, and what would unblock it",
+        help="explain which nodes fit a pod, why the others do not, and what would open them",
         description="Request from a running Homeport why nodes fit a pod or not, and print the answer as tables.",
     )
     parser.add_argument("pod", metavar="POD", help="the pod: NAME, pod/NAME or NAMESPACE/NAME")
+    parser.add_argument("--node", default="", help="also print the verdict and the score of each plugin on this node")
     _add_namespace(parser, "namespace of the pod", _WHERE)
     _add_server(parser)
     parser.add_argument(

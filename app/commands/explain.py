@@ -1,61 +1,105 @@
-"""``homeport explain``: reads from Homeport's pages why nodes fit a pod or not, and formats the answer as tables."""
+"""``homeport explain``: reads an explanation from Homeport's pages, and formats it for people."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any, Final
+from urllib.parse import quote
 
 from app.commands import table
 from app.commands.service import Pages
 from app.kube.names import is_subdomain, shown
 
 _WIDTH: Final = 100
-"""Number of characters at which the list of plugins that are not judged is wrapped."""
+"""Number of characters at which lists of names are wrapped."""
+
+_MOST_NAMED: Final = 8
+"""Number of nodes of a group that are named; ``-o json`` has all of them."""
 
 
-def run(server: Pages, namespace: str, name: str, *, as_json: bool) -> str:
+def run(server: Pages, namespace: str, name: str, *, node: str, as_json: bool) -> str:
     """Return the text to print about the pod, or the JSON of the answer. Raises ``CommandError`` if there is no answer.
 
-    A pod that is already assigned is explained as if it were pending.
+    ``node``: name of a node whose verdicts are printed too; empty for none.
     """
-    answer = server.post("/api/v1/explain", {"namespace": namespace, "name": name, "pending": True})
+    path = f"/api/v1/explain/{quote(namespace, safe='')}/{quote(name, safe='')}"
+    answer = server.get(path, {"node": node} if node else {})
     return json.dumps(answer, indent=2) if as_json else "\n".join(render(answer))
 
 
 def render(answer: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines to print for an answer of ``/api/v1/explain``."""
-    feasible, nodes = answer["feasible"], answer["nodes"]
-    if answer["nodeName"]:
-        yield f"{answer['pod']} is bound to {answer['nodeName']}; if it were pending:"
+    """Yield the lines to print for an answer of ``/api/v1/explain``: the verdict, its numbers, then the remedies."""
+    yield f"{answer['pod']}: {answer['summary']}"
     if answer["schedulerName"] != answer["profile"]:
         name = answer["schedulerName"]
-        yield f"schedulerName {name if is_subdomain(name) else shown(name)}: judged by profile {answer['profile']}"
-    if answer["notJudged"]:
-        yield from wrap(f"not judged here: {' '.join(answer['notJudged'])}", _WIDTH, subsequent_indent="  ")
-        yield f"{answer['pod']}: {len(feasible)} of {len(nodes)} nodes pass all that is judged here"
-    else:
-        yield f"{answer['pod']}: feasible on {len(feasible)} of {len(nodes)} nodes"
-    if answer["preFilter"]["code"] != "Success":
-        yield f"  rejected by PreFilter, for all nodes: {verdict_line(answer['preFilter'])}"
-    if feasible:
-        yield f"  {' '.join(feasible)}"
-    reasons = Counter(verdict_line(status) for statuses in nodes.values() for status in statuses)
-    if reasons:
+        yield f"  schedulerName {name if is_subdomain(name) else shown(name)}, judged by profile {answer['profile']}"
+    for why in dict.fromkeys(it["why"] for it in answer["notJudged"]):
+        plugins = " ".join(it["plugin"] for it in answer["notJudged"] if it["why"] == why)
+        yield from wrap(f"not judged ({why}): {plugins}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    if answer["feasible"]:
+        yield f"  fits: {_named(answer['feasible'])}"
+    if answer["groups"]:
         yield ""
-        yield from table.lines(("nodes", "rejected by"), ((count, table_) for table_, count in reasons.most_common()))
+        rows = [(it["count"], _reasons(it["reasons"]), _named(it["nodes"])) for it in answer["groups"]]
+        yield from table.lines(("count", "rejected by", "nodes"), rows)
+    if answer["resources"]:
+        yield ""
+        columns = ("resource", "requested", "free on all nodes", "most free", "on node")
+        rows_of = [(it["name"], it["requested"], it["free"], it["mostFree"], it["node"]) for it in answer["resources"]]
+        yield from table.lines(columns, rows_of)
     for plugin, explanation in answer["plugins"].items():
-        for table_ in explanation["tables"]:
+        for facts in explanation["tables"]:
             yield ""
-            yield f"{plugin}: {table_['title']}"
-            yield from table.lines(table_["columns"], table_["rows"])
-    unblock = [sentence for table_ in answer["plugins"].values() for sentence in table_["unblock"]]
-    if unblock:
+            yield f"{plugin}: {facts['title']}"
+            yield from table.lines(facts["columns"], facts["rows"])
+    if answer["node"] is not None:
+        yield from _node(answer["node"])
+    yield from _remedies(answer)
+
+
+def _node(node: dict[str, Any]) -> Iterator[str]:
+    yield ""
+    yield f"node {node['name']}: {'fits' if node['fits'] else 'does not fit'}"
+    scores = node["scores"]
+    rows = [
+        (it["plugin"], it["code"], ", ".join(it["reasons"]), scores.get(it["plugin"], "")) for it in node["verdicts"]
+    ]
+    scored = {it["plugin"] for it in node["verdicts"]}
+    rows += [(plugin, "", "", score) for plugin, score in scores.items() if plugin not in scored]
+    yield from table.lines(("plugin", "verdict", "reasons", "score"), rows)
+    if node["total"] is not None:
+        yield f"total score, weighted: {node['total']}"
+
+
+def _remedies(answer: dict[str, Any]) -> Iterator[str]:
+    if answer["remedies"]:
         yield ""
-        yield "what would open more nodes:" if feasible else "what would unblock it:"
-        yield from (f"- {sentence}" for sentence in unblock)
+        yield "one of these changes opens nodes (each was tried on the snapshot):"
+        for remedy in answer["remedies"]:
+            opens = remedy["opens"]
+            yield f"- {remedy['change']}: {opens} node{'s'[: opens != 1]} ({_named(remedy['nodes'], opens)})"
+    elif answer["verdict"] == "NoNodeFits":
+        yield ""
+        yield "no single change of those that Homeport tries opens a node"
+    if answer["incomplete"]:
+        yield "more changes were not tried, because the time was over"
+    advice = [sentence for it in answer["plugins"].values() for sentence in it["unblock"]]
+    if advice:
+        yield ""
+        yield "from the plugins:"
+        yield from (f"- {sentence}" for sentence in advice)
+
+
+def _reasons(reasons: Sequence[dict[str, Any]]) -> str:
+    return "; ".join(verdict_line(it) for it in reasons)
+
+
+def _named(names: Sequence[str], total: int | None = None) -> str:
+    """Return the first names, and the number of others. ``total``: number of all names, if the list has only some."""
+    more = (len(names) if total is None else total) - len(names[:_MOST_NAMED])
+    return " ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more else "")
 
 
 def verdict_line(status: dict[str, Any]) -> str:

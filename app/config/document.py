@@ -32,7 +32,7 @@ class Document(Struct, frozen=True):
     mistakes: tuple[Mistake, ...]
 
     def where(self, place: Place) -> str:
-        """Return the file and line of a setting, or of its innermost parent in the file if the setting is not there."""
+        """Return the file and line of a setting, or of its innermost parent if the file lacks the setting."""
         while place and place not in self.lines:
             place = place[:-1]
         return f"{self.path}, line {self.lines[place]}" if place else self.path
@@ -88,7 +88,7 @@ class _Reader:
         return self.read(node, place)
 
     def _mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
-        # Once only: an alias can refer to this node again, and flattening has added the merged keys to it.
+        # Check each node only once. An alias can refer to it again, after flattening has added merged keys to it.
         if id(node) not in self._checked:
             self._checked.add(id(node))
             self._note_repeated(node, place)

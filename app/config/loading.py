@@ -45,13 +45,13 @@ class LoadedSettings(Struct, frozen=True):
         return all(self.sources.field(place) != name for mistake in self.mistakes for place in mistake.places)
 
     def further(self, in_profiles: Sequence[Mistake]) -> Iterator[str]:
-        """Yield a sentence for each of the given mistakes in ``settings.profiles`` that is not due to a removed value.
+        """Yield a sentence for each given mistake in ``settings.profiles`` that no removed value caused.
 
         Paths in ``in_profiles`` refer to the settings without the removed values.
         """
         for mistake in in_profiles:
             places = tuple(original(place, self.removed) for place in mistake.places)
-            # ``pick`` depends on all plugins of its profile. So a mistake about it is attributed to the whole profile,
+            # ``pick`` depends on all plugins of its profile. So a mistake about ``pick`` concerns the whole profile,
             # and is not reported if any value of the profile was removed.
             about = [place[:2] if place[-1:] == ("pick",) else place for place in places]
             if not follows(about, self.removed):
@@ -63,7 +63,7 @@ _WRITTEN: Final = {name: key for key, name in field_names(Settings).items()}
 
 
 def load_settings(given: Mapping[str, Any], *, config: str | None = None) -> Settings:
-    """Load the settings from all sources. ``given`` are those of the command line, by field name.
+    """Load the settings from all sources. ``given`` are the settings from the command line, by field name.
 
     ``config`` is the path of the configuration file; ``None`` for no file. Raises ``SettingsError`` with all mistakes.
     """

@@ -42,7 +42,7 @@ def written(place: Place) -> str:
 
 
 class Conflict(ValueError):
-    """Raised by a validator if the values of several fields do not go together. ``about`` are the field names."""
+    """Raised by a validator if the values of several fields contradict each other. ``about`` are the field names."""
 
     def __init__(self, about: Sequence[str], message: str) -> None:
         super().__init__(message)
@@ -150,7 +150,8 @@ def mistakes_in(error: ValidationError, model: type[BaseModel], at: Place = ()) 
 def _of_the_whole(message: str, model: type[BaseModel], at: Place) -> Mistake:
     """Return a mistake that a validator of the whole model found.
 
-    If its message begins with the name of a setting, for example ``port: must not …``, it is about that setting.
+    If the message begins with the name of a setting, for example ``port: must not …``, the mistake is about that
+    setting.
     """
     name, colon, rest = message.partition(": ")
     if colon and name in field_names(model):

@@ -30,19 +30,20 @@ POINTS: Final = (
 """Names of extension points in KubeSchedulerConfiguration, in the order in which a pod passes them."""
 
 Release: TypeAlias = Literal["1.35", "1.36"]
-"""Kubernetes releases whose in-tree plugins a profile can select."""
+"""Kubernetes releases that a profile can name. The in-tree plugins then behave like in that release."""
 
 RELEASES: Final[tuple[str, ...]] = get_args(Release)
 
 ANY: Final = "*"
-"""The schedulerName of the profile for all pods whose own schedulerName has no profile."""
+"""The schedulerName of the profile for all pods with a schedulerName that no other profile has."""
 
 LEAST_NAMES: Final = 100
 """Minimum value of ``atMost``. When kube-scheduler samples nodes, it also looks for at least 100 feasible ones."""
 
 Preset: TypeAlias = Literal["delegated", "complete"]
-"""Plugins that a profile begins with: those that a kube-scheduler delegates, or all of kube-scheduler's defaults.
+"""Plugins with which a profile begins.
 
+``delegated``: the plugins that kube-scheduler leaves to Homeport. ``complete``: all default plugins of kube-scheduler.
 Both presets also have Homeport's own plugins for homes.
 """
 

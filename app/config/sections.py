@@ -119,7 +119,7 @@ def _fits_a_certificate(value: str) -> str:
 
 
 class SelfSigned(BaseModel):
-    """Settings of self-signed certificates, which an authority issues that all replicas share."""
+    """Settings of self-signed certificates. All replicas share the authority that issues them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 

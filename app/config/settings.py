@@ -263,12 +263,12 @@ class Settings(BaseSettings):
 
     @property
     def has_authority(self) -> bool:
-        """True if an authority is known by which the certificates of clients can be verified."""
+        """True if a certificate authority is known, so that client certificates can be verified."""
         return self.client_ca_file is not None or self.self_signed is not None
 
     @property
     def time_limits(self) -> Mapping[str, float]:
-        """Mapping from each verb to its caller's time limit in seconds, after which the caller stops waiting."""
+        """Seconds after which the caller of a verb stops waiting, by verb."""
         own = {
             "filter": self.filter_timeout,
             "prioritize": self.prioritize_timeout,

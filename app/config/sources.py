@@ -101,7 +101,7 @@ class SettingSources(Struct, frozen=True):
 
 
 def _laid_over(below: Any, given: Any) -> Any:
-    """Return ``given`` merged into the value ``below`` it, if the setting is nested.
+    """Return the value ``below`` with the parts in ``given`` merged into it, if the setting is nested.
 
     If ``below`` is not a mapping, it is returned unchanged, so that validation reports it.
     """

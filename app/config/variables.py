@@ -36,7 +36,7 @@ _SERVICE_LINKS: Final = (
     (re.compile(f"{_PORT}_PORT"), _NUMBER),
     (re.compile(f"{_PORT}_ADDR"), _IP),
 )
-"""Patterns of the variables that the kubelet sets for a Service: each of the name and of the value."""
+"""Patterns of the variables that the kubelet sets for a Service: pairs of a name pattern and a value pattern."""
 
 
 class Variables(Struct, frozen=True):

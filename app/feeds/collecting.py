@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 _LONG_SECONDS: Final = 0.01
-"""Processor seconds of a full collection, from which on its survivors are excluded from later collections.
+"""Minimum processor seconds of a full collection after which all surviving objects are excluded from later collections.
 
 A full collection over 400,000 objects took 0.5 s.
 """
 
 
 class _Loads:
-    """Number of first lists in progress in this process, and true if collection was enabled before the first one."""
+    """Number of first lists in progress in this process, and if collection was enabled before them."""
 
     in_progress = 0
     was_enabled = False
@@ -26,8 +26,8 @@ class _Loads:
 def bulk_load() -> Iterator[None]:
     """Disable garbage collection inside the block, or until the last of several concurrent blocks ends.
 
-    Then exclude all existing objects from later collections, because the snapshot lives as long as the process.
-    Collections that examined it took 20 s of a first list of 24 s.
+    Then exclude all existing objects from later collections, because the snapshot lives as long as the process. Without
+    this, collections took 20 s of a first list of 24 s.
     """
     if _Loads.in_progress == 0:
         _Loads.was_enabled = gc.isenabled()

@@ -1,4 +1,4 @@
-"""Answers of the API server to lists and watches, decoded only to versions, names and raw objects."""
+"""Responses of the API server to lists and watches, decoded only to versions, names and raw objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ObjectKey
 
 NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector for pods that are not finished, as kube-scheduler uses it too."""
+"""Field selector for pods that are not finished. kube-scheduler uses the same one."""
 
 
 class ListMeta(Struct, rename="camel"):

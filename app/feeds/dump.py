@@ -24,7 +24,7 @@ _PAGE: Final = 500
 _ATTEMPTS: Final = 3
 """Maximum number of attempts at a list.
 
-A list is repeated if a page fails because etcd has compacted its version (410).
+A list is repeated if a page fails with 410, because etcd has compacted the version of the list.
 """
 
 _EXPIRED: Final = 410
@@ -90,7 +90,7 @@ async def _write(
 ) -> int:
     """Write all objects of a kind, and return their number.
 
-    A list that expires is repeated, and its objects so far are removed from the file.
+    If the list expires, its objects are removed from the file and the list is repeated.
     """
     start = file.tell()
     attempt = count = 0

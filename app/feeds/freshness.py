@@ -1,9 +1,9 @@
 """Freshness: how recent the snapshot of one kind is, and when this was last verified.
 
-If a watch sends nothing, there can be nothing new, or it can be disconnected without an error. So Homeport requests the
-newest version from the API server (a *probe*). If that is newer than the last version that the watch has sent, Homeport
-opens a short watch from the latter. Shortly before a watch ends, a bookmark gives its current version, so a short watch
-sends all missing changes, or shows that none is missing, within seconds. A long watch gets a bookmark only once a
+A watch that sends nothing can have no news, or be disconnected without an error. So Homeport requests the newest
+version from the API server (a *probe*). If it is newer than the last version from the watch, Homeport opens a short
+watch from the last version. Shortly before a watch ends, a bookmark gives its current version, so within seconds a
+short watch sends all missing changes, or shows that no change is missing. A long watch gets a bookmark only once a
 minute.
 
 Not here: lists and watches (``app.feeds.reflector``).
@@ -23,7 +23,7 @@ QUIET_SECONDS: Final = 30.0
 """Seconds without contact after which Homeport probes; fewer if the maximum age of the snapshot is short."""
 
 SHORT_WATCH_SECONDS: Final = 3
-"""Duration of a short watch, because API servers send a bookmark two seconds before a watch ends."""
+"""Duration of a short watch. API servers send a bookmark two seconds before a watch ends."""
 
 _GAP_INTERVALS: Final = 4
 """Number of ``quiet`` intervals without contact after which a watch that Homeport itself reopened is ``behind``."""
@@ -41,7 +41,7 @@ _ProbeResult = Literal["fresh", "newer", "went back", "failed"]
 """Result of a probe.
 
 ``fresh``: the snapshot was up to date when the probe began. ``newer``: the API server has a version that the watch has
-not reached, perhaps of another kind. ``went back``: its version is older than one seen before. ``failed``: no version,
+not reached, perhaps of another kind. ``went back``: the version is older than an earlier one. ``failed``: no version,
 because of an error or before the first list.
 """
 
@@ -67,7 +67,7 @@ class Watch(Protocol):
         ...
 
     def start_over(self) -> None:
-        """List again, because versions went back, so the snapshot can have objects that the API server lacks."""
+        """List again after versions went back, because the snapshot can have objects that the API server lacks."""
         ...
 
     def list_anew(self) -> None:
@@ -111,7 +111,7 @@ class Freshness:
         return bool(self._probes)
 
     def reached(self, version: str) -> None:
-        """Record the version of an event, a bookmark or a list, and resolve the probes that it reaches."""
+        """Record the version of an event, a bookmark or a list, and resolve the probes up to this version."""
         self.version = version
         if not self.behind:
             self.last_contact = self._clock()
@@ -119,7 +119,7 @@ class Freshness:
             self._resolve()
 
     def listed(self, version: str, began: float) -> None:
-        """Record that a list, requested at the time ``began``, was applied. It resolves all probes until that time."""
+        """Record that a list, requested at the time ``began``, was applied. This resolves all earlier probes."""
         self.behind = False
         while self._probes and self._probes[0][1] <= began:
             self._probes.popleft()
@@ -133,8 +133,8 @@ class Freshness:
     def open_again(self, *, broken_off: bool) -> None:
         """Record that a watch was opened again, and set ``behind`` if too much time has passed since the last contact.
 
-        While it is set, events do not count as contact, because the first events after a gap are old. If versions are
-        opaque, list the kind instead, because versions then cannot show that the watch has caught up.
+        While ``behind`` is set, events do not count as contact, because the first events after a gap are old. If
+        versions are opaque, list the kind instead, because opaque versions cannot show that the watch has caught up.
         ``broken_off``: the last watch might have been disconnected, so a gap of one ``quiet`` interval is too long.
         Else Homeport ended the watch itself, and ``_GAP_INTERVALS`` intervals are too long.
         """
@@ -161,7 +161,7 @@ class Freshness:
         """Send a probe; return true if the snapshot is known to have been up to date when this was called.
 
         All kinds share the versions, so the watch of a quiet kind can be at an older version although nothing is
-        missing. The result is then false, and ``fresh_as_of`` advances when an event or a bookmark reaches the version.
+        missing. The result is then false. ``fresh_as_of`` advances once an event or a bookmark reaches the version.
         """
         result, _ = await self._probe_once()
         return result == "fresh"
@@ -169,7 +169,7 @@ class Freshness:
     async def _probe_once(self) -> tuple[_ProbeResult, float]:
         """Send one probe; return the result and the seconds of the API server's ``Retry-After``.
 
-        A probe is a consistent read. If its version is older than one seen before, versions went back, and the kind is
+        A probe is a consistent read. If its version is older than an earlier one, etcd was restored, and the kind is
         listed again.
         """
         began = self._clock()
@@ -193,8 +193,8 @@ class Freshness:
     def _reopen_if_stale(self, result: _ProbeResult) -> None:
         """Open the watch again if it might be disconnected, which costs one request.
 
-        That is so if the API server has a newer version, unless the watch is short and so ends soon. It is also so
-        after failed probes, but the watch is reopened only once a probe succeeds.
+        It might be if the API server has a newer version, unless the watch is short and ends soon anyway. After failed
+        probes it might be too, but the watch is reopened only once a probe succeeds.
         """
         if result == "failed":
             self._suspect = True

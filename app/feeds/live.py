@@ -41,7 +41,7 @@ from app.writes.writes import ClusterWrites, MayWrite
 
 _NOT_FOUND: Final = 404
 _MISSES: Final = (403, _NOT_FOUND)
-"""Statuses after which a node is taken as missing until the watch shows it.
+"""Statuses of a read after which a node counts as missing until the watch shows it.
 
 The node does not exist, or Homeport is not allowed to get nodes.
 """
@@ -59,9 +59,9 @@ _PROBES_BEFORE_TOO_OLD: Final = 4
 """Number of probes of a kind without events within the maximum age of the snapshot."""
 
 _MANY: Final = 2000
-"""Number of objects from which on ``catch_up`` waits longer before it lists a kind.
+"""Minimum number of objects of a kind for which ``catch_up`` waits longer before it lists the kind.
 
-Its list is slow, and its events are frequent.
+The list of such a kind is slow, and its events are frequent.
 """
 
 _LOOK_SECONDS: Final = 0.01
@@ -174,7 +174,8 @@ class LiveFeed:
                 self._background.begin(f"{name} of {kind!r}", work, partial(self._faulted, kind))
 
     def _faulted(self, kind: Kind[Any], fault: BaseException) -> None:
-        """Look up and list a kind again after an unexpected exception in its task, whose state can be the cause.
+        """Look up and list a kind again after an unexpected exception in its task, because the task's state can be the
+        cause.
 
         ``problem`` reports the fault until the kind has contact with the API server again.
         """
@@ -182,7 +183,7 @@ class LiveFeed:
         self._reflectors[kind].start_anew()
 
     def stalled(self) -> str:
-        """Return a sentence on the background tasks that cannot be restarted; empty if all run."""
+        """Return a sentence about background tasks that cannot be restarted; empty if all run."""
         return self._background.problem()
 
     async def stop(self) -> None:
@@ -195,7 +196,7 @@ class LiveFeed:
     async def catch_up(self) -> None:
         """Wait until the snapshot has all changes that were written before this call, except for absent kinds.
 
-        The next event of a kind usually proves this. A kind without events is listed, because its watch can be silent
+        The next event of a kind usually proves that. A kind without events is listed, because its watch can be silent
         for minutes. Kinds that are not served or forbidden are not awaited.
         """
         since = monotonic()
@@ -233,7 +234,7 @@ class LiveFeed:
                 raise Unreadable(kind.kind, name, missed.cause)
             return
         if not is_segment(name) or not is_segment(namespace or name):
-            return  # an owner reference can name any text; do not request or cache what cannot be a name
+            return  # an owner reference can have any text; do not request or cache an invalid name
         try:
             raw = await self._client.get(
                 resource, namespace, name, metadata_only=kind.metadata_only, timeout=_FETCH_SECONDS

@@ -72,7 +72,7 @@ class Outage:
             self.look()
 
     def look(self) -> None:
-        """Log that an outage has begun, still lasts, or is over, if this is to be logged now."""
+        """Log that an outage has begun, still lasts, or is over, if such a message is due."""
         if self._since == inf:
             return
         now = self._clock()

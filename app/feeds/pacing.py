@@ -14,7 +14,7 @@ MOST_OBJECTS: Final = 1_000_000
 """Maximum number of objects of one kind; a list with more is aborted. Kubernetes supports 150,000 pods."""
 
 MOST_FRUITLESS_PAGES: Final = 10
-"""Maximum number of consecutive pages without a new object; a list with more is aborted, because it might not end."""
+"""Maximum number of consecutive pages without a new object. A list with more is aborted, because it might never end."""
 
 MOST_PAGE_BYTES: Final = 64 << 20
 """Maximum bytes of a page with one object, like those of a watch event. The largest objects have 9 MB of JSON."""
@@ -26,7 +26,7 @@ _MOST_LIMIT: Final = 2000
 """Maximum number of objects on a page."""
 
 _GROWTH: Final = 8
-"""Maximum factor by which the limit of a page grows over that of the last, because the next objects can be larger."""
+"""Maximum factor between the limits of two consecutive pages, because the next objects can be larger."""
 
 _A_SECOND: Final = 5
 """Maximum number of throttled requests in a second."""
@@ -34,7 +34,7 @@ _A_SECOND: Final = 5
 _FREE: Final = 8
 """Number of consecutive fruitless requests (see ``RequestThrottle``) before the back-off begins.
 
-A start needs two, for a list and a watch. More are allowed, because the API server can restart meanwhile.
+Homeport's start needs two: a list and a watch. More are allowed, because the API server can restart meanwhile.
 """
 
 _FIRST_DELAY: Final = 0.4
@@ -77,10 +77,10 @@ class RequestThrottle:
     Three kinds of requests are throttled: the first page of a list, the opening of a watch, and a page of a list that
     follows a page without a new object. At most ``_A_SECOND`` of them leave in a second.
 
-    A request is *fruitless* if it leads to nothing new: neither to a new version of an object nor to a watch that
-    lasts. After ``_FREE`` consecutive fruitless requests, a back-off begins and grows to one request a minute. A new
-    version or a watch that lasts ends the back-off. Only answered requests are counted, because retries during an
-    outage have a back-off of their own.
+    A request is *fruitless* if it leads neither to a new version of an object nor to a watch that lasts. After
+    ``_FREE`` consecutive fruitless requests, a back-off begins and grows to one request a minute. A new version or a
+    watch that lasts ends the back-off. Only answered requests are counted, because retries during an outage have a
+    back-off of their own.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -100,7 +100,7 @@ class RequestThrottle:
     def sent(self, at: float) -> None:
         """Count a throttled request that left at the time ``at`` and was answered.
 
-        It is fruitless unless ``fruitful`` is called after it.
+        The request is fruitless unless ``fruitful`` is called later.
         """
         self._sent.append(at)
         self._fruitless += 1

@@ -7,14 +7,14 @@
                    └─── the API server refuses that version, or has none ──┘
     forbidden (403), not_served (no such kind): logged once, requested again every few seconds
 
-After a broken connection or status 401, 403, 429 or 5xx, the watch resumes from its version. After any other status the
-kind is listed again. Its path is looked up again after 403, and after each status that leads to a list, except for 410.
-A second ERROR event at one version also leads to a list. So a wrong path or version cannot last.
+After a broken connection or status 401, 403, 429 or 5xx, the watch resumes from its version. After any other status,
+the kind is listed again. The path of the kind is looked up again after 403, and before each of these lists except after
+410. A second ERROR event at one version also leads to a list. So Homeport does not keep a wrong path or version.
 
 A list is applied in slices, between which other tasks run. All objects in the list are stored first. Then the objects
-that are not in the list are deleted. So the snapshot never lacks an object that the cluster has. An object that cannot
-be decoded or stored is skipped, counted, and listed in ``unreadable`` until it is deleted or can be decoded. All other
-objects are processed.
+that are not in the list are deleted. So the snapshot never lacks an object that the cluster still has. An object that
+cannot be decoded or stored is skipped, counted, and listed in ``unreadable`` until it is deleted or can be decoded. All
+other objects are processed.
 
 Not here: stores of the objects (``app.feeds.stores``), the effect of a missing kind (readiness), and how to detect that
 a watch without events is disconnected (``app.feeds.freshness``).
@@ -53,11 +53,11 @@ State = Literal["starting", "listing", "watching", "retrying", "forbidden", "not
 FIRST_PAGE_BYTES: Final = 4 << 20
 """Target bytes of a page of a first list, some 1,000 usual pods.
 
-Larger pages save no time, and each additional page costs 1.5 ms.
+Larger pages save no time. Smaller pages cost time: each additional page takes 1.5 ms.
 """
 
 PAGE_BYTES: Final = 1 << 20
-"""Target bytes of a page of later lists, because a page of this size blocks the event loop for 1.3 ms."""
+"""Target bytes of a page of later lists. A page of this size blocks the event loop for 1.3 ms."""
 
 SLICE_SECONDS: Final = 0.003
 """Seconds of work after which other tasks can run."""
@@ -73,13 +73,13 @@ _LONGEST_WAIT: Final = 2.0
 """Seconds of the first and of the longest back-off between two attempts to list or watch."""
 
 _STEADY_SECONDS: Final = 10.0
-"""Duration in seconds from which on a watch ends the back-off, even without any event."""
+"""Minimum duration in seconds of a watch that ends the back-off even without any event."""
 
 _WATCH_SECONDS: Final = 270.0
 _WATCH_SPREAD: Final = 40.0
 """Minimum seconds of a long watch, and the maximum of the random seconds that are added.
 
-They spread the requests of many kinds.
+The random seconds spread the requests of many kinds.
 """
 
 _GRACE_SECONDS: Final = 0.25
@@ -90,7 +90,7 @@ _PROBE_SECONDS: Final = 3.0
 
 _PATIENCE: Final = 5.0
 _LONGEST_PATIENCE: Final = 60.0
-"""Seconds without any byte after which a request is aborted, at first and at most.
+"""Initial and maximum seconds without any byte after which a request is aborted.
 
 The time is doubled after each request that was aborted for this reason.
 """
@@ -123,8 +123,8 @@ class Reflector(Generic[T]):
     ``synced``: true once a first list has been applied completely, or the kind turned out not to be served.
     ``last_contact``: time of the last event, bookmark or list, or of the last probe whose version was reached. After a
     gap, only a probe or a list counts, because the first events are old.
-    ``fresh_as_of``: all objects written before this time are in the snapshot. Both times are of ``clock``,
-    and ``-inf`` before the first list.
+    ``fresh_as_of``: all changes before this time are in the snapshot. Both times are of ``clock``, and ``-inf`` before
+    the first list.
     ``cause``: explanation of ``state`` for users; empty if the state is normal.
     ``quiet``: seconds without contact after which ``keep_fresh`` probes.
     ``unreadable``: keys of the objects that exist but cannot be decoded or stored. The empty key stands for objects
@@ -195,7 +195,7 @@ class Reflector(Generic[T]):
 
     @property
     def follows(self) -> bool:
-        """True if a watch is open and, after an interruption, has sent all changes since."""
+        """True if a watch is open and has sent all changes since its last interruption."""
         return self._watching is not None and not self._fresh.behind
 
     @property
@@ -247,7 +247,7 @@ class Reflector(Generic[T]):
     def start_over(self) -> None:
         """List again, because etcd was restored from a backup.
 
-        A watch from a version that etcd has not reached again would send nothing.
+        A watch from the last version would send nothing until etcd reaches that version again.
         """
         self._log.error("versions went back, listing anew")
         self._store.newest_wins = False
@@ -504,7 +504,7 @@ class Reflector(Generic[T]):
     def _skip(self, key: ObjectKey, error: Exception) -> ObjectKey:
         """Count an object that cannot be processed, and mark it as unreadable; return its key.
 
-        It is logged only once, until it can be processed again.
+        The object is logged once, and again only after it could be processed in between.
         """
         self.undecodable += 1
         if key not in self.unreadable:

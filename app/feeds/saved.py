@@ -30,7 +30,7 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class SavedClusterError(ValueError):
-    """Raised if a file cannot be used. The message names the file and the cause, and the object if one is the cause."""
+    """Raised if a file cannot be used. The message names the file, the cause and, if known, the object."""
 
 
 def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]], optional: Collection[Kind[Any]] = ()) -> int:
@@ -202,7 +202,7 @@ class MemoryBinder:
 
 
 class MemoryWriter:
-    """Writes objects in the snapshot only. Only profiles of the same process can cause a write conflict."""
+    """Writes objects in the snapshot only. Only other profiles of the same process can cause a write conflict."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._objects = cluster.others

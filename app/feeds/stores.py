@@ -74,9 +74,9 @@ class _CacheStore:
 class PodStore(_CacheStore):
     """Store of pods.
 
-    A pod that was known when a list began and is not in the list was deleted, even if its bind is in flight. But a new
-    pod of its name can have been created since, read without the watch, and even bound before the list ends. So
-    ``delete`` without a UID keeps a pod that was added after ``keys``.
+    A pod that was known when a list began and is not in the list was deleted, even if its bind is in flight. But before
+    the list ends, a new pod of the same name can be created, read without the watch, and even bound. So ``delete``
+    without a UID keeps a pod that was added after the call of ``keys``.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -91,10 +91,10 @@ class PodStore(_CacheStore):
             self._cluster.delete_pod(key, uid)
 
     def _is_newer_than_list(self, key: ObjectKey) -> bool:
-        """Return true if the pod was added after ``keys`` was read.
+        """Return true if the pod was added after the call of ``keys``.
 
-        Only pending pods can be added so, because only they are read without the watch. Assumed pods are still pending
-        for the API server.
+        Only pending pods can be added then, because only pending pods are read without the watch. Assumed pods are
+        still pending in the API server.
         """
         known = self._cluster.pod(*key)
         return known is not None and self._may_be_bound(known) and known.uid not in self._unbound

@@ -18,12 +18,12 @@ from app.kube.names import is_segment, is_subdomain
 from app.writes.answers import as_requested
 
 MOST_BYTES: Final = 4 << 20
-"""Maximum bytes of a list, for a node some hundred pods of usual size. Decoding a list blocks the event loop."""
+"""Maximum bytes of a list, enough for some hundred usual pods of a node. Decoding a list blocks the event loop."""
 
 _CACHED: Final = "0"
 """Resource version 0, so that the API server answers from its cache, which indexes pods by node.
 
-The cache can be behind etcd by moments.
+The cache can be slightly behind etcd.
 """
 
 _SECONDS: Final = 2.0

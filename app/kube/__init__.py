@@ -3,7 +3,7 @@
 Models are frozen and hold only the fields that decisions read. Only the packages that read and write the cluster are
 allowed to use the client; plugins can use everything else.
 
-Specific to Homeport are only the model of its custom resource Home and the names of its annotations.
+Only the model of the custom resource Home and the names of Homeport's annotations are specific to Homeport.
 
 Not here: decisions, which other packages make.
 """

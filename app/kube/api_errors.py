@@ -45,8 +45,8 @@ class UnknownOutcome(KubeError):
 class ApiError(KubeError):
     """Error answer of the API server, or of a proxy in front of it.
 
-    ``retry_after`` is in seconds, ``None`` if the answer has none. The error is also raised, without a request, for a
-    name that cannot be part of a path.
+    ``retry_after`` is in seconds, ``None`` if the answer has no such header. The error is also raised, without a
+    request, for a name that cannot be part of a path.
     """
 
     def __init__(self, status: int, reason: str = "", message: str = "", retry_after: float | None = None) -> None:

@@ -89,7 +89,7 @@ def list_request(
     """Return a request for one page of a list over all namespaces.
 
     With the defaults, the page holds all objects in their newest state. With ``continue_``, ``resource_version`` is
-    omitted, because the token contains a version and the API server rejects requests with both.
+    omitted: the token contains a version, and the API server rejects requests with both.
     """
     query = {
         "limit": str(limit or ""),

@@ -19,7 +19,7 @@ from app.kube.quantity import OverlongQuantity, quantity_of
 CLAIMS: Final = "spec.resourceClaims"
 
 MOST_CLAIMS: Final = 32
-"""Maximum number of resource claims of one pod. If a pod has more, its claims are oversized and none is read."""
+"""Maximum number of resource claims of one pod. If a pod has more, none of its claims is read."""
 
 DEVICE_CLASS_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 _ALWAYS: Final = "Always"
@@ -31,8 +31,8 @@ class PodClaim(Struct, frozen=True, gc=False):
     """An entry of ``spec.resourceClaims``. ``name`` is the name of the entry.
 
     ``claim`` names an existing claim and ``template`` a ResourceClaimTemplate; each is ``None`` if unset. ``status`` is
-    true if the pod's status has an entry for the claim from the template. ``generated`` is the name of that claim,
-    ``None`` if the status has no such entry or no claim was needed.
+    true if the pod's status has an entry for the claim that was created from the template. ``generated`` is the name of
+    that claim, ``None`` without such an entry or if no claim was needed.
     """
 
     name: str
@@ -56,7 +56,7 @@ class ContainerRequests(Struct, frozen=True, gc=False):
 
 
 class PodClaims(Struct, frozen=True):
-    """Device requests of a pod. ``containers`` are those that request device resources, init containers first."""
+    """Device requests of a pod. ``containers`` holds the containers with device requests, init containers first."""
 
     claims: tuple[PodClaim, ...] = ()
     containers: tuple[ContainerRequests, ...] = ()

@@ -40,7 +40,7 @@ from app.telemetry.tracing import Tracing
 REQUEST_SECONDS: Final = 10.0
 LIST_SECONDS: Final = 60.0
 SILENCE_SECONDS: Final = 140.0
-"""Maximum seconds without data on a watch. Bookmarks arrive every minute; without events, after two minutes."""
+"""Maximum seconds without data on a watch. Bookmarks arrive every minute, or every two without events."""
 
 _NOT_FOUND: Final = 404
 
@@ -101,7 +101,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> Resource | None:
-        """Ask the API server for the resource that serves a kind; return ``None`` if it does not serve the kind."""
+        """Read from the API server which resource serves a kind; return ``None`` if it does not serve the kind."""
         try:
             raw = await self._transport.send(discovery_request(api_version), timeout)
         except ApiError as error:

@@ -2,7 +2,7 @@
 
 A write that depends on a decision must be sent before another task can run, but a general HTTP client awaits before it
 sends. So the caller first acquires a connection, and ``WriteConnection.send`` writes the bytes without an ``await``.
-This also takes a quarter of a general client's CPU time, which matters because each bind is a write.
+This also needs only a quarter of the CPU time of a general client. That matters because each bind is a write.
 
 ``Connections.connect`` opens a connection outside the pool, for example for a watch. ``app.kube.transport`` builds
 requests, adds credentials and retries.
@@ -54,7 +54,7 @@ class BrokenConnection(Exception):
 
 
 class HttpResponse(Struct, frozen=True):
-    """Answer of the API server to one request. Names in ``headers`` are in lower case."""
+    """Response of the API server to one request. Names in ``headers`` are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -235,7 +235,7 @@ class Connections:
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close idle connections. After a network failure, a request on one of them would wait until its timeout."""
+        """Close idle connections: after a network failure, a request on one would wait until its timeout."""
         for connection in self._idle:
             connection.close()
         self._idle.clear()

@@ -141,7 +141,8 @@ class Pod(Struct, frozen=True, gc=False):
     """A pod of the snapshot or of a request. Unset strings are empty.
 
     ``created`` is in UTC with whole seconds and of fixed length, so its text sorts by time. ``lifecycle`` is an
-    optional part, ``None`` unless a plugin declares it. ``disruption`` returns it, or raises ``NotDecoded``.
+    optional part, ``None`` unless a plugin declares it. The property ``disruption`` returns this part, or raises
+    ``NotDecoded``.
     """
 
     namespace: str

@@ -44,9 +44,9 @@ class CredentialsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Names and contents of the CA, certificate and key files; ``None`` for the name of a missing one.
+    """Names and contents of the CA, certificate and key files; the name of a missing file is ``None``.
 
-    They are compared to detect that the kubelet, cert-manager or an exec plugin has replaced a file.
+    Contents are compared to detect that the kubelet, cert-manager or an exec plugin has replaced a file.
     """
 
     files: tuple[str | None, ...]

@@ -1,8 +1,8 @@
 """Credentials for the API server, from a kubeconfig or a pod's service account, and their renewal.
 
 The ``kubernetes`` library reads certificates, tokens and token files, and runs exec plugins
-(docs/adr/0003-credentials-by-a-library.md). It blocks, so it runs in a thread. This module decides when to read
-credentials again, and creates the TLS context for requests.
+(docs/adr/0003-credentials-by-a-library.md). The library blocks, so it runs in a thread. This module decides when to
+read credentials again, and creates the TLS context for requests.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ class Access:
 
 
 def load(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> Credentials:
-    """Check and return the first source of: ``kubeconfig``, ``$KUBECONFIG``, service account, ``~/.kube/config``.
+    """Check and return the first source that exists: ``kubeconfig``, ``$KUBECONFIG``, service account,
+    ``~/.kube/config``.
 
-    ``kubeconfig`` can be a list of files like ``$KUBECONFIG``. Exec plugins first run at the first request.
-    Raises ``CredentialsError``.
+    ``kubeconfig`` can be a list of files like ``$KUBECONFIG``. Exec plugins do not run before the first request. Raises
+    ``CredentialsError``.
     """
     source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account)
     source.check()
@@ -74,7 +75,7 @@ def namespace_in_use(kubeconfig: str | None = None, *, service_account: Path = S
 
 
 class Credentials:
-    """Credentials that are read again when a request needs them and they are due.
+    """Credentials that a request reads again if they are due.
 
     They are due after a minute (unless an exec plugin supplies them), shortly before they expire, and when the API
     server rejects them.
@@ -105,7 +106,7 @@ class Credentials:
         return str(self._source) if self._access is None else self._access.server
 
     async def access(self) -> Access:
-        """Return the access for the next request. If it is due, read it again first. Raises ``CredentialsError``."""
+        """Return the access for the next request. Read due credentials again. Raises ``CredentialsError``."""
         if self._access is None or self._now() >= self._renew_at:
             async with self._lock:
                 if self._access is None or self._now() >= self._renew_at:
@@ -175,7 +176,7 @@ def _certificate_ends(loaded: LoadedCredentials) -> float | None:
 def _context(tls: Tls) -> ssl.SSLContext:
     authority, certificate, key = tls.files
     context = ssl.create_default_context(cafile=authority)
-    # Clear the flag that Python 3.13 sets: it requires key identifiers, which cluster CAs often lack. Go does not.
+    # Clear a flag that Python 3.13 sets: it requires key identifiers. Cluster CAs often lack them; Go accepts that.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not tls.verify:
         context.check_hostname = False

@@ -59,7 +59,7 @@ _EBS_URL: Final = "aws://"
 _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 _MANAGED: Final = "managed"
 _PARTS_OF_A_ZONE: Final = 3
-"""Number of parts of a GCE zone name, which hyphens separate. All parts but the last form the region."""
+"""Number of parts of a GCE zone name, separated by hyphens. All parts except the last form the region."""
 
 _NO_REGION: Final = "failed to get region from zones"
 _BAD_ZONE: Final = "zone in unexpected format, expected: {locale}-{region}-{zone}, got"
@@ -105,8 +105,8 @@ class InTreeSources(Struct, rename="camel"):
     def migrated(self, labels: Mapping[str, str]) -> tuple[str, MigratedVolume | None, str]:
         """Return (in-tree plugin, CSI volume, error) for a PersistentVolume with these labels.
 
-        Without an in-tree source of ``DRIVERS``, the plugin is empty. If the translation fails, the error says why;
-        else the error is empty. The CSI volume is ``None`` without a source, or if the translation fails.
+        Without an in-tree source of ``DRIVERS``, the plugin is empty. The error is empty unless the translation fails.
+        The CSI volume is ``None`` without a source, or if the translation fails.
         """
         plugin = ""
         try:

@@ -2,8 +2,8 @@
 
 The API server stores and sends documents with up to 10,000 levels (``managedFields[].fieldsV1`` of any pod). msgspec
 raises ``RecursionError`` about 900 levels down, where the interpreter's stack ends, even in parts that it skips. In
-that case, the decoder cuts those parts out of the bytes that are far deeper than any field that is read, and decodes
-the rest. Documents that msgspec can decode have no extra cost.
+that case, the decoder removes all parts far below the deepest field that Homeport reads, and decodes the rest.
+Documents that msgspec can decode have no extra cost.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class _Cut:
                     self._cross(at + index * _WORD, words[index], depth)
 
     def _cross(self, at: int, word: int, depth: int) -> None:
-        """Record that a word crosses level ``SAFE_DEPTH``. If a too deep part ends there, record its position."""
+        """Record that a word crosses level ``SAFE_DEPTH``. If a too deep part ends in the word, record where."""
         if self._too_deep:
             self._found.append((_last_left(*self._crossing), _first_back(at, word, depth)))
             self._too_deep = False

@@ -1,7 +1,7 @@
 """Fields of a pod that preemption reads: whether it can preempt, its start time, and whether it is being preempted.
 
-They are an optional part of a pod. They are stored outside the spec that the pods of a workload share, because these
-pods start at different times.
+They are an optional part of a pod. They are stored outside the spec, because all pods of a workload share one spec but
+start at different times.
 """
 
 from __future__ import annotations

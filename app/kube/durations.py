@@ -15,7 +15,7 @@ _LONGEST: Final = (2**63 - 1) / 1e9
 
 
 class BadDuration(ValueError):
-    """The value is not a valid duration. ``cause`` says why, if the reason is known; else it is empty."""
+    """The value is not a valid duration. ``cause`` is the reason, empty if unknown."""
 
     def __init__(self, value: str, cause: str) -> None:
         super().__init__(f'"{value}" is not a duration such as 5s, 500ms or 1m30s' + (f": {cause}" if cause else ""))

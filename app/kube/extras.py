@@ -31,7 +31,7 @@ PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
 MOST_PORTS: Final = 256
 MOST_IMAGES: Final = 128
-"""Maximum number of images of one pod; ``MOST_PORTS`` is that of host ports. If a pod has more, none is read."""
+"""Maximum number of images of one pod, and of host ports (``MOST_PORTS``). If a pod has more, none is read."""
 
 ANY_IP: Final = "0.0.0.0"
 _TCP: Final = "TCP"
@@ -68,7 +68,7 @@ NODE_ONLY: Final = frozenset((Extra.NODE_STATE,))
 
 
 class NotDecoded(LookupError):
-    """The part that was read is not decoded, because no enabled plugin declares it."""
+    """A plugin read a part that is not decoded, because no enabled plugin declares it."""
 
     def __init__(self, extra: Extra) -> None:
         super().__init__(f"{extra.value}: not decoded, since no enabled plugin declares Part.{extra.name}")

@@ -1,7 +1,7 @@
 """Homeport's custom resource Home. It records a home: the node on which the pods of an owner are placed again.
 
-The annotation with the home is on the owner of a pod, and is deleted with it. Homeport keeps Home objects equal to the
-homes of existing owners. So an owner that is created again under the same name gets its home back.
+The annotation with the home is on the owner of a pod, and is deleted with the owner. So Homeport also stores each home
+in a Home object. An owner that is created again under the same name then gets its home back.
 """
 
 from __future__ import annotations

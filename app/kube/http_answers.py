@@ -65,7 +65,7 @@ def no_response(request: Request, cause: str) -> KubeError:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Return the seconds in ``Retry-After``; ``None`` for a date, the other form, which API servers do not use."""
+    """Return the seconds in ``Retry-After``; ``None`` for a date, because API servers only send seconds."""
     return float(header) if header is not None and header.isdecimal() else None
 
 

@@ -20,7 +20,7 @@ ObjectKey = tuple[str, str]
 ANNOTATION_DOMAIN: Final = "homeport.dev/"
 """Prefix of Homeport's annotations.
 
-Models of pods and owners hold no other annotations, because nothing reads them and they are most of a pod's bytes.
+Models of pods and owners hold no other annotations. Nothing reads these, and they are most of a pod's bytes.
 """
 
 ACTIVATED: Final = f"{ANNOTATION_DOMAIN}activated"
@@ -63,7 +63,7 @@ class OwnerReference(Struct, frozen=True, gc=False):
 
 
 class PartialObject(Struct, frozen=True, gc=False):
-    """Metadata of an object, for kinds of which nothing else is read, for example VirtualMachines."""
+    """Metadata of an object, for kinds of which only metadata is read, for example VirtualMachines."""
 
     namespace: str
     name: str
@@ -109,7 +109,7 @@ class Oversized(Exception):  # not a ValidationError, because the object is vali
 def version_number(version: str) -> int:
     """Return a resourceVersion as a number, because versions compare as numbers (KEP-5504).
 
-    Return -1 for an opaque version, which is any text but 1 to 20 digits and has no order.
+    Return -1 for an opaque version, which is any text except 1 to 20 digits. Opaque versions have no order.
     """
     is_ordered = len(version) <= _LONGEST_VERSION and version.isascii() and version.isdecimal()
     return int(version) if is_ordered else -1

@@ -29,7 +29,8 @@ def is_label(name: str) -> bool:
 def is_segment(name: str) -> bool:
     """Return whether ``name`` is a valid name of an object of any kind.
 
-    A name with "%" is not, because the API server decodes a path before it splits it: "%2F" would separate segments.
+    A name with "%" is invalid, because the API server decodes a path before splitting it: "%2F" would separate
+    segments.
     """
     return 0 < len(name) <= LONGEST and name not in (".", "..") and "/" not in name and "%" not in name
 

@@ -1,4 +1,4 @@
-"""``nodeSelector`` and node affinity, which say on which nodes a pod can run, and which of them it prefers.
+"""``nodeSelector`` and node affinity: the nodes on which a pod can run, and the nodes that it prefers.
 
 Source of the rules: component-helpers ``scheduling/corev1/nodeaffinity`` of Kubernetes 1.36. Terms are ORed, the
 requirements of a term ANDed. An empty term, an empty list of terms and a term that cannot be parsed match nothing.

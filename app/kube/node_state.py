@@ -63,7 +63,7 @@ def node_state_of(conditions: Raw, node_info: Raw, *, terminating: bool) -> Node
 
 
 class UndeclaredAnnotation(LookupError):
-    """A plugin reads a node annotation that no plugin declares. It is not decoded, so it would seem to be absent."""
+    """A plugin reads a node annotation that no plugin declares. The annotation is not decoded, so it seems absent."""
 
     def __init__(self, key: object) -> None:
         super().__init__(f'annotation "{key}" of a node: not decoded, name it in Needs.node_annotations')

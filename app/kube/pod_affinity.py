@@ -227,8 +227,9 @@ def peers_of(term: PodAffinityTerm, namespaces_of: Callable[[Selector], Iterable
     """Return the pods that a term of an incoming pod selects; ``None`` if it can select none.
 
     ``term`` is a result of ``within``. ``namespaces_of`` returns the known namespaces that a selector matches. A
-    namespace selector that matches the empty label set selects all namespaces, whatever their labels. This equals the
-    in-tree plugin, which resolves the selector to names and then still evaluates it with an empty label set.
+    namespace selector that matches the empty label set selects all namespaces, whatever their labels. The in-tree
+    plugin has the same result: it resolves the selector to names, and then also evaluates the selector with an empty
+    label set.
     """
     if term.selector is None:
         return None

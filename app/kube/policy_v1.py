@@ -14,7 +14,7 @@ from app.kube.meta_v1 import MetadataObject, ObjectKey, Oversized, required, sha
 from app.kube.selectors import EVERYTHING, InvalidSelector, Selector, decode_selector
 
 MOST_DISRUPTED: Final = 2000
-"""Maximum names in ``status.disruptedPods``. The API server has the same limit; of more names, none is read."""
+"""Maximum names in ``status.disruptedPods``. The API server has the same limit. If there are more, none is read."""
 
 _LARGEST_DISRUPTED: Final = 1 << 20
 """Maximum bytes of ``status.disruptedPods``: about twice the size of ``MOST_DISRUPTED`` longest names."""

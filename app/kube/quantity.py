@@ -23,7 +23,7 @@ LONGEST: Final = 64
 """Maximum bytes of a quantity. Longer ones are not read; kubectl and the kubelet write about a dozen bytes."""
 
 _LARGEST_EXPONENT: Final = 999
-"""Maximum decimal exponent. Larger ones are not read, because the number would have as many digits."""
+"""Maximum decimal exponent. Larger ones are not read, because the number would have too many digits."""
 
 _NANO: Final = -9
 _MOST: Final = 2**63 - 1
@@ -32,7 +32,7 @@ _DIGITS: Final = 18
 """Maximum digits of a decimal quantity for which Go uses the 64-bit form."""
 
 _EXACT_POWERS: Final = 19
-"""Number of powers of ten, from 10**0 on, that fit into 64 bits."""
+"""Number of powers of ten, starting with 10**0, that fit into 64 bits."""
 
 _SINGLE_MULTIPLICATIONS: Final = (1, 2, 3, 6, 9)
 """Numbers of decimal places that Go scales by in a single multiplication."""
@@ -231,3 +231,30 @@ def _trimmed(data: bytes) -> bytes:
     """Remove quotes and surrounding white space. Escapes stay, like in Go's ``Quantity.UnmarshalJSON``."""
     inner = data[1:-1] if data[:1] == data[-1:] == b'"' else data
     return inner.decode(errors="replace").strip().encode()
+
+
+_MI: Final = 1 << 20
+_UNITS: Final = ((1 << 40, "Ti"), (1 << 30, "Gi"), (_MI, "Mi"), (1 << 10, "Ki"))
+_BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
+
+
+def round_amount(resource: str, amount: int) -> int:
+    """Round an amount of a resource down to what people write: tens of thousandths of a core, and whole MiB.
+
+    ``amount``: in the units of ``ResourceList``. An amount below one MiB is not rounded.
+    """
+    step = 10 if resource == "cpu" else _MI if resource.startswith(_BYTES) and amount >= _MI else 1
+    return amount - amount % step
+
+
+def shown_amount(resource: str, amount: int) -> str:
+    """Format an amount of a resource as in a manifest: ``1500m`` and ``3`` for CPU, ``512Mi`` for bytes.
+
+    ``amount``: in the units of ``ResourceList``.
+    """
+    if resource == "cpu":
+        return f"{amount // 1000}" if amount % 1000 == 0 else f"{amount}m"
+    if resource.startswith(_BYTES):
+        unit = next((it for it in _UNITS if amount and amount % it[0] == 0), None)
+        return f"{amount}" if unit is None else f"{amount // unit[0]}{unit[1]}"
+    return f"{amount}"

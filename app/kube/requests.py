@@ -1,8 +1,8 @@
 """Resource requests of pods and allocatable resources of nodes: integers by resource name.
 
 Requests of containers and sidecars are summed. If init containers request more of a resource than this sum, their
-request replaces it. Pod-level requests replace either, and overhead is added. For a pod on a node, the maximum of the
-resources in its spec and status is used.
+request is used instead. Pod-level requests take precedence over both, and overhead is added. For a pod on a node, the
+maximum of the resources in its spec and status is used.
 
 Source of the rules: ``component-helpers/resource`` and ``pkg/scheduler/framework`` of Kubernetes 1.36 with default
 feature gates. Tests compare this module with them (``tests/conformance/resources.py``).
@@ -74,9 +74,9 @@ Amounts = dict[str, Quantity]
 class PodResources(Struct, frozen=True, eq=False, weakref=True):
     """Resources of a pod. Pods with equal resources share one object. No amount is 0.
 
-    ``requests`` are those that a node must have free for the pod. ``requested`` are those that it uses on its node.
-    The other two are for scores and assume defaults for containers without a request. ``non_zero_requests`` are the
-    requests of its containers, without those at pod level. ``non_zero_requested`` are cpu and memory used on its node.
+    ``requests``: amounts that must be free on a node for the pod. ``requested``: amounts that the pod uses on its node.
+    The other two are for scores, and assume defaults for containers without a request. ``non_zero_requests``: requests
+    of the containers, without pod-level requests. ``non_zero_requested``: cpu and memory used on the node.
     """
 
     requests: ResourceList
@@ -254,7 +254,8 @@ class _EffectiveRequests:
         return effective
 
     def total(self, defaults: Mapping[str, Quantity], *, of_containers: bool = False) -> Amounts:
-        """Return the sum for the pod. A container that does not request a resource of ``defaults`` gets its amount.
+        """Return the sum for the pod. A container without a request for a resource in ``defaults`` counts with the
+        default.
 
         If ``of_containers``, pod-level requests are ignored.
         """

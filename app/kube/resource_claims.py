@@ -261,7 +261,7 @@ def _claim_spec(spec: _ResourceClaimSpecObject | None) -> ClaimSpec:
 
 
 def _extended_for(meta: MetadataObject) -> tuple[tuple[str, str], ...]:
-    """Return the pods (name, UID) for which a scheduler created this claim for extended resources, else none."""
+    """Return the pods (name, UID) for whose extended resources a scheduler created this claim; usually empty."""
     data = bytes(meta.annotations)
     if _EXTENDED_BYTES not in data or (parse_map(data) or {}).get(EXTENDED_RESOURCE_CLAIM) != "true":
         return ()

@@ -75,8 +75,8 @@ class DeviceTaint(Struct, frozen=True, gc=False):
 class ExactRequest(Struct, frozen=True):
     """Request for devices: ``exactly`` of a claim's request, or an entry of ``firstAvailable`` with its own name.
 
-    ``selectors`` are CEL expressions; ``None`` stands for a selector without one. ``admin_access`` is ``None`` if not
-    set. ``capacity`` is ``None`` if no capacity is requested.
+    ``selectors`` are CEL expressions; ``None`` stands for a selector without an expression. ``admin_access`` is
+    ``None`` if not set. ``capacity`` is ``None`` if no capacity is requested.
     """
 
     name: str
@@ -192,7 +192,7 @@ class DeviceCapacity(Struct, frozen=True):
 
 
 class CounterUse(Struct, frozen=True):
-    """Amounts that a device consumes from a counter set; in ``ResourceSlice.counter_sets``, those that the set has."""
+    """Amounts that a device consumes from a counter set; in ``ResourceSlice.counter_sets``, the amounts of the set."""
 
     counter_set: str
     counters: Amounts

@@ -1,7 +1,7 @@
 """httpx transport that can be retired: requests in flight continue, and it closes after the last one.
 
 A pooled connection whose peer vanished looks idle, and the next request on it would wait until its timeout. So after a
-missing response, ``app.kube.transport`` retires the transport with all its connections and creates a new one.
+missing response, ``app.kube.transport`` retires the transport with all its connections, and creates a new transport.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Transport of requests to the API server with current credentials. Failures become ``app.kube.api_errors``.
 
-Reads use httpx. Writes use ``app.kube.connections``, so that a write can be prevented until the moment at which it is
+Reads use httpx. Writes use ``app.kube.connections``, so that a write can be cancelled until the moment at which it is
 sent. Watches use ``app.kube.streams``, which takes less CPU time, because they carry most of the data. If a proxy is
 configured, all requests use httpx.
 """
@@ -32,7 +32,8 @@ _CONNECT_SECONDS: Final = 2.0
 """Timeout of a connection attempt with its TLS handshake. It is short, because a read can be repeated."""
 
 _NO_COOKIES: Final = DefaultCookiePolicy(allowed_domains=())
-"""Policy that rejects all cookies. Else a server could add some with every response, and requests would grow."""
+"""Policy that rejects all cookies. Otherwise a server could add cookies with every response, and requests would grow.
+"""
 
 _LIMITS: Final = httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=45.0)
 _UNAUTHORIZED: Final = 401
@@ -235,8 +236,8 @@ class Transport:
     async def _drop_idle_connections(self) -> None:
         """Use new connections for all further requests. Requests in flight continue.
 
-        Called after a missing response. A network failure breaks all connections at once, so each request that reuses
-        one would wait for its timeout.
+        Called after a missing response. A network failure breaks all connections at once, so each request on an old
+        connection would wait for its timeout.
         """
         if self._connections is not None:
             self._connections.close_idle()
@@ -272,7 +273,7 @@ class Transport:
             # If the peer has closed the connection, httpcore sets socket options without a socket.
             raise httpx.ConnectError(f"closed as soon as it was open: {error}") from error
         if response.headers.get("content-encoding", "identity") != "identity":
-            # Refuse compressed data, which the request does not accept: it can expand to a thousand times its size.
+            # Reject compressed data, because it can expand to a thousand times its size. The request excludes it.
             await response.aclose()
             raise httpx.DecodingError("the answer is compressed, which the request does not accept")
         return response

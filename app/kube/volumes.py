@@ -1,4 +1,4 @@
-"""Volumes of a pod that affect its placement: those with a claim, and disks that the pod spec names itself.
+"""Volumes of a pod that affect its placement: volumes with a claim, and disks that the pod spec names directly.
 
 Volumes of other sources (ConfigMaps, Secrets, tokens, …) are dropped, so most pods have none here.
 """
@@ -79,7 +79,7 @@ class PodVolume(Struct, frozen=True, gc=False):
         return self.claim is not None or self.ephemeral or self.migrated is not None or bool(self.untranslatable)
 
     def claim_name(self, pod_name: str) -> str | None:
-        """Return the name of its claim for a pod named ``pod_name``; ``None`` for a volume without a claim."""
+        """Return the name of the volume's claim, if the pod is named ``pod_name``; ``None`` without a claim."""
         if self.claim is not None:
             return self.claim
         return f"{pod_name}-{self.name}" if self.ephemeral else None
@@ -103,7 +103,7 @@ class Disks:
         return bool(self._at)
 
     def conflict(self, volumes: Iterable[PodVolume]) -> bool:
-        """Return whether a pod with ``volumes`` shares a disk with this pod that one of them uses exclusively."""
+        """Return whether ``volumes`` have a disk in common with this pod that either side uses exclusively."""
         return any(self._is_taken(disk) for it in volumes for disk in it.disks)
 
     def _is_taken(self, disk: Disk) -> bool:

@@ -1,6 +1,6 @@
 """Caches between requests: refusals, last results of filter, picks, expected binds, and refused pods.
 
-Each can be cleared at any time, because no answer becomes wrong without it: it is computed again, or picked again.
+Each cache can be cleared at any time. Homeport then computes the answer, or picks the node, again.
 
 Not here: the meaning of an answer (``app.verbs``), and caches of plugins (``app.runtime``, ``plugins``).
 """

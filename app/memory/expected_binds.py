@@ -1,15 +1,15 @@
 """Delays a decision briefly for an expected bind.
 
-kube-scheduler sends the next pod while the bind of the last one is still in flight. A decision without that bind can
-conflict at bind, which costs the pod seconds of back-off, and its scores pile pods up on one node. A bind is *expected*
-if Homeport answered with nodes for the pod a moment ago and the pod is not bound yet. A filter request waits for an
-expected bind if a hard constraint of its pod depends on the bind's node. A prioritize request waits if a score does. A
-filter request also waits if a node passes as it is, but not with the pods whose expected binds can take it (ADR 41).
+kube-scheduler sends the next pod while the bind of the last one is still in flight. A decision that ignores this bind
+can fail at its own bind, and the pod then waits seconds in back-off. Scores that ignore the bind put too many pods on
+one node. A bind is *expected* if Homeport returned nodes for the pod a moment ago and the pod is not bound yet. A
+filter request waits for an expected bind if a hard constraint of its pod depends on the bind's node. A prioritize
+request waits if a score of its pod depends on it. A filter request also waits if a node passes now, but would not pass
+with the pods that can still be bound to it (ADR 41).
 
-A scheduler handles one pod after the other. When it sends the next pod, it has sent the bind of the last one, or never
-will. So a bind is expected for longer than any request waits. A bind that does not arrive during a wait is no longer
-expected, and the next waits are half as long, until binds arrive in time again. For example, kube-scheduler binds a pod
-seconds later if its volume must be created first, and the next pods must not all wait for that bind.
+A bind is expected for longer than any request waits. A bind that does not arrive during a wait is no longer expected.
+The next waits are then half as long, until binds arrive in time again. For example, kube-scheduler binds a pod seconds
+later if its volume must be created first, and the next pods must not all wait for that bind.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _EXPECTED_SECONDS: Final = 1.0
 """Seconds for which a bind is expected."""
 
 _LEAST_SHARE: Final = 1 / 16
-"""Minimum fraction of ``wait_seconds`` to which the maximum wait is halved after binds that did not arrive."""
+"""Minimum fraction of ``wait_seconds`` for the maximum wait, which is halved after each bind that did not arrive."""
 
 _MOST_BESIDE: Final = 8
-"""Maximum number of pods with expected binds that ``wait`` returns, for a decision to assume on nodes.
+"""Maximum number of pods that ``wait`` returns. The decision then assumes these pods on their possible nodes.
 
 A scheduler has fewer binds in flight at a time.
 """

@@ -1,4 +1,4 @@
-"""Pods that every node was refused for. Counts the reasons, and remembers each pod while it is pending."""
+"""Pods for which every node was refused. Counts the reasons, and remembers each pod while it is pending."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_PLUGIN: Final = "(none)"
 """Plugin name of rejections by Homeport itself, for example of a node that cannot be decoded."""
 
 REST: Final = "(others)"
-"""Reason of the counters for all causes after the first ``MOST_CAUSES``; each plugin has one such counter."""
+"""Reason label for all causes after the first ``MOST_CAUSES``. Each plugin has one counter with this label."""
 
 MOST_CAUSES: Final = 64
 """Maximum number of causes with a counter of their own."""

@@ -8,9 +8,9 @@ Only the reason in the answer can then differ from a new evaluation. This is the
 hints, which also consider only the plugins that rejected.
 
 A last filter runs after all other filters. Its rejections also depend on the requested nodes, and on the nodes that
-passed all other filters. Such a node can fail later while all signatures stay the same, because they identify
-rejections only. So an answer in which a last filter rejected a node is not stored. Stored rejections stay valid,
-because a node that some filter rejects is refused whatever the last filters return.
+passed all other filters. A node that passed these filters can fail one later without a change of any signature, because
+signatures only identify rejections. So an answer in which a last filter rejected a node is not stored. Stored
+rejections stay valid, because a node that some filter rejects is refused whatever the last filters return.
 
 A request is answered from the cache if every requested node, in any order, has a valid rejection. The combined entries
 of the answer are cached too, with all signatures together as the key.
@@ -48,9 +48,9 @@ The encoded entries are not included, because all verdicts share them (``_MOST_E
 """
 
 _MOST_ENTRIES: Final = 1 << 17
-"""Number of encoded entries of all reasons together beyond which all are dropped.
+"""Maximum number of encoded entries of all reasons together. Beyond it, all entries are dropped.
 
-Enough for 5,000 nodes with 26 reasons, some 25 MB.
+It is enough for 5,000 nodes with 26 reasons, some 25 MB.
 """
 
 
@@ -131,7 +131,7 @@ class _Refusal:
         return self._body
 
     def weight(self, request: SplitArgs) -> int:
-        """Return the estimated bytes, with the names of ``request``, which was answered last, and its answer.
+        """Return the estimated bytes, including the names and the answer of ``request``, the latest one.
 
         Names without an entry add nothing to the answer.
         """
@@ -252,8 +252,9 @@ class RefusalCache:
     def _signatures(self, framework: Framework, pod: Pod) -> Mapping[str, Hashable]:
         """Return the signatures by plugin, or an empty mapping if no refusal of the pod can be cached.
 
-        It is empty for a pod that is on a node or nominated in the snapshot, because it is not its own peer.
-        The signature of statuses without a plugin includes the set of nodes, because they depend on it.
+        It is empty for a pod that the snapshot has on a node or nominated to one. The evaluation omits this pod, but
+        signatures include it. The signature of statuses without a plugin includes the set of nodes, because these
+        statuses depend on it.
         """
         if self._cluster.is_placed_or_nominated(pod.uid, pod.key):
             return {}

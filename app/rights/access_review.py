@@ -1,7 +1,7 @@
 """Checks with the API server that this process has its permissions, and reports missing ones with their reasons.
 
-It creates SelfSubjectAccessReviews (``authorization.k8s.io/v1``). The ClusterRole ``system:basic-user`` allows that to
-every authenticated user. The check runs in the background, so no verb waits for the result.
+It creates SelfSubjectAccessReviews (``authorization.k8s.io/v1``), which the ClusterRole ``system:basic-user`` allows
+every authenticated user to do. The check runs in the background, so no verb waits for the result.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ _LOG: Final = structlog.get_logger(__name__)
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 AGAIN_SECONDS: Final = 60.0
-"""Seconds until the next check after one that failed or found a missing permission."""
+"""Seconds until the next check if the last one failed or found a missing permission."""
 
 STEADY_SECONDS: Final = 600.0
 """Seconds until the next check if all permissions are granted.
 
-The check is repeated because permissions can be revoked. For one that is rarely used, nothing else would show it soon.
+The check is repeated because permissions can be revoked. If a revoked permission is rarely used, only this check shows
+the problem soon.
 """
 
 CURE: Final = "homeport rbac | kubectl apply -f -"
@@ -107,7 +108,7 @@ class PermissionCheck:
             await self._sleep(AGAIN_SECONDS if self.missing or self.problem else STEADY_SECONDS)
 
     async def check(self) -> None:
-        """Check all permissions once. Log a warning for each that has been missing only since this check."""
+        """Check all permissions once. Log a warning for each permission that was not missing at the previous check."""
         try:
             missing = await self._missing_needs()
         except (KubeError, msgspec.DecodeError) as error:

@@ -1,6 +1,7 @@
-"""Permissions that Homeport needs, derived from its configuration. They are used for generated roles and for the check.
+"""Permissions that Homeport needs, derived from its configuration. Generated roles grant them, and ``access_review``
+checks them.
 
-Each permission has a reason: the function that fails without it. Functions with other permissions still work.
+Each permission has a reason: the function that fails if the permission is missing. Other functions still work.
 """
 
 from __future__ import annotations
@@ -129,8 +130,8 @@ class EnabledFeatures(Struct, frozen=True):
     def needs(self, plurals: Mapping[Kind[Any], str], absent: Iterable[Kind[Any]] = ()) -> list[PermissionNeed]:
         """Return all needed permissions with their reasons.
 
-        ``plurals`` maps kinds to their plurals; others are guessed. ``absent`` are kinds that the cluster does not
-        serve, for which no permission is needed.
+        ``plurals`` maps kinds to their plurals; all other plurals are guessed. ``absent`` are kinds that the cluster
+        does not serve, for which no permission is needed.
         """
         without = set(absent)
         used = tuple(use for use in self.uses if use.kind not in without)

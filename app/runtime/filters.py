@@ -313,13 +313,6 @@ class Filters:
             return slot.is_cached
         return self.guard.status(slot.name, "Filter", slot.filter_certain, state, pod, node, in_flight).is_success
 
-    def statuses(self, state: CycleState, pod: Pod, node: NodeInfo) -> dict[str, Status]:
-        """Return the status of each filter plugin for one node, also after the first rejection. Used by explanations
-        only.
-        """
-        filters = self.active_filters(state).every
-        return {slot.name: self._call_filter(slot, state, pod, node).by(slot.name) for slot in filters}
-
     def add_pods(self, state: CycleState, pod: Pod, added: Iterable[Pod], node: NodeInfo) -> None:
         """Update the state that PreFilter prepared, as if ``added`` ran on ``node``. Raises ``PluginError``."""
         for other in added:

@@ -6,10 +6,10 @@
                 other pages: read-only                   over loopback, ``open_reads``, or a certificate of ``readers``
     peers       verbs forwarded by other replicas        a certificate with a name of our own
 
-Without an operator listener, the one for verbs also serves the pages, with the access rules for verbs.
+Without an operator listener, the listener for verbs also serves the pages, with the access rules for verbs.
 
-Listeners reject requests from web pages of other sites, because a browser on the host, or in the cluster's network, can
-connect wherever its user can. Other sites can only link to the operator's pages.
+Listeners reject requests that web pages of other sites send through a user's browser, because the browser may be able
+to reach the listener. Other sites can only link to the operator's pages.
 
 Not here: certificates (``tls``), and the format of refusals (``errors``).
 """
@@ -81,8 +81,8 @@ class ListenerAccess(Struct, frozen=True):
         ``names``: names in the client certificate, ``None`` without one. ``target``: the path with its query.
         ``headers``: the headers of ``WATCHED`` that the request has.
 
-        ``local``: the connection came over loopback, for example by ``kubectl port-forward`` or ``kubectl exec``. It
-        can read the operator's pages, because these commands need permissions of their own.
+        ``local``: the connection came over loopback, for example by ``kubectl port-forward`` or ``kubectl exec``. Such
+        a client can read the operator's pages, because kubectl already needed a permission to connect.
         """
         local = local and is_own_host(headers.get(b"host", b""))
         return self._of_caller(names, method, target, local=local) or self._of_site(method, headers)
@@ -131,7 +131,7 @@ def is_local_client(address: str) -> bool:
 def is_own_host(host: bytes) -> bool:
     """Return true if a Host header is empty, or a loopback name or address.
 
-    Other names are rejected, because an attacker can let a name of theirs resolve to a loopback address.
+    Other names are rejected, because an attacker can let a domain name of their own resolve to a loopback address.
     """
     return not host or (len(host) <= _LONGEST_OWN_HOST and _names_loopback(host))
 
@@ -150,7 +150,9 @@ def _names_loopback(host: bytes) -> bool:
 
 
 def _is_same(origin: bytes, host: bytes) -> bool:
-    """Return true if the host of an Origin equals the requested host. The Origin ``null`` has none."""
+    """Return true if the host of an Origin equals the requested host. The Origin ``null`` has no host, so it never
+    does.
+    """
     try:
         url = urlsplit(origin.decode("latin-1"))
     except ValueError:

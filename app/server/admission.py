@@ -1,11 +1,12 @@
 """Admission of calls: limit of calls in flight, order, and deadline.
 
 A scheduler gives up after its ``httpTimeout``; a later answer is useless. So each call has a deadline, counted from its
-first byte. If too many calls that decide are in flight (filter, prioritize, preempt, cycle), further ones are rejected
-at once, because they would be late. Binds are never rejected, because kube-scheduler has hundreds in flight.
+first byte. The number of calls to filter, prioritize, preempt and cycle in flight is limited. Further calls are
+rejected at once, because their answers would be late. Binds are never rejected, because kube-scheduler has hundreds in
+flight.
 
-Once its body is read, a call waits in a queue, from which one call is decided in each event-loop iteration. If a whole
-burst were decided in one iteration, requests that arrive meanwhile would not be read.
+Once its body is read, a call waits in a queue. One call of the queue is decided in each event-loop iteration. Otherwise
+a burst of calls would delay the reading of new requests.
 
 Not here: the answer to a rejected call (``errors``).
 """
@@ -23,13 +24,13 @@ from app.verbs.outcome import Verb, VerbFailure
 from app.verbs.stepwise import LoopQueue
 
 READ_WHEN_LATE: Final = 4 << 20
-"""Maximum bytes of a prioritize request from which only the node names are read, because it was rejected for overload
-or timed out.
+"""Maximum bytes of a rejected or timed-out prioritize request. Only its node names are read, because each of them gets
+the same score.
 """
 
 MOST_LATE_READS: Final = 16
-"""Maximum number of bodies of rejected requests that are read at a time, because the limit of calls in flight does not
-limit their memory.
+"""Maximum number of bodies of rejected requests that are read at a time. It limits their memory, because they do not
+count as calls in flight.
 """
 
 OVERLOADED: Final = "homeport: too many calls in flight"
@@ -61,10 +62,10 @@ class Lane:
 
 
 class Admission:
-    """Limits of calls. ``seconds``: maximum time from a request's first byte to the answer.
+    """Limits for calls. ``seconds``: maximum time from a request's first byte to the answer.
 
-    ``of_verb``: this time for verbs with another limit. ``most``: maximum number of deciding calls in flight.
-    ``hosts_of`` reads the node names of a request that is not decided.
+    ``of_verb``: maximum time for verbs that have their own. ``most``: maximum number of deciding calls in flight.
+    ``hosts_of`` reads the node names of a request that is rejected or late.
     """
 
     def __init__(
@@ -89,8 +90,8 @@ class Admission:
         return self._of_verb.get(verb, self.seconds)
 
     def deadline(self, arrived: float | None, seconds: float) -> float:
-        """Return the latest time for the answer, on the clock: ``seconds`` after ``arrived``, or after now if it is
-        ``None``.
+        """Return the latest time for the answer: ``seconds`` after ``arrived``, or ``seconds`` from now if ``arrived``
+        is ``None``.
         """
         return (self._clock() if arrived is None else arrived) + seconds
 
@@ -101,7 +102,7 @@ class Admission:
     async def wait_turn(self, lane: Lane, deadline: float) -> None:
         """Wait until the call can decide: one call of a lane decides per event-loop iteration.
 
-        Raises ``OutOfTime`` if the deadline has passed by then.
+        Raises ``OutOfTime`` if the deadline has passed when the wait ends.
         """
         await lane.wait_turn()
         if self.left(deadline) <= 0:

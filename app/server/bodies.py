@@ -20,7 +20,7 @@ from app.server.incoming import read_body
 from app.verbs.outcome import VerbFailure
 
 MOST_BYTES: Final = 4 << 20
-"""Maximum bytes of a body: more than an object in an API server, which can have 1.5 MB."""
+"""Maximum bytes of a body: more than the 1.5 MB that an object in an API server can have."""
 BODY_SECONDS: Final = 8.0
 """Maximum seconds to receive a body."""
 

@@ -1,17 +1,13 @@
-"""Endpoints ``POST /api/v1/cycle``, for schedulers other than kube-scheduler, and ``POST /api/v1/explain``, for
-operators.
-"""
+"""Endpoint ``POST /api/v1/cycle``, for schedulers other than kube-scheduler."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Any, Final
 
 import msgspec
 from fastapi import APIRouter, HTTPException, Request, Response
-from msgspec.structs import replace
 
 from app.analysis.verdict import status_as_json, victims_as_json
 from app.framework.status import Status, distinct
@@ -21,41 +17,39 @@ from app.server.bodies import documented, parsed
 from app.server.incoming import ARRIVED
 from app.server.openapi import WEB
 from app.server.timely import OutOfTime
-from app.verbs.cycle import Cycle, CycleVerb, Explained
+from app.verbs.cycle import Cycle, CycleVerb
 from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import run_stepwise, yield_to_loop
 from app.wire.cycle_v1 import (
     UNREADABLE,
     CycleRequest,
     CycleResponse,
-    ExplainRequest,
-    ExplainResponse,
     PendingPod,
     PodRequest,
     require_bounded_pod,
 )
 
-_FAILURES: Final[dict[int | str, dict[str, Any]]] = {
+FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     404: {"description": "No such pod, or no profile for its schedulerName."},
     500: {"description": "A plugin failed; detail names it."},
     503: {"description": "The snapshot is incomplete or too old, too many calls are in flight, or it took too long."},
 }
 
-_POD_EXAMPLE: Final = {"pod": WEB}
+POD_EXAMPLE: Final = {"pod": WEB}
 _PODS_EXAMPLE: Final = {
     "pods": [
         {"namespace": "shop", "name": "web-7d4b9c-new01", "queuedAt": "2026-01-01T12:00:00Z"},
         {"pod": WEB, "queuedAt": "2026-01-01T12:00:05Z"},
     ]
 }
-_NAME_EXAMPLE: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
+NAME_EXAMPLE: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
 
 
 def _cycle_response(pod: Pod, result: Cycle) -> Response:
     """Encode a ``CycleResponse`` without pydantic, because validating a model of 5,000 nodes would take too long."""
     formatted = _by_id(result.statuses.values())
     by_plugin, totals = result.scores.by_plugin, result.scores.totals
-    return _json(
+    return json_response(
         {
             "pod": str(pod),
             "profile": result.profile,
@@ -69,26 +63,6 @@ def _cycle_response(pod: Pod, result: Cycle) -> Response:
             "postFilter": status_as_json(result.post_filter) if result.post_filter else None,
             "nominatedNode": result.nominated,
             "victims": None if result.victims is None else victims_as_json(result.victims),
-        }
-    )
-
-
-def _explain_response(pod: Pod, node: str, explained: Explained) -> Response:
-    """Encode an ``ExplainResponse``. ``node``: name of the node that the pod is bound to; empty if it is pending."""
-    rejections = {name: [it for it in by.values() if not it.is_success] for name, by in explained.nodes.items()}
-    formatted = _by_id(chain.from_iterable(rejections.values()))
-    return _json(
-        {
-            "pod": str(pod),
-            "schedulerName": pod.spec.scheduler_name,
-            "nodeName": node,
-            "profile": explained.profile,
-            "preset": explained.preset,
-            "notJudged": explained.not_judged,
-            "preFilter": status_as_json(explained.pre_filter),
-            "feasible": explained.feasible,
-            "nodes": {name: [formatted[id(status)] for status in statuses] for name, statuses in rejections.items()},
-            "plugins": {name: {"tables": it.tables, "unblock": it.unblock} for name, it in explained.plugins.items()},
         }
     )
 
@@ -110,9 +84,9 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
     @router.post(
         "/cycle",
         response_model=CycleResponse,
-        responses=_FAILURES,
+        responses=FAILURES,
         summary="Run one whole scheduling cycle for a pod",
-        openapi_extra=documented(CycleRequest, inline=_POD_EXAMPLE, by_name=_NAME_EXAMPLE, next=_PODS_EXAMPLE),
+        openapi_extra=documented(CycleRequest, inline=POD_EXAMPLE, by_name=NAME_EXAMPLE, next=_PODS_EXAMPLE),
     )
     async def cycle(request: Request) -> Response:
         deadline = admission.deadline(request.scope.get(ARRIVED), admission.seconds)
@@ -124,7 +98,7 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
                 pod = (
                     await _next(verb, cycle_request.pods)
                     if cycle_request.pods is not None
-                    else await _pod(verb, cycle_request)
+                    else await requested_pod(verb, cycle_request)
                 )
                 result = await verb.run(pod, cycle_request.nodes)
                 await yield_to_loop()
@@ -137,43 +111,15 @@ def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) 
     return router
 
 
-def explain_router(verb: CycleVerb, *, max_body_bytes: int) -> APIRouter:
-    """Create the router of ``/api/v1/explain``. An explanation uses the verbs' snapshot and profiles, and changes no
-    state.
-    """
-    router = APIRouter(prefix="/api/v1", tags=["operator"])
-
-    @router.post(
-        "/explain",
-        response_model=ExplainResponse,
-        responses=_FAILURES,
-        summary="Which nodes can the pod use, and what would unblock others?",
-        openapi_extra=documented(ExplainRequest, by_name=_NAME_EXAMPLE, inline=_POD_EXAMPLE),
-    )
-    async def explain(request: Request) -> Response:
-        explain_request = await parsed(request, ExplainRequest.parse, max_body_bytes)
-        known = await _pod(verb, explain_request)
-        pod = _modified(known, explain_request)
-        return _explain_response(pod, known.node_name, await verb.explain(pod))
-
-    return router
-
-
-def _modified(pod: Pod, explain_request: ExplainRequest) -> Pod:
-    """Return the pod; without its node, or with another schedulerName, if the request says so."""
-    if explain_request.pending:
-        pod = replace(pod, node_name="")
-    if explain_request.scheduler_name is not None:
-        pod = replace(pod, spec=replace(pod.spec, scheduler_name=explain_request.scheduler_name))
-    return pod
-
-
-def _json(answer: dict[str, Any]) -> Response:
+def json_response(answer: dict[str, Any]) -> Response:
+    """Encode an answer without validating it."""
     return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
 async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
-    """Return the pod of ``pending`` that the profile's QueueSort puts first. Inline pods are decoded stepwise."""
+    """Return the pod of ``pending`` that the profile's QueueSort puts first. Pods in the request itself are decoded one
+    by one, so that other tasks can run in between.
+    """
     pods: list[Pod] = []
 
     def decoding() -> Iterator[None]:
@@ -186,8 +132,8 @@ async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
     return verb.next_of([(pod, it.seconds) for pod, it in zip(pods, pending, strict=True)])
 
 
-async def _pod(verb: CycleVerb, pod_request: PodRequest) -> Pod:
-    """Return the requested pod. After an inline pod is decoded, the event loop can run other tasks."""
+async def requested_pod(verb: CycleVerb, pod_request: PodRequest) -> Pod:
+    """Return the requested pod. If the request contains the pod itself, yield to other tasks after decoding it."""
     pod = _decoded(verb, pod_request)
     if pod_request.name is None:
         await yield_to_loop()

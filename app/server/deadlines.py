@@ -31,7 +31,9 @@ class TimedProtocol(HttpToolsProtocol):
         self._unread: asyncio.TimerHandle | None = None
 
     def _watch_unread(self) -> None:
-        """Start the timer for unread output, if there is any. It also runs while the connection is closing."""
+        """Start the timer for unread output, if there is any output. The timer also runs while the connection is
+        closing.
+        """
         if self._unread is None and self.transport.get_write_buffer_size():
             self._unread = self.loop.call_later(UNREAD_SECONDS, self._check_unread, self._answered)
 
@@ -42,7 +44,7 @@ class TimedProtocol(HttpToolsProtocol):
 
     def _check_unread(self, answered: int) -> None:
         self._unread = None
-        if answered != self._answered:  # a further answer was written meanwhile, so the time starts again
+        if answered != self._answered:  # another answer was written meanwhile, so the timer starts again
             self._watch_unread()
         elif self.transport.get_write_buffer_size():
             self._listener.reject("answer_not_fetched", self.client)

@@ -30,8 +30,8 @@ _POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Content security policy of the page. Its listener can bind pods, so the page runs only the listener's own scripts,
-and no page can embed it in a frame.
+"""Content security policy of the page. Requests to its listener can bind pods. So the page runs only the listener's own
+scripts, and no other page can embed it in a frame.
 """
 
 _HEADERS: Final = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}
@@ -59,7 +59,7 @@ SwaggerUIBundle({
   presets: [SwaggerUIBundle.presets.apis, SwaggerUIBundle.SwaggerUIStandalonePreset],
 });
 """
-"""Script of the page. ``validatorUrl: null`` prevents that Swagger UI sends the document's address to its vendor."""
+"""Script of the page. ``validatorUrl: null`` stops Swagger UI from sending the document's address to its vendor."""
 
 
 def documentation_router() -> APIRouter:

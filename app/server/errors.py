@@ -11,7 +11,7 @@
 
 The table applies to every failed outcome: ``bad_request`` (malformed or oversized), ``not_ready``, ``fault``,
 ``forbidden``, ``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. A 500 of a verb
-has no body: kube-scheduler would not read it, and Go closes a connection with unread bytes.
+has no body, because kube-scheduler would not read the body, and Go closes a connection with unread bytes.
 """
 
 from __future__ import annotations
@@ -49,5 +49,7 @@ async def failure_response(_: Request, failure: VerbFailure) -> JSONResponse:
 
 
 async def disconnected_response(_: Request, _disconnect: ClientDisconnect) -> Response:
-    """Return a response for a client that has disconnected. It only ends the request; it cannot be sent."""
+    """Return a response for a client that has disconnected. The response is never sent; FastAPI needs it to end the
+    request.
+    """
     return Response(status_code=_CLIENT_CLOSED_REQUEST)

@@ -1,8 +1,8 @@
 """Forwards requests to verbs to the leader, with unchanged bodies, over persistent connections. A forwarded request is
 not forwarded again.
 
-Over TLS (``PeerTls``) both sides present the certificate that all replicas share. So a process that has taken over the
-address of a former replica is not trusted.
+Over TLS (``PeerTls``) both sides present the certificate that all replicas share. So another process at the address of
+a former replica is not trusted.
 
     the leader's answer            consequence
     no connection                  nothing was done: the verb fails (no_leader)
@@ -10,8 +10,8 @@ address of a former replica is not trusted.
     none, or only part of one      outcome unknown: the verb fails (no_leader); a bind never reports success
     any other                      passed on to the caller
 
-A request of which the outcome is unknown is not sent again. If the scheduler retries a bind that is still in flight,
-the leader lets the new request join it.
+A request with an unknown outcome is not sent again. If the scheduler retries a bind that is still in flight, the leader
+answers both requests with the result of the one bind.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from app.verbs.outcome import Outcome, Verb, VerbFailure
 _LOG: Final = structlog.get_logger(__name__)
 
 MISDIRECTED: Final = 421
-"""HTTP status with which a replica that does not lead answers a forwarded request. Only replicas receive it."""
+"""HTTP status with which a follower answers a forwarded request. Only replicas receive this status."""
 
 SOON_SECONDS: Final = 1.5
-"""Maximum seconds that a request waits in total for a new leader to be known."""
+"""Maximum total seconds that a request waits for a new leader."""
 
 _CONNECT_SECONDS: Final = 1.0
 _MOST_OPEN: Final = 1024
@@ -57,7 +57,7 @@ PeerTls = Callable[[], Peer]
 
 
 class RoutingLeadership(Protocol):
-    """Part of ``Leadership`` that forwarding uses: the route of a verb, and its changes."""
+    """Part of ``Leadership`` that forwarding uses: where to send a verb, and when that changes."""
 
     def route(self, *, binds: bool) -> Route: ...
 
@@ -97,8 +97,8 @@ class Forwarder:
         """Forward a request; return status, body and outcome of the answer. Raises ``VerbFailure`` (``no_leader``).
 
         Return ``None`` if this replica leads, so that it must decide itself. ``seconds``: time until the caller's
-        deadline. ``hopped``: another replica has forwarded the request, so it is answered with 421 and not forwarded
-        again. ``prefix``: path before the verb.
+        deadline. ``hopped``: another replica has forwarded the request, so a follower answers it with 421 and does not
+        forward it again. ``prefix``: path before the verb.
         """
         until = self._clock() + with_margin(seconds, _BEFORE_THE_CALLER)
         patient_until = min(until, self._clock() + SOON_SECONDS)

@@ -1,11 +1,11 @@
 """Cache of request heads, because a client repeats the same head, except for the length of the body.
 
 Parsing a head and checking access took 7 % of a filter of 500 names. So the head of a request that took the fast path
-is cached, and later requests with the same bytes skip both steps. A head is not cached if it describes its body by
-anything but a decimal length.
+is cached, and later requests with the same bytes skip both steps. A head is cached only if it gives the length of its
+body as a decimal number.
 
-Clients of a listener share the cache, but do not affect each other. A head must match in all its bytes, and access
-depends only on the head. If access also depends on a certificate, ``protocol`` checks it for each request.
+All clients of a listener share the cache. This is safe, because a head must match in all its bytes, and access depends
+only on the head. If access also depends on a certificate, ``protocol`` checks it for each request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (\d{1,7})\r\n")
 _MOST_DIGITS: Final = 7
 _CONTENT_LENGTH: Final = b"content-length"
 _NOT_KEPT: Final = frozenset({b"transfer-encoding", b"trailer", b"traceparent", b"tracestate", FORWARDED.encode()})
-"""Headers with which a head is not cached. Some describe the body in another way; the others differ in each request, so
+"""Headers that prevent caching of a head. Some describe the body in another way. The others differ in each request, so
 the cached head would not be used again.
 """
 

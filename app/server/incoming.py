@@ -101,8 +101,8 @@ async def read_body(request: Request, limit: int) -> bytes | memoryview:
 
 
 async def _filled(request: Request, body: mmap.mmap) -> memoryview:
-    """Read a body of known length into one buffer, because joining chunks of 60 MB would block the event loop for
-    50 ms.
+    """Read a body of known length into one buffer. Joining the chunks of a 60 MB body would block the event loop for 50
+    ms.
     """
     size = 0
     async for chunk in request.stream():

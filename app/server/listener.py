@@ -28,8 +28,8 @@ _LOG: Final = structlog.get_logger(__name__)
 _BACKLOG: Final = 2048
 
 HEAD_SECONDS: Final = 10.0
-"""Maximum seconds until the headers of a request are received completely. They count from the request's first byte, but
-for the first request from the accept of its connection, so they include the TLS handshake.
+"""Maximum seconds until the headers of a request are received completely. They count from the request's first byte. For
+the first request they count from the accept of its connection, so they include the TLS handshake.
 """
 
 _ACCEPT_AGAIN_SECONDS: Final = 0.5
@@ -55,7 +55,7 @@ class AcceptedConnection(asyncio.Protocol):
         raise NotImplementedError
 
     def give_way(self) -> None:
-        """Abort the connection at once. During its handshake this has no effect, because the listener aborts that."""
+        """Abort the connection at once. No effect during the TLS handshake, which the listener itself aborts."""
         raise NotImplementedError
 
 
@@ -76,9 +76,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def allow_open_files(wanted: int) -> None:
-    """Raise the soft limit of RLIMIT_NOFILE to ``wanted``, or to the hard limit with a warning in the log.
+    """Raise the soft limit of RLIMIT_NOFILE to ``wanted``. If the hard limit is lower, use the hard limit and log a
+    warning.
 
-    It is often only 1,024, and each connection needs a file descriptor.
+    The soft limit is often only 1,024, and each connection needs a file descriptor.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -91,9 +92,9 @@ def allow_open_files(wanted: int) -> None:
 class Listener:
     """Listener that passes requests allowed by ``access`` to ``web``, on at most ``most`` connections.
 
-    A further connection is rejected. With ``gives_way`` it replaces one that waits for its client, if there is one, so
-    that idle clients cannot block probes. The listener of verbs does not do that, because Go does not resend a POST on
-    a lost connection. ``heads``: cached heads of requests that took the fast path, by request line.
+    Further connections are rejected. With ``gives_way``, a further connection replaces one that waits for its client,
+    so that idle clients cannot block probes. The listener of verbs does not use ``gives_way``, because Go does not
+    resend a POST on a lost connection. ``heads``: cached heads of requests that took the fast path, by request line.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class Listener:
         return port
 
     def serve(self, connect: ConnectionFactory) -> None:
-        """Start accepting connections. Each counts as open from its accept on, so also during its TLS handshake."""
+        """Start accepting connections. A connection counts as open from its accept, also during its TLS handshake."""
         self.socket.setblocking(False)
         self._background.begin(f"accept {self.name}", partial(self._accept_forever, connect))
 
@@ -202,7 +203,7 @@ class Listener:
         self._open.pop(protocol, None)
 
     def stalled(self) -> str:
-        """Return which task of the listener fails after every restart; empty if none does."""
+        """Return the name of a listener task that fails after every restart; empty if none does."""
         return self._background.problem()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """OpenAPI description of the four verbs, whose requests and answers are not parsed by pydantic models.
 
-Parsing with pydantic would cost more time per call than the decision. So these models only describe requests and
-answers in the document, and ``app.wire`` decodes and encodes them. The examples refer to the sample cluster, and a test
+Parsing with pydantic would take longer than the decision itself. So these models only describe requests and answers in
+the OpenAPI document; ``app.wire`` decodes and encodes them. The examples refer to the sample cluster, and a test
 executes them there.
 """
 
@@ -121,9 +121,9 @@ def operation(path: str) -> Json:
 
 
 def with_answers(document: Json) -> Json:
-    """Add the answers of the examples to the document and return it. FastAPI would leave out null values in them.
+    """Add the example answers to the document and return the document. FastAPI would leave out their null values.
 
-    Paths with a prefix get no answers, because docs/wire.md describes what their answers leave out.
+    Paths with a prefix get no example answers, because their answers leave out fields. docs/wire.md describes which.
     """
     for verb, described in _VERBS.items():
         if path_item := document["paths"].get(f"/{verb}"):

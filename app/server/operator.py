@@ -114,7 +114,7 @@ class ProcessStatus(BaseModel):
 
 
 class RecountResult(BaseModel):
-    """Result of recomputing all cached counts, and comparing them with the cached ones."""
+    """Differences between the cached counts and freshly computed ones."""
 
     consistent: bool
     differences: list[str]

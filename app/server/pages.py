@@ -1,11 +1,11 @@
-"""Queues for pages, that is for requests other than verbs. Pages are for people and scrapers, and must not delay
-decisions much.
+"""Queues for pages: all requests other than verbs. Pages are for people and scrapers, and must not delay decisions
+much.
 
-The event loop that decides also computes the pages: metrics of a large cluster take 8 ms, an explanation more. So each
+Decisions and pages run on the same event loop. The metrics of a large cluster take 8 ms, an explanation more. So each
 queue computes one page at a time, and then pauses for several times the page's processor time. A request is rejected if
-too many wait in its queue.
+its queue is full.
 
-Four queues exist: for scrapes, for other reads, for allow and reject (for which pods at Permit wait), and for other
+Four queues exist: for scrapes, for other reads, for allow and reject of pods that wait at Permit, and for other
 requests with a body. A request is queued once its body is received, so that a slow client does not block others.
 """
 
@@ -26,7 +26,7 @@ from app.server.bodies import BODY_SECONDS, MOST_BYTES
 
 PAUSES: Final = 4.0
 """Pause after a page, as a multiple of the page's processor time. So the pages of a queue take at most a fifth of the
-event loop's time, unless a pause is limited by ``LONGEST_PAUSE_SECONDS``.
+event loop's time, unless ``LONGEST_PAUSE_SECONDS`` shortens a pause.
 """
 
 LONGEST_PAUSE_SECONDS: Final = 1.0
@@ -40,10 +40,10 @@ MOST_LONG_BODIES: Final = 4
 """Maximum number of requests with a long body that are read, queued or computed. Each body takes up to 4 MiB."""
 
 LONG_BYTES: Final = 64 << 10
-"""Bytes beyond which a body is long. uvicorn buffers this much per connection anyway."""
+"""A body with more bytes than this is long. uvicorn buffers this many bytes per connection in any case."""
 
 NOT_QUEUED: Final = frozenset({"/livez", "/readyz", "/api/v1/cycle"})
-"""Paths that are not queued, because probes are cheap, and a cycle is a decision like that of a verb."""
+"""Paths that are not queued: probes, because they are cheap, and cycle, because it is a decision like a verb."""
 
 _SETTLING: Final = "/api/v1/waiting/"
 """Path prefix of allow and reject."""
@@ -78,7 +78,7 @@ class PageQueues:
     async def _read_and_answer(
         self, length: int, application: Application, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Read the body, then queue the request. With an oversized or late body it is not queued, because the
+        """Read the body, then queue the request. A request with an oversized or late body is not queued; the
         application rejects it at once.
         """
         queue = self._settling if scope["path"].startswith(_SETTLING) else self._asking
@@ -122,10 +122,10 @@ def _declared(scope: Scope) -> int:
 
 
 async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
-    """Read the body within ``BODY_SECONDS``; return a receiver that repeats it, and whether it is complete.
+    """Read the body within ``BODY_SECONDS``. Return a receiver that repeats the body, and true if the body is complete.
 
-    From that receiver the application can read the rest of an oversized body; for a late body it raises
-    ``TimeoutError``. Raises ``ClientDisconnect``.
+    From that receiver, the application can read the rest of an oversized body. For a late body, the receiver raises
+    ``TimeoutError``. This function raises ``ClientDisconnect``.
     """
     body = bytearray()
     more, late = True, False
@@ -152,8 +152,8 @@ async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
 
 
 async def _send(answer: list[Message] | str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send the messages of a page, or 503 with a reason. It runs after the page has left the queue, so that a slow
-    client does not block others.
+    """Send the messages of a page, or 503 with a reason. The page has already left the queue, so a slow client does not
+    block others.
     """
     if isinstance(answer, str):
         await JSONResponse({"detail": answer}, 503, {"Retry-After": "1"})(scope, receive, send)

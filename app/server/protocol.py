@@ -1,15 +1,15 @@
 """HTTP/1.1 over a connection: uvicorn's protocol with limits, and a fast path for requests of kube-scheduler.
 
-Any client can connect and send anything, so everything that a connection holds is limited from its first byte. Limits
-exist for the number of connections, the time until the last header, the length of a head, pipelined requests, and
-unread answers. If the listener rejects a request, its body is discarded and no verb runs.
+Any client can connect and send anything. So there are limits for the number of connections, the time until the last
+header, the length of a head, pipelined requests, and unread answers. If the listener rejects a request, its body is
+discarded and no verb runs.
 
 A request to a verb is usually received completely in one piece. The fast path answers it without ASGI's scope and
-messages, which would take more than half of its time: the endpoint gets the body, and one write sends the answer. A
-cached head (``heads``) is not parsed again, unless the rest of the body is late.
+messages, which would take more than half of the request's time. The endpoint gets the body, and one write sends the
+answer. A cached head (``heads``) is not parsed again, unless the rest of the body is late.
 
 All other requests take uvicorn's normal path, on the same connection and in order. These are requests with late or long
-bodies, with other paths or methods, and those that arrive before the last one is answered.
+bodies, with other paths or methods, and requests that arrive before the previous one is answered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from app.server.tls import names_in
 from app.wire.extender_answers import LongBody
 
 GRACE_SECONDS: Final = 0.02
-"""Seconds to wait for the rest of a body. A request whose body is then incomplete takes the normal path, where the
+"""Seconds to wait for the rest of a body. If the body is still incomplete, the request takes the normal path, where the
 endpoint reads the body in chunks.
 """
 
@@ -51,8 +51,8 @@ pipeline, so they never reach it.
 """
 
 LINGER_SECONDS: Final = 0.5
-"""Seconds between the rejection of a head and the end of the connection. A client that still sends would otherwise get
-a reset instead of the answer.
+"""Seconds between the rejection of a head and the end of the connection. Without this delay, a client that is still
+sending would get a reset instead of the answer.
 """
 
 _TLS_HELLO: Final = b"\x16"
@@ -84,7 +84,7 @@ class _Exchange:
     __slots__ = ("disconnected", "keep_alive", "response_complete")
 
     message_event: ClassVar[asyncio.Event] = asyncio.Event()
-    """Event that uvicorn sets when the connection is lost; on the fast path no task waits for it."""
+    """Event that uvicorn sets when the connection is lost. On the fast path no task waits for the event."""
 
     def __init__(self, *, keep_alive: bool) -> None:
         self.keep_alive = keep_alive
@@ -93,10 +93,10 @@ class _Exchange:
 
 
 class HttpProtocol(TimedProtocol, AcceptedConnection):
-    """Protocol of one connection. ``listener.web.direct``: endpoints by path that a POST reaches by the fast path.
+    """Protocol of one connection. ``listener.web.direct``: endpoints, by path, for POST requests on the fast path.
 
-    The protocol records when each request begins, because a request's deadline counts from then, also if the endpoint
-    is called much later.
+    The protocol records the arrival of each request's first byte, because the request's deadline counts from it even if
+    the endpoint is called much later.
     """
 
     def __init__(self, listener: Listener, *args: Any, **kwargs: Any) -> None:
@@ -139,7 +139,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         self._take_gathered()
         self._begun = None
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # else the timer would keep this object in memory
+        self._unset_keepalive_if_required()  # otherwise the timer would keep this object in memory
         self.headers = []
 
     # interface to the listener
@@ -153,7 +153,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         """Time since which the connection waits for its client; ``None`` while the answer to a complete request is
         computed or sent.
 
-        The time is the later one of the accept and the first byte of the current or last request.
+        It is the time of the accept, or of the first byte of the latest request, if there was one.
         """
         is_ours = not self._in_message and self._is_answering() and not self.flow.write_paused
         return None if is_ours else max(self._arrived, self._connected_at)
@@ -285,8 +285,8 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         return not (self._in_message or self._is_answering() or self.transport.is_closing())
 
     def _is_still_allowed(self, head: KnownHead[Endpoint]) -> bool:
-        """Return true if access is still allowed. If it depends on a certificate, it is checked again, because accepted
-        certificate names can change while the connection stays open.
+        """Return true if access is still allowed. Access that depends on a certificate is checked again, because the
+        accepted names can change while the connection stays open.
         """
         access = self._listener.access
         if not access.certified:
@@ -309,7 +309,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         return b"".join(begun.parts)
 
     def _parse_begun(self, begun: _IncompleteRequest) -> None:
-        """Parse the bytes received so far, head included, like those of a request without a cached head."""
+        """Parse all bytes received so far, including the head, as for a request without a cached head."""
         self._early = self._arrived
         self._read(self._take_begun(begun))
 

@@ -1,7 +1,7 @@
 """The four verbs of the extender protocol over HTTP.
 
 Requests reach ``Endpoint.answer`` in two ways: by the fast path of ``protocol`` if they are received completely, and
-else by a route of FastAPI. FastAPI itself rejects other methods, and redirects paths with a trailing slash.
+otherwise by a route of FastAPI. FastAPI itself rejects other methods, and redirects paths with a trailing slash.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ LEAN: Final = "/lean"
 """Path prefix of the verbs with lean answers, which leave out what kube-scheduler does not need (``docs/wire.md``)."""
 
 MOST_BIND_BYTES: Final = 64 << 10
-"""Maximum bytes of a bind request, which has only a UID and three names. It is low because the number of binds in
-flight is not limited.
+"""Maximum bytes of a bind request, which has only a UID and three names. The limit is low, because the number of binds
+in flight is not limited.
 """
 
 _LOG: Final = structlog.get_logger(__name__)
@@ -166,14 +166,14 @@ class _Endpoint:
         return status, body, outcome
 
     def _log_failure(self, failure: VerbFailure) -> None:
-        """Log a failure at info, but at debug if one with the same outcome was logged at info within a minute."""
+        """Log a failure at info. Within a minute, further failures with the same outcome are logged at debug."""
         if self._throttle.admit(failure.outcome) is None:
             self._log.debug("verb failed", outcome=failure.outcome, message=failure.message)
         else:
             self._log.info("verb failed", outcome=failure.outcome, message=failure.message)
 
     async def _decided(self, request: VerbRequest) -> VerbAnswer:
-        """Return the leader's answer, or decide here, before the deadline.
+        """Return the leader's answer, or decide on this replica, before the deadline.
 
         Raises ``VerbFailure`` and ``ClientDisconnect``.
         """

@@ -1,6 +1,6 @@
 """Attributes of a verb's span: pod, scheduler, number of nodes, and outcome.
 
-To find them, the request body and the answer are parsed once more, but only for traced requests.
+To compute them, the request body and the answer of a traced request are parsed a second time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Nodes(Struct):
 
 
 class _RequestFields(Struct, rename="pascal"):
-    """Fields of all verbs' requests; a field that a verb does not have is ``None``."""
+    """Fields of all verbs' requests. A field is ``None`` if the request's verb does not have it."""
 
     pod: _SpanPod | None = None
     node_names: list[Raw] | None = None
@@ -80,7 +80,7 @@ Facts = Mapping[str, str | int]
 
 
 class _RecordedRequest:
-    """Request that keeps its body, once it is read, for the span. Implements ``VerbRequest``."""
+    """Request that stores its body for the span when the body is read. Implements ``VerbRequest``."""
 
     __slots__ = ("_request", "arrived", "read")
 
@@ -105,7 +105,7 @@ class VerbSpans:
         self._verb = verb
 
     async def around(self, request: VerbRequest, answer: Callable[[VerbRequest], Awaitable[Any]]) -> Any:
-        """Call ``answer`` and return its result; within a span if the request is traced."""
+        """Call ``answer`` and return its result. If the request is traced, the call runs within a span."""
         span = self._tracing.incoming(self._verb, request.header)
         if span is None:
             return await answer(request)

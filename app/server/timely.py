@@ -1,4 +1,4 @@
-"""Time limit of a call. It creates no timer for a call that never waits, and most calls do not wait."""
+"""Time limit for calls. A timer is created only for a call that waits, because most calls never wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def with_margin(seconds: float, part: float) -> float:
 async def within(seconds: float, call: Coroutine[Any, Any, T]) -> T:
     """Run ``call`` and return its result; if it still waits after ``seconds``, cancel it and raise ``OutOfTime``.
 
-    The timer is created only when ``call`` first waits; the time before is subtracted.
+    The timer is created only when ``call`` first waits. The time that has passed until then is subtracted.
     """
     until = asyncio.get_running_loop().time() + seconds
     try:

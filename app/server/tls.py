@@ -1,9 +1,9 @@
 """Certificates of listeners and of connections between replicas. They are read from files or memory, and reloaded when
 they change.
 
-New connections use the last valid certificates; open connections are kept. If a new pair does not match or is
-incomplete, an error is logged and the former one stays in use. Each reload creates new contexts, because a failed
-``load_cert_chain`` leaves a context broken.
+New connections use the latest valid certificates; open connections are kept. If a new certificate and key do not match
+or are incomplete, an error is logged and the former ones stay in use. Each reload creates new contexts, because a
+failed ``load_cert_chain`` leaves a context broken.
 
 Not here: access rules (``access``), connections (``protocol``).
 """
@@ -38,10 +38,10 @@ NO_PEER: Final = (
 )
 
 _PAIR: Final = 2
-"""Number of PEM contents without authorities: the certificate chain and its key."""
+"""Number of PEM contents of a source without authorities: the certificate chain and its key."""
 
 _ROUNDS: Final = 10
-"""Maximum number of times that each side advances in an in-memory handshake. TLS 1.2 needs four, TLS 1.3 fewer."""
+"""Maximum number of rounds of an in-memory handshake. TLS 1.2 needs four, TLS 1.3 fewer."""
 
 
 class CertificateError(ValueError):
@@ -57,7 +57,7 @@ class CertificateSource(Protocol):
         ...
 
     def stamp(self) -> object:
-        """Return a value that is cheap to compute and differs from the last one if the contents may have changed."""
+        """Return a value that is cheap to compute. It differs from the last one if the contents might have changed."""
         ...
 
     def contents(self) -> tuple[bytes, ...]:
@@ -124,9 +124,9 @@ class _LoadedCertificates(Struct, frozen=True):
 class Certificates:
     """TLS contexts for incoming connections (``server``) and for connections to replicas (``peer``).
 
-    The constructor raises ``CertificateError``. With authorities, client certificates are requested. A certificate of
-    another authority fails the handshake; a missing one does not, so that the client gets an HTTP error. With
-    ``replicas``, a reload does not use certificates that replicas would reject.
+    The constructor raises ``CertificateError``. With authorities, client certificates are requested. The handshake
+    fails for a certificate of another authority. It succeeds without a client certificate, so that the client gets an
+    HTTP error. With ``replicas``, a reload does not use certificates that replicas would reject.
     """
 
     def __init__(self, source: CertificateSource, *, replicas: bool = False) -> None:
@@ -173,7 +173,7 @@ class Certificates:
             await self.reread()
 
     async def reread(self) -> bool:
-        """Reload if the source's stamp has changed; return true if other certificates are used now.
+        """Reload if the source's stamp has changed. Return true if different certificates are now in use.
 
         If the new ones cannot be used, an error is logged and the former ones are kept.
         """
@@ -264,7 +264,7 @@ def _ends(contents: tuple[bytes, ...]) -> Mapping[str, float]:
 def _as_file(content: bytes) -> Iterator[str]:
     """Provide the content as a file, because ``ssl`` reads only files.
 
-    Where supported, the file is in memory, so that no key is written to a disk.
+    If the system supports it, the file is in memory, so that no key is written to a disk.
     """
     if not hasattr(os, "memfd_create"):
         with NamedTemporaryFile() as file:
@@ -281,7 +281,7 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 
 def _peer_name(server: ssl.SSLContext, client: ssl.SSLContext | None) -> str:
-    """Return the first DNS name by which another replica would accept our certificate; empty if it would reject it."""
+    """Return the first DNS name by which another replica would accept our certificate; empty if there is none."""
     if client is None:
         return ""
     client.check_hostname = False
@@ -298,7 +298,8 @@ def _is_usable_name(name: str) -> bool:
 
 
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None) -> Mapping[str, Any]:
-    """Return our certificate as another replica would see it, from an in-memory handshake with ourselves.
+    """Return our certificate as another replica would see it. The result comes from an in-memory handshake with this
+    process.
 
     Return an empty mapping if one side rejects the certificate of the other, or its ``name``.
     """

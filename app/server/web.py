@@ -32,14 +32,14 @@ from app.telemetry.throttle import Throttle
 from app.verbs.outcome import VerbFailure
 
 _KEEP_ALIVE_SECONDS: Final = 120
-"""Seconds after which an idle connection is closed: longer than the 90 s after which a Go client drops it.
+"""Seconds after which an idle connection is closed: longer than the 90 s after which a Go client closes it.
 
 If we closed it first, a POST sent at that moment would fail, because Go does not retry a POST.
 """
 CLOSE_SECONDS: Final = 14.0
 """Seconds from the first signal until unfinished requests are aborted.
 
-After ``leave`` has ended, they have at least one second, and at most ``_MOST_CLOSE_SECONDS``.
+After ``leave`` has ended, these requests have at least one second, and at most ``_MOST_CLOSE_SECONDS``.
 """
 
 _MOST_CLOSE_SECONDS: Final = 10.0
@@ -75,7 +75,9 @@ class Web(FastAPI):
             await self.pages(self._answer, get_scope, receive, partial(_send_if_open, send))
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; after an unexpected exception with 500, and a log line at most once a minute per route."""
+        """Answer a request. After an unexpected exception, answer 500 and log the exception, at most once a minute per
+        route.
+        """
         try:
             await super().__call__(scope, receive, send)
         except Exception as fault:  # noqa: BLE001  # else uvicorn would log each one with its traceback
@@ -89,7 +91,9 @@ class Web(FastAPI):
 
 
 async def _send_if_open(send: Send, message: Message) -> None:
-    """Send a message, or nothing if the connection is closed. Before uvicorn knows that, uvloop raises an exception."""
+    """Send a message unless the connection is closed. uvloop raises an exception if uvicorn does not yet know that it
+    is.
+    """
     try:
         await send(message)
     except RuntimeError as error:
@@ -108,7 +112,7 @@ def create_web(
 ) -> Web:
     """Create the application of one listener.
 
-    A process passes ``lifespan`` to one of its applications only, and the same ``pages`` to all. ``direct``: endpoints
+    A process passes ``lifespan`` to only one of its applications, and the same ``pages`` to all. ``direct``: endpoints
     of verbs, by path. ``documented``: true to serve /docs and /openapi.json.
     """
     web = Web(
@@ -167,7 +171,7 @@ class _Server(uvicorn.Server):
             )
         self.servers = cast(
             "list[asyncio.Server]", list(self._listeners)
-        )  # uvicorn closes them and waits for them like servers
+        )  # uvicorn closes listeners and waits for them as it does for servers
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -186,7 +190,7 @@ class _Server(uvicorn.Server):
         self._signalled_at = monotonic()
         self._loop.call_soon_threadsafe(
             self._begin_to_leave, sig
-        )  # which logs in the event loop: the signal might have interrupted a write to the log
+        )  # logs in the event loop, because the signal might have interrupted a write to the log
 
     def _begin_to_leave(self, sig: int) -> None:
         _LOG.info("ending", signal=signal.Signals(sig).name)

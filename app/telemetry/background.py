@@ -43,7 +43,7 @@ class Background:
         self._is_over = False
 
     def begin(self, name: str, work: Work, on_fault: OnFault = lambda _: None) -> None:
-        """Start a task that awaits ``work()``. ``on_fault`` is called with each exception that ends it."""
+        """Start a task that awaits ``work()``. ``on_fault`` is called with each exception that ends the task."""
         task = asyncio.ensure_future(_run(work))
         self._tasks[name] = task
         self._begun[name] = asyncio.get_running_loop().time()
@@ -67,8 +67,8 @@ class Background:
         on_fault(fault)
 
     def problem(self) -> str:
-        """Return a message about a task that fails after every restart, for ``GIVEN_UP_SECONDS`` now; empty if none
-        does.
+        """Return a message about a task that has failed after every restart for ``GIVEN_UP_SECONDS``; empty if none
+        has.
         """
         for name, since in self._failing.items():
             now = asyncio.get_running_loop().time()
@@ -99,7 +99,7 @@ async def _run(work: Work) -> None:
 def _fault(task: asyncio.Task[None]) -> BaseException | None:
     """Return the exception that ended the task; ``None`` if it returned or was cancelled.
 
-    A ``CancelledError`` without a request to cancel the task comes from an awaited object, so it is a fault too.
+    If the task was not asked to cancel, a ``CancelledError`` comes from an awaited object, so it counts as a fault.
     """
     try:
         return task.exception()

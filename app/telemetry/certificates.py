@@ -1,4 +1,4 @@
-"""Metric with the expiry times of certificates, which are read when metrics are scraped."""
+"""Metric with the expiry times of certificates. The times are read when metrics are scraped."""
 
 from __future__ import annotations
 

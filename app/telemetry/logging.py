@@ -1,8 +1,8 @@
 """Sets up logs on standard error: one JSON object per line, or plain text for a terminal.
 
 Homeport's own lines, lines of libraries, Python warnings and uncaught exceptions all have this form. Each line is one
-write, so that ``standard_error`` can drop and count it. Lines of libraries below warning are never logged, because they
-can contain credentials.
+write, so that ``standard_error`` can drop and count whole lines. Lines of libraries below warning are never logged,
+because they can contain credentials.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def silence(library: str) -> None:
 class _Repetitions(logging.Filter):
     """Admits one line a minute for each place in the code of a library (see ``_place``).
 
-    Clients can cause any number of these lines. Some are long, because they contain a traceback.
+    Clients can cause any number of these lines, and some contain a long traceback.
     """
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ _PERIOD_SECONDS: Final = 0.25
 
 
 async def watch_lag(observe: Callable[[float], None]) -> None:
-    """Call ``observe`` four times a second with the seconds by which a timer of the loop was late. Never return."""
+    """Four times a second, call ``observe`` with the delay of a timer of the loop, in seconds. Never return."""
     loop = asyncio.get_running_loop()
     while True:
         expected = loop.time() + _PERIOD_SECONDS

@@ -1,7 +1,7 @@
 """Defines all metrics of Homeport, except those that are read from other objects at scrape time.
 
-A quantity that kube-scheduler measures too has the same name and labels there, but with the prefix ``scheduler_``
-(docs/adr/0025-metrics-names.md). Durations are in seconds.
+If kube-scheduler has the same metric, its name and labels are equal except for the prefix, which is ``scheduler_``
+there (docs/adr/0025-metrics-names.md). Durations are in seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _VERB_BUCKETS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0),
-    *(30.0, 120.0, 600.0, 1200.0),  # a bind whose pod waits at Permit, up to the longest bindTimeout
+    *(30.0, 120.0, 600.0, 1200.0),  # for binds of pods that wait at Permit, up to the longest bindTimeout
 )
 _WAIT_BUCKETS: Final = (0.00001, 0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 1.0)
 _POINT_BUCKETS: Final = tuple(0.0001 * 2**power for power in range(12))
@@ -41,7 +41,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # creation times of 
 
 
 class Metrics:
-    """Metrics of one service, in a registry of their own, so that a test process can create several sets."""
+    """Metrics of one service. Each set has its own registry, so that a test process can create several sets."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

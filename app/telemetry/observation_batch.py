@@ -1,7 +1,7 @@
 """Batches metric observations that are made in each request.
 
-An observation is a dozen calls inside prometheus_client. Its code and data have left the CPU caches by the next
-request, so two single observations took 3 % of a filter of 500 names. In batches they take a fraction of that.
+An observation makes a dozen calls inside prometheus_client, and between requests its code and data leave the CPU
+caches. Two single observations took 3 % of a filter of 500 names; in batches they take a fraction of that.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class ObservationBatch(Generic[T]):
 
 
 class BatchCollector(Collector):
-    """Collector that applies pending observations. It must be the first of a registry, so that the metrics of other
-    collectors include them.
+    """Collector that applies pending observations. It must be the first collector of a registry, so that the metrics of
+    all others include the pending observations.
     """
 
     def __init__(self) -> None:

@@ -45,8 +45,8 @@ _PROPAGATOR: Final = TraceContextTextMapPropagator()
 class OtlpTracing:
     """Implements ``Tracing``.
 
-    ``per_million``: number of requests in a million for which a trace begins here. If the caller has begun a trace, its
-    decision whether to sample is used.
+    ``per_million``: number of requests in a million for which Homeport begins a trace. If the caller has begun a trace,
+    the caller's sampling decision is used.
     """
 
     def __init__(self, exporter: SpanExporter, per_million: int, *, version: str, instance: str) -> None:
@@ -95,7 +95,7 @@ class OtlpTracing:
 
 def otlp(endpoint: str, per_million: int, *, version: str, instance: str) -> OtlpTracing:
     """Create a ``Tracing`` that sends spans to the collector at ``endpoint`` (see ``traces_url``)."""
-    silence("opentelemetry")  # it would log every failed batch; Homeport logs only the first
+    silence("opentelemetry")  # the library would log every failed batch; Homeport logs only the first
     exporter = OTLPSpanExporter(traces_url(endpoint), timeout=_EXPORT_SECONDS)
     return OtlpTracing(exporter, per_million, version=version, instance=instance)
 

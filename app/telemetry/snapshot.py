@@ -74,7 +74,7 @@ class SnapshotCollector(Collector):
 
 
 class CountedCollector(Collector):
-    """Exports values that would block the event loop for too long if they were counted in one step.
+    """Exports values that are counted in several steps, because one step would block the event loop for too long.
 
     Other code counts them in short steps before each scrape, and stores them in the attributes. ``skews``: largest skew
     by topology key. ``unschedulable``: number of pods by plugin and profile. ``gauges``: gauges of plugins by name,
@@ -120,9 +120,10 @@ def rendered(registry: CollectorRegistry, parts: list[bytes]) -> Iterator[None]:
 
 
 def _few(skews: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the skews of at most ``MOST_KEYS`` keys, because pods can use any node label as a topology key.
+    """Return the skews of at most ``MOST_KEYS`` keys. The number is limited because pods can use any node label as a
+    topology key.
 
-    Further keys are merged into ``OTHER_KEYS``, with the largest of their skews.
+    All further keys are exported as ``OTHER_KEYS``, with the largest of their skews.
     """
     if len(skews) <= MOST_KEYS:
         return skews

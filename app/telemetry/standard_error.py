@@ -1,4 +1,4 @@
-"""Standard error that never raises an exception and does not block: lines that cannot be written are dropped and
+"""Standard error stream that never raises an exception and does not block. Lines that cannot be written are dropped and
 counted.
 
 A full disk, a closed pipe, or a pipe with a stalled reader must not affect the process. So each part of a line is
@@ -38,8 +38,8 @@ class StandardError(io.RawIOBase):
     def write(self, data: Any) -> int:
         """Write as much of ``data`` as does not block, and drop the rest.
 
-        Always return the length of ``data``, so that the caller takes it for a success. If a line was cut off, the next
-        one begins on a new line.
+        Always return the length of ``data``, so that the caller treats the write as complete. If a line was cut off,
+        the next one begins on a new line.
         """
         rest = memoryview(b"\n" + data if self._cut else data)
         begun = False

@@ -1,9 +1,10 @@
 """Interface to OpenTelemetry spans. Spans exist only if an endpoint is configured, for two kinds of requests.
 
     incoming   a request to a verb: the root of a trace, or part of the trace that its caller has begun
-    outgoing   a request that is sent for a traced verb: to the leader, or a write to the API server
+    outgoing   a request that is sent for a traced verb: a forward to the leader, or a write to the API server
 
-``app.telemetry.otlp`` implements the interface; it is imported, and OpenTelemetry with it, only if it is used.
+``app.telemetry.otlp`` implements the interface. It imports OpenTelemetry, so it is itself imported only if tracing is
+configured.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Span(Protocol):
         ...
 
     def held_back(self) -> None:
-        """Record that the request was not sent. It then does not count as failed, even if an exception leaves the
+        """Record that the request was not sent. The span then does not count as failed, even if an exception leaves the
         context.
         """
         ...

@@ -11,10 +11,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.config.mistakes import meant
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
-from app.framework.explanation import Explanation
-from app.framework.node_info import Candidates, NodeInfo
 from app.framework.points import PostFilterAnswer, PostFilterSteps, Victims
 from app.framework.score_classes import ScoreClasses
 from app.framework.status import SUCCESS, Code, Status
@@ -23,7 +22,6 @@ from app.memory.expected_binds import ExpectedPods
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.post_filters import advance
-from app.runtime.read_only import read_only
 from app.runtime.scoring import Scores
 from app.verbs.candidates import requested_nodes, unreadable_nodes
 from app.verbs.context import VerbContext, decide_beside_pending, require_room, require_snapshot
@@ -31,10 +29,8 @@ from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import decide_prepared, run_stepwise
 from app.verbs.unserved import printable
 
-_NODES_PER_STEP: Final = 16
-"""Number of nodes evaluated per step. A step takes some tenths of a millisecond, or some milliseconds with the maximum
-of constraints.
-"""
+_MOST_COMPARED: Final = 5000
+"""Maximum number of names among which a similar one is searched."""
 
 _NO_SCORES = Scores((), {}, ScoreClasses((), {}), 0)
 
@@ -70,25 +66,8 @@ class _Unfinished(Struct, frozen=True):
     so_far: Cycle
 
 
-class Explained(Struct, frozen=True):
-    """Explanation of a pod: status of each plugin for each node (``nodes``), and the facts behind them (``plugins``).
-
-    ``feasible``: nodes that pass all filters. ``profile`` and ``preset``: schedulerName and preset of the profile that
-    ran. ``not_judged``: filters of kube-scheduler's default profile that this profile does not run; they can reject a
-    feasible node.
-    """
-
-    pre_filter: Status
-    nodes: Mapping[str, Mapping[str, Status]]
-    feasible: Sequence[str]
-    plugins: Mapping[str, Explanation]
-    profile: str = ""
-    preset: str = ""
-    not_judged: Sequence[str] = ()
-
-
 class CycleVerb:
-    """Runs cycles and explanations with the verbs' snapshot and profiles. The node that a cycle chooses is registered
+    """Runs cycles with the verbs' snapshot and profiles. The node that a cycle chooses is registered
     as an expected bind.
     """
 
@@ -96,11 +75,17 @@ class CycleVerb:
         self._context = context
 
     def known_pod(self, namespace: str, name: str) -> Pod:
-        """Return a pod of the snapshot. Raises ``VerbFailure`` if it has no such pod, or is not ready."""
+        """Return a pod of the snapshot.
+
+        Raises ``VerbFailure`` if the snapshot is not ready, or has no such pod; its message names a similar pod.
+        """
         require_snapshot(self._context.problem)
-        pod = self._context.cluster.pod(namespace, name)
+        cluster = self._context.cluster
+        pod = cluster.pod(namespace, name)
         if pod is None:
-            raise VerbFailure("nothing_to_do", f'pods "{name}" not found in namespace "{namespace}"')
+            some = islice(cluster.pods_in(namespace), _MOST_COMPARED)
+            similar = meant(printable(name), (it.name for it in some))
+            raise VerbFailure("nothing_to_do", f'pods "{name}" not found in namespace "{namespace}"{similar}')
         return pod
 
     def next_of(self, pending: Sequence[tuple[Pod, float]]) -> Pod:
@@ -150,24 +135,6 @@ class CycleVerb:
         await self._context.due.wait(framework.filters.depends, pod)
         due = await self._context.due.wait(framework.scoring.score_depends_on, pod)
         return await self._decide(framework, pod, names, due)
-
-    async def explain(self, pod: Pod) -> Explained:
-        """Evaluate all nodes with every plugin, and collect the plugins' explanations. Raises ``VerbFailure``.
-
-        Nodes are evaluated in steps, each on the snapshot of its time, because no decision depends on a consistent
-        result. Events and writes of plugins are suppressed.
-        """
-        explained = _ExplainedNodes()
-        with read_only():
-            framework = await self._prepared(pod)
-            try:
-                plugins = await decide_prepared(partial(self._explain_plugins, framework, pod))
-                await run_stepwise(self._evaluate_all(framework, pod, explained))
-            except PluginError as fault:
-                raise VerbFailure("fault", fault.status.message) from fault
-            plugins = await framework.explain_later(plugins, explained.feasible)
-        by = (framework.scheduler_name, framework.preset, framework.not_judged)
-        return Explained(explained.pre_filter, explained.nodes, explained.feasible, plugins, *by)
 
     async def _prepared(self, pod: Pod) -> Framework:
         require_snapshot(self._context.problem)
@@ -247,85 +214,6 @@ class CycleVerb:
             scores = framework.scoring.score(CycleState(), pod, feasible)
         node = random.choice(scores.best)  # noqa: S311  # only breaks ties
         return Cycle(search.pre_filter, statuses, scores, node)
-
-    def _explain_plugins(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:
-        """Return the explanation of each plugin. Raises ``PluginError`` or ``Unprepared``."""
-        with self._context.cluster.without(pod.uid, pod.key):
-            return framework.explain(pod, Candidates.of(self._context.cluster.nodes))
-
-    def _evaluate_all(self, framework: Framework, pod: Pod, explained: _ExplainedNodes) -> Iterator[None]:
-        """Evaluate ``_NODES_PER_STEP`` nodes per step, then run the filters that need the result for all nodes.
-
-        Raises ``PluginError``.
-        """
-        cluster = self._context.cluster
-        names = iter(tuple(cluster.nodes))
-        some = list(islice(names, _NODES_PER_STEP))
-        while some:
-            try:
-                with cluster.without(pod.uid, pod.key):
-                    nodes = [cluster.nodes[name] for name in some if name in cluster.nodes]
-                    _evaluate(framework, pod, nodes, explained)
-            except Unprepared as missing:
-                yield from missing.steps
-                continue
-            if not explained.pre_filter.is_success:
-                return
-            some = list(islice(names, _NODES_PER_STEP))
-            yield
-        while framework.filters.has_last_filters:
-            try:
-                with cluster.without(pod.uid, pod.key):
-                    _evaluate_last(framework, pod, cluster.nodes, explained)
-            except Unprepared as missing:
-                yield from missing.steps
-                continue
-            return
-
-
-class _ExplainedNodes(Struct):
-    """Status of each plugin for the nodes evaluated so far."""
-
-    pre_filter: Status = SUCCESS
-    nodes: dict[str, Mapping[str, Status]] = {}
-    feasible: list[str] = []
-
-
-def _evaluate(framework: Framework, pod: Pod, nodes: Sequence[NodeInfo], explained: _ExplainedNodes) -> None:
-    """Evaluate nodes and add their statuses to ``explained``; drop all statuses if PreFilter rejects the pod.
-
-    Raises ``PluginError`` or ``Unprepared``.
-    """
-    state = CycleState()
-    prepared = framework.filters.pre_filter(state, pod)
-    explained.pre_filter = prepared.status
-    if not prepared.status.is_success:
-        explained.nodes, explained.feasible = {}, []
-        return
-    outside = prepared.outside(Candidates.of({node.name: node for node in nodes}))
-    for node in nodes:
-        if node.name in outside:
-            explained.nodes[node.name] = {"": outside[node.name]}
-            continue
-        explained.nodes[node.name] = framework.filters.statuses(state, pod, node)
-        if framework.filters.filter_node(state, pod, node).is_success:
-            explained.feasible.append(node.name)
-
-
-def _evaluate_last(framework: Framework, pod: Pod, known: Mapping[str, NodeInfo], explained: _ExplainedNodes) -> None:
-    """Run the filters that depend on which nodes passed, for those evaluated nodes that still exist.
-
-    Raises ``PluginError`` or ``Unprepared``.
-    """
-    state = CycleState()
-    if not framework.filters.pre_filter(state, pod).status.is_success:
-        return  # PreFilter now rejects the pod; the statuses found before are kept
-    nodes = Candidates([name for name in explained.nodes if name in known], known.__getitem__)
-    passed = [name for name in explained.feasible if name in known]
-    rejected = framework.filters.filter_last(state, pod, nodes, passed)
-    for name, status in rejected.items():
-        explained.nodes[name] = {**explained.nodes[name], status.plugin: status}
-    explained.feasible = [name for name in passed if name not in rejected]
 
 
 def _post_filtered(cycle: Cycle, answer: PostFilterAnswer) -> Cycle:

@@ -1,4 +1,4 @@
-"""Models of the bodies of ``/api/v1/cycle`` and ``/api/v1/explain``.
+"""Models of the bodies of ``/api/v1/cycle``.
 
 The models of answers only describe them in the OpenAPI document. Answers are encoded without them, because validating
 5,000 nodes takes too long.
@@ -93,11 +93,13 @@ def _require_at_most(most: int, number: int, what: str) -> None:
         raise msgspec.ValidationError(f"at most {most} {what}, not {number}")
 
 
-class _CamelModel(BaseModel):
+class CamelModel(BaseModel):
+    """Model whose JSON fields are in camelCase, and which rejects unknown fields."""
+
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
-class PodRequest(_CamelModel):
+class PodRequest(CamelModel):
     """Request about one pod: a pod of the cluster by name, or a whole inline pod."""
 
     pod: dict[str, Any] | None = Field(default=None, description="A Pod object of the Kubernetes API.")
@@ -136,13 +138,6 @@ class PodRequest(_CamelModel):
         if (self.pod is None) == (self.name is None):
             raise ValueError("give either pod or name")
         return self
-
-
-class ExplainRequest(PodRequest):
-    """Pod to explain, optionally as pending or with another profile."""
-
-    pending: bool = Field(default=False, description="Explain the pod as if it had no node.")
-    scheduler_name: str | None = Field(default=None, description="Profile to use instead of the pod's own.")
 
 
 class PendingPod(PodRequest):
@@ -202,7 +197,7 @@ class CycleRequest(PodRequest):
         return self
 
 
-class PluginStatus(_CamelModel):
+class PluginStatus(CamelModel):
     """Status that plugins returned, with the codes of kube-scheduler's framework."""
 
     code: str = Field(description="Success, Unschedulable, UnschedulableAndUnresolvable, …")
@@ -217,7 +212,7 @@ class CycleVictims(BaseModel):
     numPDBViolations: int = Field(description="Evictions that violate a PodDisruptionBudget.")  # noqa: N815  # name in kube-scheduler
 
 
-class CycleResponse(_CamelModel):
+class CycleResponse(CamelModel):
     """Result of one scheduling cycle."""
 
     pod: str = Field(description="namespace/name of the scheduled pod.")
@@ -236,36 +231,3 @@ class CycleResponse(_CamelModel):
     victims: CycleVictims | None = Field(
         description="Pods to evict from the nominated node first. Homeport does not evict them."
     )
-
-
-class ExplanationTable(_CamelModel):
-    """Table with facts behind the answer of a plugin."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[str | int | bool]]
-
-
-class PluginExplanation(_CamelModel):
-    """Facts behind the answer of one plugin."""
-
-    tables: list[ExplanationTable]
-    unblock: list[str] = Field(description="Changes, each of which would make a node feasible.")
-
-
-class ExplainResponse(_CamelModel):
-    """Explanation of which nodes a pod can use."""
-
-    pod: str = Field(description="namespace/name")
-    scheduler_name: str = Field(description="schedulerName of the pod, or the one that the request names.")
-    node_name: str = Field(description="Node that the pod is bound to, also with pending: true; empty without one.")
-    profile: str = Field(description="schedulerName of the profile; * for the profile of all other names.")
-    preset: Literal["delegated", "complete"] = Field(description="Base of the profile.")
-    not_judged: list[str] = Field(
-        description="Filters of kube-scheduler's default profile that this profile does not run: they can reject a "
-        "node that is feasible here."
-    )
-    pre_filter: PluginStatus
-    feasible: list[str] = Field(description="The nodes that pass every filter of the profile.")
-    nodes: dict[str, list[PluginStatus]] = Field(description="By node, the plugins that reject it.")
-    plugins: dict[str, PluginExplanation]

@@ -77,7 +77,7 @@ class _PreemptionArgs(Struct, Generic[P], rename="pascal", forbid_unknown_fields
 
 
 class PreemptionArgs(Struct, frozen=True):
-    """Preempt request with the victims by node. Victims are UIDs, also if the request has whole pods.
+    """Preempt request with the victims by node. Victims are UIDs, even if the request has whole pods.
 
     Nodes without victims are omitted.
     """
@@ -204,7 +204,7 @@ class SplitArgs(Struct, frozen=True):
     def are(self, names: Sequence[str]) -> bool:
         """Return true if ``names`` are the node names of the request, in order.
 
-        If the decoded names are equal, the request has no fields after them.
+        A true result also proves that no fields follow the names in the request.
         """
         return '","'.join(names).encode() == self.names
 

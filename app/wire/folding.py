@@ -26,8 +26,9 @@ _OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
 _ANY: Final[Decoder[Any]] = Decoder(Any)
 
 _MOST_FOLDED: Final = 4 << 20
-"""Maximum bytes of a request that is normalized, because 4 MiB block the event loop for up to half a second. Requests
-of kube-scheduler have their keys in the usual case.
+"""Maximum bytes of a request that is normalized. Normalizing 4 MiB blocks the event loop for up to half a second.
+
+Requests of kube-scheduler are not affected, because their keys have the usual case.
 """
 
 

@@ -33,7 +33,7 @@ class ImageLocality(ScorePlugin):
     """Scores nodes by the sizes of the pod's images that they already have.
 
     Source of the rules: ``framework/plugins/imagelocality`` of Kubernetes 1.36. Image volumes are scored in every
-    profile, although kube-scheduler 1.35 ignores them.
+    profile; kube-scheduler 1.35 would ignore them.
 
     The raw score is a bit set of the pod's images on the node. It depends on that node alone, so it can be cached.
     Normalize computes the score of each distinct bit set from the image sizes and from the share of nodes that have
@@ -63,7 +63,7 @@ class ImageLocality(ScorePlugin):
         return {key: worth[raw] for key, raw in scores.items()}
 
     def _scaled_sizes(self, images: PodImages) -> list[int]:
-        """Return for each image, in the order of the bits, its size times the share of nodes that have it.
+        """Return the size of each image times the share of nodes that have it, in the order of the bits.
 
         The size of an image that the pod names twice is doubled.
         """

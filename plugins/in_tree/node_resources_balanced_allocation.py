@@ -1,4 +1,4 @@
-"""Prefers nodes whose resources are used in similar shares, so that no resource runs out while another is idle."""
+"""Prefers nodes with similar used shares of all resources, so that no resource runs out while another is idle."""
 
 from __future__ import annotations
 

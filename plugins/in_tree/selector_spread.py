@@ -22,7 +22,7 @@ NAME: Final = "SelectorSpread"
 
 _ZONE: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _REGION: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
-"""Keys of region labels, the deprecated one first. The first label that a node has is used, like for zones."""
+"""Keys of region labels, the deprecated one first. The first label that a node has is used, as for zones."""
 
 _ZONE_WEIGHT: Final = 2.0 / 3.0
 """Share of the zone score in the score of a node with a zone. The rest depends on the number of peers on the node."""
@@ -82,7 +82,9 @@ class SelectorSpread(PreScorePlugin, ScorePlugin):
         return SUCCESS
 
     def _labels(self, nodes: Candidates, keys: tuple[str, str]) -> Sequence[str]:
-        """Return each node's value of the first of the two labels that it has; an empty string if it has neither."""
+        """Return for each node the value of ``keys[0]``, or of ``keys[1]`` if the node lacks ``keys[0]``; empty if it
+        lacks both.
+        """
         first, second = (nodes.values(key, self._counts.values(key)) for key in keys)
         if not first:
             return [second.get(name, "") for name in nodes.names]

@@ -1,4 +1,6 @@
-"""Rejects nodes where a pod uses a disk of the incoming pod, and all nodes if its ReadWriteOncePod claim is in use."""
+"""Rejects nodes where another pod uses a disk of the incoming pod. If the pod's ReadWriteOncePod claim is in use, all
+nodes are rejected.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,10 @@ _STEPS_BETWEEN_YIELDS: Final = 2_000
 """Number of steps between two yields of ``compare_all``, about 1 ms."""
 
 _MAX_CACHED_STEPS: Final = 1 << 16
-"""Maximum sum of ``len`` of the cached ``_PodDisks``, beyond which the oldest ones are dropped."""
+"""Maximum sum of ``len`` of the cached ``_PodDisks``. If it is exceeded, the oldest ones are dropped."""
 
 _MIN_CACHED_PODS: Final = 8
-"""Number of most recently evaluated pods whose disks stay cached whatever their size."""
+"""Number of most recently evaluated pods whose disks stay cached regardless of their size."""
 
 _DISK: Final = unschedulable(REASON_DISK).by(NAME)
 _IN_USE: Final = unschedulable(REASON_IN_USE).by(NAME)
@@ -58,8 +60,8 @@ class VolumeRestrictionsArgs(PluginArgs):
 class _ExclusiveClaims(Struct):
     """The pod's ReadWriteOncePod claims and their uses, as computed by PreFilter for Filter.
 
-    ``claims``: names of these claims. ``uses``: number of them that pods on nodes use, changed by each use of a pod
-    that a dry run adds or removes. Filter rejects all nodes if it is above 0.
+    ``claims``: names of these claims. ``uses``: number of uses by pods on nodes, adjusted for pods that a dry run adds
+    or removes. Filter rejects all nodes if ``uses`` is above 0.
     """
 
     claims: frozenset[str]
@@ -182,7 +184,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
         return _IN_USE if _read(state).uses > 0 else SUCCESS
 
     def _disks_of(self, state: CycleState, pod: Pod) -> _PodDisks:
-        """Return the pod's disks from the cycle state or the cache; create them if both lack them."""
+        """Return the pod's disks from the cycle state or the cache. If neither has them, create them."""
         try:
             return state.read(_DISKS)
         except StateNotFound:
@@ -206,7 +208,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
         return (bool(shared) and pod.namespace == other.namespace) or Disks(ours).conflict(theirs)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Count all pods in flight, because a node that passes with them also passes without them."""
+        """Evaluate with all pods in flight, because a node that passes with them also passes without them."""
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> Hashable | None:
@@ -218,7 +220,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
         return (pod.spec.oversized, claims, disks, self._nodes.mounts_generation if disks else 0)
 
     def _claim_key(self, namespace: str, name: str) -> Hashable:
-        """Return the name of a missing claim, else whether the claim is ReadWriteOncePod and in use."""
+        """Return the name of the claim if it is missing; otherwise whether it is ReadWriteOncePod and in use."""
         claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
         if claim is None:
             return name
@@ -239,7 +241,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
     def _shift(self, state: CycleState, other: Pod, delta: int) -> Status:
         """Update ``uses`` for a pod that a dry run adds (``delta`` 1) or removes (-1).
 
-        As in kube-scheduler, claims are compared by name only, whatever the namespace of the other pod.
+        As in kube-scheduler, claims are compared by name only; the namespace of the other pod is ignored.
         """
         conflicts = _read(state)
         conflicts.uses += delta * sum(it.claim in conflicts.claims for it in other.spec.volumes)

@@ -71,7 +71,7 @@ class _Topologies(Struct, frozen=True):
 
 
 class _Rejected(Exception):  # not an error: the pod is rejected
-    """The pod's volumes or claims reject all nodes with ``status``."""
+    """All nodes are rejected with ``status``, because of the pod's volumes or claims."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -87,8 +87,8 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
 
     Source of the rules: ``framework/plugins/volumezone`` of Kubernetes 1.36; 1.35 has the same rules.
 
-    Verdicts do not depend on other pods. The plugin declares ``Reads.CLUSTER`` nevertheless, so that its verdicts are
-    not cached for each node: caching would not pay, because pods rarely share claims.
+    Verdicts do not depend on other pods. The plugin still declares ``Reads.CLUSTER`` to disable the cache of verdicts
+    by node. That cache would not pay off, because pods rarely share claims.
     """
 
     def __init__(self, args: VolumeZoneArgs, handle: Handle) -> None:
@@ -159,7 +159,7 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
     def _require_later_binding(self, claim: PersistentVolumeClaim) -> None:
         """Raise ``_Rejected`` unless the claim's StorageClass has binding mode WaitForFirstConsumer.
 
-        With this mode, the claim gets a volume in the zone of the pod's node after that node is chosen.
+        With this mode, the volume is created or selected only after the pod's node is chosen, in the node's zone.
         """
         if not claim.class_name:
             raise _Rejected(REASON_NO_CLASS)

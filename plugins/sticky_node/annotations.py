@@ -11,15 +11,15 @@ copies the home to the owner, together with the UID of the pod:
                    homeport.dev/home-after    ``home-pod`` of its owner at the time; absent if there was none
                    homeport.dev/home-replaces home of its owner at the time; absent if there was none
 
-A pod's claim is open while its owner still has the ``home-pod`` that the claim names. Of all pods bound under the same
-``home-pod``, only one is therefore recorded, once. A claim replaces only the home that existed when its pod was bound:
-a newer edit by a user takes precedence and closes the claim. A home that a user removed does not come back, because
-``home-pod`` remains and older claims name another value. The target pod of a migration carries the open claim of the
-pod that it replaces, with that pod's node, because that pod will be deleted.
+A pod's claim is open while its owner still has the ``home-pod`` that the claim names. So only one of the pods bound
+under the same ``home-pod`` is recorded, and only once. A claim replaces only the home that existed when its pod was
+bound. A newer edit by a user takes precedence and closes the claim. A home that a user removed does not come back:
+``home-pod`` remains, and older claims name another value. The source pod of a migration will be deleted, so the target
+pod carries the open claim of the source pod, with the source pod's node.
 
-Clones and restores copy annotations. Annotations beside the UID of another object are therefore ignored, unless the
-home differs from the node in ``home-owner``: a user has then changed it since. A home without any UID was written by a
-user.
+Clones and restores copy annotations. So home annotations are ignored if ``home-owner`` has the UID of another object.
+The exception is a home that differs from the node in ``home-owner``, because a user has changed it since. A home
+without any UID was written by a user.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _GIVEN_UP: Final = "-"
 """Placeholder for the node in ``home-owner`` after a release; not a valid node name."""
 
 _LATEST: Final = 253402300799.0
-"""Last second of the year 9999, in seconds since 1970: RFC 3339 has years of four digits."""
+"""Last second of the year 9999, in seconds since 1970, because years in RFC 3339 have four digits."""
 
 _HOME_ANNOTATIONS: Final = (HOME, HOME_POD, HOME_OWNER, HOME_MACHINE, HOME_SINCE)
 
@@ -68,10 +68,10 @@ class ClaimSource(StrEnum):
 
 
 class Claim(Struct, frozen=True):
-    """Claim of a pod to a home: the pod goes to ``node``, or is there, while the recorded home was ``replaces``.
+    """Claim of a pod that ``node`` becomes its home. ``replaces``: the home recorded when the pod was bound.
 
-    ``after``: the owner's ``home-pod`` at that time · ``decides``: true if the pod was the machine's active pod when
-    last checked · ``replaces``: empty if there was no home.
+    ``after``: the owner's ``home-pod`` at that time · ``decides``: true if the pod was the virtual machine's active pod
+    when last checked · ``replaces`` is empty if there was no home.
     """
 
     pod: Pod
@@ -89,7 +89,7 @@ class Claim(Struct, frozen=True):
     def makes(self, owner: Owner) -> bool:
         """Return whether recording the claim now makes its node the home.
 
-        False if another home has been written since. ``owner``: in its newest version.
+        The result is false if another home has been written since. ``owner``: in its newest version.
         """
         return self.is_open(owner) and recorded_home(owner) == self.replaces
 
@@ -102,7 +102,7 @@ def slot_key(name: str, slot: str) -> str:
 def recorded_home(owner: Owner) -> str:
     """Return the home on the owner, or the home remembered from a predecessor of the same name.
 
-    Empty if there is none, if a user removed it, or if the annotation was copied from another object.
+    The result is empty if there is no home, if a user removed it, or if the annotation was copied from another object.
     """
     home = home_in(owner.obj, owner.slot)
     if home or owner.before is None or last_pod_in(owner.obj, owner.slot):
@@ -131,7 +131,7 @@ def recorded_machine(owner: Owner) -> str:
 def home_pod(owner: Owner) -> str:
     """Return the UID of the pod recorded last; empty if there is none.
 
-    For a home remembered from a predecessor, it is that predecessor's UID.
+    For a home remembered from a predecessor of the same name, the result is the predecessor's own UID instead.
     """
     heard = last_pod_in(owner.obj, owner.slot)
     if heard or owner.before is None or home_in(owner.obj, owner.slot):
@@ -157,7 +157,7 @@ def is_copied(obj: AnnotatedObject, slot: str) -> bool:
 
 
 def is_own(obj: AnnotatedObject, slot: str) -> bool:
-    """Return whether ``home-owner`` names this object. It does so after a release, too, when there is no home."""
+    """Return whether ``home-owner`` names this object. This is also true after a release, when there is no home."""
     uid, _, _ = obj.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
     return uid == obj.uid != ""
 
@@ -212,7 +212,7 @@ def restored_annotations(owner: Owner, before: HomeRecord) -> dict[str, str | No
 def ownership_annotations(owner: Owner, home: str, machine: str) -> dict[str, str | None]:
     """Return the annotations that name the home's owner and machine.
 
-    They distinguish the home from a copy, and its node from another machine of the same name.
+    They distinguish the home from a copied home, and its node from another host of the same name.
     """
     written: dict[str, str | None] = {slot_key(HOME_OWNER, owner.slot): _owner_value(owner.obj.uid, home)}
     if machine or slot_key(HOME_MACHINE, owner.slot) in owner.obj.annotations:
@@ -223,7 +223,7 @@ def ownership_annotations(owner: Owner, home: str, machine: str) -> dict[str, st
 def release_annotations(obj: AnnotatedObject, slot: str) -> dict[str, str | None]:
     """Return the annotations to write after a user removed a home; empty if nothing has to be written.
 
-    They remove the recorded machine, so that the next home is made on whatever machine the node is then.
+    They remove the recorded systemUUID, so that the next home records the systemUUID that its node then has.
     """
     key = slot_key(HOME_MACHINE, slot)
     is_left = key in obj.annotations and is_own(obj, slot) and not obj.annotations.get(slot_key(HOME, slot))
@@ -245,15 +245,15 @@ def pod_annotations(claim: Claim, there: Mapping[str, str]) -> dict[str, str]:
 def no_claim_annotations(there: Mapping[str, str]) -> dict[str, str]:
     """Return the annotations of the Binding for a pod that makes no home.
 
-    A Binding cannot remove an annotation, so a home that someone else wrote on the pod is set to empty.
+    A Binding cannot remove an annotation, so a home that another client wrote on the pod is set to empty.
     """
     return {HOME: ""} if there.get(HOME) else {}
 
 
 async def remember(handle: Handle, kind: Kind[Any], obj: AnnotatedObject, slot: str, node: str, machine: str) -> None:
-    """Write the Home object in which a home outlives its owner.
+    """Write the Home object, which keeps a home after its owner is deleted.
 
-    Raises what the writer raises, and ``Unreadable``.
+    Raises the writer's exceptions, and ``Unreadable``.
     """
     owner: dict[str, str | None] = {"apiVersion": kind.api_version, "kind": kind.kind}
     owner |= {"name": obj.name, "uid": obj.uid}
@@ -285,8 +285,8 @@ def rfc3339(time: float) -> str:
 class PendingHomes:
     """Claims that are not recorded yet, by the UID of their pod.
 
-    Several pods of one owner can be bound at the same time; the later ones have to follow the first. If the first bind
-    fails, the next pod takes its place.
+    Several pods of one owner can be bound at the same time. The first claim makes the home, and the other pods must
+    follow it. If the first bind fails, the claim of the next pod makes the home.
     """
 
     def __init__(self) -> None:
@@ -304,7 +304,7 @@ class PendingHomes:
         self._of_owner.setdefault(claim.owner.key, {})[claim.pod.uid] = claim
 
     def pod_bound(self, claim: Claim) -> None:
-        """Note that the claim's pod is bound, and that the home is not on its owner yet."""
+        """Record that the claim's pod is bound, but its home is not yet written to the owner."""
         self.begin(claim)
         self._made.add(claim.pod.uid)
 
@@ -318,7 +318,7 @@ class PendingHomes:
     def drop(self, pod: Pod) -> None:
         """Drop the pod's claim, if any.
 
-        It is found by the pod, because its owner cannot be found any more if a machine is stopped during a bind.
+        The claim is looked up by pod. A virtual machine that is stopped during a bind has no owner any more.
         """
         claim = self._claims.pop(pod.uid, None)
         if claim is None:
@@ -333,8 +333,8 @@ class PendingHomes:
         return self._claims.get(pod.uid)
 
     def holds(self, owner: Owner, pod: Pod) -> Claim | None:
-        """Return the first claim of another pod that can still make the home, which ``pod`` has to follow; ``None``
-        without one.
+        """Return the first claim of another pod that can still make the home; ``None`` if there is none. ``pod`` must
+        follow this claim.
 
         A claim that replaces a home takes effect immediately, in place of the recorded home.
         """

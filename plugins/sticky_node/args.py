@@ -14,10 +14,10 @@ from app.kube.durations import Seconds as Duration
 from app.kube.selectors import InvalidSelector, LabelSelectorObject, Selector
 
 SHORTEST_GRACE: Final = 350.0
-"""Shortest useful grace period, in seconds: a shorter one ends before it can begin.
+"""Shortest useful grace period, in seconds. A shorter one ends before the pods of a failed node are even evicted.
 
-It is the time from a failing node's last heartbeat until its pods can be evicted: 50 s until the node counts as
-unreachable, and 300 s of toleration (Kubernetes 1.32 and later).
+After a failing node's last heartbeat, it takes 50 s until the node counts as unreachable. Its pods tolerate that for
+another 300 s before they are evicted (Kubernetes 1.32 and later).
 """
 
 Seconds = Annotated[Duration, Field(ge=0.0, allow_inf_nan=False)]
@@ -81,8 +81,8 @@ class OwnerRule(KindName):
 
     ``through``: controllers between the pod and the owner, nearest to the pod first. ``perOrdinal``: each pod has its
     own home, identified by its index or by the number at the end of its name. ``policy``: overrides the plugin's
-    policy. ``remember``: ``name`` if an owner recreated under the same name keeps the home, ``uid`` if not; the default
-    is ``name`` for KubeVirt's kinds and for the ordinals of a StatefulSet.
+    policy. ``remember``: ``name`` if an owner recreated under the same name keeps the home, ``uid`` if it does not. The
+    default is ``name`` for KubeVirt's kinds and for the ordinals of a StatefulSet.
 
     A PersistentVolumeClaim keeps the home of the pods that use it. Its rule has a ``selector``, which selects claims by
     their labels, and no controllers. Rules for other kinds have no ``selector``.
@@ -225,7 +225,7 @@ class StickyNodeArgs(PluginArgs):
     def _each_keeper_alike(self) -> Self:
         """Require that all rules for one kind have equal ``policy``, ``perOrdinal`` and ``remember``.
 
-        The background tasks know only the owner's kind, not the rule that led to it.
+        The reason is that background tasks know only an owner's kind, not the rule by which it was found.
         """
         first: dict[tuple[str, str], OwnerRule] = {}
         for rule in self.owners:

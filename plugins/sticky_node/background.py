@@ -27,11 +27,11 @@ _STEP: Final = 32
 """Number of items between two pauses of a generator. Generators count items because they do not measure time."""
 
 STEP_SECONDS: Final = 0.001
-"""Processor time in seconds after which a task yields, once the current item is finished."""
+"""Processor time in seconds after which a task yields. It first finishes the current item."""
 
 
 TICK_SECONDS: Final = 0.25
-"""Delay between two checks of a background task for something to do."""
+"""Interval at which a background task checks for work."""
 
 LOOK_SECONDS: Final = 1.0
 """Minimum time between two comparisons of all owners, or of all waiting pods."""
@@ -71,7 +71,7 @@ class ObjectSource(Protocol):
 
 
 class ResumableIteration(Generic[T]):
-    """Iteration over all objects of some kinds. After an early stop, the next iteration resumes at that object."""
+    """Iteration over all objects of some kinds. If one stops early, the next one resumes at the same object."""
 
     def __init__(self, objects: ObjectSource, kinds: Iterable[Kind[T]], settled: dict[str, Any]) -> None:
         """``settled``: results by UID; entries of deleted objects are removed after a complete iteration."""
@@ -83,7 +83,7 @@ class ResumableIteration(Generic[T]):
     def __iter__(self) -> Iterator[tuple[Kind[T], T | None]]:
         """Yield each object once, in its current version.
 
-        ``None`` replaces objects that are skipped, because skipping many of them takes time, too.
+        ``None`` is yielded for each skipped object, because skipping many objects takes time, too.
         """
         first = self._at
         is_there = not first
@@ -115,7 +115,7 @@ _MOST_WRITES: Final = 25
 """Maximum number of writes in one phase of a round, so that thousands of adopted homes do not delay other writes."""
 
 _MOST_REFUSED: Final = 5
-"""Maximum number of refused writes in one phase of a round, because further writes would probably be refused too."""
+"""Maximum number of rejected writes in one phase of a round, because further writes would probably be rejected too."""
 
 _MOST_OF_ONE: Final = 5
 """Maximum number of writes to one object within ``_WITHIN_SECONDS``, in case another client reverts each of them."""
@@ -124,7 +124,9 @@ _WITHIN_SECONDS: Final = 60.0
 _SHORTEST_REST: Final = 60.0
 
 _UNANSWERED_REST: Final = 2.0
-"""First back-off in seconds if the API server did not answer. Short, because a home may be waiting to be written."""
+"""First back-off in seconds if the API server did not answer. It is short, because a home might be waiting to be
+written.
+"""
 
 _LONGEST_REST: Final = 960.0
 _LOG: Final = structlog.get_logger(__name__)
@@ -151,8 +153,8 @@ class _WriteCount(Struct):
 class WriteBudget:
     """Limits writes per round and per object, and backs off from objects whose writes fail.
 
-    Each method that writes returns whether nothing is left to do for its object, and raises ``WriteBudgetExhausted``
-    once the current phase has used up its writes.
+    Methods that write return true if nothing is left to do for the object. They raise ``WriteBudgetExhausted`` once the
+    current phase has used up its writes.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -177,7 +179,7 @@ class WriteBudget:
         self._of_part = self._refused = 0
 
     def end(self) -> None:
-        """End a complete round. Without any back-off left, the next failure is logged again."""
+        """End a complete round. If no object is in back-off any more, the next failure is logged again."""
         if not self._backoffs:
             self._causes.clear()
 
@@ -186,11 +188,11 @@ class WriteBudget:
         return self._clock() >= self._remembers_from
 
     async def of_owner(self, key: str, work: Callable[[], Awaitable[bool | None]]) -> bool:
-        """Perform one write to an owner. After a refusal, the object is skipped for a minute, doubling with each
-        further refusal.
+        """Perform one write to an owner. After a rejected write, the object is skipped for a minute; the time doubles
+        with each further rejection.
 
         If the API server does not answer, the first back-off is two seconds. Each cause is logged once. ``key``: the
-        object's UID, followed by the slot if the write concerns only one home. ``work`` can return ``False``: something
+        object's UID, followed by the slot if the write concerns only one home. ``work`` returns ``False`` if something
         is left to do.
         """
         return await self._try(key, work, of_memory=False)
@@ -245,8 +247,8 @@ class WriteBudget:
 
 
 class HomeEntry(Struct, frozen=True, gc=False):
-    """Home of an owner, and its pod. ``home`` is empty if the owner has only a pod. ``pod``: of several, the most
-    advanced one.
+    """Home of an owner, and the owner's pod. ``home`` is empty if the owner has only a pod. If there are several pods,
+    ``pod`` is the most advanced one.
 
     ``waits_since``: creation time of the oldest pod without a node, in RFC 3339; empty if there is none.
     """
@@ -267,7 +269,7 @@ class HomeEntry(Struct, frozen=True, gc=False):
 
 
 class HomeScan:
-    """Scans all homes, recomputed on every call, starting from the pods that may have an owner.
+    """Scans all homes on every call, starting with the pods that might have an owner.
 
     ``remembered`` is a separate scan of the homes whose owners no longer exist.
     """
@@ -301,7 +303,7 @@ class HomeScan:
             if home is None:
                 yield None
                 continue
-            with suppress(Unreadable):  # an unreadable owner exists
+            with suppress(Unreadable):  # an owner that is unreadable does exist
                 owner = self._owners.gone(home)
                 if owner is not None:
                     yield HomeEntry(owner, home.node)
@@ -338,7 +340,7 @@ class HomeScan:
 def _rank(owner: Owner, pod: Pod) -> int:
     """Return how advanced a pod is, from 0 to 3.
 
-    If KubeVirt has published the node of the machine, the pod on that node is the most advanced one.
+    If KubeVirt has published the virtual machine's node, the pod on that node is the most advanced one.
     """
     if not pod.node_name:
         return 0

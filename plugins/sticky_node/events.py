@@ -90,7 +90,8 @@ def not_recorded(events: EventRecorder, owner: Owner, claim: Claim, cause: str) 
 def state_changed(
     events: EventRecorder, owner: Owner, home: str, home_state: HomeState, *, before: State, is_given: bool
 ) -> None:
-    """Report the state of a home, from its node alone, if it differs from ``before``: a log line and an Event.
+    """Report the state of a home by a log line and an Event, if it differs from ``before``. The state depends only on
+    the node.
 
     ``is_given``: the home is new, or was moved. If its node does not exist, the home was written by mistake.
     """
@@ -112,7 +113,7 @@ def state_changed(
 
 
 def unknown_policy(events: EventRecorder, owner: Owner, said: str) -> None:
-    """Report a policy annotation that does not name a policy."""
+    """Report a policy annotation whose value is not a policy."""
     _LOG.warning("policy unknown", machine=str(owner), policy=readable(said))
     there = ", ".join(it.value for it in Policy)
     note = f"{POLICY} says {readable(said)}, which is not a policy and is ignored: use one of {there}"
@@ -120,7 +121,7 @@ def unknown_policy(events: EventRecorder, owner: Owner, said: str) -> None:
 
 
 def waits(events: EventRecorder, pod: Pod, decision: Decision) -> None:
-    """Report on the pod that it waits for a home that accepts no pods now."""
+    """Emit an Event on the pod: the pod waits for a home that accepts no pods now."""
     if decision.home_state.state in _UNUSABLE:
         type_, reason = _UNUSABLE[decision.home_state.state]
         note = f"the pod waits: {_state_text(decision.home, decision.home_state)}{_until(decision)}"
@@ -264,7 +265,7 @@ _LONGEST_REASON: Final = 160
 def reasons_text(reasons: Sequence[str]) -> str:
     """Return the first few reasons on one line.
 
-    Unprintable and overlong reasons are quoted, because they contain resource names chosen by tenants.
+    Unprintable and overlong reasons are quoted, because reasons can contain resource names chosen by tenants.
     """
     said = [it if it.isprintable() and len(it) <= _LONGEST_REASON else shown(it) for it in reasons[:_MOST_REASONS]]
     more = len(reasons) - len(said)
@@ -272,7 +273,7 @@ def reasons_text(reasons: Sequence[str]) -> str:
 
 
 class OwnedHome(Struct, frozen=True):
-    """Home as last evaluated. ``home_state``: from its node alone; ``NONE`` if the policy is ``off``."""
+    """Home as last evaluated. ``home_state``: derived only from the node; ``NONE`` if the policy is ``off``."""
 
     owner: Owner
     node: str
@@ -284,7 +285,7 @@ HomesBySlot: TypeAlias = Mapping[str, OwnedHome]
 
 
 class StateReporter:
-    """Reports each change of state once, also if the state cannot be written to the owner."""
+    """Reports each change of state once, even if the state cannot be written to the owner."""
 
     def __init__(self, handle: Handle) -> None:
         self._events = handle.event_recorder

@@ -4,17 +4,17 @@ Kubernetes does not record when a node entered most of its states, so Homeport w
 
     on the owner   homeport.dev/home-since   <state> <time> <node>    (homeport.dev/home-since.3: ordinal 3)
 
-The time (RFC 3339) is kept while one unusable state follows another. The node distinguishes it from the time of an
-earlier home. If the annotation cannot be written, or is removed, the time in this process's memory is used.
+The time (RFC 3339) does not change if one unusable state follows another. The node shows which home the time belongs
+to. If the annotation cannot be written, or is removed, the time in this process's memory is used.
 
 If the home is usable but in-tree filters reject the pod, the grace period starts when the pod's condition PodScheduled
-became False. That condition is also False for pods with scheduling gates, and its time does not change when the gates
-are removed.
+becomes False. For pods with scheduling gates, the condition is also False, and its time does not change when the gates
+are removed. So the grace period of such a pod starts when its gates are removed.
 
-A soft home can be missing from the nodes that kube-scheduler offers, because it offers only a sample. The pod is then
-rejected everywhere once, and the sampling guard nominates it to its home. If the next request offers the home, the
-attempt succeeds. If it offers other nodes while the pod is nominated, an in-tree filter rejected the home. Otherwise
-the attempt ends after ``LONGEST_ATTEMPT_SECONDS``.
+kube-scheduler offers only a sample of the nodes, so a soft home can be missing. Homeport then rejects the pod on all
+nodes once, and the sampling guard nominates the pod to its home. If the next request offers the home, the attempt
+succeeds. If it offers only other nodes, an in-tree filter rejected the home. Otherwise the attempt ends after
+``LONGEST_ATTEMPT_SECONDS``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class GraceClocks:
         self._seen, self._requested, self._gated = other._seen, other._requested, other._gated
 
     def begin(self) -> None:
-        """Clear the memory when this process becomes the leader: it can be outdated."""
+        """Clear the memory when this process becomes the leader, because the memory can be outdated."""
         self._seen.clear()
         self._begun.clear()
         self._requested.clear()
@@ -121,7 +121,9 @@ class GraceClocks:
         return max(since, self._gated.get(pod.uid, since), since if requested is None else requested.time)
 
     def gated(self, pod: Pod) -> None:
-        """Note the current time for a pod with scheduling gates: its grace period starts after the last such time."""
+        """Record the current time for a pod with scheduling gates. The pod's grace period cannot start before the last
+        recorded time.
+        """
         self._gated.put(pod.uid, self._now())
 
     def ungated(self, pods: Container[str]) -> None:
@@ -132,15 +134,15 @@ class GraceClocks:
     def known(self, owner: Owner, home: str) -> float | None:
         """Return the known start of the unusable state, in seconds since 1970; ``None`` if unknown.
 
-        Only for an unusable home. Does not start a grace period.
+        Call this only for an unusable home. It does not start a grace period.
         """
         written, seen = self._written(owner, home), self._of(owner, home)
         return written.time if written is not None else None if seen is None else seen.since
 
     def began(self, owner: Owner, home: str) -> float:
-        """Return the start of the unusable state, in seconds since 1970; it is now if none is known.
+        """Return the start of the unusable state, in seconds since 1970. If no start is known, it is the current time.
 
-        Only for an unusable home. The time is kept in memory, because the annotation can be removed.
+        Call this only for an unusable home. The time is kept in memory, because the annotation can be removed.
         """
         seen, time = self._of(owner, home), self.known(owner, home)
         if time is None:
@@ -151,7 +153,7 @@ class GraceClocks:
         return time
 
     def ended(self, owner: Owner, home: str) -> None:
-        """Note that the home is usable: an annotation that is still there is no longer valid."""
+        """Record that the home is usable. An annotation that still exists is no longer valid."""
         requested = self._requested.get(owner.key)
         if requested is not None and requested.home:
             self._requested[owner.key] = _LastRequest("", self._now())
@@ -233,7 +235,8 @@ class _Attempt(Struct):
 
 
 class HomeAttempts:
-    """Latest attempt of each pod to be nominated to its soft home, by the pod's UID. A new home begins a new attempt.
+    """Latest attempt to nominate each pod to its soft home, by the pod's UID. If the home changes, a new attempt
+    begins.
 
     ``clock``: monotonic, in seconds · ``wall_clock``: seconds since 1970.
     """
@@ -258,7 +261,7 @@ class HomeAttempts:
         return not known.over
 
     def end(self, uid: str, home: str) -> None:
-        """End the attempt, because the home did not accept the pod: other nodes may."""
+        """End the attempt because the home did not accept the pod. Other nodes are then allowed."""
         self.begin(uid, home)
         self._attempts[uid].over = True
 

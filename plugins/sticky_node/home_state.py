@@ -1,10 +1,11 @@
-"""The state of a home (a row of the table), derived from its node: missing, leaving, away, replaced or usable.
+"""State of a home (a row of the table in ``policy``), derived from its node: missing, leaving, away, replaced or
+usable.
 
 Sources: ``well_known_taints.go`` of Kubernetes 1.36, ``taints.go`` of cluster-autoscaler and of Karpenter, the
-heartbeat of KubeVirt's virt-handler, and the arguments. A PreferNoSchedule taint is ignored, since it refuses no pod.
+heartbeat of KubeVirt's virt-handler, and the arguments. PreferNoSchedule taints are ignored, because they keep no pod
+off the node.
 
-A node that is missing from the cache is read from the API server before a decision for a pod of that home. The cache
-holds a consistent list and every event since.
+If a home's node is missing from the cache, it is read from the API server before a decision for a pod of that home.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ _PRESSURE_TAINTS: Final[Mapping[str, Taint]] = {
     "PIDPressure": Taint("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
     "NetworkUnavailable": Taint("node.kubernetes.io/network-unavailable", NO_SCHEDULE),
 }
-"""Taint that the node lifecycle controller sets for each condition. Pods that tolerate it can run there."""
+"""Taint that the node lifecycle controller sets for each node condition. Pods that tolerate the taint can run on the
+node.
+"""
 
 
 class HomeState(Struct, frozen=True, gc=False):
@@ -112,13 +115,14 @@ class HomeStates:
         self._labels = _others("label", ((it.label, it.value) for it in args.maintenance))
 
     def of_node(self, home: str, owner: Owner) -> HomeState:
-        """Return the home's state from its node alone, without regard to tolerations. Never raises."""
+        """Return the home's state, derived only from its node. Tolerations are not considered. Never raises."""
         return self._by_node(home, owner, None)
 
     def of(self, home: str, owner: Owner, pod: Pod) -> HomeState:
         """Return the home's state for one pod of the owner. Tolerated taints are ignored, as in kube-scheduler.
 
-        No toleration makes a node usable that is being removed, or whose Ready condition is Unknown. Never raises.
+        A node that is being removed, or whose Ready condition is Unknown, is unusable despite tolerations. Never
+        raises.
         """
         if is_target(pod):
             return _TARGET
@@ -234,7 +238,9 @@ def is_kubevirt(owner: Owner) -> bool:
 
 
 def is_other_machine(node: Node, owner: Owner) -> bool:
-    """Return whether the node is another machine than when the home was made; ``False`` if either is unknown."""
+    """Return whether the node's systemUUID has changed since the home was made; ``False`` if either systemUUID is
+    unknown.
+    """
     was, now = recorded_machine(owner).lower(), node.state.machine
     return bool(was and now) and was != now
 

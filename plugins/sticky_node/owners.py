@@ -77,8 +77,8 @@ class Owners:
     """Finds owners along the chains of the plugin's arguments: controller references within the pod's namespace,
     checked by name and UID.
 
-    If several chains start with the same kinds, the longest chain that the references match applies. A pod without such
-    an owner can have its home from a claim.
+    If several chains start with the same kinds, the longest chain that matches the references is used. If no chain
+    matches, one of the pod's claims can keep its home.
     """
 
     def __init__(self, rules: Iterable[OwnerRule], objects: Objects) -> None:
@@ -163,13 +163,14 @@ class Owners:
     def every(self, kind: Kind[T]) -> Iterator[T | None]:
         """Yield the objects of the kind that keep homes. Objects can change during the iteration.
 
-        ``None`` replaces each object that keeps no homes, so that the caller can yield to other tasks between them,
-        too.
+        ``None`` is yielded for each object that keeps no homes, so that the caller can also yield to other tasks there.
         """
         return (it if self.keeps(kind, it) else None for it in self._objects.every(kind))
 
     def keeps(self, kind: Kind[Any], obj: AnnotatedObject) -> bool:
-        """Return whether the object keeps homes: every object of the kind does, except claims that are not selected."""
+        """Return whether the object keeps homes. All objects of the kind do, except claims that the selector does not
+        match.
+        """
         if self._claims is None or not isinstance(obj, PersistentVolumeClaim) or kind not in self._keepers:
             return True
         return self._claims.keeps(obj)
@@ -177,7 +178,7 @@ class Owners:
     def may_be_shared(self, pod: Pod, other: Pod) -> bool:
         """Return whether two pods could have the same owner, without looking up any object.
 
-        They could if both have controllers that can lead to a home, or if they use a common claim.
+        This is possible if both have controllers that can lead to a home, or if they use a common claim.
         """
         pairs = ((it.owner.api_version, it.owner.kind) if it.owner else None for it in (pod, other))
         return all(it in self._chains for it in pairs) or (
@@ -198,7 +199,8 @@ class Owners:
     def gone(self, home: HomeRecord) -> Owner | None:
         """Return the deleted owner of a remembered home, as described by the Home; ``None`` while the owner exists.
 
-        Also ``None`` for a Home that no owner would ever use, because users can write any Home. Raises ``Unreadable``.
+        Users can write any Home object, so the result is also ``None`` for a Home that no owner could use. Raises
+        ``Unreadable``.
         """
         keeper = home.keeper
         kind = self._remembered.get((keeper.api_version, keeper.kind))

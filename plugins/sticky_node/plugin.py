@@ -1,8 +1,8 @@
-"""Keeps a pod whose owner has a home off every other node; the owner's first bind makes the home.
+"""If a pod's owner has a home, the plugin rejects all other nodes. The first bind of an owner's pod makes the home.
 
 Besides taking decisions, the leader runs these loops:
 
-    homes      write to the owner since when its home is unusable, and report changes
+    homes      write to each owner the time at which its home became unusable, and report changes
     pods       wake waiting pods once filter may answer differently: kube-scheduler wakes no pod
                because time has passed or a home was moved
     refusals   report why a usable home rejects the pod that waits for it
@@ -87,7 +87,8 @@ NOT_HOME: Final = REFUSALS[Reason.NOT_HOME]
 OWNER_UNKNOWN: Final = unresolvable(REASON_OWNER_UNKNOWN).by(NAME)
 
 _AT_ONCE_SECONDS: Final = 2.0
-"""Longest restart delay after a fault within one term. A Lease lasts longer, so no other process was leader in between.
+"""Longest restart delay after a fault within one leadership term. A Lease lasts longer, so no other process was leader
+in between.
 """
 
 
@@ -107,8 +108,8 @@ class StickyNode(
     BackgroundPlugin,
     HomesPlugin,
 ):
-    """Plugin that keeps homes. A home is recorded on its owner, or pending: readable from Reserve on, dropped if the
-    bind fails.
+    """Plugin that keeps homes. A home is recorded on its owner, or pending. Pending homes apply from Reserve on, and
+    are dropped if the bind fails.
     """
 
     def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
@@ -141,7 +142,9 @@ class StickyNode(
         self._waiting_pods = PodWaker(self._owners, handle, self._verdict, self._ends_at, self._decision, kinds, clocks)
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
-        """Return objects to read before a decision: an undelivered owner, and a missing home node."""
+        """Return objects to read before a decision: an owner that the watch has not delivered yet, and a missing home
+        node.
+        """
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
             return ((owner.kind, owner.namespace, owner.name),)
@@ -211,9 +214,10 @@ class StickyNode(
         return FilterResult((), lambda: dict.fromkeys(passed, NOT_HOME))
 
     def _is_tried(self, pod: Pod, home: str) -> bool:
-        """Return whether the pod had its attempt for a home missing from the request. Otherwise begin the attempt.
+        """Return whether the pod's attempt for a home missing from the request has ended. Begin the attempt if there
+        was none.
 
-        A nominated pod is offered other nodes if an in-tree filter rejected the home, or if preemption freed another
+        If a nominated pod is offered other nodes, an in-tree filter rejected the home, or preemption freed another
         node.
         """
         if self._handle.is_asked() or self._attempts.is_over(pod.uid, home):
@@ -224,13 +228,16 @@ class StickyNode(
         return not self._attempts.begin(pod.uid, home)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Apply the filter: a pending home is certain, because this pod makes the same home if that bind fails."""
+        """Apply the filter. Its verdict also holds if the bind of a pending home fails, because this pod then makes the
+        same home.
+        """
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> Hashable | None:
         """Return the signature; ``None`` if verdicts must not be shared between pods.
 
-        That is the case while the owner is missing, which requires a new lookup each time, and if volumes decide.
+        They must not be shared while the owner is missing, because each call must look it up again, or if volumes
+        decide.
         """
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
@@ -254,7 +261,9 @@ class StickyNode(
         return (decision.verdict, is_tried)
 
     def _ends_at(self, pod: Pod) -> float | None:
-        """Return when time alone changes filter's answer, in seconds since 1970. Raises ``Unreadable``."""
+        """Return the time, in seconds since 1970, at which filter's answer changes without any other event. Raises
+        ``Unreadable``.
+        """
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):
             return None
@@ -290,7 +299,7 @@ class StickyNode(
     def depends_on(self, pod: Pod, other: Pod) -> bool:
         """Return whether both pods have the same owner: the first bind makes the home of the other.
 
-        The other pod's owner is looked up last, because the owner of another tenant may be unreadable.
+        The other pod's owner is looked up last, because it can belong to another tenant and be unreadable.
         """
         if pod.namespace != other.namespace or not self._owners.may_be_shared(pod, other):
             return False
@@ -317,10 +326,11 @@ class StickyNode(
             self._attempts.fail(pod.uid, node_name)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Write the claim onto the pod. A pod that joins a pending home carries the claim too, since that home's bind
-        can fail.
+        """Write the claim onto the pod. A pod that follows a pending home also carries a claim, because the bind that
+        makes this home can fail.
 
-        The target of a migration carries the machine's open claim, because the pod that made the claim will be deleted.
+        The target pod of a migration carries the virtual machine's open claim, because the pod that made the claim will
+        be deleted.
         """
         claim = self._pending.of(pod)
         if claim is not None and not self._is_current(claim):
@@ -389,7 +399,7 @@ class StickyNode(
             raise
 
     async def _watch(self) -> None:
-        """Report homes and wake pods until cancelled. A write that waits for its answer delays no pod."""
+        """Report homes and wake pods until cancelled. Writes run concurrently, so they do not delay the pods."""
         self._unusable_homes.begin()
         await self._waiting_pods.begin()
         await run_together(self._waiting_pods.run, self._unusable_homes.run, self._waiting_pods.refused.run)
@@ -430,7 +440,7 @@ class StickyNode(
         return recorded_home(owner) if claim is None else claim.node
 
     def _is_current(self, claim: Claim) -> bool:
-        """Return whether the claim still makes a home: no other home and no other pod was recorded since."""
+        """Return whether the claim still makes a home: true unless another home or pod was recorded since."""
         owner = self._owners.newest(claim.owner)
         return owner is None or claim.makes(owner)
 

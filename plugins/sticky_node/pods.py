@@ -1,13 +1,13 @@
 """Properties of pods that matter to homes: ordinal, claims, reachable volumes, and whether the pod is the active one.
 
-A pod can use several claims. A claim that a single node can mount takes precedence over one that many nodes can mount,
-and then the first by name. A claim that many nodes can mount keeps the home only of a pod that uses it alone, because
-its users are meant to be spread. With more than ``MOST_OTHERS`` other pods it counts as shared without a check.
+If a pod uses several claims, claims that only a single node can mount take precedence; among equals, the first by name
+is used. A claim that many nodes can mount keeps a home only if a single pod uses it, because pods that share it are
+meant to be spread. A claim with more than ``MOST_OTHERS`` other pods counts as shared without a check.
 
 Only bound volumes restrict nodes. A volume that is missing or unreadable restricts nothing, because kube-scheduler's
 VolumeBinding rejects such a pod itself.
 
-An owner reference is only as trustworthy as the right to create pods in its namespace: Kubernetes does not verify it.
+Kubernetes does not verify owner references. Everyone with the permission to create pods in a namespace can set them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from app.kube.selectors import IN, Selector
 from plugins.sticky_node.args import LEADER_WORKER_SET
 
 MOST_SLOTS: Final = 1024
-"""Maximum number of slots of one object, those with the shortest names first, and so the lowest ordinals.
+"""Maximum number of slots of one object. Slots with the shortest names, and so the lowest ordinals, are used first.
 
-With everything that Homeport writes for a home, the API server's limit of 256 KiB for annotations holds about as many.
+About as many homes, with all their annotations, fit into the API server's limit of 256 KiB for annotations.
 """
 
 _NUMBERS: Final = re.compile(r"[0-9-]*")
@@ -205,7 +205,7 @@ class BoundVolumes:
 
 
 def _may_match(affinity: RequiredNodeAffinity, name: str) -> bool:
-    """Return whether a node of that name might match, whatever its labels were."""
+    """Return whether a node of that name might match. Its labels are unknown."""
     return any(_term_may_match(it, name) for it in affinity.terms or ()) or not affinity.terms
 
 
@@ -230,10 +230,10 @@ class ActivePods:
         self._of_instance: Final = objects.by_controller(VIRTUAL_MACHINE_INSTANCES)
 
     def decides(self, pod: Pod, node_name: str, controller: AnnotatedObject) -> bool:
-        """Return whether the pod, once on that node, may make the home; false if the node does not exist.
+        """Return whether the pod is allowed to make the home once it is on that node; false if the node does not exist.
 
-        Every pod of an owner other than a KubeVirt machine may. ``controller``: the object that the pod's controller
-        reference names.
+        This is always true if the owner is not a KubeVirt virtual machine. ``controller``: the object that the pod's
+        controller reference names.
         """
         if not self._objects.has_node(node_name):
             return False
@@ -255,7 +255,7 @@ class ActivePods:
 def is_target(pod: Pod) -> bool:
     """Return whether the pod is the target of a migration or an evacuation.
 
-    Pods inherit the label from the instance, where KubeVirt does not let other users write it.
+    Pods inherit the label from the VirtualMachineInstance. KubeVirt does not let other users write it there.
     """
     return MIGRATION_JOB in pod.labels and pod.owner is not None and pod.owner.kind == VIRTUAL_MACHINE_INSTANCES.kind
 
@@ -264,11 +264,11 @@ def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: M
     """Return whether the pod, once on that node, is the machine's active pod by KubeVirt's own rule.
 
     That is the newest pod controlled by the instance on ``status.nodeName``, or on any node while that is empty
-    (``CurrentVMIPod`` of ``pkg/controller/controller.go``). Of two pods created in the same second, KubeVirt takes
-    either; here the UID decides.
+    (``CurrentVMIPod`` of ``pkg/controller/controller.go``). If two pods were created in the same second, KubeVirt may
+    take either one; Homeport chooses by UID.
 
-    A machine without a node cannot migrate. If it has a migration target nevertheless, the watch of machines lags
-    behind.
+    A virtual machine without a node cannot migrate. If it has a migration target, the watch of virtual machine
+    instances lags behind.
     """
     where = machine.node_name
     if where and where != node_name:
@@ -294,7 +294,7 @@ _WORKER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 
 
 def slot_of(pod: Pod, kinds: Sequence[Kind[Any]]) -> str | None:
-    """Return the pod's place among its owner's pods: the index its controller wrote, or the number its name ends in."""
+    """Return the pod's slot: the index that its controller wrote, or the number at the end of its name."""
     if kinds[-1] == LEADER_WORKER_SETS:
         return _place_in_group(pod)
     if kinds[0] == _JOBS:
@@ -330,7 +330,7 @@ def _leader_of(pod: Pod) -> str:
 def is_led_by_pod(pod: Pod, controller: OwnerReference | None) -> bool:
     """Return whether the controller of the workers' StatefulSet is their leader pod.
 
-    Owner references do not lead beyond that pod, so the LeaderWorkerSet is found by a label.
+    The leader pod is the end of the chain of owner references, so the LeaderWorkerSet is found by a label.
     """
     if controller is None or (controller.api_version, controller.kind) != ("v1", "Pod"):
         return False

@@ -1,4 +1,4 @@
-"""Table of homes, the policy that applies to a pod's home, and the decision for one pod.
+"""Table of home states and policies, the policy that applies to a pod's home, and the decision for one pod.
 
 Filter, Events, ``explain`` and `docs/homes.md` all use this table, and every cell has a test.
 
@@ -205,7 +205,8 @@ class Decision(Struct, frozen=True):
         return (self.home, self.action, self.reason)
 
     def makes_home(self, node: str, *, failback: bool) -> bool:
-        """Return whether a bind to the node makes it the home: there is none yet, or the decision allowed other nodes.
+        """Return whether a bind to the node makes it the home. It does if there is no home yet, or if the decision
+        allowed other nodes.
 
         ``failback``: keep the existing home, except under the hard policy, where leaving a home is final.
         """
@@ -253,7 +254,7 @@ class Decider:
         return Decision(home, applied, home_state, cell.then, Reason.NOT_HOME, since, ends_at, over=True)
 
     def holds(self, owner: Owner, home: str, applied: AppliedPolicy, state: State) -> bool:
-        """Return whether a pod waits while its home is unusable, or would if it became so. Does not start a clock."""
+        """Return whether a pod waits if its home is unusable, now or in the future. Does not start a grace period."""
         if applied.policy is Policy.OFF or not home or self._is_released(applied, state):
             return False
         cell = TABLE[State.AWAY if state is State.USABLE else state][applied.policy]

@@ -1,10 +1,12 @@
-"""Corrects recorded homes outside of binds, and remembers homes beyond their owners.
+"""Corrects recorded homes outside of binds, and keeps homes of deleted owners.
 
-The owner's UID is written beside a home that a user, or an earlier Homeport, wrote, so that a copy on another object is
-recognized later. A copied home is removed, so that whatever a user writes there later is clearly the user's.
+A home written by a user, or by an earlier release, has no UID beside it. The reconciler adds the owner's UID, so that a
+copy on another object can be recognized. A copied home is removed, so that a home that appears there later is known to
+come from a user.
 
-A home that belongs to a name is also kept in a Home object (``kubectl get homes``), so that a machine recreated under
-its name gets its home back. Without the CustomResourceDefinition, homes end with their owners.
+For owners with ``remember: name``, the home is also kept in a Home object (``kubectl get homes``). A virtual machine
+recreated under the same name gets its home back. Without the CustomResourceDefinition, a home is lost when its owner is
+deleted.
 """
 
 from __future__ import annotations
@@ -64,8 +66,8 @@ _LATER_SECONDS: Final = 10.0
 class Reconciler:
     """Runs the corrections of recorded homes in rounds.
 
-    ``is_off``: returns whether the policy of an owner with that pod is ``off``, so that nothing is recorded for its
-    machine.
+    ``is_off``: returns whether the policy of an owner with that pod is ``off``. If so, nothing is recorded for its
+    virtual machine.
     """
 
     def __init__(
@@ -100,8 +102,8 @@ class Reconciler:
         self._again = 0.0
 
     async def run(self) -> None:
-        """Run a round, at most one per second, when an owner or a machine has changed, and later for what was left
-        over.
+        """Run a round when an owner or a virtual machine has changed, at most one per second. If something was left to
+        do, run another round later.
         """
         while True:
             versions = tuple(map(self._handle.objects.version, self._kinds))
@@ -208,8 +210,8 @@ class HomeOwnership:
     ) -> dict[str, str | None] | None:
         """Return the annotations that confirm a home that a user wrote; ``None`` if they cannot be known yet.
 
-        The user wrote it after any finished migration, so the home must not follow that migration: ``home-pod`` names
-        the pod that runs now. ``None`` while that pod is not in the snapshot.
+        The user wrote the home after any finished migration, so the home must not follow that migration. Therefore
+        ``home-pod`` names the pod that runs now. The result is ``None`` while that pod is not in the snapshot.
         """
         home, running = home_in(obj, slot), self._owners.running(obj)
         written = ownership_annotations(Owner(kind, obj, slot, running or obj), home, machine_of(self._handle, home))
@@ -269,7 +271,7 @@ class MigratedHomes:
         return complete
 
     def _is_settled(self, machine: VirtualMachineInstance) -> bool:
-        """Return whether the machine and its owner are unchanged since nothing had to be done."""
+        """Return whether virtual machine and owner are unchanged since a check that found nothing to do."""
         known, owner = self._settled.get(machine.uid, (None, None))
         if known is not machine or owner is None:
             return False
@@ -305,10 +307,10 @@ def _has_left(machine: VirtualMachineInstance, pod: Pod, owner: Owner) -> bool:
 
 
 def _was_to_be(home: str, source: str, pod: Pod, owner: Owner) -> bool:
-    """Return true if the source node was about to become the home when the migration began, and no other home was
+    """Return true if the source node was about to become the home when the migration began. False if another home was
     recorded since.
 
-    The target's Binding carries that claim (see ``pre_bind``), because the pod that made the claim was deleted.
+    The source pod, which made the claim, is deleted, so the target's Binding carries the claim (see ``pre_bind``).
     """
     carried = [pod.annotations.get(key, "") for key in (HOME, HOME_AFTER, HOME_REPLACES)]
     return is_target(pod) and carried == [source, home_pod(owner), home]

@@ -1,7 +1,7 @@
 """Writes homes to their owners: homes made by binds, and homes of machines that migrated or ran before Homeport.
 
-A home that cannot be written is reported once, kept in memory, and retried. A machine that migrates takes its home
-along if it ran at home. A running machine that never had a home gets one on its node.
+A home that cannot be written is reported once, kept in memory, and retried. If a virtual machine migrates away from its
+home, the new node becomes its home. A running virtual machine that never had a home gets one on its node.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from plugins.sticky_node.owners import HOMES, Owner, Owners, Slot, remembered
 from plugins.sticky_node.pods import ActivePods, is_slot, is_target
 
 _ATTEMPTS: Final = 5
-"""Maximum number of writes of one claim whose owner keeps changing."""
+"""Maximum number of attempts to write one claim while its owner keeps changing."""
 
 MOST_ORPHANS: Final = 1000
 """Maximum number of remembered homes per namespace whose owners do not exist; the newest are kept."""
 
 MOST_OF_NAMESPACE: Final = 10_000
-"""Maximum number of Homes in one namespace: beyond it, existing Homes are updated, but no more are created."""
+"""Maximum number of Homes in one namespace. At the limit, existing Homes are updated, but no new ones are created."""
 
 MOST_REMEMBERED: Final = 512
 """Maximum number of remembered homes of one object."""
@@ -161,7 +161,9 @@ class Recorder:
         return False
 
     def _decides(self, claim: Claim) -> bool:
-        """Return whether the pod is active now; for a machine that was stopped, whether it was when last checked."""
+        """Return whether the pod is active now. If its virtual machine was stopped, return whether the pod was active
+        when last checked.
+        """
         owner = self._owners.of(claim.pod)
         if not isinstance(owner, Owner) or owner.key != claim.owner.key:
             return claim.decides

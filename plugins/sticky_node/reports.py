@@ -32,8 +32,8 @@ UNRECORDED: Final = "unrecorded"
 STATES_OF_PODS: Final = (Whereabouts.AT_HOME, AWAY, Whereabouts.WAITING, Whereabouts.IDLE, NODE_GONE, UNRECORDED)
 """Values of the label ``state``. Each recorded home is in one of the first five.
 
-Its pod runs at home · runs elsewhere · waits · does not exist · its node does not exist. ``unrecorded``: the home is
-not on its owner yet.
+In order: its pod runs at home, runs elsewhere, waits, or does not exist, or the home's node does not exist.
+``unrecorded``: the home is not written to its owner yet.
 """
 
 _HOMES: Final = "Homes by state: at_home, away, waiting, idle, node_gone or unrecorded."
@@ -83,7 +83,9 @@ MOST_NODES: Final = 10
 OTHERS: Final = "(others)"
 
 NO_NODE: Final = "(gone)"
-"""Label for homes on nodes that do not exist: users can write any name there, so names are not used as labels."""
+"""Label value for homes on nodes that do not exist. Users can write any node name, so these names are not used as label
+values.
+"""
 
 _BY_NODE_STATE: Final = (
     "Homes by what their node is like now: usable, away, leaving, gone or other_machine; and by their owner's policy."
@@ -148,7 +150,7 @@ _DATED: Final = _AWAY | _ORPHANED
 class HomeDescription(NamedTuple):
     """State of a home for display. ``source``: origin of the policy · ``since``: in RFC 3339, empty if unknown.
 
-    ``mark``: cause of the node's state · ``holds``: true if the pod waits while the node accepts none.
+    ``mark``: cause of the node's state · ``holds``: true if the pod waits while the node accepts no pods.
     """
 
     state: State
@@ -160,7 +162,9 @@ class HomeDescription(NamedTuple):
 
 
 class Listing:
-    """Lists all homes, recomputed on every call, with the decisions of filter. Starts no grace period."""
+    """Lists all homes, recomputed on every call, with the decisions that filter would make. Does not start a grace
+    period.
+    """
 
     def __init__(
         self,
@@ -327,7 +331,7 @@ def _made_by(claim: Claim | None, *, made: bool, cause: str) -> str:
 
 
 def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, ...]:
-    """Return what would let a pod in that waits for its home."""
+    """Return the changes that would let a pod that waits for its home start there."""
     home, state = readable(decision.home), decision.home_state.state
     key = f"set or remove {slot_key(HOME, owner.slot)} on {owner}"
     if decision.action is Action.WAIT:

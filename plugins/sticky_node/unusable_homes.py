@@ -1,4 +1,4 @@
-"""Records on each owner since when its home is unusable, and reports every change of state.
+"""Records on each owner the time at which its home became unusable, and reports every change of state.
 
 Several profiles can have the plugin and see the same owners. The first one to write a change also reports it.
 """
@@ -36,13 +36,15 @@ PACE_SECONDS: Final = 0.02
 REST_SECONDS: Final = 5.0
 """Minimum time between two writes to an owner."""
 LONGEST_REST: Final = 960.0
-"""Upper limit of the pause after a write to an owner. The pause doubles for equal writes: profiles can disagree."""
+"""Upper limit of the pause after a write to an owner. The pause doubles if the same value is written again, because
+profiles can disagree.
+"""
 
 AGAIN_SECONDS: Final = 60.0
 """Maximum back-off of an owner that cannot be written, and of all owners while a permission seems to be missing."""
 
 _REFUSING: Final = 3
-"""Number of namespaces with forbidden writes, and no success since, that indicates a missing permission."""
+"""If writes are forbidden in this many namespaces, and none succeeds, a permission is assumed to be missing."""
 
 _FORBIDDEN: Final = 403
 _PAUSE_SECONDS: Final = 1.0
@@ -101,7 +103,7 @@ class UnusableHomes:
         self.begin()
 
     def begin(self) -> None:
-        """Clear the memory when this process becomes the leader: it can be outdated."""
+        """Clear the memory when this process becomes the leader, because the memory can be outdated."""
         self._known: dict[str, _CheckedOwner] = {}
         self._stamp: tuple[object, object] = (None, None)
         self._looked_at = -LOOK_SECONDS
@@ -183,7 +185,9 @@ class UnusableHomes:
         self._known[obj.uid] = _CheckedOwner(obj, homes)
 
     async def _look_again(self, kind: Kind[AnnotatedObject], earlier: AnnotatedObject, steps: Steps) -> None:
-        """Check one owner in its newest version, if it was checked before: for a pod's request, or before a write."""
+        """Check the newest version of an owner that was checked before. It is called for a pod's request, or before a
+        write.
+        """
         obj, known = self._handle.objects.get(kind, earlier.namespace, earlier.name), self._known.get(earlier.uid)
         if obj is not None and known is not None and obj.uid == earlier.uid:
             await self._look_at(kind, obj, known, steps, is_first=False)
@@ -209,8 +213,8 @@ class UnusableHomes:
     def _home_state(self, owner: Owner, node: str) -> HomeState:
         """Return the state of a home, from its node alone; ``NONE`` if the policy is ``off``.
 
-        A pod template can override ``off`` unless the owner itself sets it. Its pod has then requested the grace
-        period.
+        A pod template can override ``off``, unless the owner's annotation sets it. A pod of that template has then
+        requested the grace period.
         """
         applied = self._policies.of(owner)
         is_off = applied.policy is Policy.OFF

@@ -1,7 +1,6 @@
-"""Wakes pods that wait for a home once filter may answer differently, and reports why usable homes reject their pods.
+"""Wakes pods that wait for a home once filter might answer differently, and reports why usable homes reject their pods.
 
-kube-scheduler wakes no pod because time has passed or a home was moved. The reported reasons affect no decision: filter
-uses the outcome of a nomination, and kube-scheduler uses its own filters.
+kube-scheduler wakes no pod because time has passed or a home was moved. The reported reasons do not affect decisions.
 """
 
 from __future__ import annotations
@@ -35,26 +34,34 @@ NEW_LOOK_SECONDS: Final = 0.5
 
 NEW_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
-"""Time for which a pod counts as new after its first, and after a later rejection: its condition is still written."""
+"""Time for which a pod counts as new after a rejection, because kube-scheduler is still writing the pod's condition."""
 
 SEARCH_SECONDS: Final = 30.0
-"""Delay between two searches for pods that filter was never called for; also the precision with which gates end."""
+"""Delay between two searches for pods that filter was never called for. The end of scheduling gates is also detected at
+this interval.
+"""
 
 AT_ONCE: Final = 10
-"""Number of pods woken per tick after a take-over. A tick can wake more, so other wake-ups need not queue."""
+"""Number of pods of the backlog woken per tick after a change of leader. Other pods are woken in addition, so they do
+not queue behind the backlog.
+"""
 
 MOST_KNOWN: Final = 1 << 14
 """Maximum number of pods compared. The oldest are dropped first, and the next search finds them again."""
 
 FIRST_ASK_SECONDS: Final = 3.0
-"""Delay after the first refusal: within it, the sampling guard nominates a home missing from the sample."""
+"""Delay after the first refusal, so that the sampling guard can first nominate the pod to a home missing from the
+sample.
+"""
 
 ASK_AGAIN_SECONDS: Final = 15.0
 LONGEST_ASK_SECONDS: Final = 480.0
-"""Minimum and maximum time between two queries about a pod. It doubles, because most pods wait for one reason."""
+"""Minimum and maximum time between two queries about a pod. The time doubles, because the reason of most pods never
+changes.
+"""
 
 MOST: Final = 1024
-"""Maximum number of pods queried. Pods beyond it get no Event."""
+"""Maximum number of pods queried. Further pods get no Event."""
 
 MOST_OF_NAMESPACE: Final = 128
 """Maximum number of pods queried in one namespace, so that one tenant cannot displace all others."""
@@ -201,8 +208,8 @@ class PodWaker:
     def answered(self, pod: Pod, verdict: Hashable) -> None:
         """Store the verdict of a filter call.
 
-        An explanation calls filter, too, so a later verdict does not replace the first one: the pod still has to be
-        woken. The call can start a grace period, so a known pod is compared again soon.
+        Explanations also call filter, without waking the pod. So a later verdict does not replace the first one, and
+        the pod is still woken. The call can start a grace period, so a known pod is compared again soon.
         """
         now, wait = self._handle.timing.clock(), self._waits.get(pod.uid)
         if wait is not None:
@@ -222,7 +229,9 @@ class PodWaker:
             await self._handle.timing.sleep(TICK_SECONDS)
 
     async def begin(self) -> None:
-        """Restart as the new leader: queue waiting pods with an owner for activation, first those without a home."""
+        """Restart as the new leader. Queue all waiting pods with an owner for activation; pods without a home come
+        first.
+        """
         self._forget_all()
         steps = Steps(self._handle.timing.sleep)
         self._stamp, self._searched_at = self._stamp_now(), self._handle.timing.clock()

@@ -295,8 +295,8 @@ class TestNoAnswer:
             pytest.param(b"{}", ("value_error", [], ""), id="neither pod nor name"),
             pytest.param(b'{"pod": {}, "name": "a"}', ("value_error", [], ""), id="both"),
             pytest.param(
-                b'{"name": "a", "node": "n1"}',
-                ("extra_forbidden", ["node"], "Extra inputs are not permitted"),
+                b'{"name": "a", "bogus": "n1"}',
+                ("extra_forbidden", ["bogus"], "Extra inputs are not permitted"),
                 id="a field that nobody knows",
             ),
             pytest.param(
@@ -329,13 +329,22 @@ class TestNoAnswer:
         assert 503 == status
         assert answer["detail"].startswith("homeport: the snapshot of the cluster is not complete: waiting for v1 Node")
 
-    @pytest.mark.parametrize(("method", "point"), [("pre_filter", "PreFilter"), ("filter", "Filter")])
-    async def test_a_plugin_that_fails(self, tmp_path: Path, path: str, method: str, point: str) -> None:
-        settings = Settings(cluster=saved(tmp_path), profiles=with_faulty())
-        async with serving(settings, (*SHIPPED, faulty(method)), DEFAULT_WEIGHTS) as api:
-            found = await ask(api, path, {"pod": NEW})
 
-        assert (500, {"detail": str(plugin_error(FAULTY, point, FAULT))}) == found
+@pytest.mark.parametrize(("method", "point"), [("pre_filter", "PreFilter"), ("filter", "Filter")])
+async def test_a_filter_that_fails(tmp_path: Path, method: str, point: str) -> None:
+    """It ends a cycle. An explanation names it, and shows the verdicts of all others."""
+    settings = Settings(cluster=saved(tmp_path), profiles=with_faulty())
+    async with serving(settings, (*SHIPPED, faulty(method)), DEFAULT_WEIGHTS) as api:
+        cycle = await ask(api, "cycle", {"pod": NEW})
+        status, explanation = await ask(api, "explain", {"pod": NEW})
+
+    fault = str(plugin_error(FAULTY, point, FAULT))
+    assert (500, {"detail": fault}) == cycle
+    assert (200, ["n2", "n3"], {"plugin": FAULTY, "why": fault}) == (
+        status,
+        explanation["feasible"],
+        explanation["notJudged"][-1],
+    )
 
 
 @pytest.mark.parametrize(("path", "method", "point"), [("cycle", "score", "Score"), ("explain", "explain", "Explain")])
@@ -400,11 +409,34 @@ class TestExplainSpread:
             "preset": "delegated",
             "schedulerName": "default-scheduler",
             "nodeName": "",
+            "apiVersion": "homeport.dev/v1alpha1",
+            "kind": "Explanation",
+            "verdict": "Fits",
+            "summary": "2 of 3 nodes fit, as far as judged here",
+            "gate": [],
+            "total": 3,
             "notJudged": NOT_JUDGED,
-            "preFilter": SUCCESS,
             "feasible": ["n2", "n3"],
-            "nodes": {"n1": [TOO_FULL], "n2": [], "n3": []},
+            "groups": [{"count": 1, "nodes": ["n1"], "reasons": [TOO_FULL]}],
             "plugins": {SPREAD: spread, "StickyNode": {"tables": [], "unblock": []}},
+            "resources": [],
+            "remedies": [
+                {"sort": "FewerPods", "change": f"one pod less in {ZONE}=z1", "opens": 1, "nodes": ["n1"]},
+                {
+                    "sort": "MaxSkew",
+                    "change": f"maxSkew: 2 in the constraint over {ZONE}",
+                    "opens": 1,
+                    "nodes": ["n1"],
+                },
+                {
+                    "sort": "ScheduleAnyway",
+                    "change": f"whenUnsatisfiable: ScheduleAnyway in the constraint over {ZONE}",
+                    "opens": 1,
+                    "nodes": ["n1"],
+                },
+            ],
+            "incomplete": False,
+            "node": None,
         }
 
         assert [(200, expected)] * 2 == [await ask(api, "explain", BY_NAME), await ask(api, "explain", {"pod": NEW})]
@@ -485,13 +517,14 @@ class TestExplainSpread:
         assert "n1" in (await explained(tmp_path, NEW, *RUNNING, *added))["feasible"]
 
     async def test_constraints_that_cannot_be_read(self, api: Api) -> None:
-        """The plugin fails on such a pod, as kube-scheduler's does; the API server lets none through."""
+        """The plugin fails on such a pod, like kube-scheduler's; the API server accepts none. The answer names it."""
         odd = web("odd", spread=[constraint(selector={"matchExpressions": [{"key": "a", "operator": "Odd"}]})])
 
         status, answer = await ask(api, "explain", {"pod": odd})
 
-        assert 500 == status
-        assert answer["detail"].startswith(f'running PreFilter plugin "{SPREAD}": get constraints from pod')
+        (fault,) = (it["why"] for it in answer["notJudged"] if it["plugin"] == SPREAD)
+        assert 200 == status
+        assert fault.startswith(f'running PreFilter plugin "{SPREAD}": get constraints from pod')
 
 
 def owned_by(name: str) -> JsonObject:
@@ -587,10 +620,19 @@ class TestExplainHome:
             "preset": "delegated",
             "schedulerName": "default-scheduler",
             "nodeName": "",
+            "apiVersion": "homeport.dev/v1alpha1",
+            "kind": "Explanation",
+            "verdict": "NoNodeFits",
+            "summary": "0 of 3 nodes fit, as far as judged here",
+            "gate": [],
+            "total": 3,
             "notJudged": NOT_JUDGED,
-            "preFilter": NO_OWNER,
             "feasible": [],
-            "nodes": {},
+            "groups": [{"count": 3, "nodes": ["n1", "n2", "n3"], "reasons": [NO_OWNER]}],
+            "resources": [],
+            "remedies": [],
+            "incomplete": False,
+            "node": None,
             "plugins": {
                 SPREAD: {"tables": [], "unblock": []},
                 "StickyNode": {"tables": [], "unblock": [sentence]},
@@ -607,32 +649,31 @@ async def test_explaining_a_bound_pod_leaves_it_out_of_the_counts(api: Api) -> N
 
 
 NOT_JUDGED: Final = [
-    name for name in default_filters(Registry(SHIPPED, DEFAULT_WEIGHTS)) if name != "PodTopologySpread"
+    {"plugin": name, "why": "profile default-scheduler does not run it"}
+    for name in default_filters(Registry(SHIPPED, DEFAULT_WEIGHTS))
+    if name != "PodTopologySpread"
 ]
 FULL: Final = {"schedulerName": "full", "preset": "complete"}
 ROOM: Final[JsonObject] = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}
 
 
-async def test_explaining_as_if_it_were_pending_and_by_another_profile(tmp_path: Path) -> None:
+async def test_a_bound_pod_is_explained_as_if_it_had_no_node_also_by_another_profile(tmp_path: Path) -> None:
     """Where could a pod go that has a node, by rules that its own profile leaves to others?"""
     nodes = [node_object(f"m{number}", zone="z9", status=ROOM, unschedulable=number == 2) for number in (1, 2, 3)]
     running = pod_object("runs", node="m1")
     profiles = (Profile(), Profile.model_validate(FULL))
     async with serving(Settings(cluster=saved(tmp_path, *nodes, running), profiles=profiles)) as api:
-        answers = [
-            (await ask(api, "explain", {"name": "runs", **more}))[1]
-            for more in ({}, {"schedulerName": "full"}, {"schedulerName": "full", "pending": True})
-        ]
+        answers = [(await ask(api, "explain", {"name": "runs", **more}))[1] for more in ({}, {"schedulerName": "full"})]
         status, unknown = await ask(api, "explain", {"name": "runs", "schedulerName": "nobody"})
 
-    assert [("default-scheduler", "delegated"), ("full", "complete"), ("full", "complete")] == [
+    assert [("default-scheduler", "delegated"), ("full", "complete")] == [
         (it["profile"], it["preset"]) for it in answers
     ]
     assert ["m1", "m2", "m3"] == [it for it in answers[0]["feasible"] if it.startswith("m")]
-    assert [["m1"], ["m1", "m3"]] == [it["feasible"] for it in answers[1:]]
-    assert [NOT_JUDGED, [], []] == [it["notJudged"] for it in answers]
-    assert [("default-scheduler", "m1"), ("full", "m1"), ("full", "m1")] == [
-        (it["schedulerName"], it["nodeName"]) for it in answers
+    assert ["m1", "m3"] == answers[1]["feasible"]
+    assert [NOT_JUDGED, []] == [it["notJudged"] for it in answers]
+    assert [("default-scheduler", "m1", "Bound"), ("full", "m1", "Bound")] == [
+        (it["schedulerName"], it["nodeName"], it["verdict"]) for it in answers
     ]
     assert (404, 'homeport: no profile for schedulerName "nobody"') == (status, f"homeport: {unknown['detail']}")
 
@@ -641,7 +682,8 @@ async def test_a_node_without_the_label_cannot_be_unblocked(tmp_path: Path) -> N
     found = await explained(tmp_path, NOWHERE, node_object("n4", labels={"rack": "r1"}))
 
     missing = {"code": "UnschedulableAndUnresolvable", "plugin": SPREAD, "reasons": [NO_LABEL]}
-    assert {"n1": [missing], "n2": [missing], "n3": [missing], "n4": []} == found["nodes"]
+    assert [{"count": 3, "nodes": ["n1", "n2", "n3"], "reasons": [missing]}] == found["groups"]
+    assert ["n4"] == found["feasible"]
     assert [hard("rack, maxSkew 1", ["r1", 1, 0, 0, 1, True])] == found["plugins"][SPREAD]["tables"]
 
 

@@ -103,7 +103,8 @@ async def outcomes() -> set[str]:
 async def test_a_question_tells_nothing_and_writes_nothing(events: RecordingRecorder) -> None:
     async with serving(settings(), (*SHIPPED, SPEC), DEFAULT_WEIGHTS) as api:
         (await api.http.post("/api/v1/explain", json=ASKED)).raise_for_status()
-        pages = [path for path, methods in (await api.get("/openapi.json"))["paths"].items() if "get" in methods]
+        paths = (await api.get("/openapi.json"))["paths"]
+        pages = [path for path, methods in paths.items() if "get" in methods and "{" not in path]
         assert {"/metrics", "/readyz", "/api/v1/status"} <= set(pages)
         for path in pages:
             (await api.http.get(path)).raise_for_status()

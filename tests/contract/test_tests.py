@@ -20,6 +20,13 @@ ELSEWHERE: Final = {
         "app/server/cycle.py",
         "app/server/bodies.py",
         "app/wire/cycle_v1.py",
+        "app/wire/explain_v1.py",
+        "app/server/explain.py",
+        "app/analysis/explaining.py",
+    ],
+    "tests/api/test_pending.py": [
+        "app/analysis/workloads.py",
+        "app/wire/pending_v1.py",
     ],
     "tests/contract/test_reads.py": ["app/framework/points.py"],
     "tests/unit/app/runtime/test_declared.py": ["app/framework/objects.py"],

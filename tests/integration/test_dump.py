@@ -79,7 +79,7 @@ def test_a_dump_answers_as_the_live_cluster_does(
         "managedFields" in text,
     )
     for name in ("web-0", "web-new", "big", "other", launcher):
-        asked = {"namespace": "default", "name": name, "pending": True}
+        asked = {"namespace": "default", "name": name}
         live = HTTP.post(f"{homeport.url}/api/v1/explain", json=asked).raise_for_status().json()
         arguments = ["explain", name, "-n", "default", "--saved", str(file), "--config", str(config), "-o", "json"]
         assert 0 == main(arguments)

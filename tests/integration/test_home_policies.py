@@ -542,10 +542,10 @@ def test_a_home_that_spread_forbids_is_told_with_both_reasons(
         assert "zone-b-0" == client.wait_bound(pod)
 
     assert [] == found["feasible"]
-    assert {
-        "zone-a-0": [("PodTopologySpread", [SPREAD])],
-        "zone-b-0": [("StickyNode", [NOT_HOME])],
-    } == {node: [(it["plugin"], it["reasons"]) for it in statuses] for node, statuses in found["nodes"].items()}
+    assert [
+        (["zone-a-0"], [("PodTopologySpread", [SPREAD])]),
+        (["zone-b-0"], [("StickyNode", [NOT_HOME])]),
+    ] == [(group["nodes"], [(it["plugin"], it["reasons"]) for it in group["reasons"]]) for group in found["groups"]]
     (row,) = found["plugins"]["StickyNode"]["tables"][0]["rows"]
     assert ["VirtualMachine default/web01", "zone-a-0", "hard (default)"] == row[:3]
     move = "move the home or release it: set or remove homeport.dev/home on VirtualMachine default/web01"

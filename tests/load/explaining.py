@@ -1,101 +1,132 @@
-"""What ``explain: complete`` costs beside ``explain: profile``: memory, and the time of an event of a pod.
+"""What an explanation costs: processor time and the longest step, on a large cluster.
 
     python -m tests.load.explaining
-    python -m tests.load.explaining --nodes 100 --pods 1000    # to try the harness
+    python -m tests.load.explaining --nodes 500 --pods 15000
 
-One process loads the snapshot of the decisions of the default profile, and then that of explain, each from the JSON of
-every object as a reflector would. Memory is the growth of the resident set. An event is decoded and applied, with
-another resource version and status: microseconds of processor time in each snapshot, in turns. With ``complete`` each
-event costs both. Prints JSON, and a table on standard error.
+Each pod is explained with all filters of kube-scheduler's default profile, with its remedies. A step is what runs
+between two turns of the event loop. Prints JSON: milliseconds of a processor for each shape of pod, and its steps.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import json
-import os
-from collections.abc import Sequence
-from functools import partial
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from statistics import median
+from time import perf_counter, process_time
 from typing import Any, Final
+from unittest.mock import patch
 
-from app.cache.cluster import Cluster
-from app.config.profile import DEFAULT_PROFILES
-from app.kube.kinds import NODES, PODS
-from app.runtime.profiles import ResolvedProfile, core_for
-from app.runtime.registry import Registry
-from app.runtime.resolving import resolve
+from app.analysis.explaining import Explainer
+from app.config.profile import Profile
+from app.config.settings import Settings
+from app.kube.core_v1 import Pod
+from app.main import HomeportService
+from app.telemetry.logging import configure
+from app.verbs import stepwise
 from plugins import DEFAULT_WEIGHTS, SHIPPED
+from tests.builders import constraint, container, pod_object
 from tests.load import cluster, report
-from tests.load.picture import each
-from tests.load.usage import resident_megabytes
+from tests.load.shop import node, pod
 
-MODES: Final = ("profile", "complete")
-_EVENTS: Final = 500
-_ROUNDS: Final = 9
+_REPEATS: Final = 5
+_LABELS: Final = {"app": "app-1", "team": "team-1"}
 
 
-def filled(profiles: Sequence[ResolvedProfile], nodes: int, pods: int) -> tuple[Cluster, float]:
-    """A snapshot with the parts that the profiles read, and the megabytes that it takes."""
-    gc.collect()
-    before = resident_megabytes(os.getpid())
-    made = Cluster(core_for(profiles))
-    for number in range(nodes):
-        made.upsert_node(made.decoder(NODES)(json.dumps(cluster.node(number)).encode()))
-    for number in range(pods):
-        made.upsert_pod(made.decoder(PODS)(json.dumps(cluster.pod(number, nodes)).encode()))
-    gc.collect()
-    gc.freeze()
-    return made, resident_megabytes(os.getpid()) - before
-
-
-def events(nodes: int, pods: int, version: int) -> list[bytes]:
-    """The JSON of pods all over the cluster whose status has changed."""
-    found = []
-    for number in range(0, pods, max(1, pods // _EVENTS)):
-        made = cluster.pod(number, nodes)
-        made["metadata"]["resourceVersion"] = str(1_000_000 + version)
-        made["status"]["podIP"] = f"10.2.0.{version}"
-        found.append(json.dumps(made).encode())
-    return found
-
-
-def apply(snapshot: Cluster, raw: bytes) -> None:
-    snapshot.upsert_pod(snapshot.core.decode_pod(raw))
-
-
-def measure(nodes: int, pods: int) -> dict[str, Any]:
-    """Megabytes of both snapshots, and µs of an event in each."""
-    gc.disable()
-    profiles = resolve(DEFAULT_PROFILES, Registry(SHIPPED, DEFAULT_WEIGHTS))
-    deciding, megabytes = filled(profiles, nodes, pods)
-    explaining, more = filled([it.with_default_filters() for it in profiles], nodes, pods)
-    took: list[tuple[float, float]] = []
-    for version in range(_ROUNDS):
-        bodies = events(nodes, pods, version)
-        ours = each([partial(apply, explaining, it) for it in bodies])
-        took.append((each([partial(apply, deciding, it) for it in bodies]), ours))
-    event, also = (round(median(side), 1) for side in zip(*took, strict=True))
+def shapes() -> dict[str, Pod]:
+    """Pods of ordinary shape, most of which fit nowhere."""
+    small, huge = ([container(resources={"requests": {"cpu": cpu, "memory": "256Mi"}})] for cpu in ("250m", "500"))
+    zone, host = (constraint(key, app="app-1") for key in (cluster.ZONE_KEY, cluster.HOST_KEY))
+    fields: dict[str, Any] = {"namespace": "team-1", "labels": _LABELS}
+    five = [
+        {**zone, "maxSkew": number, "minDomains": 5, "labelSelector": {"matchLabels": {"app": "app-1", **more}}}
+        for number, more in ((1, {}), (2, {"team": "team-1"}), (3, {"team": "team-2"}))
+    ]
     return {
-        "megabytes": {"profile": round(megabytes), "complete": round(megabytes + more)},
-        "megabytes_ratio": round((megabytes + more) / megabytes, 2) if megabytes else None,
-        "event_us": {"profile": event, "complete": round(event + also, 1)},
-        "event_ratio": round((event + also) / event, 2),
+        "fits": pod(pod_object("fits", containers=small, **fields)),
+        "requests too much": pod(pod_object("huge", containers=huge, **fields)),
+        "one constraint": pod(pod_object("one", containers=small, spread=[{**zone, "minDomains": 5}], **fields)),
+        "five constraints": pod(pod_object("five", containers=small, spread=[*five, host, host], **fields)),
+        "a selector of no node": pod(pod_object("ssd", containers=small, node_selector={"disk": "ssd"}, **fields)),
     }
 
 
-def main() -> int:
+def service(nodes: int, pods: int) -> HomeportService:
+    """A service with the default profile, and a snapshot of a large cluster."""
+    configure("error", "json")
+    with tempfile.NamedTemporaryFile(suffix=".json") as saved:
+        Path(saved.name).write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [cluster.node(0)]}))
+        profile = Profile.model_validate({"schedulerName": "*", "preset": "complete"})
+        made = HomeportService(
+            Settings(cluster=saved.name, profiles=(profile,)), SHIPPED, DEFAULT_WEIGHTS, version="bench"
+        )
+    for number in range(nodes):
+        made.snapshot.upsert_node(node(cluster.furnished_node(number)))
+    for number in range(pods):
+        made.snapshot.upsert_pod(pod(cluster.furnish(cluster.pod(number, nodes))))
+    return made
+
+
+@contextmanager
+def timed_turns() -> Iterator[list[float]]:
+    """Seconds between two turns of the event loop, while the explanation runs."""
+    steps: list[float] = []
+    last = perf_counter()
+    wait = stepwise.yield_to_loop
+
+    async def turn() -> None:
+        nonlocal last
+        steps.append(perf_counter() - last)
+        await wait()
+        last = perf_counter()
+
+    with patch.object(stepwise, "yield_to_loop", turn):
+        yield steps
+
+
+async def explained(explainer: Explainer, asked: Pod) -> dict[str, Any]:
+    with timed_turns() as steps:
+        began = process_time()
+        answer = await explainer.explain(asked)
+        taken = process_time() - began
+    return {
+        "ms": round(taken * 1000, 1),
+        "longest_step_ms": round(max(steps, default=0.0) * 1000, 1),
+        "feasible": len(answer.feasible),
+        "remedies": len(answer.remedies),
+        "incomplete": answer.incomplete,
+    }
+
+
+async def measure(nodes: int, pods: int) -> dict[str, Any]:
+    explainer = Explainer(service(nodes, pods).verb_context)
+    gc.collect()
+    gc.freeze()
+    found = {}
+    for name, asked in shapes().items():
+        first = await explained(explainer, asked)
+        runs = [await explained(explainer, asked) for _ in range(_REPEATS)]
+        found[name] = {
+            **runs[-1],
+            "first_ms": first["ms"],
+            "ms": median(it["ms"] for it in runs),
+            "longest_step_ms": median(it["longest_step_ms"] for it in runs),
+        }
+    return found
+
+
+def main() -> None:
     parser = argparse.ArgumentParser("python -m tests.load.explaining", description=__doc__)
-    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=150_000)
-    sizes = parser.parse_args()
-    found = measure(sizes.nodes, sizes.pods)
-    print(json.dumps({"machine": report.machine(), **vars(sizes), **found}, indent=2))
-    columns = ("megabytes", "event_us")
-    report.table(("explain", *columns), [(it, *(found[column][it] for column in columns)) for it in MODES])
-    return 0
+    given = parser.parse_args()
+    report.publish(asyncio.run(measure(given.nodes, given.pods)))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -1,4 +1,4 @@
-"""Finds the evictions that would violate a PodDisruptionBudget, in short steps."""
+"""Finds, in short steps, the evictions that would violate a PodDisruptionBudget."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BUDGETS_A_STEP: Final = 4096
 _MEMO_BYTES: Final = 8 << 20
 _ENTRY_BYTES: Final = 500
 _BUDGET_BYTES: Final = 8
-"""Estimated size in bytes of each budget in a cache entry. The cache has room for about 16,000 entries."""
+"""Estimated bytes that each budget adds to a cache entry. The cache has room for about 16,000 entries."""
 
 
 Counting: TypeAlias = Generator[None, None, Set[str]]
@@ -63,7 +63,7 @@ class Count:
 
 
 class _Pace:
-    """Counter of work that tells when a generator must yield, so that other requests can run."""
+    """Counter of work. It determines when a generator must yield, so that other requests can run."""
 
     __slots__ = ("_done",)
 
@@ -79,17 +79,18 @@ class _Pace:
 
 
 class Budgets:
-    """PodDisruptionBudgets of the cluster. Those that select a pod are cached by the pod's namespace and labels."""
+    """PodDisruptionBudgets of the cluster. Budgets that select a pod are cached by its namespace and labels."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._selecting = Memo[tuple[str, LabelSet, int], tuple[PodDisruptionBudget, ...]](_MEMO_BYTES)
 
     def violating(self, pods: Iterable[Pod]) -> Counting:
-        """Return, in steps, the UIDs of pods whose eviction would violate a budget if the pods before them are evicted.
+        """Return, in steps, the UIDs of pods whose eviction would violate a budget after all pods before them are
+        evicted.
 
-        Each eviction uses up one of the ``disruptionsAllowed`` of a budget. Pods in the budget's ``disruptedPods`` use
-        up none, because ``disruptionsAllowed`` already takes them into account.
+        Each eviction uses up one of the ``disruptionsAllowed`` of a budget. Pods in the budget's ``disruptedPods`` are
+        already subtracted from ``disruptionsAllowed``, so evicting them uses up none.
         """
         left: dict[ObjectKey, int] = {}
         violating: set[str] = set()

@@ -34,10 +34,10 @@ NONE_HAS_TO_GO: Final = 'expected at least one victim pod on node "{}"'
 _NO_VICTIMS: Final = Victims(())
 _NOBODY: Final = unresolvable(NO_VICTIMS_FOUND)
 _UNASKED: Final = unresolvable()
-"""Status assumed for a nominated node that no filter rejected. With it, the pod is eligible to preempt others."""
+"""Status assumed for a nominated node that no filter rejected. It makes the pod eligible to preempt others."""
 
 _FILTERS_A_STEP: Final = 64
-"""Number of Filter runs between two yields: one or two milliseconds with all of kube-scheduler's plugins."""
+"""Number of Filter runs between two yields. They take one or two milliseconds with all of kube-scheduler's plugins."""
 
 _NO_PRIORITY_BELOW: Final = 1 << 31
 """Offset added to each priority to make it non-negative, so that each further victim raises the sum of priorities."""
@@ -47,15 +47,15 @@ _INT32: Final = 2**31 - 1
 _MOST_COUNTS: Final = 8
 """Maximum number of attempts on a node whose pods change while their budgets are evaluated.
 
-Then the search goes on without the node.
+After that, the search skips the node.
 """
 
 
 class DefaultPreemptionArgs(PluginArgs):
     """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
-    ``minCandidateNodesPercentage`` (of the nodes) and ``minCandidateNodesAbsolute`` set the number of candidates, which
-    are nodes with victims, that a search looks for. The larger number applies.
+    A search stops early after finding a number of candidates, which are nodes with victims. The number is
+    ``minCandidateNodesPercentage`` of the nodes or ``minCandidateNodesAbsolute``, whichever is larger.
     """
 
     min_candidate_nodes_percentage: Annotated[
@@ -107,7 +107,7 @@ class _DryRunResults(Struct):
 
 @final
 class DefaultPreemption(PostFilterPlugin):
-    """Selects victims of lower priority for a pod that no node passes.
+    """Selects victims of lower priority for a pod that fits on no node.
 
     Source of the rules: ``framework/preemption``, ``framework/plugins/defaultpreemption`` of Kubernetes 1.36 and 1.35.
     """
@@ -120,8 +120,8 @@ class DefaultPreemption(PostFilterPlugin):
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         """Search for the best candidate, yielding between groups of dry runs.
 
-        After each yield, the caller sends the cycle state for the current snapshot. A node that the snapshot no longer
-        has is skipped.
+        After each yield, the caller sends the cycle state for the current snapshot. Nodes that the snapshot no longer
+        has are skipped.
         """
         why = self.pod_eligible_to_preempt_others(pod, rejected.get(pod.nominated_node_name, _UNASKED))
         if why:
@@ -191,8 +191,9 @@ class DefaultPreemption(PostFilterPlugin):
     def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
         """Return the victims on a node: pods of lower priority, except those that are reprieved.
 
-        All of them are removed first. Each one is reprieved if the incoming pod still fits after it is added back. Pods
-        whose eviction would violate a budget are tried first, and within each group the most important pods.
+        At first all pods of lower priority are removed. A pod is reprieved if the incoming pod still fits after the
+        reprieved pod is added back. Pods whose eviction would violate a budget are tried first, and within each group
+        the most important pods.
         """
         count = Count()
         while (answer := self._select(state, pod, node, count)) is None:
@@ -263,8 +264,8 @@ def _started(pod: Pod) -> float:
 def _by_importance(pods: Sequence[Pod]) -> list[Pod]:
     """Return the pods sorted by priority, highest first, then by start time, earliest first.
 
-    Pods of one priority that have not started come last, in reverse order. kube-scheduler's sort reverses them, because
-    it reads the clock in place of each missing start time.
+    Among pods of one priority, those that have not started come last, in reverse order. kube-scheduler has the same
+    order, because its sort uses the current time for each missing start time.
     """
     places = {
         it.uid: (-it.spec.priority, _started(it), -place if it.disruption.started is None else place)
@@ -288,7 +289,7 @@ def _cost(victims: Victims) -> _Cost:
     """Return the cost of evicting the victims. Costs are compared as tuples; the smallest is the best.
 
     The components are budget violations, highest priority, sum of priorities, number of victims, and a negated start
-    time. That is the earliest start among the victims with the highest priority, so a later start is cheaper.
+    time. The start time is the earliest one among the victims with the highest priority, so a later start is cheaper.
     """
     highest = victims.pods[0].spec.priority
     return (

@@ -2,9 +2,9 @@
 
 The search handles claim after claim, request after request, device after device, and backtracks if a device is not
 available. Source of the rules: ``structured/internal/incubating`` of Kubernetes 1.36. Devices are tried in
-kube-scheduler's order, because it determines the chosen alternative of a request, and so the score.
+kube-scheduler's order, because the order determines the chosen alternative of a request, and so the score.
 
-Tenants can write claims for which a search would take hours, so its number of steps is limited.
+Tenants can write claims for which a search would take hours, so the number of steps is limited.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ MAX_STEPS: Final = 5000
 """Maximum number of steps for one node, about 20 ms. A search with 16 devices takes a few hundred steps."""
 
 STEPS_PER_SELECTOR: Final = 8
-"""Minimum number of steps for the first evaluation of a selector for a device."""
+"""Minimum number of steps counted for the first evaluation of a selector for a device."""
 
 _PARTS_PER_STEP: Final = 8
 """Number of evaluated parts of an expression that count as one step."""
 
 _CHARACTERS_PER_STEP: Final = 8
-"""Number of characters of a long expression that count as one step, because it might have to be parsed."""
+"""Number of characters of a long expression that count as one step, because the expression might have to be parsed."""
 
 _SHORT_EXPRESSION: Final = 256
 """Maximum length of an expression whose parsing is not counted."""
@@ -70,7 +70,9 @@ _DEVICES_BETWEEN_YIELDS: Final = 4096
 """Number of devices that a proof examines between two yields."""
 
 MAX_DEVICES: Final = 128
-"""Maximum number of devices, and of requests, of one pod, because each adds several nested Python calls."""
+"""Maximum number of devices, and of requests, of one pod. Each adds several nested Python calls, and their depth is
+limited.
+"""
 
 REASON_INVALID_POOLS: Final = "invalid resource pools were encountered"
 ALL: Final = "All"
@@ -79,7 +81,9 @@ _TAINTED: Final = ("NoSchedule", "NoExecute")
 _NONE: Final[Amounts] = {}
 
 _MAX_CHOICES: Final = 32
-"""Maximum number of combinations of attribute values that a proof tries. With more, it ignores all constraints."""
+"""Maximum number of combinations of attribute values that a proof tries. If there are more, the proof ignores all
+constraints.
+"""
 
 _Value: TypeAlias = tuple[type, object]
 _NO_VALUE: Final[_Value] = (object, None)
@@ -137,7 +141,8 @@ class _ProofTooLong(Exception):
 class _TooManyResults(Exception):
     """A claim would get more devices than its status can hold.
 
-    The search then backtracks to another alternative or an earlier claim. Other devices for the request cannot help.
+    The search then backtracks to another alternative or an earlier claim. Trying other devices for the same request
+    would not help.
     """
 
 
@@ -321,9 +326,9 @@ class AllocationSearch:
     def _allocate(self, claim: int, number: int, position: int, taken: int, *, alternative: bool, start: int) -> bool:
         """Take devices for a request, and for all requests and claims after it. Return whether that is possible.
 
-        ``position``: index of the alternative. ``alternative``: whether it is a chosen one. ``taken``: number of
-        devices that the request already has. ``start``: position of the first device to try; no set of devices is tried
-        in two orders. Raises ``_TooManyResults``.
+        ``position``: index of the alternative. ``alternative``: whether it is one of several alternatives and has been
+        chosen. ``taken``: number of devices that the request already has. ``start``: position of the first device to
+        try; no set of devices is tried in two orders. Raises ``_TooManyResults``.
         """
         self._step()
         if claim >= len(self._claims):
@@ -391,7 +396,9 @@ class AllocationSearch:
         *,
         must: bool,
     ) -> bool:
-        """Take a device, and all devices after it. Return whether that is possible; if not, the device is released."""
+        """Take a device, and then devices for everything that is still missing. Return whether that is possible; if
+        not, release the device.
+        """
         if sum(map(len, self._results)) >= MAX_DEVICES:
             raise CannotEvaluate(REASON_STEPS)
         undo = self._try_device(key, request, candidate, must=must)
@@ -412,7 +419,7 @@ class AllocationSearch:
             raise CannotEvaluate(REASON_STEPS)
 
     def _is_impossible(self) -> Generator[None, None, bool]:
-        """Return whether there are provably too few devices for all requests, whatever the assignment.
+        """Return whether every assignment of devices to requests provably fails, because there are too few devices.
 
         It is called when the search has no steps left. A device is assumed to match unless a selector has rejected it.
         """
@@ -431,7 +438,7 @@ class AllocationSearch:
     def _all_slices(self) -> Iterator[tuple[int, ResourceSlice] | None]:
         """Yield (position of the first device, slice) for each slice, and ``None`` where other requests can run.
 
-        Candidates are not created, because that takes several times as long as examining a device.
+        No ``_Candidate`` is created, because creating one takes several times as long as examining a device.
         """
         self._examine(self.devices)
         position = pause = 0
@@ -677,8 +684,8 @@ class AllocationSearch:
     def _consume_counters(self, candidate: _Candidate) -> bool:
         """Consume the counters that a device needs. If one is not sufficient, consume none and return ``False``.
 
-        As in kube-scheduler, consumption is tracked by pool name without the driver, so pools of two drivers with one
-        name share it.
+        As in kube-scheduler, consumption is tracked by pool name without the driver. So pools of the same name share it
+        even if they belong to different drivers.
         """
         self._step(
             3 + sum(len(consumption.counters) for consumption in candidate.device.consumes) // _COUNTERS_PER_STEP
@@ -709,7 +716,9 @@ class AllocationSearch:
                 taken[consumption.counter_set][counter] -= amount
 
     def _free_counters(self, pool: Pool) -> dict[str, dict[str, Amount]]:
-        """Return the amounts of counters that allocated devices leave; negative if they consume more than there is."""
+        """Return the amounts of counters that allocated devices leave; negative if the devices consume more than the
+        pool has.
+        """
         left = {name: dict(counters) for name, counters in pool.counter_sets.items()}
         for resource_slice in (*pool.slices, *pool.other_slices):
             allocations = self._allocations_of(resource_slice.pool_id)

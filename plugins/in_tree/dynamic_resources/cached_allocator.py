@@ -41,18 +41,20 @@ _STEPS_PER_LOOKUP: Final = 4
 """Number of steps for finding the cached outcome of a node."""
 
 MAX_OUTCOME_BYTES: Final = 64 << 20
-"""Maximum estimated size in bytes of the cached outcomes. Those of the last evaluations are kept even beyond it."""
+"""Maximum estimated size in bytes of the cached outcomes. Outcomes of the last evaluations are kept even if they exceed
+it.
+"""
 
 MAX_SPEC_BYTES: Final = 4 << 20
 """Maximum estimated size in bytes of the cached specs of placeholder claims.
 
-Specs of the last evaluations are kept even beyond it.
+Specs of the last evaluations are kept even if they exceed it.
 """
 
 _KEPT_EVALUATIONS: Final = 8
 """Number of latest evaluations whose outcomes are always kept.
 
-An evaluation that raised ``Unprepared`` needs them when it is repeated.
+An evaluation that raised ``Unprepared`` needs its outcomes when it is repeated.
 """
 
 _BYTES_PER_OUTCOME: Final = 400
@@ -80,10 +82,11 @@ class _CachedOutcome(Struct, frozen=True):
 
 
 class _OutcomesBySpec(Struct):
-    """Outcomes by node of pods whose claims have the same ``specs``; the cache key is their identity.
+    """Outcomes by node, for pods whose claims have the same ``specs``. The cache key is the identity of the spec
+    objects.
 
-    ``evaluation``: number of the last evaluation that used them. One pod can need different specs on different nodes,
-    if device plugins provide some of its extended resources.
+    ``evaluation``: number of the last evaluation that used these outcomes. A pod can need different specs on different
+    nodes, if device plugins of some nodes provide its extended resources.
     """
 
     specs: tuple[ClaimSpec, ...]
@@ -169,7 +172,7 @@ class CachedAllocator:
         return kind
 
     def _evict_oldest(self) -> None:
-        """Evict the oldest outcomes until the limit is met, but keep those of the last evaluations."""
+        """Evict the oldest outcomes until the limit is met, but keep the outcomes of the last evaluations."""
         while self._outcome_bytes > MAX_OUTCOME_BYTES:
             key, oldest = next(iter(self._by_specs.items()))
             if oldest.evaluation > self._evaluation - _KEPT_EVALUATIONS:
@@ -236,7 +239,7 @@ class CachedAllocator:
         return (unresolvable(result.reason).by(NAME) if result.reason else _NOT_ALL), _steps(search), True
 
     def _drop_outdated_results(self) -> None:
-        """Drop the selector results if slices have changed, because they are cached by the identity of devices."""
+        """Drop the selector results if slices have changed, because results are cached by the identity of devices."""
         if self._results_version != self._inventory.slices_version:
             self._results_version = self._inventory.slices_version
             self._selector_results = Memo(_MAX_RESULT_BYTES)

@@ -39,8 +39,8 @@ def consumed(requested: Amounts | None, capacity: Mapping[str, DeviceCapacity]) 
 def consumed_of(requested: Amount | None, capacity: DeviceCapacity) -> Amount:
     """Return the amount that a request takes of one capacity.
 
-    Without a requested amount, it is the default of the capacity's policy, or else the whole capacity. A requested
-    amount is rounded up to the next amount that the policy allows.
+    Without a requested amount, the request takes the default of the capacity's policy, or the whole capacity if there
+    is no default. A requested amount is rounded up to the next amount that the policy allows.
     """
     policy = capacity.policy
     if requested is None:

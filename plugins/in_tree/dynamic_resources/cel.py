@@ -165,7 +165,9 @@ def _list_of(parts: tuple[Evaluate, ...]) -> Evaluate:
 
 
 def _logic(terms: tuple[Evaluate, ...], *, decides: bool) -> Evaluate:
-    """Compile ``&&`` or ``||``. An operand with the value ``decides`` is the result, even if others raise errors."""
+    """Compile ``&&`` or ``||``. If any operand has the value ``decides``, that is the result, even if others raise
+    errors.
+    """
 
     def evaluate(scope: Scope) -> Any:
         fault: CelError | None = None
@@ -252,12 +254,14 @@ def _is_constant(node: Any) -> bool:
 
 
 def _typed(constant: Any) -> tuple[bool, Any]:
-    """Return a key that is equal for equal constants, and differs for ``true`` and ``1``."""
+    """Return a key that is equal for equal constants. The keys of ``true`` and ``1`` differ."""
     return (isinstance(constant, bool), constant)
 
 
 def _in_constants(item: Evaluate, of: frozenset[tuple[bool, Any]]) -> Evaluate:
-    """Compile ``in`` with a list of constants, as a look-up in a set. As in kube-scheduler, versions raise an error."""
+    """Compile ``in`` with a list of constants as a look-up in a set. As in kube-scheduler, a semantic version as the
+    item raises an error.
+    """
 
     def evaluate(scope: Scope) -> bool:
         scope.step()

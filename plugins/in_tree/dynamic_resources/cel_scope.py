@@ -13,8 +13,8 @@ from plugins.in_tree.dynamic_resources.cel_values import QuantityValue, parse_se
 MAX_STEPS: Final = 5000
 """Maximum number of steps of a selector for one device, about 2 ms. A typical selector takes a dozen steps.
 
-kube-scheduler also limits evaluations (``CELSelectorExpressionMaxCost``), to about 100 ms. Homeport does not reproduce
-its cost model. An expression that exceeds this limit raises ``Unsupported``.
+kube-scheduler limits evaluations to about 100 ms (``CELSelectorExpressionMaxCost``). Homeport does not reproduce
+kube-scheduler's cost model. An expression that exceeds Homeport's limit raises ``Unsupported``.
 """
 
 _DEVICE: Final = "device"
@@ -29,7 +29,7 @@ class Budget:
         self.steps = 0
 
     def spend(self, steps: int = 1) -> None:
-        """Count steps before they are taken. Raises ``Unsupported`` beyond ``MAX_STEPS``."""
+        """Count steps before they are taken. Raises ``Unsupported`` if they exceed ``MAX_STEPS``."""
         self.steps += steps
         if self.steps > MAX_STEPS:
             raise Unsupported("an expression that takes too long")
@@ -53,7 +53,7 @@ class Scope:
 class ValuesByDomain(dict[str, Mapping[str, Any]]):
     """Attributes or capacities by domain.
 
-    A missing domain has an empty map as its value, but ``in`` does not find it.
+    Looking up a missing domain returns an empty map, but ``in`` returns false for it.
     """
 
     def __missing__(self, key: str) -> Mapping[str, Any]:

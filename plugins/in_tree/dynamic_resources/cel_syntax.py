@@ -1,4 +1,4 @@
-"""Parser for CEL expressions. It has limits, because tenants write the expressions.
+"""Parser for CEL expressions. Size and depth are limited, because tenants write the expressions.
 
 It supports the part of the language (github.com/google/cel-spec) that device selectors use: comparisons, logic,
 arithmetic, fields, keys, optional values, calls, lists and the conditional operator. Other expressions raise
@@ -202,7 +202,7 @@ class _Parser:
 
     def _negated(self, function: str, times: int) -> Any:
         kind, text = self._tokens[self._at]
-        if function == "-" and kind == "int":  # parsed with the sign, because only -2**63 is in range
+        if function == "-" and kind == "int":  # parsed with the sign, because -2**63 is in range but 2**63 is not
             self._at += 1
             value = -int(text, 0 if text.startswith("0x") else 10)
             return self._members(self._literal_int(value if times % 2 else -value))

@@ -1,4 +1,5 @@
-"""Constraints between the devices of a claim: all must have the same value of an attribute, or each a different value.
+"""Constraints between the devices of a claim: for an attribute, all devices must have the same value, or all different
+values.
 
 Source of the rules: ``structured/internal/incubating`` of Kubernetes 1.36.
 """

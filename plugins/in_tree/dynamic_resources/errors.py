@@ -1,4 +1,4 @@
-"""Errors of an allocation: those of kube-scheduler, and rejections of what Homeport cannot evaluate."""
+"""Exceptions of an allocation: kube-scheduler's errors, and rejections if Homeport cannot evaluate the allocation."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def device_requests(
     """Return the device requests for ``resources``, sorted by name: one for each container that requests a resource.
 
     An init container that ends before others start can use the devices of the containers that start after it. If init
-    containers need more devices than these, only the largest additional request is returned.
+    containers need more devices than the other containers, only the largest additional request is returned.
     """
     by_resource: dict[str, list[_ContainerRequest]] = {name: [] for name in resources}
     for container in containers:

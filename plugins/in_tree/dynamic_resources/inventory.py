@@ -1,6 +1,6 @@
 """Index of ResourceSlices by node and pool, of devices allocated to claims, and of DeviceClasses by name and resource.
 
-It is updated object by object; many changes are processed in bounded steps.
+The index is updated object by object. Many changes are processed in bounded steps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Member = TypeVar("Member")
 class _Groups(Generic[Group, Member]):
     """Groups of objects by key.
 
-    ``of`` returns the members of a group, as the identical tuple until the group changes.
+    ``of`` returns the members of a group. The returned tuple is the identical object until the group changes.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class _Groups(Generic[Group, Member]):
 
 
 class Inventory:
-    """Index of slices, claims and classes. The caller must call ``refresh`` before any look-up."""
+    """Index of slices, claims and classes. Callers must call ``refresh`` before a look-up."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -76,7 +76,7 @@ class Inventory:
         )
         self._classes_seen = -1
         self.slices_version = 0
-        """Number that changes with the slices. While it is unchanged, each device remains the identical object."""
+        """Number that changes when slices change. While it is unchanged, each device remains the identical object."""
         self._by_resource: Mapping[str, DeviceClass] = {}
         self._last_shared_pools: PoolStates = {}
         self._restart_slices()
@@ -97,7 +97,7 @@ class Inventory:
         self._shared_pools = None
 
     def refresh(self) -> None:
-        """Update the index from the snapshot. Raises ``Unprepared`` if that is too much work for one step."""
+        """Update the index from the snapshot. Raises ``Unprepared`` if the update is too much work for one step."""
         all_prepared(it.catch_up for it in self._following)
         version = self.classes_version()
         if self._classes_seen != version:
@@ -107,7 +107,7 @@ class Inventory:
     def refresh_at_once(self) -> None:
         """Update the index without yielding.
 
-        Few objects have usually changed, because each search updates the index, too.
+        Usually only a few objects have changed, because each search also updates the index.
         """
         try:
             self.refresh()
@@ -138,7 +138,7 @@ class Inventory:
     def pool_states(self, slices: Iterable[ResourceSlice]) -> PoolStates:
         """Return the allocations and slices of each pool of ``slices``.
 
-        The result is equal until one of them changes.
+        The result is equal until an allocation or slice changes.
         """
         return {it: (self.allocations(it), self.slices_of_pool(it)) for it in {each.pool_id for each in slices}}
 
@@ -211,7 +211,8 @@ def _place(resource_slice: ResourceSlice) -> str:
 
 
 def _by_resource(classes: Sequence[DeviceClass]) -> dict[str, DeviceClass]:
-    """Return the class of each extended resource. The newest of several classes is used, then the first by name.
+    """Return the class of each extended resource. If several classes provide it, the newest one is used; among equally
+    new ones, the first by name.
 
     Each class also provides the resource ``deviceclass.resource.kubernetes.io/<name of the class>``.
     """

@@ -1,8 +1,9 @@
-"""Searches texts for patterns with RE2, whose syntax Go's regexp shares. The time of a search is counted in steps.
+"""Searches texts for patterns with RE2, which has the same syntax as Go's regexp. The work of a search is counted in
+steps.
 
 The time of RE2 is linear in the text, but also grows with the pattern. RE2 takes 0.3 s to compile a pattern of 8,000
-characters, and 0.5 s to search for it in a text of this length. So both are counted in steps, whose number is limited.
-Measurements: ``docs/adr/0050-cel.md``.
+characters, and 0.5 s to search for it in a text of this length. So compiling and searching are both counted in steps,
+and the number of steps is limited. Measurements: ``docs/adr/0050-cel.md``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import re2
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
 
 MAX_PATTERN_LENGTH: Final = 1024
-"""Maximum number of characters of a pattern. RE2 takes up to 8 ms to find that its program would be too large."""
+"""Maximum number of characters of a pattern. For such a pattern, RE2 takes up to 8 ms to detect that the compiled
+program would be too large.
+"""
 
 _STEPS_PER_PATTERN: Final = 16
 _STEPS_PER_UNICODE_CLASS: Final = 250
@@ -34,12 +37,14 @@ RE2 visits each pair at most once, in 9 ns.
 
 _UNICODE_CLASS: Final = re.compile(r"\\[pP]")
 _OPTIONS: Final = re2.Options()
-_OPTIONS.max_mem = 1 << 16  # bytes for a program and its states; RE2 caches 128 patterns
+_OPTIONS.max_mem = 1 << 16  # bytes for one compiled program and its states; RE2 caches 128 programs
 _OPTIONS.never_capture = True
 _OPTIONS.log_errors = False
 
 Spend: TypeAlias = Callable[[int], None]
-"""Function that counts steps before they are taken. Raises ``Unsupported`` beyond the limit, which ends the search."""
+"""Function that counts steps before they are taken. It raises ``Unsupported`` if the limit is exceeded, which ends the
+search.
+"""
 
 
 @lru_cache(maxsize=64)

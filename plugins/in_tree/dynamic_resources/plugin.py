@@ -1,4 +1,6 @@
-"""DynamicResources plugin: filters and scores nodes by a pod's claims, and delays the bind until these are reserved."""
+"""DynamicResources plugin: filters and scores nodes by a pod's claims, and delays the bind until the claims are
+reserved.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ MAX_WAIT_SECONDS: Final = 900.0
 """Maximum time in seconds that a pod waits at Permit. The caller's own time limit ends the wait sooner."""
 
 _MAX_ALTERNATIVES: Final = 8
-"""Maximum number of alternatives of a request, and so the score of the first alternative."""
+"""Maximum number of alternatives of a request. It is also the score of the first alternative."""
 
 _ELSEWHERE: Final = unresolvable(REASON_ELSEWHERE).by(NAME)
 _STALE: Final = unresolvable(REASON_STALE).by(NAME)
@@ -172,7 +174,9 @@ class DynamicResources(
     def _to_allocate(
         self, pod_claims: PodDeviceClaims, pod: Pod, node: NodeInfo
     ) -> tuple[tuple[ResourceClaim, ...], Status | None]:
-        """Return the claims that need devices on the node; or a status that is final for the node."""
+        """Return the claims that need devices on the node. If the verdict for the node is already known, return its
+        status instead.
+        """
         missing = tuple(it for it in pod_claims.claims if it.allocation is None)
         extended = pod_claims.extended
         if extended is None:
@@ -197,7 +201,9 @@ class DynamicResources(
         return claim
 
     def _is_available(self, claim: ResourceClaim, node: NodeInfo) -> bool:
-        """Return whether a claim, if allocated, can be used on the node, now or later. Raises ``CannotEvaluate``."""
+        """Return whether the node can use the claim now or later; true if the claim is not allocated. Raises
+        ``CannotEvaluate``.
+        """
         allocation = claim.allocation
         if allocation is None:
             return True
@@ -207,14 +213,16 @@ class DynamicResources(
         return ready or (ready is False and not is_late(allocation, self._binding_timeout))
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        """Return ``False``, because devices are taken by allocated claims, whichever pods use them."""
+        """Return ``False``, because devices are taken by allocated claims, no matter which pods use the claims."""
         return False
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> tuple[Any, ...] | None:
-        """Return a key of the devices and the pod's claims; ``None`` if the verdict depends on the time."""
+        """Return a key of everything that the verdict depends on: devices and the pod's claims. Return ``None`` if the
+        verdict also depends on the time.
+        """
         if CLAIMS in pod.spec.oversized:
             return pod.spec.oversized
         claims = pod.spec.claims
@@ -232,7 +240,8 @@ class DynamicResources(
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         """Return a rejection. Claims are deallocated by the scheduler that calls Homeport, not by this plugin.
 
-        If an earlier plugin rejected the pod at PreFilter, there is no state, and kube-scheduler returns an error here.
+        If an earlier plugin rejected the pod at PreFilter, there is no state. kube-scheduler returns an error in this
+        case.
         """
         yield from ()
         try:
@@ -277,7 +286,9 @@ class DynamicResources(
     # Bind.
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
-        """Let the pod wait until its claims are reserved, because the watch might lag behind the scheduler's write."""
+        """Let the pod wait until the snapshot shows its claims as reserved, because the watch might lag behind the
+        scheduler's write.
+        """
         if self._has_own_claims(pod, node_name):
             return SUCCESS, 0.0
         return _WAIT, MAX_WAIT_SECONDS

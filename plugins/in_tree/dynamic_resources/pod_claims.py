@@ -16,7 +16,9 @@ from plugins.in_tree.dynamic_resources.extended import requested_resources
 from plugins.in_tree.dynamic_resources.inventory import Inventory
 
 PLACEHOLDER: Final = "<extended-resources>"
-"""Placeholder name of an extended resource claim that does not exist yet; invalid as an object name."""
+"""Placeholder name of an extended resource claim that does not exist yet. No object can have this name, because it is
+invalid.
+"""
 
 
 class ClaimNotFound(Exception):

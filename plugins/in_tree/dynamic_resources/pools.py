@@ -80,7 +80,7 @@ class _SliceFacts:
         self.devices = frozenset(device.name for device in resource_slice.devices)
         self.conditional = any(device.binding_conditions is not None for device in resource_slice.devices)
         self.counters: dict[str, set[str]] = {}
-        """Counters that devices consume, by their set."""
+        """Names of the counters that devices consume, by counter set."""
         self._every = False
         names: set[str] = set()
         selectors: dict[RequiredNodeAffinity, None] = {}
@@ -126,7 +126,7 @@ class PoolBuilder:
         self._facts_of(resource_slice)
 
     def forget(self, resource_slice: ResourceSlice) -> None:
-        """Drop what was computed from a slice that is removed or replaced."""
+        """Drop the data computed from a slice that is removed or replaced."""
         self._facts.pop(resource_slice.name, None)
         self._built.pop(resource_slice.pool_id, None)
 
@@ -162,7 +162,7 @@ class PoolBuilder:
     def _is_relevant(self, node: Node, resource_slice: ResourceSlice) -> bool:
         """Return whether the slice matters for the node.
 
-        Counter sets matter for each node that uses a device of the pool.
+        A slice with counter sets matters for each node that uses a device of the pool.
         """
         if resource_slice.counter_sets:
             return True
@@ -173,7 +173,7 @@ class PoolBuilder:
         return resource_slice.per_device and self._facts_of(resource_slice).reach(node)
 
     def _pool(self, pool_id: PoolID, slices: list[ResourceSlice], *, keep: bool) -> _CachedPool | None:
-        """Return the pool; ``None`` if slices of a newer generation exist, which are about to replace it."""
+        """Return the pool; ``None`` if slices of a newer generation exist, because they are about to replace it."""
         other_slices: Sequence[ResourceSlice] = ()
         generation, count = slices[0].generation, slices[0].count
         if len(slices) != count:

@@ -33,15 +33,15 @@ UNREAD: Final = {
     POD_AFFINITY: unresolvable(REASON_LONG_TERMS).by(NAME),
     LABELS: unresolvable(REASON_LONG_LABELS).by(NAME),
 }
-"""Rejections of pods with an oversized part, which is therefore not decoded, by the name of the part."""
+"""Rejections of pods with an oversized part, by the name of the part. Oversized parts are not decoded."""
 
 
 class Occupied:
-    """Domains of one topology key with their number of relevant pods.
+    """Number of relevant pods in each domain of one topology key.
 
-    Relevant pods match a term of the incoming pod, or have a term that matches it. ``domains``: counts from the cache;
-    ``None`` if the snapshot has no relevant pod. ``deltas``: number of relevant pods that a dry run adds to a domain,
-    or removes if negative.
+    Relevant pods match a term of the incoming pod, or have a term that matches the incoming pod. ``domains``: counts
+    from the cache; ``None`` if the snapshot has no relevant pod. ``deltas``: number of relevant pods that a dry run
+    adds to a domain, or removes if negative.
     """
 
     __slots__ = ("deltas", "domains", "key")
@@ -82,7 +82,7 @@ class Occupied:
         return None if self.domains is None else self.domains.domain_of(node_name)
 
     def stamp(self) -> int:
-        """Return a number that changes with the set of domains with relevant pods. It ignores ``deltas``."""
+        """Return a number that changes when the set of domains with relevant pods changes. It ignores ``deltas``."""
         return 0 if self.domains is None else self.domains.stamp(0)
 
     def outside(self, nodes: Candidates, names: Sequence[str], counts: Counts) -> Sequence[str]:
@@ -107,10 +107,11 @@ class Occupied:
 class RequiredState:
     """Domains of the pods that matter for Filter, as computed by PreFilter.
 
-    ``own``: resolved terms of the incoming pod. ``newcomer``: its namespace and labels. ``matches_itself``: whether it
-    matches its own required affinity terms. ``affinity``: domains of the pods that match all these terms, one entry per
-    topology key. ``anti_affinity``: for each required anti-affinity term, the pods that it matches and their domains.
-    ``existing``: domains of existing pods whose required anti-affinity terms match the incoming pod, by topology key.
+    ``own``: resolved terms of the incoming pod. ``newcomer``: the pod's namespace and labels. ``matches_itself``:
+    whether the pod matches its own required affinity terms. ``affinity``: domains of the pods that match all these
+    terms, one entry per topology key. ``anti_affinity``: for each required anti-affinity term, the pods that it matches
+    and their domains. ``existing``: domains of existing pods whose required anti-affinity terms match the incoming pod,
+    by topology key.
     """
 
     __slots__ = ("affinity", "anti_affinity", "existing", "matches_itself", "newcomer", "own")
@@ -159,7 +160,7 @@ class RequiredState:
             self.existing.setdefault(key, Occupied(key, None)).shift(node, delta)
 
     def stamp(self) -> tuple[object, ...]:
-        """Return a key that changes whenever a verdict might change for another reason than a node's labels."""
+        """Return a key that changes whenever a verdict might change, except by a change of a node's labels."""
         return (
             self.matches_itself,
             tuple((it.key, it.stamp()) for it in self.affinity),
@@ -192,12 +193,13 @@ class RequiredState:
     def _is_first(self) -> bool:
         """Return whether the pod matches its own required affinity terms, and no existing pod matches them.
 
-        Then each node with the topology keys passes, so that the first pod of a group can be scheduled.
+        In this case, each node with the topology keys passes, so that the first pod of a group can be scheduled.
         """
         return self.matches_itself and all(it.is_empty() for it in self.affinity)
 
     def evaluate_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Like ``evaluate``, but succeed only if the verdict holds whichever of the ``in_flight`` pods fail to bind.
+        """Like ``evaluate``, but succeed only if the verdict holds no matter which of the ``in_flight`` pods fail to
+        bind.
 
         Only required affinity needs another check, because a node that passes the anti-affinity terms also passes with
         fewer pods. Each domain of the node must have a matching pod that is not in flight. Otherwise all matching pods

@@ -1,6 +1,7 @@
 """Affinity terms of the incoming pod, resolved to the pods and namespaces that each term matches.
 
-Namespace selectors are resolved to the current namespaces, once for all pods of a namespace with equal terms.
+Namespace selectors are resolved to the current namespaces. This is done once for all pods of a namespace with equal
+terms.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class OwnTerms(Struct, frozen=True):
 
     ``keys``: topology keys of the required affinity terms, without duplicates. ``peers``: pods that match all these
     terms; ``None`` if no pod can. ``anti``: (topology key, matching pods) of each required anti-affinity term.
-    ``preferred``: (topology key, matching pods, weight) of each preferred term. Terms that cannot match a pod are
-    omitted from both. ``has_required``: whether there are required terms, including those that cannot match a pod.
+    ``preferred``: (topology key, matching pods, weight) of each preferred term. ``anti`` and ``preferred`` omit terms
+    that cannot match a pod. ``has_required``: whether there are required terms, including those that cannot match a
+    pod.
     """
 
     keys: tuple[str, ...] = ()
@@ -123,7 +125,7 @@ class OwnTermsOf:
     def _look(self, selector: Selector, version: int) -> Iterator[None]:
         """Match all namespaces in steps, and cache the names of the selected ones under ``version``.
 
-        A change of namespaces during the steps leads to another version, so the cached names are not used for it.
+        If namespaces change during the steps, the version changes too, so the cached names are not used afterwards.
         """
         every = tuple(self._objects.in_namespace(NAMESPACES, ""))
         names: set[str] = set()

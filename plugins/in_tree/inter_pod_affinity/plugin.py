@@ -47,7 +47,8 @@ class InterPodAffinityArgs(PluginArgs):
 
 @final
 class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScorePlugin):
-    """Compares the terms of the incoming pod with existing pods, and their terms with the incoming pod.
+    """Matches the terms of the incoming pod against existing pods, and the terms of existing pods against the incoming
+    pod.
 
     Source of the rules: ``framework/plugins/interpodaffinity`` of Kubernetes 1.36; 1.35 has equivalent rules.
     """
@@ -110,9 +111,9 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
         )
 
     def signature(self, pod: Pod) -> Hashable | None:
-        """Return a key that changes with the set of domains that have matching pods, and with the domain of any node.
+        """Return a key that changes if the set of domains with matching pods changes, or the domain of any node.
 
-        It does not change if a domain merely gets more or fewer matching pods.
+        The key does not change if a domain merely gets more or fewer matching pods.
         """
         unread = _unread(pod)
         if unread is not None:

@@ -75,7 +75,9 @@ PREFERRED: Final[StateKey[PreferredState]] = StateKey(f"PreScore{NAME}")
 
 
 def preferred_state(own: OwnTerms, newcomer: Newcomer, hard_weight: int, terms: PodTerms) -> PreferredState | None:
-    """Create the state for Score; ``None`` if no term matches a pod on a node with its key. Raises ``Unprepared``."""
+    """Create the state for Score; ``None`` if no term matches a pod on a node with the term's topology key. Raises
+    ``Unprepared``.
+    """
     try:
         others = terms.weights(newcomer, hard_weight)
         by_key: dict[str, list[tuple[DomainCounts, int]]] = {}
@@ -91,7 +93,9 @@ def preferred_state(own: OwnTerms, newcomer: Newcomer, hard_weight: int, terms: 
 
 
 def normalized(scores: Mapping[K, int]) -> Mapping[K, int]:
-    """Return scores scaled linearly from 0 (least) to 100 (most), rounded down. If all are equal, all become 0."""
+    """Return scores scaled linearly, so that the lowest becomes 0 and the highest 100, rounded down. Equal scores all
+    become 0.
+    """
     least, most = min(scores.values(), default=0), max(scores.values(), default=0)
     if most == least:
         return dict.fromkeys(scores, 0)

@@ -47,7 +47,7 @@ class Term(_AffinityModel):
 
 
 class PreferredTerm(_AffinityModel):
-    """Term, and the weight that is added to the score of a matching node. Weight 0 disables the term."""
+    """Term with a weight that is added to the score of each matching node. Weight 0 disables the term."""
 
     weight: _Int32 = 0
     preference: Term = Term()
@@ -57,7 +57,7 @@ class PreferredTerm(_AffinityModel):
 
 
 class Required(_AffinityModel):
-    """Terms of which at least one must match."""
+    """List of terms. At least one of them must match."""
 
     node_selector_terms: tuple[Term, ...] | None = None
 

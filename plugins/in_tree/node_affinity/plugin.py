@@ -87,7 +87,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return _unread(pod) or SUCCESS
 
     def _matcher(self, affinity: RequiredNodeAffinity) -> NodeMatcher:
-        """Return the compiled affinity. The latest one is cached, because it is needed for each node."""
+        """Return the compiled affinity. The latest result is cached, because Filter needs it for each node."""
         if affinity is not self._latest[0]:
             self._latest = (affinity, affinity.compiled())
         return self._latest[1]

@@ -58,7 +58,7 @@ _COMPARISON: Final[StateKey[Comparison]] = StateKey(f"PreScore{NAME}")
 
 @lru_cache(maxsize=1024)
 def _insufficient(reasons: tuple[str, ...], code: Code) -> Status:
-    """Return the rejection for these reasons. It is cached, so that nodes with equal reasons share one object."""
+    """Return the rejection for these reasons. Results are cached, so that nodes with equal reasons share one object."""
     return Status(code, reasons, NAME)
 
 

@@ -79,7 +79,7 @@ def _ratio_of(points: Sequence[tuple[int, int]], requested: int, capacity: int) 
 def _on_shape(points: Sequence[tuple[int, int]], utilization: int) -> int:
     """Return the score at ``utilization``, interpolated linearly between the two nearest points.
 
-    Before the first point and after the last one, it is the score of that point.
+    Before the first point, the first point's score is returned, and after the last point, the last point's score.
     """
     before, low = points[0]
     for at, score in points:

@@ -1,4 +1,6 @@
-"""Counts of the volumes that pods and VolumeAttachments attach to each node, updated when these change."""
+"""Counts of the volumes that pods and VolumeAttachments attach to each node. Counts are updated when these objects
+change.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,20 @@ from plugins.in_tree.node_volume_limits.volume_resolver import (
 )
 
 MAX_VOLUMES_PER_SEARCH: Final = 2048
-"""Number of volumes that a search counts itself, in some milliseconds. Then the other nodes are counted in steps."""
+"""Number of volumes that a search itself counts, which takes some milliseconds. After that, the other nodes are counted
+in steps.
+"""
 
 _FEW_NODES: Final = 16
-"""Number of uncounted nodes that a search always counts itself, because counting so few in steps would not pay."""
+"""A search itself counts at most this many outdated nodes, because counting so few in steps would not pay off."""
 
 MAX_TRACKED_OBJECTS: Final = 1 << 19
-"""Number of tracked objects beyond which all counts are dropped if most of these objects are unused."""
+"""If more objects than this are tracked and most of them are unused, all counts are dropped."""
 
 _OBJECTS_PER_VOLUME: Final = 8
-"""Number of tracked objects per counted volume beyond which most of them are unused.
+"""If there are more tracked objects per counted volume than this, most of the objects are unused.
 
-It is twice the maximum number of objects tracked for one volume.
+The value is twice the maximum number of objects tracked for one volume.
 """
 
 _NONE: Final[Mapping[str, VolumeAttachment]] = {}
@@ -200,14 +204,16 @@ class AttachmentCounts:
     def _count(self, counted: CountedVolumes, volumes: int) -> None:
         """Add ``volumes`` to the number of volumes that a search has counted.
 
-        Raises ``Unprepared`` if this number already exceeds ``MAX_VOLUMES_PER_SEARCH`` and many nodes must be counted.
+        Raises ``Unprepared`` if the number already exceeded ``MAX_VOLUMES_PER_SEARCH`` and many nodes must be counted.
         """
         if counted.count > MAX_VOLUMES_PER_SEARCH and self._many_outdated():
             raise Unprepared(self._update_all())
         counted.count += volumes
 
     def _many_outdated(self) -> bool:
-        """Return whether more than ``_FEW_NODES`` nodes of the snapshot must be counted, whatever a dry run changes."""
+        """Return whether more than ``_FEW_NODES`` nodes of the snapshot must be counted. Changes by a dry run are
+        ignored.
+        """
         outdated = (it for it in self._nodes.list() if self._is_outdated(it) and self._has_limits(it.name))
         return sum(1 for _ in islice(outdated, _FEW_NODES + 1)) > _FEW_NODES
 
@@ -218,7 +224,7 @@ class AttachmentCounts:
         return attachments.unused is None and node.name in self._attachments
 
     def _update_all(self) -> Iterator[None]:
-        """Count all outdated nodes with limits, one per step.
+        """Count all outdated nodes that have volume limits, one node per step.
 
         An error of a node is raised when the node is evaluated.
         """

@@ -79,7 +79,7 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
 
     Source of the rules: ``framework/plugins/nodevolumelimits`` of Kubernetes 1.36.
 
-    1.35 counts a volume of an in-tree driver only where the CSINode names the driver as migrated.
+    Kubernetes 1.35 counts a volume of an in-tree driver only on nodes whose CSINode lists the driver as migrated.
     """
 
     def __init__(self, args: NodeVolumeLimitsArgs, handle: Handle) -> None:
@@ -122,7 +122,7 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
         return self._attachments.unused(attachments, node.name, incoming.counted)
 
     def _require_attachments(self, incoming: _IncomingVolumes) -> None:
-        """Raise ``Unreadable`` if any VolumeAttachment is unreadable, because it could belong to the node."""
+        """Raise ``Unreadable`` if any VolumeAttachment is unreadable, because that object could belong to the node."""
         self._objects.in_namespace(VOLUME_ATTACHMENTS, "")
         incoming.attachments_read = True
 
@@ -157,7 +157,7 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
         return (claims, self._nodes.mounts_generation, self._versions(*CLAIM_KINDS, CSI_NODES, VOLUME_ATTACHMENTS))
 
     def _incoming(self, state: CycleState, pod: Pod) -> _IncomingVolumes:
-        """Return the pod's volumes. They are created once for a search, and stored in the cycle state."""
+        """Return the pod's volumes. They are computed once for each search, and stored in the cycle state."""
         try:
             return state.read(_STATE)
         except StateNotFound:
@@ -199,7 +199,7 @@ def _max_count(
 
     ``certain``: volumes of pods that are not in flight. ``with_in_flight``: volumes of all pods. ``attached``: volumes
     that VolumeAttachments name. An attached volume that the incoming pod shares only with pods in flight counts twice.
-    kube-scheduler counts it as an unused attachment and as a new volume if the binds of these pods fail.
+    If the binds of these pods fail, kube-scheduler counts the volume as an unused attachment and also as a new volume.
     """
 
     def of_driver(volumes: VolumeDrivers) -> set[str]:

@@ -19,7 +19,7 @@ CLAIM_KINDS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTEN
 """Kinds of the objects that determine a claim's volume."""
 
 NO_NODE: Final = ""
-"""Passed in place of a node name for an incoming pod, which has no node yet."""
+"""Value passed instead of a node name for an incoming pod, which has no node yet."""
 
 _TO_PROVISION: Final = "\0"
 """Prefix of the handle of a volume that is not provisioned yet. No handle of a driver begins with it."""
@@ -41,7 +41,7 @@ class MissingClaim(Exception):  # not an error: the pod is rejected
 
 
 class _ResolvedClaim(NamedTuple):
-    """Volume of a claim, as it is counted.
+    """Volume that is counted for a claim.
 
     ``volume`` and ``driver``: unique name and CSI driver; ``volume`` is empty if the volume is not counted.
     ``volume_name`` and ``class_name``: PersistentVolume and StorageClass that the claim names.
@@ -59,7 +59,7 @@ _UNRESOLVED: Final = _ResolvedClaim("", "", "", "")
 class _NodesByObject:
     """Nodes whose counts depend on an object, by the object's key.
 
-    A single node, which nearly all objects have, is stored without a set to save memory.
+    For nearly all objects only one node depends on them. A single node is stored without a set to save memory.
     """
 
     __slots__ = ("_nodes",)
@@ -84,7 +84,7 @@ class _NodesByObject:
         return False
 
     def pop(self, key: object) -> Collection[str]:
-        """Remove and return the nodes of an object. They are added again when they are counted again."""
+        """Remove and return the nodes of an object. A node is added again when its volumes are counted again."""
         nodes = self._nodes.pop(key, ())
         return (nodes,) if isinstance(nodes, str) else nodes
 
@@ -95,8 +95,9 @@ class _NodesByObject:
 class VolumeResolver:
     """Resolves the volumes of pods, and tracks the nodes whose counts depend on each object.
 
-    The volume of a claim that several nodes share is cached. These nodes are counted again only if the claim leads to
-    another volume. Otherwise a tenant who keeps changing a claim could have many nodes counted again and again.
+    The volume of a claim that several nodes share is cached. These nodes are counted again only if the claim gets
+    another volume. Without this rule, a tenant who keeps changing a claim could cause many nodes to be counted
+    repeatedly.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -123,7 +124,7 @@ class VolumeResolver:
     def affected_nodes(self, kind: Kind[Any], key: ObjectKey) -> Iterator[str]:
         """Yield the nodes that a change of an object affects, and stop tracking them.
 
-        The caller must count them again.
+        The caller must count the volumes of these nodes again.
         """
         if kind is PERSISTENT_VOLUME_CLAIMS:
             yield from self._by_ephemeral_claim.pop(key)

@@ -1,4 +1,4 @@
-"""Evaluates the constraints of a pod: merges selectors with matchLabelKeys, and fills in default values."""
+"""Prepares the constraints of a pod: merges selectors with matchLabelKeys, and fills in default values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.kube.node_affinity import AFFINITY
 from app.kube.selectors import EVERYTHING, IN, Requirement, Selector
 
 NOTHING: Final = Selector((Requirement("", IN, ()),))
-"""Selector that matches no pod. Constraints with a null or empty selector count pods with it: 0 in each domain."""
+"""Selector that matches no pod. It counts the pods of constraints with a null or empty selector: 0 in each domain."""
 
 
 class InvalidConstraint(ValueError):
@@ -32,8 +32,8 @@ class Constraint(Struct, frozen=True):
     """Evaluated constraint.
 
     ``selector`` decides whether the incoming pod, or a pod of a dry run, matches. ``counted`` selects the pods on nodes
-    that are counted. They differ only for an empty selector, which matches every pod and counts none
-    (kubernetes#141339, in all releases up to 1.36.3). A null selector matches and counts none. ``inclusion``:
+    that are counted. ``selector`` and ``counted`` differ only for an empty selector, which matches every pod but counts
+    none (kubernetes#141339, in all releases up to 1.36.3). A null selector matches and counts no pods. ``inclusion``:
     conditions for counting the pods of a node.
     """
 
@@ -112,7 +112,7 @@ def _honours_taints(constraint: TopologySpreadConstraint) -> bool:
 
 
 class _Inclusions:
-    """Inclusions of one pod's constraints, each created once.
+    """Node inclusion policies of one pod's constraints. Each distinct one is created once.
 
     A node affinity policy is omitted if the pod has no node affinity, so that more pods share cached counts.
     """

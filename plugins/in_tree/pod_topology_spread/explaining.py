@@ -32,7 +32,7 @@ _MOST_LACKING: Final = 5
 def explained(pod: Pod, hard: Sequence[Constraint], soft: Sequence[Constraint], counts: Counts) -> Explanation:
     """Return a table for each constraint, hard ones first, and a sentence for each domain with too many pods.
 
-    Only the first constraints and the fullest domains are shown, to bound the size and the run time.
+    Only the first constraints and the fullest domains are shown, to limit the size and the run time.
     """
     shown = (*hard, *soft)[:_MOST_TABLES]
     constraints = hard_state(pod, hard, counts).constraints[:_MOST_TABLES]
@@ -92,7 +92,7 @@ def _soft_tables(
 def _unblock(hard: HardConstraint) -> Iterator[str]:
     """Yield a sentence on missing domains, and one for each domain with too many pods.
 
-    The latter says how many pods must leave the domain, or must be added to domains with fewer pods.
+    The sentence for a domain says how many pods must leave it, or must be added to domains with fewer pods.
     """
     key, domains, limit = hard.constraint.topology_key, hard.domains, hard.limit({})
     missing = hard.constraint.min_domains - domains.size()
@@ -110,7 +110,7 @@ def _unblock(hard: HardConstraint) -> Iterator[str]:
 
 
 def _filled(counts: Mapping[str, int], minimum: int) -> str:
-    """Return a text that lists how many pods to add to which domain until every domain has ``minimum`` pods."""
+    """Return a text that lists the domains with fewer than ``minimum`` pods, and how many pods each of them lacks."""
     lacking = ((name, minimum - count) for name, count in counts.items() if count < minimum)
     shown = ", ".join(f"{more} more in {name}" for name, more in islice(lacking, _MOST_LACKING))
     others = sum(map(minimum.__gt__, counts.values())) - _MOST_LACKING

@@ -1,4 +1,6 @@
-"""Hard constraints: reject nodes in domains with too many pods, now or after some outcome of the binds in flight."""
+"""Hard constraints: reject nodes in domains that have too many pods, or would have too many after any outcome of the
+binds in flight.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ UNREAD: Final = {
     TOLERATIONS: unresolvable(REASON_LONG_TOLERATIONS).by(NAME),
     LABELS: unresolvable(REASON_LONG_LABELS).by(NAME),
 }
-"""Rejections of pods with an oversized part, which is therefore not decoded, by the name of the part."""
+"""Rejections of pods with an oversized part, by the name of the part. Oversized parts are not decoded."""
 
 
 class HardConstraint:
@@ -61,7 +63,7 @@ class HardConstraint:
     def minimum(self, deltas: Mapping[str, int]) -> int:
         """Return the smallest number of pods in a domain, including ``deltas``.
 
-        It is 0 if there are fewer domains than ``minDomains``.
+        The result is 0 if there are fewer domains than ``minDomains``.
         """
         if self.domains.size() < self.constraint.min_domains:
             return 0

@@ -88,8 +88,8 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
     def signature(self, pod: Pod) -> tuple[int, ...] | None:
         """Return two stamps for each hard constraint; ``None`` if a selector cannot be parsed.
 
-        One stamp changes with the domain of any node. The other changes with the limit and the set of domains above it,
-        so most changes of the number of pods do not change it.
+        One stamp changes if the domain of any node changes. The other changes if the limit changes, or the set of
+        domains above the limit. So most changes of the number of pods change neither stamp.
         """
         unread = self._unread(pod)
         if unread:

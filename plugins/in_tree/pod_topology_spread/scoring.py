@@ -27,7 +27,9 @@ _NOTHING: Final = object()
 """Credit key of a soft constraint, for nodes that lack its topology key. The credit is 0."""
 
 _FEW: Final = 4
-"""Maximum number of constraints for which nodes are grouped into classes. With more, few nodes would share a class."""
+"""Maximum number of constraints for which nodes are grouped into classes. With more constraints, few nodes would share
+a class.
+"""
 
 _NO_NODES: Final = frozenset[str]()
 
@@ -37,7 +39,7 @@ K = TypeVar("K")
 class SoftConstraint(Struct, frozen=True):
     """Credits of one soft constraint. A credit is the number that the constraint adds to the raw score of a node.
 
-    ``key_of``: credit key by node name, which is the node's domain, or for hostnames its number of pods.
+    ``key_of``: credit key by node name. The key is the node's domain, or for hostnames the number of pods on the node.
     ``without_key``: nodes that lack the topology key; their credit is 0. ``keys``: credit keys of the nodes that
     PreScore received. ``credits``: credits by credit key. ``usual``: credit of keys that are not in ``credits``.
     """
@@ -99,7 +101,7 @@ class SoftState:
     def _summed(self, keys: Sequence[Sequence[Any]]) -> list[int]:
         """Return the raw score of each node.
 
-        It is used for many constraints, where classes would not pay because few nodes have equal credit keys.
+        This function is used for many constraints. Few nodes then have equal credit keys, so classes would not pay off.
         """
         totals = [0.0] * len(keys[0])
         for constraint, of_constraint in zip(self.constraints, keys, strict=True):
@@ -146,7 +148,9 @@ def soft_state(
 def _count_queries(
     pod: Pod, constraint: Constraint, counts: Counts, required: frozenset[str]
 ) -> tuple[Callable[[], object], ...]:
-    """Return functions that query the counts on which the credits of a constraint depend, so that they are prepared."""
+    """Return functions that query all counts on which the credits of a constraint depend. Calling them prepares the
+    counts.
+    """
     of_key = partial(counts.values, constraint.topology_key)
     if constraint.topology_key == HOSTNAME:
         return of_key, partial(counts.pods_by_node, pod.namespace, constraint.counted)
@@ -207,7 +211,7 @@ def _soft(
 
 
 def _pods_on(nodes: Candidates, pods: Mapping[str, int]) -> Sequence[Any]:
-    """Return the number of pods on each node; ``None`` instead of 0. The result is sparse if few nodes have pods."""
+    """Return the number of pods on each node, with ``None`` for 0. The result is sparse if few nodes have pods."""
     if 2 * len(pods) > len(nodes):
         return list(map(pods.get, nodes.names))
     candidates = nodes.name_set
@@ -235,6 +239,7 @@ def _round(total: float) -> int:
 def _weight(size: int) -> float:
     """Return the weight of a constraint with ``size`` domains.
 
-    With more domains, each has fewer pods. The weight grows with their number, so that zones do not outweigh hosts.
+    The more domains there are, the fewer pods each domain has. So the weight grows with the number of domains;
+    otherwise zones would outweigh hosts.
     """
     return log(size + 2)

@@ -1,7 +1,8 @@
-"""VolumeBinding: rejects nodes on which a pod's claims cannot have volumes, and binds the pod only after its claims.
+"""VolumeBinding: rejects nodes on which a pod's claims cannot get volumes, and binds the pod only after its claims are
+bound.
 
-It annotates claims whose volumes are to be provisioned with the selected node. The PersistentVolume controller binds
-claims to volumes and external provisioners provision volumes; Homeport only waits for them.
+It writes the selected node as an annotation on claims whose volumes must be provisioned. The PersistentVolume
+controller binds claims to volumes and external provisioners provision volumes; Homeport only waits for them.
 """
 
 from plugins.in_tree.volume_binding.plugin import SPEC

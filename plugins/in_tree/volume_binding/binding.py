@@ -30,7 +30,9 @@ _POLL_SECONDS: Final = 0.25
 """Interval in seconds at which a waiting bind evaluates the claims again."""
 
 _GRACE_SECONDS: Final = 5.0
-"""Time in seconds for another component to bind a claim to an existing volume, and for the watch to report it."""
+"""Maximum seconds to wait for another component to bind a claim to an existing volume, and for the watch to report the
+change.
+"""
 
 _MARGIN_SECONDS: Final = 0.5
 """Time in seconds before the deadline that is reserved for the Binding of the pod."""
@@ -73,8 +75,8 @@ class VolumeBinder:
     async def wait_until_bound(self, pod: Pod, node_name: str, deadline: float) -> Status:
         """Wait until all claims are bound to volumes that the node can use.
 
-        ``deadline``: time of the handle's clock by which the bind must have ended. Returns success, or why the pod
-        cannot be bound.
+        ``deadline``: latest end of the bind, on the handle's clock. Returns success, or the reason why the pod cannot
+        be bound.
         """
         now = self._clock()
         until = min(now + self._timeout, deadline - _MARGIN_SECONDS)

@@ -26,7 +26,7 @@ NOTHING: Final = -UNLIMITED
 class CapacityIndex:
     """Index of CSIStorageCapacity objects by StorageClass and node labels.
 
-    It returns the size of the largest volume.
+    A look-up returns the size of the largest volume.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -41,7 +41,7 @@ class CapacityIndex:
         return storage_class.provisioner not in ("", _NO_PROVISIONER)
 
     def catch_up(self) -> None:
-        """Process the changed capacities. Raises ``Unprepared`` if they are too many for one step."""
+        """Process the changed capacities. Raises ``Unprepared`` if there are too many for one step."""
         self._following.catch_up()
 
     def max_size(self, storage_class: StorageClass, labels: Mapping[str, str]) -> Work[int]:

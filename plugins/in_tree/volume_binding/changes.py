@@ -1,4 +1,4 @@
-"""Latest changes of volumes and storage capacities, by StorageClass, with labels of the nodes that each affects."""
+"""Latest changes of volumes and storage capacities, by StorageClass, with the labels of the affected nodes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MAX_CHANGES_PER_CLASS: Final = 256
 class ClassChange(Struct, frozen=True):
     """A volume or storage capacity of a class was added or removed.
 
-    ``number``: position among the changes of all classes. ``topologies``: an affected node matches at least one of
-    them; any node might be affected if they are empty, and no node is if they are ``None``. ``claim``: namespace and
-    name of the claim that the volume is reserved for. Then only this claim is affected, on all nodes.
+    ``number``: position among the changes of all classes. ``topologies``: each affected node matches at least one of
+    them. If empty, any node might be affected; if ``None``, no node is. ``claim``: namespace and name of the claim that
+    the volume is reserved for. If set, only this claim is affected, on all nodes.
     """
 
     number: int
@@ -50,7 +50,7 @@ class ClassChanges:
         changes.append(ClassChange(self._number, topologies, claim))
 
     def number(self, class_name: str) -> int:
-        """Return the number of the last change of a class; that of the last restart if no change followed it."""
+        """Return the number of the last change of a class, or of the last restart if no change followed."""
         changes = self._of_class.get(class_name)
         return changes[-1].number if changes else self._restarted
 

@@ -62,12 +62,14 @@ This is enough for 256 selectors and 16,000 volumes.
 """
 
 _FEW_STEPS: Final = 4
-"""Maximum number of steps for which bound volumes are matched again for each node, because caching would cost more."""
+"""If matching the bound volumes takes at most this many steps, it is repeated for each node, because caching would cost
+more.
+"""
 
 _MAX_LABEL_KEYS: Final = 16
 """Maximum number of label keys by which nodes are grouped.
 
-With more, each set of node labels is evaluated separately.
+With more keys, each distinct set of node labels is evaluated separately.
 """
 
 _STEPS_PER_CLAIM: Final = 4
@@ -94,7 +96,7 @@ class BoundVolume(Struct, frozen=True):
 
 
 _Matches = Sequence[tuple[PersistentVolumeClaim, MatchingVolumes]]
-"""Claims with the volumes that match each of them."""
+"""Claims, each with its matching volumes."""
 
 _Part = tuple[Hashable, Callable[[], Work[Any]], int]
 """Part of an evaluation: (key of its result, function that starts the work, maximum number of steps)."""
@@ -102,7 +104,7 @@ _Part = tuple[Hashable, Callable[[], Work[Any]], int]
 _BOUND: Final = "bound"
 _MATCHES: Final = "stock"
 _UNBOUNDED: Final = 1 << 62
-"""Passed as maximum number of steps for parts that other limits bound."""
+"""Maximum number of steps passed for parts that have other limits."""
 _STEPS_BETWEEN_PAUSES: Final = 4 * STEPS_BETWEEN_YIELDS
 """Number of steps (about 1 ms) between two yields of ``_precompute``, so that other requests can run."""
 
@@ -117,12 +119,12 @@ class ClaimsEvaluation:
 
     Long computations run in steps. ``reasons`` and ``pod_volumes`` raise ``Unprepared`` after
     ``MAX_STEPS_PER_EVALUATION`` steps; the results so far are kept. ``inputs`` holds everything that the results depend
-    on, except nodes and what ``is_current`` checks. Later evaluations can reuse the results while ``inputs`` are equal.
-    ``stamp`` returns a key that changes whenever any of these might have changed.
+    on, except nodes, and volumes and capacities, which ``is_current`` checks. Later evaluations can reuse the results
+    while ``inputs`` are equal. ``stamp`` returns a key that changes whenever any of these might have changed.
 
-    A claim in ``waiting`` with a ``selected_node`` is assigned to that node. If several volumes of the pod name one
-    claim, it is evaluated once. While it is unassigned, it takes one PersistentVolume for each of these volumes, as in
-    kube-scheduler.
+    A claim in ``waiting`` with a ``selected_node`` is assigned to that node. If several volumes of the pod use one
+    claim, the claim is evaluated once. While the claim is unassigned, it takes one PersistentVolume for each of these
+    volumes, as in kube-scheduler.
     """
 
     def __init__(
@@ -180,9 +182,10 @@ class ClaimsEvaluation:
         return self._seen_numbers == self._current_numbers()
 
     def reuse_results(self, earlier: ClaimsEvaluation) -> None:
-        """Copy the results of ``earlier``, whose ``inputs`` are equal, for nodes that no change affects.
+        """Copy the results of ``earlier`` for nodes that no change affects. Its ``inputs`` must be equal to those of
+        this object.
 
-        Without them, a pod whose evaluation takes long would never get a verdict while storage capacities keep
+        Without this reuse, a pod with a long evaluation would never get a verdict while storage capacities keep
         changing.
         """
         changed = earlier.changed_topologies()
@@ -197,7 +200,7 @@ class ClaimsEvaluation:
         return [changes.number(name) for changes, name in self._watched]
 
     def changed_topologies(self) -> Mapping[str, Collection[str]] | None:
-        """Return the labels, with values, of nodes that changes affect; ``None`` if they might affect any node."""
+        """Return the labels and values of nodes that changes affect; ``None`` if the changes might affect any node."""
         topologies: dict[str, set[str]] = {}
         if isinstance(self._results.get(_MATCHES), Exception):
             return None
@@ -258,8 +261,8 @@ class ClaimsEvaluation:
     def _compute(self, node: NodeInfo, parts: Callable[[NodeInfo], Iterable[_Part]]) -> None:
         """Compute parts of the evaluation. Raises ``Unprepared`` if this evaluation has no steps left.
 
-        The steps of ``Unprepared`` compute the parts for all nodes, or only for this node if no other was evaluated
-        before.
+        The steps of ``Unprepared`` compute the parts for all nodes. If no other node was evaluated before, they compute
+        only this one.
         """
         if self._stamp_at_begin != self._stamp():
             self._reset()
@@ -449,7 +452,8 @@ class ClaimsEvaluation:
     def _label_keys(self) -> Collection[str]:
         """Return the keys of the node labels that waiting claims depend on.
 
-        If there are more than ``_MAX_LABEL_KEYS``, some can be missing, but more than ``_MAX_LABEL_KEYS`` are returned.
+        If there are more than ``_MAX_LABEL_KEYS``, the result can be incomplete, but has more than ``_MAX_LABEL_KEYS``
+        keys.
         """
         keys: set[str] = set()
         matches = self._read(_MATCHES) if self._unassigned else ()

@@ -1,4 +1,4 @@
-"""Group of free volumes with equal StorageClass, volume mode, attributes class and access modes, and sets of them."""
+"""Groups of free volumes with equal StorageClass, volume mode, attributes class and access modes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _BYTES_PER_REQUIREMENT: Final = 200
 _BYTES_PER_VALUE: Final = 70
 
 _MAX_REPLAYED_CHANGES: Final = 1024
-"""Maximum number of changes replayed on a cached set. With more, matching all volumes again costs about as much."""
+"""Maximum number of changes replayed on a cached set. Replaying more costs about as much as matching all volumes again.
+"""
 
 STEPS_BETWEEN_YIELDS: Final = 256
 """Approximate number of steps between two yields, about 0.2 ms."""
@@ -149,7 +150,7 @@ class FreeVolumes:
         return int.from_bytes(bits, "little")
 
     def selected(self, selector: Selector | None, min_rank: Rank) -> Work[int]:
-        """Return the set of volumes that a selector selects, without volumes below ``min_rank``."""
+        """Return the set of volumes that a selector selects and whose rank is at least ``min_rank``."""
         start = bisect_left(self._ranks, min_rank)
         if selector is None:
             return (1 << len(self)) - (1 << start)
@@ -185,7 +186,9 @@ class FreeVolumes:
         return int.from_bytes(bits, "little")
 
     def _replay(self, selection: SelectedPositions, selector: Selector) -> Work[None]:
-        """Update ``selection`` by the changes of the group since it was computed. It is consistent at every yield."""
+        """Apply to ``selection`` the changes of the group since the selection was computed. The selection is consistent
+        at every yield.
+        """
         steps = 0
         while selection.changes < self._dropped_changes + len(self._changes):
             position, labels = self._changes[selection.changes - self._dropped_changes]

@@ -15,11 +15,11 @@ Topology = tuple[str, tuple[str, ...]]
 """(key, values) of a node label. A node must have the label with one of the values."""
 
 ANYWHERE: Final[Collection[Topology]] = ()
-"""Empty topologies: they do not restrict the nodes, so that any node might be able to use the object."""
+"""Empty collection of topologies. It does not restrict the nodes, so any node might be able to use the object."""
 
 
 def topologies_of_affinity(affinity: RequiredNodeAffinity | None) -> Collection[Topology] | None:
-    """Return topologies of which each node that matches the affinity has at least one.
+    """Return topologies such that each node that matches the affinity has at least one of them.
 
     The result is ``ANYWHERE`` if no such topologies can be derived, and ``None`` if the affinity matches no node.
     """
@@ -37,7 +37,7 @@ def topologies_of_affinity(affinity: RequiredNodeAffinity | None) -> Collection[
 
 
 def topologies_of_selector(selector: Selector) -> Collection[Topology]:
-    """Return a topology that each matching node has; ``ANYWHERE`` if none can be derived from the selector."""
+    """Return topologies that each matching node has; ``ANYWHERE`` if none can be derived from the selector."""
     topology = next(((it.key, it.values) for it in selector.requirements if it.operator == IN), None)
     return ANYWHERE if topology is None else (topology,)
 
@@ -56,7 +56,7 @@ def keys_of_selector(selector: Selector) -> frozenset[str]:
 
 
 class LabelIndex(Generic[T]):
-    """Objects by name, indexed by the topologies from which each can be used.
+    """Objects by name, indexed by the topologies of the nodes that can use them.
 
     Adding or removing an object costs one look-up for each value of its topologies. ``keys``: keys of the node labels
     that decide whether an object can be used, each with the number of objects that depend on it.

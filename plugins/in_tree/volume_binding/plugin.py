@@ -44,7 +44,7 @@ _MAX_EVALUATION_BYTES: Final = 32 << 20
 """Maximum estimated size of the cached evaluations in bytes."""
 
 _MIN_EVALUATIONS: Final = 8
-"""Number of latest evaluations that are cached whatever their size, because their pods might soon be retried."""
+"""Number of latest evaluations that are cached regardless of their size, because their pods might soon be retried."""
 
 
 class _FilterState(Struct, frozen=True):

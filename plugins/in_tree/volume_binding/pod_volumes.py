@@ -17,11 +17,11 @@ REASON_BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes 
 REASON_NOT_ENOUGH_SPACE: Final = "node(s) did not have enough free storage"
 
 _VOLUMES_PER_STEP: Final = 1 << 14
-"""Number of free volumes in a set whose intersection with another set counts as one step."""
+"""Intersecting two sets counts as one step for this number of free volumes."""
 
 
 class PodVolumes(Struct, frozen=True):
-    """Volumes for the waiting claims of a pod on one node, like kube-scheduler's ``PodVolumes``.
+    """Volumes for the waiting claims of a pod on one node; equivalent of kube-scheduler's ``PodVolumes``.
 
     ``static_bindings``: existing volumes by claim name. ``dynamic_provisions``: claims for which volumes are to be
     provisioned.
@@ -50,7 +50,7 @@ class StaticBinder:
         self._taken: set[str] = set()
 
     def volume(self, matching: MatchingVolumes) -> Work[PersistentVolume | None]:
-        """Take a volume for a claim: the reserved one, or else the smallest matching one that the node can use.
+        """Take a volume for a claim: the reserved one, or otherwise the smallest matching one that the node can use.
 
         Returns ``None`` if there is no such volume, or if the node cannot use the reserved one.
         """

@@ -107,7 +107,7 @@ class VolumeIndex:
         self.changes = ClassChanges()
 
     def catch_up(self) -> None:
-        """Process the changed volumes. Raises ``Unprepared`` if they are too many for one step."""
+        """Process the changed volumes. Raises ``Unprepared`` if there are too many for one step."""
         self._following.catch_up()
 
     def reserved_for(self, claim: PersistentVolumeClaim, min_rank: Rank) -> Sequence[LocatedVolume]:
@@ -117,7 +117,9 @@ class VolumeIndex:
         return [it.located for it in sorted(fit, key=attrgetter("rank"))]
 
     def groups(self, required: VolumeRequirements) -> Sequence[FreeVolumes]:
-        """Return the groups of free volumes with the required class and modes, whatever their size and labels."""
+        """Return the groups of free volumes with the required class and modes. Sizes and labels of the volumes are not
+        checked.
+        """
         mode_and_class = (required.volume_mode, required.attributes_class)
         groups = self._free.get(required.class_name, {})
         return [

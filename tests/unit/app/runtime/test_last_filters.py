@@ -145,7 +145,6 @@ def test_nodes_that_are_judged_by_themselves_are_among_those_that_pass() -> None
     [
         (lambda it: it.filters.filter_node(CycleState(), POD, info("n1")), SUCCESS),
         (lambda it: it.at_bind.recheck(CycleState(), POD, info("n1"), [OTHER]), Recheck(SUCCESS, True)),
-        (lambda it: it.filters.statuses(CycleState(), POD, info("n1")), {"W": SUCCESS.by("W")}),
         (lambda it: it.filters.depends(POD, OTHER), False),
     ],
 )

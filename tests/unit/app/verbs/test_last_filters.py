@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from app.analysis.evaluate import Evaluator
+from app.analysis.judging import Judge, Judgement
 from app.controllers.unshown import candidate_nodes
 from app.feeds.saved import NullReader
 from app.framework.cycle_state import CycleState
@@ -32,7 +33,7 @@ from tests.filtering import Filter
 from tests.harness import SPREAD, World, only
 
 NODES: Final = tuple(f"n{number:02}" for number in range(40))
-"""More than explain judges at a time."""
+"""More than an explanation judges in its first step."""
 
 FIRST: Final = NODES[0]
 NOT_FIRST: Final = [name for number, name in enumerate(NODES) if number % 4]
@@ -78,6 +79,13 @@ def verb(found: World) -> CycleVerb:
     return CycleVerb(VerbContext(found.cluster, frameworks, NullReader(), lambda: "", due))
 
 
+def judged(found: World, pod: Pod) -> Judgement:
+    judgement = Judgement()
+    for _ in Judge(found.framework, found.cluster).steps(pod, judgement):
+        pass
+    return judgement
+
+
 def evaluated(pod: JsonObject, *plugins: str) -> Any:
     case = {"pod": pod, "config": only(*plugins), "objects": [node_object(name) for name in ("n1", "n2", "n3")]}
     judge = Evaluator(Registry([*SHIPPED, *SPECS], KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()))
@@ -114,11 +122,11 @@ async def test_filter_and_cycle(wanted: str, names: Sequence[str], expected: lis
 async def test_explain_asks_once_after_all_steps(wanted: str, expected: list[str], said: Status) -> None:
     found = world()
 
-    explained = await verb(found).explain(found.pod(wanting(wanted)))
+    judgement = judged(found, found.pod(wanting(wanted)))
 
-    assert expected == [*explained.feasible]
-    assert {SPREAD: SUCCESS.by(SPREAD), "Soft": said} == explained.nodes["n01"]
-    assert (FULL, SUCCESS.by("Soft")) == (explained.nodes["n04"][SPREAD].message, explained.nodes["n04"]["Soft"])
+    assert expected == judgement.feasible
+    assert (() if said.is_success else (said,)) == judgement.rejected.get("n01", ())
+    assert [FULL] == [status.message for status in judgement.rejected["n04"]]
     assert [NOT_FIRST] == found.framework.plugins["Soft"].asked
 
 
@@ -131,21 +139,22 @@ async def test_explain_shows_no_node_that_went_meanwhile() -> None:
             return SUCCESS
 
     explaining = World(profile=only("Goes"), specs=[spec_of(Goes)], cluster=found.cluster)
-    explained = await verb(explaining).explain(make_pod("new", labels={WANTS: "n01"}))
+    judgement = judged(explaining, make_pod("new", labels={WANTS: "n01"}))
 
-    assert [] == [*explained.feasible]
-    assert NOT_ASKED.by("Goes") == explained.nodes["n03"]["Goes"]
+    assert [] == judgement.feasible
+    assert (NOT_ASKED.by("Goes"),) == judgement.rejected["n03"]
     assert [[*NODES[:1], *NODES[2:]]] == explaining.framework.plugins["Goes"].asked
 
 
-async def test_a_fault_ends_cycle_and_explain() -> None:
+async def test_a_fault_ends_a_cycle_and_is_named_by_explain() -> None:
     found = world("Breaks")
     pod = found.pod(wanting(""))
 
-    for asked in (verb(found).run(pod), verb(found).explain(pod)):
-        with pytest.raises(VerbFailure, match='running "Breaks" filter plugin: a screw is loose') as raised:
-            await asked
-        assert "fault" == raised.value.outcome
+    with pytest.raises(VerbFailure, match='running "Breaks" filter plugin: a screw is loose') as raised:
+        await verb(found).run(pod)
+
+    assert "fault" == raised.value.outcome
+    assert {"Breaks": 'running "Breaks" filter plugin: a screw is loose'} == judged(found, pod).faults
 
 
 async def test_the_guard_nominates_what_is_wanted() -> None:

@@ -1,0 +1,223 @@
+"""Explains a pod: judges it on all nodes, groups nodes by their reasons, and proves what would open more nodes.
+
+An explanation is read-only, and works in short steps, each on the snapshot of its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from time import thread_time
+from typing import Final
+
+from msgspec import Struct
+
+from app.analysis.judging import Judge, Judgement
+from app.analysis.remedies import Remedies, Remedy, free_on
+from app.framework.cycle_state import CycleState
+from app.framework.explanation import Explanation
+from app.framework.node_info import Candidates
+from app.framework.status import SUCCESS, Status
+from app.kube.core_v1 import Pod
+from app.kube.extras import NotDecoded
+from app.runtime.framework import Framework
+from app.runtime.guard import PluginError
+from app.runtime.read_only import read_only
+from app.runtime.scoring import Scores
+from app.verbs.context import VerbContext, require_snapshot
+from app.verbs.outcome import VerbFailure
+from app.verbs.stepwise import decide_prepared, run_stepwise
+from app.verbs.unserved import printable
+
+MOST_SECONDS: Final = 1.0
+"""Maximum processor time of one explanation, in seconds. After it, remedies that were not judged yet are left out."""
+
+_FIT: Final = "NodeResourcesFit"
+_NOT_RUN: Final = "profile {} does not run it"
+
+
+class RejectedNodes(Struct, frozen=True):
+    """Nodes that the same plugins reject for the same reasons. ``reasons``: one status for each rejection."""
+
+    nodes: Sequence[str]
+    reasons: tuple[Status, ...]
+
+
+class ResourceNeed(Struct, frozen=True):
+    """A requested resource: amount ``requested``, sum that is ``free`` on all nodes, and the most on one ``node``.
+
+    Amounts are in the units of ``ResourceList``.
+    """
+
+    name: str
+    requested: int
+    free: int
+    most_free: int
+    node: str
+
+
+class NodeAnswer(Struct, frozen=True):
+    """Verdict of each plugin on one node, and the scores. ``scores``: empty if the node does not fit."""
+
+    name: str
+    verdicts: Mapping[str, Status]
+    scores: Mapping[str, int]
+    total: int | None
+
+
+class Explained(Struct, frozen=True):
+    """Explanation of a pod.
+
+    ``gate``: rejection of PreEnqueue, which keeps the pod out of the queue; Success if there is none. ``groups``: all
+    nodes that do not fit, the largest group first. ``not_judged``: reason for each filter of kube-scheduler's default
+    profile without a verdict, by plugin. ``incomplete``: true if remedies are missing for want of time.
+    """
+
+    profile: str
+    preset: str
+    gate: Status
+    feasible: Sequence[str]
+    groups: Sequence[RejectedNodes]
+    plugins: Mapping[str, Explanation]
+    needs: Sequence[ResourceNeed]
+    remedies: Sequence[Remedy]
+    not_judged: Mapping[str, str]
+    incomplete: bool
+    node: NodeAnswer | None = None
+
+    @property
+    def total(self) -> int:
+        """Number of nodes that were judged."""
+        return len(self.feasible) + sum(len(group.nodes) for group in self.groups)
+
+
+class Explainer:
+    """Explains pods with the verbs' snapshot and profiles."""
+
+    def __init__(self, context: VerbContext) -> None:
+        self._context = context
+        self._cluster = context.cluster
+
+    async def explain(self, pod: Pod, node: str = "") -> Explained:
+        """Explain a pod; if ``node`` is the name of a node, also each plugin's verdict there. Raises ``VerbFailure``.
+
+        A plugin that fails is named in ``not_judged``.
+        """
+        require_snapshot(self._context.problem)
+        framework = self._framework(pod)
+        if node and not self._cluster.has_node(node):
+            raise VerbFailure("nothing_to_do", f'nodes "{node}" not found')
+        with read_only():
+            await self._context.look_up_missing(framework, pod)
+            try:
+                return await self._explained(framework, pod, node)
+            except PluginError as fault:
+                raise VerbFailure("fault", fault.status.message) from fault
+
+    async def _explained(self, framework: Framework, pod: Pod, node: str) -> Explained:
+        began = thread_time()
+        gate = await decide_prepared(partial(framework.pre_enqueue, pod))
+        judgement = Judgement()
+        await run_stepwise(Judge(framework, self._cluster).steps(pod, judgement))
+        plugins = await decide_prepared(partial(self._explain_plugins, framework, pod))
+        plugins = await framework.explain_later(plugins, judgement.feasible)
+        remedies: list[Remedy] = []
+        proving = Remedies(self._cluster, partial(self._judge, framework, judgement)).steps(pod, judgement, remedies)
+        seconds = _Limited(proving, began + MOST_SECONDS)
+        if not pod.node_name:
+            await run_stepwise(seconds)
+        needs: list[ResourceNeed] = []
+        await run_stepwise(self._needs(pod, framework, needs))
+        return Explained(
+            framework.scheduler_name,
+            framework.preset,
+            gate,
+            judgement.feasible,
+            grouped(judgement),
+            plugins,
+            needs,
+            remedies,
+            _not_judged(framework, judgement),
+            seconds.ended_early,
+            await self._on_node(framework, pod, node, judgement) if node else None,
+        )
+
+    def _judge(self, framework: Framework, judgement: Judgement, ignored: Collection[str]) -> Judge:
+        return Judge(framework, self._cluster, {*ignored, *judgement.faults})
+
+    def _framework(self, pod: Pod) -> Framework:
+        framework = self._context.framework_for(pod)
+        if framework is None:
+            name = printable(pod.spec.scheduler_name)
+            raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
+        return framework
+
+    def _explain_plugins(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:
+        with self._cluster.without(pod.uid, pod.key):
+            return framework.explain(pod, Candidates.of(self._cluster.nodes))
+
+    def _needs(self, pod: Pod, framework: Framework, needs: list[ResourceNeed]) -> Iterator[None]:
+        """Add up what is free of each resource that the pod requests, if the profile judges resources."""
+        if _FIT not in framework.plugins:
+            return
+        try:
+            requests = pod.spec.resources.requests
+        except NotDecoded:
+            return
+        for name, requested in requests.items():
+            free, most, best = 0, 0, ""
+            for number, node in enumerate(tuple(self._cluster.nodes)):
+                info = self._cluster.nodes.get(node)
+                left = 0 if info is None else max(0, free_on(info, name))
+                free += left
+                if left > most:
+                    most, best = left, node
+                if number % 256 == 255:
+                    yield
+            needs.append(ResourceNeed(name, requested, free, most, best))
+
+    async def _on_node(self, framework: Framework, pod: Pod, name: str, judgement: Judgement) -> NodeAnswer:
+        rejected = {status.plugin: status for status in judgement.rejected.get(name, ())}
+        verdicts = {plugin: rejected.get(plugin, SUCCESS) for plugin in judgement.plugins}
+        if name not in judgement.feasible:
+            return NodeAnswer(name, verdicts, {}, None)
+        scores = await decide_prepared(partial(self._scores, framework, pod, judgement.feasible))
+        by_plugin = {plugin: of[name] for plugin, of in scores.by_plugin.items() if name in of}
+        return NodeAnswer(name, verdicts, by_plugin, scores.totals.get(name))
+
+    def _scores(self, framework: Framework, pod: Pod, feasible: Sequence[str]) -> Scores:
+        with self._cluster.without(pod.uid, pod.key):
+            nodes = self._cluster.nodes
+            names = [name for name in feasible if name in nodes]
+            return framework.scoring.score(CycleState(), pod, Candidates(names, nodes.__getitem__))
+
+
+class _Limited(Iterator[None]):
+    """Steps that end when the thread's processor time reaches ``until``. ``ended_early``: true if it ended them."""
+
+    def __init__(self, steps: Iterator[None], until: float) -> None:
+        self._steps = steps
+        self._until = until
+        self.ended_early = False
+
+    def __next__(self) -> None:
+        if thread_time() > self._until:
+            self.ended_early = True
+            raise StopIteration
+        return next(self._steps)
+
+
+def grouped(judgement: Judgement) -> list[RejectedNodes]:
+    """Return the nodes that do not fit, grouped by their rejections, the largest group first."""
+    groups = sorted(judgement.by_reasons().items(), key=_size)
+    return [RejectedNodes(sorted(names), statuses) for statuses, names in groups]
+
+
+def _size(group: tuple[tuple[Status, ...], list[str]]) -> tuple[int, str]:
+    _, names = group
+    return -len(names), min(names)
+
+
+def _not_judged(framework: Framework, judgement: Judgement) -> dict[str, str]:
+    why = dict.fromkeys(framework.not_judged, _NOT_RUN.format(framework.scheduler_name))
+    return {**why, **judgement.faults}

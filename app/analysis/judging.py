@@ -1,0 +1,245 @@
+"""Judges a pod on every node with every filter, also after the first rejection.
+
+A decision stops at the first plugin that rejects a node. An explanation shows all rejections, so this module runs each
+filter on all nodes. It works in short steps, each on the snapshot of its time: no decision depends on the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from time import monotonic
+from typing import Final
+
+from msgspec import Struct
+
+from app.cache.cluster import Cluster
+from app.framework.counts import Unprepared
+from app.framework.cycle_state import CycleState
+from app.framework.node_info import Candidates, NodeInfo
+from app.framework.status import Status, distinct, unresolvable
+from app.kube.core_v1 import Pod
+from app.runtime.filters import Filters
+from app.runtime.framework import Framework
+from app.runtime.guard import PluginError, plugin_error
+from app.runtime.slots import PluginSlot
+
+OUTSIDE: Final = "node(s) didn't satisfy plugin {}"
+"""Reason for a node outside the nodes that PreFilter of one plugin allows."""
+
+_FIRST: Final = 32
+"""Number of nodes in the first step. Later steps adapt to the time of the previous one."""
+
+_MOST: Final = 2048
+_STEP_SECONDS: Final = 0.002
+"""Time that a step should take; the next step has twice or half as many nodes."""
+
+
+class Judgement(Struct):
+    """Verdicts of all filters of a profile on a pod.
+
+    ``rejected``: the rejections of each node that does not fit, by node name; each status names its plugin.
+    ``feasible``: nodes that pass all filters. ``everywhere``: rejections of PreFilter, which apply to every node; they
+    are also in ``rejected``. ``plugins``: plugins that gave a verdict. ``faults``: errors of plugins, by plugin.
+    """
+
+    rejected: dict[str, tuple[Status, ...]] = {}
+    feasible: list[str] = []
+    everywhere: tuple[Status, ...] = ()
+    plugins: tuple[str, ...] = ()
+    faults: dict[str, str] = {}
+    _shared: dict[Status, Status] = {}
+
+    @property
+    def total(self) -> int:
+        """Number of nodes that were judged."""
+        return len(self.rejected) + len(self.feasible)
+
+    def share(self, status: Status) -> Status:
+        """Return the one object for equal statuses, so that nodes can be grouped by the identity of theirs."""
+        return self._shared.setdefault(status, status)
+
+    def by_reasons(self) -> dict[tuple[Status, ...], list[str]]:
+        """Return the rejected nodes by their rejections."""
+        groups: dict[tuple[int, ...], tuple[tuple[Status, ...], list[str]]] = {}
+        for name, statuses in self.rejected.items():
+            key = tuple(map(id, statuses))
+            if key not in groups:
+                groups[key] = (statuses, [])
+            groups[key][1].append(name)
+        return dict(groups.values())
+
+
+class _Prepared(Struct, frozen=True):
+    """Filters that can judge nodes after PreFilter, and the rejections of PreFilter.
+
+    ``allowed``: nodes to which PreFilter of a plugin restricts the search, by plugin.
+    """
+
+    active: Sequence[PluginSlot]
+    everywhere: tuple[Status, ...]
+    allowed: Mapping[str, frozenset[str]]
+
+
+class Judge:
+    """Judges pods with the filters of one profile on one snapshot. The plugins must be read-only meanwhile."""
+
+    def __init__(self, framework: Framework, cluster: Cluster, ignored: Collection[str] = ()) -> None:
+        """``ignored``: plugins whose verdict is left out, because objects that they need are not known."""
+        self._filters: Filters = framework.filters
+        self._cluster = cluster
+        self._ignored = frozenset(ignored)
+
+    def steps(
+        self, pod: Pod, judgement: Judgement, names: Sequence[str] | None = None, *, without: Sequence[Pod] = ()
+    ) -> Iterator[None]:
+        """Judge the nodes ``names`` (all if ``None``) and add the verdicts to ``judgement``, in short steps.
+
+        ``without``: other pods that are left out, as if they were deleted. A plugin that raises an exception is
+        recorded in ``faults``, and gives no verdict on the remaining nodes.
+        """
+        every = tuple(self._cluster.nodes) if names is None else tuple(names)
+        start, size = 0, _FIRST
+        while start < len(every):
+            chunk = every[start : start + size]
+            began = monotonic()
+            try:
+                with self._cluster.overlay(without=without), self._cluster.without(pod.uid, pod.key):
+                    self._judge(pod, chunk, judgement)
+            except Unprepared as missing:
+                yield from missing.steps
+                continue
+            except PluginError as fault:
+                _leave_out(fault, judgement)
+                continue
+            start += len(chunk)
+            taken = monotonic() - began
+            size = (
+                min(_MOST, size * 2)
+                if taken < _STEP_SECONDS / 2
+                else max(1, size // 2)
+                if taken > _STEP_SECONDS
+                else size
+            )
+            yield
+        yield from self._last(pod, judgement)
+
+    def fits_on(self, pod: Pod, node: NodeInfo) -> bool:
+        """Return true if the pod passes all filters on ``node``, which can differ from the snapshot's node.
+
+        Raises ``PluginError`` or ``Unprepared``.
+        """
+        judgement = Judgement()
+        with self._cluster.without(pod.uid, pod.key):
+            state = CycleState()
+            prepared = self._prepare(state, pod, judgement)
+            if prepared.everywhere or any(node.name not in names for names in prepared.allowed.values()):
+                return False
+            candidates = Candidates.of({node.name: node})
+            return all(
+                not self._filters.filter_whole(slot, state, pod, candidates).rejected() for slot in prepared.active
+            )
+
+    def _judge(self, pod: Pod, names: Sequence[str], judgement: Judgement) -> None:
+        """Judge some nodes without an ``await``. Raises ``PluginError`` or ``Unprepared``, and then changes nothing."""
+        nodes = self._cluster.nodes
+        state = CycleState()
+        prepared = self._prepare(state, pod, judgement)
+        candidates = Candidates.of({name: nodes[name] for name in names if name in nodes})
+        rejections: dict[str, list[Status]] = {name: list(prepared.everywhere) for name in candidates.names}
+        for plugin, allowed in prepared.allowed.items():
+            outside = judgement.share(unresolvable(OUTSIDE.format(plugin)).by(plugin))
+            for name in candidates.names:
+                if name not in allowed:
+                    rejections[name].append(outside)
+        for slot in prepared.active:
+            rejected = self._filters.filter_whole(slot, state, pod, candidates).rejected()
+            shared = {key: judgement.share(status) for key, status in distinct(rejected.values()).items()}
+            for name, status in rejected.items():
+                rejections[name].append(shared[id(status)])
+        self._judge_nominated(prepared, state, pod, candidates, rejections, judgement)
+        judgement.everywhere = prepared.everywhere
+        judgement.plugins = tuple(
+            slot.name
+            for slot in self._filters.deciding
+            if slot.name not in judgement.faults and slot.name not in self._ignored
+        )
+        for name, statuses in rejections.items():
+            if statuses:
+                judgement.rejected[name] = tuple(statuses)
+            else:
+                judgement.feasible.append(name)
+
+    def _prepare(self, state: CycleState, pod: Pod, judgement: Judgement) -> _Prepared:
+        """Run PreFilter of every plugin, also after a rejection."""
+        self._filters.guard.begin_evaluation(pod)
+        everywhere: list[Status] = []
+        allowed: dict[str, frozenset[str]] = {}
+        left_out = {*judgement.faults, *self._ignored}
+        state.skip_filter.update(left_out)
+        for slot in self._filters.slots["preFilter"]:
+            if slot.name in left_out:
+                continue
+            status, names = self._filters.call_pre_filter(slot, state, pod)
+            if status.is_skip or status.is_rejected:
+                state.skip_filter.add(slot.name)  # after a rejection, the plugin has no state for Filter
+            if status.is_rejected:
+                everywhere.append(judgement.share(status.by(slot.name)))
+            elif not (status.is_success or status.is_skip):
+                raise plugin_error(slot.name, "PreFilter", status.message)
+            if names is not None:
+                allowed[slot.name] = names
+        return _Prepared(self._filters.active_filters(state).every, tuple(everywhere), allowed)
+
+    def _judge_nominated(
+        self,
+        prepared: _Prepared,
+        state: CycleState,
+        pod: Pod,
+        candidates: Candidates,
+        rejections: dict[str, list[Status]],
+        judgement: Judgement,
+    ) -> None:
+        """Judge nodes with nominated pods again, as if these pods ran there: like kube-scheduler, both must pass."""
+        nominated_nodes = self._filters.nominations.nominated_nodes
+        for name in candidates.names if nominated_nodes else ():
+            if name not in nominated_nodes or not (pods := self._filters.nominated_to(name, pod)):
+                continue
+            dry_run, info = state.clone(), candidates.info(name)
+            self._filters.add_pods(dry_run, pod, pods, info)
+            crowded: dict[str, NodeInfo] = {name: info.with_pods(pods)}
+            known = {status.plugin for status in rejections[name]}
+            for slot in prepared.active:
+                if slot.name not in known:
+                    result = self._filters.filter_whole(slot, dry_run, pod, Candidates.of(crowded))
+                    rejections[name] += map(judgement.share, result.rejected().values())
+
+    def _last(self, pod: Pod, judgement: Judgement) -> Iterator[None]:
+        """Run the filters that depend on which nodes passed all others."""
+        while self._filters.has_last_filters and judgement.feasible:
+            try:
+                with self._cluster.without(pod.uid, pod.key):
+                    state = CycleState()
+                    if self._prepare(state, pod, judgement).everywhere:
+                        return
+                    nodes = self._cluster.nodes
+                    names = [*judgement.rejected, *judgement.feasible]
+                    known = Candidates([name for name in names if name in nodes], nodes.__getitem__)
+                    passed = [name for name in judgement.feasible if name in nodes]
+                    rejected = self._filters.filter_last(state, pod, known, passed)
+            except Unprepared as missing:
+                yield from missing.steps
+                continue
+            except PluginError as fault:
+                _leave_out(fault, judgement)
+                continue
+            judgement.rejected.update((name, (judgement.share(status),)) for name, status in rejected.items())
+            judgement.feasible = [name for name in passed if name not in rejected]
+            return
+
+
+def _leave_out(fault: PluginError, judgement: Judgement) -> None:
+    """Record the fault of a plugin, which then gives no further verdict. Raises ``fault`` if that did not help."""
+    plugin = fault.status.plugin
+    if not plugin or plugin in judgement.faults:
+        raise fault
+    judgement.faults[plugin] = fault.status.message

@@ -1,0 +1,301 @@
+"""Single changes that would open nodes for a pod, each proved by judging the pod again with the change applied.
+
+A change of the pod is judged on the nodes that only the changed rule rejects. A change of a node is judged on that
+node. Deleted pods are left out by an overlay. Nothing is shown that was not judged, and nothing in the cluster changes.
+
+Not here: the verdict that the remedies start from (``app.analysis.judging``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.analysis.judging import Judge, Judgement
+from app.cache.cluster import Cluster
+from app.framework.node_info import NodeInfo
+from app.kube.core_v1 import DO_NOT_SCHEDULE, HONOR, SCHEDULE_ANYWAY, Node, Pod, PodSpec, TopologySpreadConstraint
+from app.kube.extras import NotDecoded
+from app.kube.node_affinity import ANY_NODE
+from app.kube.quantity import round_amount, shown_amount
+from app.kube.selectors import Selector
+from app.kube.taints import UNSCHEDULABLE, Taint, Tolerance, Toleration
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS
+
+MOST_SHOWN: Final = 5
+"""Maximum number of remedies of one explanation."""
+
+MOST_TRIED: Final = 24
+"""Maximum number of changes that are judged for one explanation."""
+
+_MOST_TRIED_OF_A_SORT: Final = 4
+_MOST_NAMED: Final = 10
+_MOST_PODS: Final = 5000
+"""Maximum number of pods of a namespace that are searched for those that a constraint counts."""
+
+_NODES_PER_STEP: Final = 512
+_IN_TREE: Final = frozenset(KUBE_SCHEDULER_DEFAULTS)
+_CORDON: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
+_TAINTS: Final = frozenset({"TaintToleration"})
+_FIT: Final = frozenset({"NodeResourcesFit", "DynamicResources"})
+_AFFINITY: Final = frozenset({"NodeAffinity"})
+_SPREAD: Final = frozenset({"PodTopologySpread"})
+_HOME: Final = frozenset({"StickyNode"})
+_SOFT: Final = "ScheduleAnyway"
+
+
+class Remedy(Struct, frozen=True):
+    """One change after which nodes fit. ``change``: what to do. ``opens``: number of nodes that fit then.
+
+    ``nodes``: the first of these nodes. ``sort``: constant name of the sort of change, for programs.
+    """
+
+    sort: str
+    change: str
+    opens: int
+    nodes: tuple[str, ...]
+
+
+class _Change(Struct, frozen=True):
+    """Change to try. ``pod``: the pod after it. ``without``: pods that it deletes. ``node``: the node that it changes.
+
+    ``names``: nodes that can fit after it. ``ignores``: plugins that reject no node after it. ``reads``: in-tree
+    plugins that read what it changes.
+    """
+
+    sort: str
+    text: str
+    pod: Pod
+    names: tuple[str, ...]
+    without: tuple[Pod, ...] = ()
+    node: Node | None = None
+    ignores: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()
+
+
+class Remedies:
+    """Finds the remedies for pods of one profile on one snapshot. Each method must be used in short steps."""
+
+    def __init__(self, cluster: Cluster, judge: Callable[[Collection[str]], Judge]) -> None:
+        """``judge``: returns a judge that leaves out the given plugins."""
+        self._cluster = cluster
+        self._judge = judge
+
+    def steps(self, pod: Pod, judgement: Judgement, remedies: list[Remedy]) -> Iterator[None]:
+        """Try changes, and fill ``remedies`` with at most ``MOST_SHOWN`` of those that open nodes, best first.
+
+        The remedy that opens the most nodes is the best; among equals, the change that was tried first. A soft
+        constraint comes last, because it opens all nodes and gives up what the constraint is for.
+        """
+        by_plugins = _nodes_by_plugins(judgement)
+        tried = 0
+        if any(status.plugin in _HOME for status in judgement.everywhere):
+            return  # the pod's owner must exist first, and no change of a node or of the pod helps
+        for change in self._changes(pod, by_plugins, remedies):
+            if isinstance(change, _Change):
+                if tried >= MOST_TRIED:
+                    break
+                tried += 1
+                yield from self._prove(change, remedies)
+            yield
+        remedies.sort(key=lambda it: (it.sort == _SOFT, -it.opens))
+        del remedies[MOST_SHOWN:]
+
+    def _prove(self, change: _Change, remedies: list[Remedy]) -> Iterator[None]:
+        """Judge a change, and add it to ``remedies`` if nodes fit after it."""
+        fitting: Sequence[str]
+        if change.node is not None:
+            fitting = (change.node.name,) if self._fits_on(change.pod, change.node) else ()
+        else:
+            fitting = change.names
+            for ignored in self._rounds(change):
+                after = Judgement()
+                yield from self._judge(ignored).steps(change.pod, after, fitting, without=change.without)
+                fitting = after.feasible
+        if fitting:
+            remedies.append(Remedy(change.sort, change.text, len(fitting), tuple(sorted(fitting)[:_MOST_NAMED])))
+
+    def _rounds(self, change: _Change) -> Iterator[Collection[str]]:
+        """Yield the plugins to ignore in each round of judging a change.
+
+        First only ``change.reads`` judge, and all plugins that are not kube-scheduler's. The other plugins pass on
+        these nodes, and read nothing of what the change replaces. If the change deletes pods, all judge in a second
+        round.
+        """
+        yield change.ignores | (_IN_TREE - change.reads)
+        if change.without:
+            yield change.ignores
+
+    def _fits_on(self, pod: Pod, node: Node) -> bool:
+        info = self._cluster.nodes.get(node.name)
+        return info is not None and self._judge(()).fits_on(pod, info.with_node(node))
+
+    def _changes(
+        self, pod: Pod, by_plugins: Mapping[frozenset[str], list[str]], remedies: Sequence[Remedy]
+    ) -> Iterator[_Change | None]:
+        """Yield the changes to try, those of the cluster before those of the pod; ``None`` after a long search.
+
+        ``remedies``: what has been proved so far.
+        """
+        yield from self._uncordon(pod, _nodes_within(by_plugins, _CORDON | _HOME))
+        yield from self._release(pod, _nodes_within(by_plugins, _HOME))
+        spread = _nodes_within(by_plugins, _SPREAD)
+        yield from self._fewer_pods(pod, spread, remedies)
+        yield from self._policies(pod, spread)
+        yield from self._tolerate(pod, _nodes_within(by_plugins, _CORDON))
+        yield from self._request_less(pod, _nodes_within(by_plugins, _FIT))
+        affinity = _nodes_within(by_plugins, _AFFINITY)
+        if affinity and pod.spec.affinity is not ANY_NODE:
+            anywhere = _with_spec(pod, affinity=ANY_NODE)
+            text = "remove the pod's node selector and required node affinity"
+            yield _Change("NodeAffinity", text, anywhere, affinity, reads=_AFFINITY | _SPREAD)
+
+    def _uncordon(self, pod: Pod, names: Sequence[str]) -> Iterator[_Change]:
+        if _reads_taints(pod):
+            return  # a node without its taint would count for the pod's constraints, and counts are not changed here
+        nodes = (self._cluster.nodes[name].node for name in names if name in self._cluster.nodes)
+        for node in islice((it for it in nodes if it.unschedulable), _MOST_TRIED_OF_A_SORT):
+            taints = tuple(it for it in node.taints if it.key != UNSCHEDULABLE.key)
+            open_again = replace(node, unschedulable=False, taints=taints)
+            yield _Change("Uncordon", f"uncordon {node.name}", pod, (node.name,), node=open_again)
+
+    def _release(self, pod: Pod, names: tuple[str, ...]) -> Iterator[_Change]:
+        if names:
+            yield _Change("ReleaseHome", "release the home", pod, names, ignores=_HOME)
+
+    def _fewer_pods(self, pod: Pod, names: Sequence[str], remedies: Sequence[Remedy]) -> Iterator[_Change | None]:
+        """Delete one pod that a hard constraint counts, else two or three, in each of the domains with the most nodes.
+
+        ``remedies``: what has been proved so far.
+        """
+        for constraint in pod.spec.spread if names else ():
+            if constraint.when_unsatisfiable != DO_NOT_SCHEDULE or constraint.selector is None:
+                continue
+            domains = Counter(self._domain(name, constraint.topology_key) for name in names)
+            counted = self._counted_pods(pod, constraint, constraint.selector)
+            yield None
+            for domain, _ in domains.most_common(_MOST_TRIED_OF_A_SORT):
+                inside = tuple(it for it in names if self._domain(it, constraint.topology_key) == domain)
+                pods = counted.get(domain, ())
+                for number in range(1, min(3, len(pods)) + 1) if domain else ():
+                    text = f"{_fewer(number)} in {constraint.topology_key}={domain}"
+                    proved = len(remedies)
+                    yield _Change("FewerPods", text, pod, inside, tuple(pods[:number]), reads=_SPREAD)
+                    if len(remedies) > proved:
+                        break
+
+    def _counted_pods(
+        self, pod: Pod, constraint: TopologySpreadConstraint, selector: Selector
+    ) -> Mapping[str, list[Pod]]:
+        """Return the pods that a constraint counts, by domain, newest first."""
+        labels = pod.labels
+        pairs = [(key, labels[key]) for key in constraint.match_label_keys if key in labels]
+        merged = selector.with_labels(pairs) if pairs else selector
+        counted: dict[str, list[Pod]] = {}
+        for other in islice(self._cluster.pods_in(pod.namespace), _MOST_PODS):
+            if other.node_name and not other.terminating and other.uid != pod.uid and merged.matches(other.labels):
+                counted.setdefault(self._domain(other.node_name, constraint.topology_key), []).append(other)
+        for pods in counted.values():
+            pods.sort(key=lambda it: it.created, reverse=True)
+        return counted
+
+    def _domain(self, name: str, key: str) -> str:
+        info = self._cluster.nodes.get(name)
+        return "" if info is None else info.node.labels.get(key, "")
+
+    def _policies(self, pod: Pod, names: tuple[str, ...]) -> Iterator[_Change]:
+        for number, constraint in enumerate(pod.spec.spread if names else ()):
+            if constraint.when_unsatisfiable != DO_NOT_SCHEDULE:
+                continue
+            where = f"in the constraint over {constraint.topology_key}"
+            for sort, text, changed in (
+                ("TaintsPolicy", f"nodeTaintsPolicy: Honor {where}", replace(constraint, node_taints_policy=HONOR)),
+                ("MaxSkew", f"maxSkew: {constraint.max_skew + 1} {where}", _wider(constraint)),
+                ("MinDomains", f"no minDomains {where}", replace(constraint, min_domains=None)),
+                (_SOFT, f"whenUnsatisfiable: ScheduleAnyway {where}", _soft(constraint)),
+            ):
+                if changed != constraint:
+                    spread = (*pod.spec.spread[:number], changed, *pod.spec.spread[number + 1 :])
+                    yield _Change(sort, text, _with_spec(pod, spread=spread), names, reads=_SPREAD)
+
+    def _tolerate(self, pod: Pod, names: Sequence[str]) -> Iterator[_Change]:
+        tolerance = Tolerance(pod.spec.tolerations)
+        tainted: dict[Taint, list[str]] = {}
+        for name in names:
+            info = self._cluster.nodes.get(name)
+            for taint in () if info is None else info.node.taints:
+                if taint.keeps_out and taint.key != UNSCHEDULABLE.key and not tolerance.tolerates(taint):
+                    tainted.setdefault(taint, []).append(name)
+        for taint in sorted(tainted, key=lambda it: -len(tainted[it]))[:_MOST_TRIED_OF_A_SORT]:
+            more = Toleration(taint.key, "Equal", taint.value, taint.effect)
+            text = f"tolerate the taint {taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
+            tolerant = _with_spec(pod, tolerations=(*pod.spec.tolerations, more))
+            yield _Change("Tolerate", text, tolerant, tuple(tainted[taint]), reads=_CORDON | _SPREAD)
+
+    def _request_less(self, pod: Pod, names: tuple[str, ...]) -> Iterator[_Change | None]:
+        """Request as much of one resource as is free on the best of the nodes, if that is more than nothing."""
+        try:
+            resources = pod.spec.resources
+            requests = resources.requests
+        except NotDecoded:
+            return
+        for name, wanted in requests.items():
+            most = 0
+            for start in range(0, len(names), _NODES_PER_STEP):
+                most = max(most, self._most_free(name, names[start : start + _NODES_PER_STEP]))
+                yield None
+            free = round_amount(name, most)
+            if 0 < free < wanted:
+                fewer = replace(resources, requests={**resources.requests, name: free})
+                text = f"request {shown_amount(name, free)} {name} instead of {shown_amount(name, wanted)}"
+                smaller = _with_spec(pod, parts=replace(pod.spec.parts, resources=fewer))
+                yield _Change("RequestLess", text, smaller, names, reads=_FIT)
+
+    def _most_free(self, resource: str, names: Iterable[str]) -> int:
+        infos = (self._cluster.nodes.get(name) for name in names)
+        return max((free_on(info, resource) for info in infos if info is not None), default=0)
+
+
+def free_on(info: NodeInfo, resource: str) -> int:
+    """Return how much of a resource is free on a node, in the units of ``ResourceList``. Raises ``NotDecoded``."""
+    return info.allocatable.get(resource, 0) - info.requested.get(resource, 0)
+
+
+def _nodes_by_plugins(judgement: Judgement) -> Mapping[frozenset[str], list[str]]:
+    """Return the rejected nodes by the set of plugins that reject them."""
+    nodes: dict[frozenset[str], list[str]] = {}
+    for statuses, names in judgement.by_reasons().items():
+        nodes.setdefault(frozenset(status.plugin for status in statuses), []).extend(names)
+    return nodes
+
+
+def _nodes_within(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str]) -> tuple[str, ...]:
+    """Return the nodes that none but these plugins reject."""
+    return tuple(name for key, names in by_plugins.items() if key <= plugins for name in names)
+
+
+def _with_spec(pod: Pod, **changes: Any) -> Pod:
+    """Return the pod with some fields of its spec replaced, without its nomination."""
+    spec: PodSpec = replace(pod.spec, **changes)
+    return replace(pod, spec=spec)
+
+
+def _reads_taints(pod: Pod) -> bool:
+    return any(it.node_taints_policy == HONOR for it in pod.spec.spread)
+
+
+def _wider(constraint: TopologySpreadConstraint) -> TopologySpreadConstraint:
+    return replace(constraint, max_skew=constraint.max_skew + 1)
+
+
+def _soft(constraint: TopologySpreadConstraint) -> TopologySpreadConstraint:
+    return replace(constraint, when_unsatisfiable=SCHEDULE_ANYWAY, min_domains=None)
+
+
+def _fewer(number: int) -> str:
+    return "one pod less" if number == 1 else f"{number} pods less"

@@ -1,0 +1,135 @@
+"""Models of the bodies of ``/api/v1/explain``.
+
+The models of answers only describe them in the OpenAPI document. Answers are encoded without them, because validating
+5,000 nodes takes too long.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from app.wire.cycle_v1 import CamelModel, PodRequest
+
+API_VERSION: Final = "homeport.dev/v1alpha1"
+EXPLANATION: Final = "Explanation"
+EXPLANATION_LIST: Final = "ExplanationList"
+
+
+class ExplainRequest(PodRequest):
+    """Pod to explain as if it had no node, optionally with another profile."""
+
+    scheduler_name: str | None = Field(default=None, description="Profile to use instead of the pod's own.")
+    node: str = Field(default="", description="Name of a node: also give the verdict and score of each plugin there.")
+
+
+class Rejection(CamelModel):
+    """Rejection of a node by one plugin."""
+
+    plugin: str
+    code: str = Field(description="Unschedulable, UnschedulableAndUnresolvable or Pending.")
+    reasons: list[str]
+
+
+class NodeGroup(CamelModel):
+    """Nodes that the same plugins reject for the same reasons."""
+
+    count: int
+    nodes: list[str]
+    reasons: list[Rejection]
+
+
+class ExplanationTable(CamelModel):
+    """Table with facts behind the answer of a plugin."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str | int | bool]]
+
+
+class PluginExplanation(CamelModel):
+    """Facts behind the answer of one plugin."""
+
+    tables: list[ExplanationTable]
+    unblock: list[str] = Field(description="Advice of the plugin, which Homeport has not proved.")
+
+
+class ResourceRoom(CamelModel):
+    """A resource that the pod requests, with the amounts in the notation of manifests."""
+
+    name: str
+    requested: str
+    free: str = Field(description="Sum over all nodes.")
+    most_free: str = Field(description="The most that is free on one node.")
+    node: str = Field(description="The node with the most; empty if no node has any.")
+
+
+class ProvedRemedy(CamelModel):
+    """One change after which nodes fit: the pod was judged again with the change applied."""
+
+    sort: str = Field(description="Uncordon, ReleaseHome, FewerPods, TaintsPolicy, MaxSkew, RequestLess, Tolerate, …")
+    change: str
+    opens: int = Field(description="Number of nodes that fit after the change.")
+    nodes: list[str] = Field(description="The first ten of them.")
+
+
+class PluginNotJudged(CamelModel):
+    """Filter of kube-scheduler's default profile without a verdict here. It can reject a node that is feasible here."""
+
+    plugin: str
+    why: str
+
+
+class VerdictOnNode(Rejection):
+    """Verdict of one plugin on the node of the request; ``code`` is Success if it passes."""
+
+
+class NodeExplanation(CamelModel):
+    """Verdicts and scores of all plugins on one node."""
+
+    name: str
+    fits: bool
+    verdicts: list[VerdictOnNode]
+    scores: dict[str, int] = Field(description="0..100 by plugin, before weights; empty if the node does not fit.")
+    total: int | None = Field(description="Weighted sum; null if the node does not fit.")
+
+
+class ExplainResponse(CamelModel):
+    """Explanation of which nodes a pod can use: the verdict, its numbers, and what would open more nodes."""
+
+    api_version: Literal["homeport.dev/v1alpha1"]
+    kind: Literal["Explanation"]
+    pod: str = Field(description="namespace/name")
+    scheduler_name: str = Field(description="schedulerName of the pod, or the one that the request names.")
+    node_name: str = Field(description="Node that the pod is bound to, also with pending: true; empty without one.")
+    profile: str = Field(description="schedulerName of the profile; * for the profile of all other names.")
+    preset: Literal["delegated", "complete"] = Field(description="Base of the profile.")
+    verdict: Literal["Bound", "Gated", "Fits", "NoNodeFits"]
+    summary: str = Field(description="The verdict as a sentence.")
+    gate: list[Rejection] = Field(description="Plugins that keep the pod from being scheduled at all.")
+    total: int = Field(description="Number of nodes that were judged.")
+    feasible: list[str] = Field(description="Nodes that pass every filter that was judged.")
+    groups: list[NodeGroup] = Field(description="All other nodes, the largest group first.")
+    not_judged: list[PluginNotJudged]
+    plugins: dict[str, PluginExplanation]
+    resources: list[ResourceRoom] = Field(description="Empty if the profile does not judge resources.")
+    remedies: list[ProvedRemedy] = Field(description="At most five, those that open the most nodes first.")
+    incomplete: bool = Field(description="True if the time did not suffice to judge all remedies.")
+    node: NodeExplanation | None = Field(description="Set if the request names a node.")
+
+
+class EqualPods(CamelModel):
+    """Pods with equal inputs, and the explanation of the first one."""
+
+    pods: list[str] = Field(description="Their names.")
+    explanation: ExplainResponse
+
+
+class ExplanationList(CamelModel):
+    """Explanations of the pods of a workload, first of those without a node."""
+
+    api_version: Literal["homeport.dev/v1alpha1"]
+    kind: Literal["ExplanationList"]
+    items: list[EqualPods]
+    total: int = Field(description="Number of all pods that match; at most 50 are explained.")
