@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import inf
-from pathlib import Path
 from time import monotonic, time
 from typing import Any, Final
 from uuid import uuid4
@@ -36,12 +35,11 @@ from app.controllers.sampling_guard import SamplingGuard
 from app.controllers.second_looks import SecondLooks
 from app.controllers.supervisor import Supervisor
 from app.feeds.collecting import short_collections
-from app.feeds.feed import Feed, SavedFeed
+from app.feeds.feed import Feed
 from app.feeds.live import LiveFeed
 from app.feeds.uncached_reader import ApiUncachedReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.handle import Handle, ProfileContext, Timing
-from app.framework.points import Plugin
 from app.framework.spec import PluginSpec
 from app.homes.drain_page import draining_router
 from app.homes.draining import DrainVerb
@@ -50,7 +48,6 @@ from app.homes.lists import HomeLists
 from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod
 from app.kube.credentials import load
-from app.kube.kinds import Kind
 from app.memory.expected_binds import ExpectedBinds
 from app.memory.filter_results import FilterResultCache
 from app.memory.picks import Picks
@@ -62,15 +59,14 @@ from app.replicas.lease import Election, never_stopping, post_seconds
 from app.replicas.lease_record import LEASES
 from app.replicas.pod_lock import PodLock
 from app.replicas.replica import Replica
-from app.runtime.building import build, names_of, served_names
+from app.runtime.building import build, names_of, served_names, subscribe_plugins
 from app.runtime.framework import Framework
-from app.runtime.guard import Guard, PluginError
+from app.runtime.guard import Guard
 from app.runtime.one_node import OneNodeFilters
 from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for, default_filters
 from app.runtime.read_only import ReadOnlyActivate, ReadOnlyBinder, ReadOnlyEvents, ReadOnlyWriter, is_read_only
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
-from app.runtime.slots import overrides
 from app.runtime.waiting import PodsAtPermit
 from app.server.access import ListenerAccess, Role
 from app.server.admission import Admission
@@ -167,9 +163,9 @@ class HomeportService:
         registry = Registry(specs, defaults)
         resolved = resolve(settings.profiles, registry)
 
-        self._cluster = Cluster(core_for(resolved))
-        live = wiring.live_feed(settings, self._cluster, _kinds(resolved), self._metrics, self._tracing)
-        self._feed: Feed = live or SavedFeed(Path(settings.cluster or ""), self._cluster, _kinds(resolved))
+        self._cluster = wiring.snapshot(settings, resolved)
+        live = wiring.live_feed(settings, self._cluster, resolved, self._metrics, self._tracing)
+        self._feed: Feed = live or wiring.saved_feed(settings, self._cluster, resolved)
         self._authority = wiring.authority(settings, live)
         self._certificates = wiring.certificates_of(settings, self._authority)
         self._permissions = wiring.permission_check(settings, live, resolved, self._metrics)
@@ -183,10 +179,15 @@ class HomeportService:
         self._waiting = PodsAtPermit(self._cluster.assumed, lambda: "" if self._leadership.leads else _NO_LONGER_LEADS)
         self._nominations = CountedNominations(self._cluster)
         self._in_tree_verdicts = InTreeVerdictReader(
-            self._cluster, None if live is None else ApiUncachedReader(live.client), monotonic
+            self._cluster,
+            None if live is None else ApiUncachedReader(live.client),
+            monotonic,
+            extras=core_for(resolved).extras,
         )
         self._frameworks = self._build(resolved, registry)
-        self._subscribe_plugins(resolved)
+        self._explain = wiring.explain_snapshot(
+            settings, resolved, self._cluster, self._feed, self._frameworks, self._nominations
+        )
 
         self._refused = RecentRefusals(self._metrics.refusals.labels)
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
@@ -360,23 +361,8 @@ class HomeportService:
                 mistakes += error.mistakes
         if mistakes:
             raise ProfileErrors(mistakes)
+        subscribe_plugins(resolved, frameworks, self._cluster.others.on_change, self._guard)
         return frameworks
-
-    def _subscribe_plugins(self, resolved: Sequence[ResolvedProfile]) -> None:
-        """Subscribe each plugin to changes of objects of the kinds that it uses.
-
-        If several profiles have a plugin, only the first profile's instance is subscribed."""
-        plugins: dict[str, Any] = {}
-        for framework in self._frameworks.values():
-            plugins = {**framework.plugins, **plugins}
-        for name, kind in dict.fromkeys((use.plugin, use.kind) for it in resolved for use in it.uses()):
-            if name in plugins and overrides(type(plugin := plugins[name]), Plugin, "object_changed"):
-                on_change = partial(self._call_plugin, name, partial(plugin.object_changed, kind))
-                self._cluster.others.on_change(kind, on_change)
-
-    def _call_plugin(self, plugin: str, changed: Callable[[Any, Any], None], old: Any, new: Any) -> None:
-        with suppress(PluginError):  # the guard has logged the fault
-            self._guard.call(plugin, "Changed", changed, old, new)
 
     def _record(self, feed: LiveFeed) -> ApiRecorder:
         return ApiRecorder(
@@ -565,15 +551,14 @@ class HomeportService:
 
     def _reading(self) -> Sequence[APIRouter]:
         """Return the routers of read-only pages."""
-        explainer = Explainer(self.verb_context)
+        explainer = Explainer(self.verb_context, self._explain)
         return (
             explain_router(
-                self._cycle,
                 explainer,
-                WorkloadExplainer(explainer, self._cluster, self._feed.problem),
+                WorkloadExplainer(explainer, self._explain.cluster, self._feed.problem),
                 max_body_bytes=self._settings.max_body_bytes,
             ),
-            pending_router(PendingPods(self.verb_context)),
+            pending_router(PendingPods(self.verb_context, self._explain)),
             operator_router(self.status, self.check),
             homes_router(self._homes, self._feed.problem),
             draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),
@@ -595,6 +580,7 @@ class HomeportService:
             self._recorder.start()
         await self._leadership.start()
         self._supervisor.start()
+        await self._explain.start()
         gc.freeze()
         try:
             with short_collections():
@@ -604,7 +590,7 @@ class HomeportService:
             await self._bind.drain(self._left())
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_SECONDS):
-                    for part in (self._elected, self._recorder, self._feed, self._tracing):
+                    for part in (self._explain, self._elected, self._recorder, self._feed, self._tracing):
                         if part is not None:
                             await part.stop()
 
@@ -681,10 +667,6 @@ def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mappin
         tls = listener.certificates is not None
         _LOG.info("serving", listener=listener.name, host=host, port=port, tls=tls, version=version)
     run(web, listeners, service.leave)
-
-
-def _kinds(resolved: Iterable[ResolvedProfile]) -> list[Kind[Any]]:
-    return list(dict.fromkeys(kind for profile in resolved for kind in sorted(profile.kinds(), key=repr)))
 
 
 def _log_notices(resolved: Iterable[ResolvedProfile]) -> None:

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from app.analysis.explain_snapshot import ExplainedProfile, ExplainSnapshot
+from app.cache.assumed import AssumedPods
 from app.cache.cluster import Cluster
+from app.cache.nodes import Nodes
 from app.config.sections import SelfSigned
 from app.config.settings import Settings
+from app.controllers.nominations import CountedNominations
+from app.feeds.feed import Feed, SavedFeed
 from app.feeds.live import LiveFeed
+from app.framework.handle import Handle, ProfileContext
+from app.framework.uses import Use
+from app.homes.protocol import HomesPlugin
 from app.kube.client import REQUEST_SECONDS
-from app.kube.kinds import Kind
 from app.replicas.authority import Authority, CertificateSpec
 from app.replicas.lease import post_seconds
 from app.rights.access_review import PermissionCheck
 from app.rights.permissions import EnabledFeatures, LeaseName, ManagedSecret
-from app.runtime.profiles import ResolvedProfile
+from app.runtime.building import build, names_of, served_names, subscribe_plugins
+from app.runtime.framework import Framework
+from app.runtime.guard import Guard
+from app.runtime.profiles import ResolvedProfile, core_for, kinds_of
+from app.runtime.read_only import NoWriter
+from app.runtime.slots import declares
+from app.runtime.waiting import PodsAtPermit
 from app.server.tls import CertificateFiles, Certificates, CertificateSource, InMemoryCertificates, unusable
 from app.telemetry.metrics import Metrics
 from app.telemetry.tracing import Tracing
@@ -27,8 +41,29 @@ if TYPE_CHECKING:
     from app.telemetry.otlp import OtlpTracing
 
 
+def snapshot(settings: Settings, resolved: Sequence[ResolvedProfile]) -> Cluster:
+    """Create the empty snapshot of the decisions. That of a saved cluster also has what explain reads."""
+    return Cluster(core_for((*resolved, *(_explained(settings, resolved) if settings.cluster is not None else ()))))
+
+
+def _explained(settings: Settings, resolved: Iterable[ResolvedProfile]) -> list[ResolvedProfile]:
+    """Return the profiles with all filters that explain judges."""
+    return [it.with_default_filters() if settings.explains_all else it for it in resolved]
+
+
+def saved_feed(settings: Settings, cluster: Cluster, resolved: Sequence[ResolvedProfile]) -> SavedFeed:
+    """Load the saved cluster that the settings name. Raises ``SavedClusterError``."""
+    return SavedFeed(
+        Path(settings.cluster or ""), cluster, kinds_of(resolved), kinds_of(_explained(settings, resolved))
+    )
+
+
 def live_feed(
-    settings: Settings, cluster: Cluster, kinds: Sequence[Kind[Any]], metrics: Metrics, tracing: Tracing | None
+    settings: Settings,
+    cluster: Cluster,
+    resolved: Sequence[ResolvedProfile],
+    metrics: Metrics,
+    tracing: Tracing | None,
 ) -> LiveFeed | None:
     """Create the feed of a live cluster; ``None`` if the settings name a saved cluster."""
     if settings.cluster is not None:
@@ -38,7 +73,7 @@ def live_feed(
     return LiveFeed(
         settings.kubeconfig,
         cluster,
-        kinds,
+        kinds_of(resolved),
         max_age=settings.max_feed_age,
         post_seconds=longest,
         batches=BindBatches(settings.bind_batch_window, monotonic, metrics.bind_batch_wait.observe),
@@ -50,10 +85,95 @@ def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> EnabledF
     """Return the features that settings and profiles enable. They determine the permissions that Homeport needs."""
     election = settings.leader_election
     lease = LeaseName(election.resource_namespace, election.resource_name) if election.leader_elect else None
-    uses = tuple(use for profile in resolved for use in profile.uses())
+    every = tuple(resolved)
     return EnabledFeatures(
-        uses, settings.sampling_guard, lease, settings.events, tuple(_secrets_of(settings.self_signed))
+        tuple(use for profile in every for use in profile.uses()),
+        settings.sampling_guard,
+        lease,
+        settings.events,
+        tuple(_secrets_of(settings.self_signed)),
+        explained=tuple(_uses_of_explain(settings, every)),
     )
+
+
+def _uses_of_explain(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Iterator[Use]:
+    """Yield what plugins read that explain alone runs."""
+    for profile in resolved if settings.explains_all else ():
+        yield from (use for use in profile.with_default_filters().uses() if use.plugin in profile.lacking)
+
+
+def explain_snapshot(
+    settings: Settings,
+    resolved: Sequence[ResolvedProfile],
+    cluster: Cluster,
+    feed: Feed,
+    frameworks: Mapping[str, Framework],
+    nominations: CountedNominations,
+) -> ExplainSnapshot:
+    """Create the snapshot of explain. ``cluster``, ``feed``, ``frameworks`` and ``nominations``: of the decisions.
+
+    It is the snapshot of the decisions with their plugins if these are all that explain judges.
+    """
+    described = {it.scheduler_name: ExplainedProfile.of(it, complete=settings.explains_all) for it in resolved}
+    merged = _explained(settings, resolved)
+    own, own_feed, own_frameworks = cluster, feed, frameworks
+    if any(it.adds_filters for it in described.values()):
+        if settings.cluster is None:
+            own = Cluster(core_for(merged))
+            own_feed = LiveFeed(settings.kubeconfig, own, kinds_of(merged), max_age=settings.max_feed_age, beside=True)
+        own_frameworks = frameworks_of_explain(merged, own, nominations.on(own), frameworks)
+    return ExplainSnapshot(
+        own,
+        own_feed,
+        own_frameworks,
+        described,
+        explained_by=frameworks,
+        deciding=cluster,
+        deciding_feed=feed,
+        max_age=settings.max_feed_age,
+    )
+
+
+def frameworks_of_explain(
+    profiles: Sequence[ResolvedProfile],
+    cluster: Cluster,
+    nominations: CountedNominations,
+    deciding: Mapping[str, Framework],
+) -> dict[str, Framework]:
+    """Create frameworks whose plugins only answer queries. Their calls are not counted in the metrics."""
+    guard = Guard(Metrics())
+    waiting = PodsAtPermit(AssumedPods(), lambda: "")
+    names = [it.scheduler_name for it in profiles]
+    frameworks: dict[str, Framework] = {}
+    for profile in profiles:
+        serves = names_of(profile.scheduler_name, names).__contains__
+        handle = Handle(
+            counts=cluster.counts,
+            objects=cluster,
+            writer=NoWriter(),
+            binder=NoWriter(),
+            waiting=waiting,
+            nodes=Nodes(cluster),
+            terms=cluster.terms,
+            profile=ProfileContext(serves, is_sample=lambda _names: False),
+            is_asked=lambda: True,
+        )
+        framework = build(
+            profile,
+            handle,
+            served=served_names(names),
+            nominations=nominations,
+            snapshot=cluster,
+            waiting=waiting,
+            guard=guard,
+        )
+        decides = deciding.get(profile.scheduler_name)
+        for name, plugin in decides.plugins.items() if decides is not None else ():
+            if declares(type(plugin), HomesPlugin):
+                framework.plugins[name].share_memory(plugin)
+        frameworks[profile.scheduler_name] = framework
+    subscribe_plugins(profiles, frameworks, cluster.others.on_change, guard)
+    return frameworks
 
 
 def _secrets_of(self_signed: SelfSigned | None) -> Iterator[ManagedSecret]:

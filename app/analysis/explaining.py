@@ -5,13 +5,14 @@ An explanation is read-only, and works in short steps, each on the snapshot of i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from time import thread_time
 from typing import Final
 
 from msgspec import Struct
 
+from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.judging import Judge, Judgement
 from app.analysis.remedies import Remedies, Remedy, free_on
 from app.analysis.scheduler_message import SchedulerMessage, compared
@@ -26,6 +27,7 @@ from app.runtime.guard import PluginError
 from app.runtime.read_only import read_only
 from app.runtime.scoring import Scores
 from app.verbs.context import VerbContext, require_snapshot
+from app.verbs.cycle import find_pod
 from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import decide_prepared, run_stepwise
 from app.verbs.unserved import printable
@@ -34,7 +36,6 @@ MOST_SECONDS: Final = 1.0
 """Maximum processor time of one explanation, in seconds. After it, remedies that were not judged yet are left out."""
 
 _FIT: Final = "NodeResourcesFit"
-_NOT_RUN: Final = "profile {} does not run it"
 
 
 class RejectedNodes(Struct, frozen=True):
@@ -69,14 +70,16 @@ class NodeAnswer(Struct, frozen=True):
 class Explained(Struct, frozen=True):
     """Explanation of a pod.
 
-    ``gate``: rejection of PreEnqueue, which keeps the pod out of the queue; Success if there is none. ``groups``: all
-    nodes that do not fit, the largest group first. ``not_judged``: reason for each filter of kube-scheduler's default
-    profile without a verdict, by plugin. ``incomplete``: true if remedies are missing for want of time. ``scheduler``:
-    what kube-scheduler wrote on the pod; ``None`` if it wrote nothing.
+    ``by``: whose verdict that of each filter is, by plugin: Homeport, kube-scheduler or both. ``gate``: rejection of
+    PreEnqueue, which keeps the pod out of the queue; Success if there is none. ``groups``: all nodes that do not fit,
+    the largest group first. ``not_judged``: reason for each filter of kube-scheduler's default profile without a
+    verdict, by plugin. ``incomplete``: true if the time did not suffice for all remedies. ``scheduler``: what
+    kube-scheduler wrote on the pod; ``None`` if it wrote nothing.
     """
 
     profile: str
     preset: str
+    by: Mapping[str, str]
     gate: Status
     feasible: Sequence[str]
     groups: Sequence[RejectedNodes]
@@ -95,11 +98,22 @@ class Explained(Struct, frozen=True):
 
 
 class Explainer:
-    """Explains pods with the verbs' snapshot and profiles."""
+    """Explains pods with the snapshot of explain. ``context``: that of the verbs, which look up missing objects."""
 
-    def __init__(self, context: VerbContext) -> None:
+    def __init__(self, context: VerbContext, snapshot: ExplainSnapshot) -> None:
         self._context = context
-        self._cluster = context.cluster
+        self._snapshot = snapshot
+        self._cluster = snapshot.cluster
+
+    def known_pod(self, namespace: str, name: str) -> Pod:
+        """Return a pod of the snapshot of explain, with all parts that its filters read. Raises ``VerbFailure``."""
+        require_snapshot(self._context.problem)
+        require_snapshot(self._snapshot.problem)
+        return find_pod(self._cluster, namespace, name)
+
+    def decode_pod(self, raw: bytes) -> Pod:
+        """Decode a pod from JSON, with all parts that the filters read. Raises ``msgspec.DecodeError``."""
+        return self._cluster.core.decode_pod(raw)
 
     async def explain(self, pod: Pod, node: str = "") -> Explained:
         """Explain a pod; if ``node`` is the name of a node, also each plugin's verdict there. Raises ``VerbFailure``.
@@ -107,34 +121,40 @@ class Explainer:
         A plugin that fails is named in ``not_judged``.
         """
         require_snapshot(self._context.problem)
-        framework = self._framework(pod)
+        require_snapshot(self._snapshot.problem)
+        deciding = self._framework(pod)
         if node and not self._cluster.has_node(node):
             raise VerbFailure("nothing_to_do", f'nodes "{node}" not found')
         with read_only():
-            await self._context.look_up_missing(framework, pod)
+            await self._context.look_up_missing(deciding, pod)
             try:
-                return await self._explained(framework, pod, node)
+                return await self._explained(deciding, pod, node)
             except PluginError as fault:
                 raise VerbFailure("fault", fault.status.message) from fault
 
-    async def _explained(self, framework: Framework, pod: Pod, node: str) -> Explained:
+    async def _explained(self, deciding: Framework, pod: Pod, node: str) -> Explained:
         began = thread_time()
-        gate = await decide_prepared(partial(framework.pre_enqueue, pod))
+        name = deciding.scheduler_name
+        framework = self._snapshot.frameworks[name]
+        unknown = self._snapshot.not_judged(name)
+        gate = await decide_prepared(partial(deciding.pre_enqueue, pod))
         judgement = Judgement()
-        await run_stepwise(Judge(framework, self._cluster).steps(pod, judgement))
-        plugins = await decide_prepared(partial(self._explain_plugins, framework, pod))
-        plugins = await framework.explain_later(plugins, judgement.feasible)
+        await run_stepwise(self._judge(framework, unknown)(()).steps(pod, judgement))
+        plugins = await decide_prepared(partial(self._explain_plugins, deciding, pod))
+        plugins = await deciding.explain_later(plugins, judgement.feasible)
         remedies: list[Remedy] = []
-        proving = Remedies(self._cluster, partial(self._judge, framework, judgement)).steps(pod, judgement, remedies)
+        judge = self._judge(framework, {**unknown, **judgement.faults})
+        proving = Remedies(self._cluster, judge).steps(pod, judgement, remedies)
         seconds = _Limited(proving, began + MOST_SECONDS)
         if not pod.node_name:
             await run_stepwise(seconds)
-        not_judged = _not_judged(framework, judgement)
+        not_judged = {**unknown, **judgement.faults}
         needs: list[ResourceNeed] = []
         await run_stepwise(self._needs(pod, framework, needs))
         return Explained(
-            framework.scheduler_name,
-            framework.preset,
+            name,
+            deciding.preset,
+            self._snapshot.by(name),
             gate,
             judgement.feasible,
             grouped(judgement),
@@ -147,8 +167,10 @@ class Explainer:
             await self._on_node(framework, pod, node, judgement) if node else None,
         )
 
-    def _judge(self, framework: Framework, judgement: Judgement, ignored: Collection[str]) -> Judge:
-        return Judge(framework, self._cluster, {*ignored, *judgement.faults})
+    def _judge(self, framework: Framework, unknown: Collection[str]) -> Callable[[Collection[str]], Judge]:
+        """Return a function that creates a judge without the plugins that it is given, and those in ``unknown``."""
+        in_flight = self._snapshot.in_flight()
+        return lambda ignored: Judge(framework, self._cluster, {*ignored, *unknown}, in_flight)
 
     def _framework(self, pod: Pod) -> Framework:
         framework = self._context.framework_for(pod)
@@ -157,9 +179,11 @@ class Explainer:
             raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
         return framework
 
-    def _explain_plugins(self, framework: Framework, pod: Pod) -> Mapping[str, Explanation]:
-        with self._cluster.without(pod.uid, pod.key):
-            return framework.explain(pod, Candidates.of(self._cluster.nodes))
+    def _explain_plugins(self, deciding: Framework, pod: Pod) -> Mapping[str, Explanation]:
+        """Return the facts of the profile's plugins: of the instances that decide, on the snapshot of decisions."""
+        cluster = self._context.cluster
+        with cluster.without(pod.uid, pod.key):
+            return deciding.explain(pod, Candidates.of(cluster.nodes))
 
     def _needs(self, pod: Pod, framework: Framework, needs: list[ResourceNeed]) -> Iterator[None]:
         """Add up what is free of each resource that the pod requests, if the profile judges resources."""
@@ -221,8 +245,3 @@ def grouped(judgement: Judgement) -> list[RejectedNodes]:
 def _size(group: tuple[tuple[Status, ...], list[str]]) -> tuple[int, str]:
     _, names = group
     return -len(names), min(names)
-
-
-def _not_judged(framework: Framework, judgement: Judgement) -> dict[str, str]:
-    why = dict.fromkeys(framework.not_judged, _NOT_RUN.format(framework.scheduler_name))
-    return {**why, **judgement.faults}

@@ -7,6 +7,7 @@ filter on all nodes. It works in short steps, each on the snapshot of its time: 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
@@ -83,8 +84,14 @@ class _Prepared(Struct, frozen=True):
 class Judge:
     """Judges pods with the filters of one profile on one snapshot. The plugins must be read-only meanwhile."""
 
-    def __init__(self, framework: Framework, cluster: Cluster, ignored: Collection[str] = ()) -> None:
-        """``ignored``: plugins whose verdict is left out, because objects that they need are not known."""
+    def __init__(
+        self, framework: Framework, cluster: Cluster, ignored: Collection[str] = (), added: Sequence[Pod] = ()
+    ) -> None:
+        """``ignored``: plugins whose verdict is left out, because objects that they need are not known.
+
+        ``added``: pods that are on a node, although the snapshot does not have them there yet.
+        """
+        self._added = added
         self._filters: Filters = framework.filters
         self._cluster = cluster
         self._ignored = frozenset(ignored)
@@ -103,7 +110,7 @@ class Judge:
             chunk = every[start : start + size]
             began = monotonic()
             try:
-                with self._cluster.overlay(without=without), self._cluster.without(pod.uid, pod.key):
+                with self._seen(pod, without):
                     self._judge(pod, chunk, judgement)
             except Unprepared as missing:
                 yield from missing.steps
@@ -123,13 +130,19 @@ class Judge:
             yield
         yield from self._last(pod, judgement)
 
+    @contextmanager
+    def _seen(self, pod: Pod, without: Sequence[Pod] = ()) -> Iterator[None]:
+        """Show the snapshot with the added pods, and without some others and the judged pod."""
+        with self._cluster.overlay(without=without, with_=self._added), self._cluster.without(pod.uid, pod.key):
+            yield
+
     def fits_on(self, pod: Pod, node: NodeInfo) -> bool:
         """Return true if the pod passes all filters on ``node``, which can differ from the snapshot's node.
 
         Raises ``PluginError`` or ``Unprepared``.
         """
         judgement = Judgement()
-        with self._cluster.without(pod.uid, pod.key):
+        with self._seen(pod):
             state = CycleState()
             prepared = self._prepare(state, pod, judgement)
             if prepared.everywhere or any(node.name not in names for names in prepared.allowed.values()):
@@ -217,7 +230,7 @@ class Judge:
         """Run the filters that depend on which nodes passed all others."""
         while self._filters.has_last_filters and judgement.feasible:
             try:
-                with self._cluster.without(pod.uid, pod.key):
+                with self._seen(pod):
                     state = CycleState()
                     if self._prepare(state, pod, judgement).everywhere:
                         return

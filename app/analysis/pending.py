@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.judging import Judge, Judgement
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
@@ -74,8 +75,9 @@ class PendingPage(Struct, frozen=True):
 class PendingPods:
     """Lists pending pods, and remembers the last verdict on each group of equal ones."""
 
-    def __init__(self, context: VerbContext) -> None:
+    def __init__(self, context: VerbContext, snapshot: ExplainSnapshot) -> None:
         self._context = context
+        self._snapshot = snapshot
         self._cluster = context.cluster
         self._known = Newest[Inputs, MainReason](_MOST_REMEMBERED)
 
@@ -106,8 +108,9 @@ class PendingPods:
                 groups.setdefault(inputs_of(pod), pod)
         for key in sorted(groups, key=self._judged_at)[:MOST_JUDGED]:
             framework = self._context.framework_for(groups[key])
-            if framework is not None:
-                self._known.put(key, await self._reason(framework, groups[key]))
+            whole = self._snapshot.cluster.pod(*groups[key].key)
+            if framework is not None and whole is not None:
+                self._known.put(key, await self._reason(framework, whole))
 
     def _judged_at(self, key: Inputs) -> float:
         known = self._known.get(key)
@@ -118,7 +121,10 @@ class PendingPods:
         judgement = Judgement()
         try:
             await self._context.look_up_missing(framework, pod)
-            await run_stepwise(Judge(framework, self._cluster).steps(pod, judgement))
+            name, snapshot = framework.scheduler_name, self._snapshot
+            require_snapshot(snapshot.problem)
+            judge = Judge(snapshot.frameworks[name], snapshot.cluster, snapshot.not_judged(name), snapshot.in_flight())
+            await run_stepwise(judge.steps(pod, judgement))
         except (PluginError, VerbFailure) as fault:
             return MainReason(0, 0, "", (str(fault),), 0, time())
         return main_reason(judgement)

@@ -10,7 +10,7 @@ pods. Pods that are only nominated to the node are ignored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable
 from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -61,12 +61,21 @@ class InTreeVerdictReader:
     """Gets the pods and nodes for the in-tree filters of all profiles, from the snapshot or the API server.
 
     ``reader``: reads from the API server; ``None`` without an API server, so that only the snapshot is used.
+    ``extras``: parts in the snapshot that are used. Those that it has for explain alone are not, because a nomination
+    must not depend on explain.
     """
 
     def __init__(
-        self, cluster: Cluster, reader: UncachedReader | None, clock: Clock, sleep: Sleep = asyncio.sleep
+        self,
+        cluster: Cluster,
+        reader: UncachedReader | None,
+        clock: Clock,
+        sleep: Sleep = asyncio.sleep,
+        *,
+        extras: Collection[Extra] | None = None,
     ) -> None:
         self._cluster = cluster
+        self._extras = cluster.core.extras if extras is None else frozenset(extras)
         self._reader = reader
         self._clock = clock
         self._sleep = sleep
@@ -104,7 +113,7 @@ class InTreeVerdictReader:
         return self._cluster.nodes.get(name)
 
     def _holds(self, core: CoreV1) -> bool:
-        return core.extras <= self._cluster.core.extras
+        return core.extras <= self._extras
 
     async def _ask(self, read: Callable[[UncachedReader], Awaitable[T | None]]) -> T | None:
         if self._reader is None or self._waiting >= MOST_WAITING:

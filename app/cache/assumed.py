@@ -56,6 +56,11 @@ class AssumedPods:
         tables = (self._in_flight, self._reserved, self._accepted, self._unclear)
         return next((table[uid] for table in tables if uid in table), None)
 
+    def pods(self) -> Sequence[Pod]:
+        """Return all assumed pods."""
+        tables = (self._in_flight, self._reserved, self._accepted, self._unclear)
+        return tuple(pod for table in tables for pod in table.values())
+
     def put(self, pod: Pod) -> None:
         """Replace an assumed pod by a newer version, which keeps its state; add any other pod as in flight."""
         known = (table for table in (self._reserved, self._accepted, self._unclear) if pod.uid in table)

@@ -164,6 +164,11 @@ class Settings(BaseSettings):
         default=True,
         description="Write Events (events.k8s.io/v1) about homes, nominations and leaders.",
     )
+    explain: Literal["profile", "complete"] | None = Field(
+        default=None,
+        description="Filters that explain judges: those of the profile, or those of kube-scheduler's default profile "
+        "too, in a second snapshot of the cluster. Default: profile; complete for a saved cluster, which needs one.",
+    )
     max_feed_age: Seconds = Field(
         default=180.0,
         ge=5.0,
@@ -271,6 +276,11 @@ class Settings(BaseSettings):
             "bind": self.bind_timeout,
         }
         return {verb: self.http_timeout if limit is None else limit for verb, limit in own.items()}
+
+    @property
+    def explains_all(self) -> bool:
+        """True if explain also judges the filters of kube-scheduler's default profile that a profile does not run."""
+        return self.cluster is not None if self.explain is None else self.explain == "complete"
 
     @property
     def serves_tls(self) -> bool:

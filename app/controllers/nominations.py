@@ -24,6 +24,12 @@ class CountedNominations:
         self._cluster = cluster
         self._nodes = Newest[str, str](_MOST)
 
+    def on(self, cluster: Cluster) -> CountedNominations:
+        """Return the nominations in another snapshot of the same cluster, with the same record of the guard's."""
+        other = CountedNominations(cluster)
+        other._nodes = self._nodes
+        return other
+
     def put(self, uid: str, node_name: str) -> None:
         """Record that the sampling guard nominates the pod with this UID to the node."""
         self._nodes.put(uid, node_name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Protocol
@@ -85,11 +85,14 @@ class Feed(Protocol):
 class SavedFeed(NullReader):
     """Feed from a saved cluster file, loaded by the constructor. The snapshot is complete and never too old."""
 
-    def __init__(self, path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> None:
+    def __init__(
+        self, path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]], optional: Collection[Kind[Any]] = ()
+    ) -> None:
+        """``optional``: kinds without which decisions are possible, which ``states`` leaves out."""
         self._cluster = cluster
         self._kinds: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
         began = monotonic()
-        load_saved(path, cluster, kinds)
+        load_saved(path, cluster, kinds, optional)
         self._seconds = round(monotonic() - began, 3)
 
     def writes(self, leadership: MayWrite) -> ClusterWrites:

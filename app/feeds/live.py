@@ -86,7 +86,8 @@ class LiveFeed:
     """Feed from a live cluster. Implements ``feeds.Feed``. The constructor raises ``CredentialsError``.
 
     ``max_age``: seconds without contact to a kind after which the snapshot must not be used. ``post_seconds``: timeout
-    of the request that binds a pod.
+    of the request that binds a pod. ``beside``: true for a second snapshot, which is filled while another one serves
+    decisions.
     """
 
     def __init__(
@@ -99,7 +100,9 @@ class LiveFeed:
         post_seconds: float = REQUEST_SECONDS,
         batches: BindBatches | None = None,
         tracing: Tracing | None = None,
+        beside: bool = False,
     ) -> None:
+        self._beside = beside
         self._cluster = cluster
         self._max_age = max_age
         self._post_seconds = post_seconds
@@ -139,6 +142,7 @@ class LiveFeed:
             store=store_for(self._cluster, kind),
             metadata_only=kind.metadata_only,
             field_selector=NOT_FINISHED if kind == PODS else "",
+            beside=self._beside,
             quiet=min(QUIET_SECONDS, self._max_age / _PROBES_BEFORE_TOO_OLD),
             on_synced=self._one_synced,
             on_failure=partial(self._outage.failed, repr(kind)),
@@ -153,7 +157,11 @@ class LiveFeed:
         if not self._complete.is_set() and all(reflector.synced for reflector in self._reflectors.values()):
             self._complete.set()
             objects = {repr(kind): self._cluster.count_of(kind) for kind in self._reflectors}
-            _LOG.info("snapshot complete", objects=objects, seconds=round(monotonic() - self._began, 3))
+            seconds = round(monotonic() - self._began, 3)
+            if self._beside:
+                _LOG.info("explain snapshot complete", objects=objects, seconds=seconds)
+                return
+            _LOG.info("snapshot complete", objects=objects, seconds=seconds)
             absent = [repr(kind) for kind, it in self._reflectors.items() if it.state == "not_served"]
             if absent:
                 _LOG.info("kinds not served", kinds=absent)

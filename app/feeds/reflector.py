@@ -147,6 +147,7 @@ class Reflector(Generic[T]):
         on_failure: Callable[[KubeError], None] = lambda _: None,
         on_answer: Callable[[], None] = lambda: None,
         loading: Callable[[], AbstractContextManager[None]] = bulk_load,
+        beside: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: Callable[[], float] = random.random,
@@ -155,7 +156,8 @@ class Reflector(Generic[T]):
 
         ``decode``: decodes one object; if it raises any exception, this object is skipped. ``key_of``: returns
         ``(namespace, name)``. ``on_synced``: called once, when ``synced`` becomes true. ``on_failure``: called with the
-        error of a list, a watch or a probe. ``on_answer``: called when one of them is answered.
+        error of a list, a watch or a probe. ``on_answer``: called when one of them is answered. ``beside``: true if
+        decisions are taken during the first list, so that its pages must be small.
         """
         self.resource = resource if isinstance(resource, Resource) else None
         self._is_resolved = self.resource is not None
@@ -174,6 +176,7 @@ class Reflector(Generic[T]):
         self._on_failure = on_failure
         self._on_answer = on_answer
         self._loading = loading
+        self._beside = beside
         self._clock = clock
         self._sleep = sleep
         self._rng = rng
@@ -303,7 +306,7 @@ class Reflector(Generic[T]):
 
     async def _apply_pages(self, resource: Resource, unconfirmed: set[ObjectKey]) -> str:
         """List and store all objects, and remove their keys from ``unconfirmed``. Return the version of the list."""
-        size = PageSize(PAGE_BYTES if self.synced else FIRST_PAGE_BYTES)
+        size = PageSize(PAGE_BYTES if self.synced or self._beside else FIRST_PAGE_BYTES)
         fruitless, token = 0, ""
         while True:
             known = self._object_count() - len(unconfirmed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import NOT_WAITING, Pod
 from app.kube.decoding import SAFE_DEPTH, Decoder
 from app.kube.kinds import NODES, PODS, AnnotatedObject, Kind
-from app.kube.meta_v1 import version_number
+from app.kube.meta_v1 import ObjectKey, version_number
 from app.writes.bind_guard import BindGuard, NotBound
 from app.writes.nominator import Nominated
 
@@ -33,39 +33,57 @@ class SavedClusterError(ValueError):
     """Raised if a file cannot be used. The message names the file, the cause and, if known, the object."""
 
 
-def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]]) -> int:
-    """Load all nodes, pods and objects of ``kinds`` into the snapshot, and return their number.
+def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]], optional: Collection[Kind[Any]] = ()) -> int:
+    """Load all nodes, pods and objects of ``kinds`` and ``optional`` into the snapshot, and return their number.
 
-    The file is one List, or several documents, in YAML or JSON. Other kinds are ignored. Raises ``SavedClusterError``,
+    The file is one List, or several documents, in YAML or JSON. Other kinds are ignored. An object of an ``optional``
+    kind that cannot be decoded is marked as unreadable. Raises ``SavedClusterError``,
     for example if no node is loaded.
     """
     try:
         text = path.read_bytes()
     except OSError as cause:
         raise SavedClusterError(f"{path}: cannot be read: {cause}") from None
-    loaded = load_objects(objects_in(text, str(path)), cluster, kinds, str(path))
+    loaded = load_objects(objects_in(text, str(path)), cluster, kinds, str(path), optional)
     if not cluster.nodes:
         raise SavedClusterError(f"{path}: no Node in it: there is nothing to schedule to")
     return loaded
 
 
 def load_objects(
-    objects: Iterable[Mapping[str, Any]], cluster: Cluster, kinds: Iterable[Kind[Any]], source: str
+    objects: Iterable[Mapping[str, Any]],
+    cluster: Cluster,
+    kinds: Iterable[Kind[Any]],
+    source: str,
+    optional: Collection[Kind[Any]] = (),
 ) -> int:
-    """Load the nodes, the pods and the objects of ``kinds`` into the snapshot, and return their number.
+    """Load the nodes, the pods and the objects of ``kinds`` and ``optional``, and return their number.
 
-    Other objects are ignored. ``source``: name of the file, for error messages. Raises ``SavedClusterError``.
+    Other objects are ignored. See ``load_saved`` for ``optional``. ``source``: name of the file, for error messages.
+    Raises ``SavedClusterError``.
     """
-    every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
-    wanted = {(kind.api_version, kind.kind): kind for kind in every}
+    required: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
+    wanted = {(kind.api_version, kind.kind): kind for kind in (*required, *optional)}
     loaded = 0
     for index, obj in enumerate(objects):
         kind = wanted.get((str(obj.get("apiVersion")), str(obj.get("kind"))))
         if kind is not None:
-            decoded = _decode(kind, cluster.decoder(kind), obj, f"{source}: object {index}")
+            try:
+                decoded = _decode(kind, cluster.decoder(kind), obj, f"{source}: object {index}")
+            except SavedClusterError as cause:
+                if kind in required:
+                    raise
+                cluster.mark_unreadable(kind, _key_of(obj), str(cause))
+                continue
             store_for(cluster, kind).upsert(decoded)
             loaded += 1
     return loaded
+
+
+def _key_of(obj: Mapping[str, Any]) -> ObjectKey:
+    metadata = obj.get("metadata")
+    named = metadata if isinstance(metadata, dict) else {}
+    return str(named.get("namespace") or ""), str(named.get("name") or "")
 
 
 def objects_in(text: bytes, source: str) -> Iterator[Mapping[str, Any]]:

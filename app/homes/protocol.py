@@ -155,3 +155,11 @@ class HomesPlugin(Protocol):
     def keepers(self) -> Iterable[Keeper]:
         """Return the kinds whose objects keep homes."""
         ...
+
+    def share_memory(self, deciding: HomesPlugin) -> None:
+        """Read what ``deciding`` remembers between calls, so that this instance gives its verdicts.
+
+        ``deciding``: instance of the same plugin that takes the decisions. This instance only answers queries, on a
+        snapshot of its own. The default does nothing: for plugins that remember nothing.
+        """
+        return

@@ -82,7 +82,7 @@ class PermissionCheck:
 
     ``missing`` are the rules that were not granted at the last successful check. ``problem`` is the reason why the last
     check failed; empty if it succeeded. After each successful check, ``on_checked`` is called with the number of
-    missing permissions.
+    missing permissions, without those that only explain needs.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class PermissionCheck:
         self.problem, self._problem_logged = "", False
         self.missing = rules(missing)
         self._report(missing)
-        self._on_checked(len({need.permission for need in missing}))
+        self._on_checked(len({need.permission for need in missing if not need.only_explains}))
 
     def _fail(self, cause: str) -> None:
         self.problem = cause

@@ -54,14 +54,21 @@ class Permission(Struct, frozen=True):
 
 
 class PermissionNeed(Struct, frozen=True):
-    """Permission that is needed. ``reason`` describes the function that fails without it."""
+    """Permission that is needed. ``reason`` describes the function that fails without it.
+
+    ``only_explains``: true if only answers to people need it.
+    """
 
     permission: Permission
     reason: str
+    only_explains: bool = False
 
 
 class Rule(Struct, frozen=True):
-    """Rule of a role. It grants permissions that are all needed for the same ``reasons``."""
+    """Rule of a role. It grants permissions that are all needed for the same ``reasons``.
+
+    ``only_explains``: true if only answers to people need them.
+    """
 
     group: str
     resources: tuple[str, ...]
@@ -69,6 +76,7 @@ class Rule(Struct, frozen=True):
     reasons: tuple[str, ...]
     namespace: str = ""
     name: str = ""
+    only_explains: bool = False
 
     def __str__(self) -> str:
         """Return the rule as text, for example ``list, watch replicasets.apps, statefulsets.apps``."""
@@ -103,7 +111,8 @@ class EnabledFeatures(Struct, frozen=True):
     """Configured functions that need permissions.
 
     ``uses`` are the kinds that plugins read or write. ``lease`` is ``None`` without leader election. ``events`` is true
-    if Events are written. ``secrets`` are those for self-signed certificates.
+    if Events are written. ``secrets`` are those for self-signed certificates. ``explained`` are the kinds that plugins
+    read for explain, with ``explain: complete``.
     """
 
     uses: tuple[Use, ...]
@@ -111,11 +120,12 @@ class EnabledFeatures(Struct, frozen=True):
     lease: LeaseName | None = None
     events: bool = False
     secrets: tuple[ManagedSecret, ...] = ()
+    explained: tuple[Use, ...] = ()
 
     @property
     def kinds(self) -> tuple[Kind[Any], ...]:
-        """Kinds that plugins use, without duplicates."""
-        return tuple(dict.fromkeys(use.kind for use in self.uses))
+        """Kinds that plugins use, also for explain alone, without duplicates."""
+        return tuple(dict.fromkeys(use.kind for use in (*self.uses, *self.explained)))
 
     def needs(self, plurals: Mapping[Kind[Any], str], absent: Iterable[Kind[Any]] = ()) -> list[PermissionNeed]:
         """Return all needed permissions with their reasons.
@@ -131,6 +141,7 @@ class EnabledFeatures(Struct, frozen=True):
             *_secrets(self.secrets),
             *_of_plugins(used, plurals),
             *(_events() if self.events else ()),
+            *_of_explain((it for it in self.explained if it.kind not in without), used, plurals),
         ]
 
 
@@ -196,6 +207,21 @@ def _of_plugins(uses: Iterable[Use], plurals: Mapping[Kind[Any], str]) -> Iterat
                 yield from _needs((*(() if looking else ("get",)), "patch", *whole), group, plural, reason)
 
 
+def _of_explain(
+    uses: Iterable[Use], deciding: Iterable[Use], plurals: Mapping[Kind[Any], str]
+) -> Iterator[PermissionNeed]:
+    """Yield the needs of the kinds that only explain reads."""
+    known = {use.kind for use in deciding}
+    by_kind: dict[Kind[Any], list[Use]] = {}
+    for use in uses:
+        if use.kind not in known:
+            by_kind.setdefault(use.kind, []).append(use)
+    for kind, kind_uses in by_kind.items():
+        reason = f"explain alone, no decision (explain: complete): read by {_plugins(kind_uses)}"
+        for need in _needs(("list", "watch"), group_of(kind), plurals.get(kind) or guessed_plural(kind), reason):
+            yield PermissionNeed(need.permission, need.reason, only_explains=True)
+
+
 def _needs(verbs: Iterable[str], group: str, resource: str, reason: str) -> Iterator[PermissionNeed]:
     return (PermissionNeed(Permission(verb, group, resource), reason) for verb in verbs)
 
@@ -210,7 +236,10 @@ def rules(needs: Iterable[PermissionNeed]) -> list[Rule]:
     A rule has resources of one group with equal verbs and equal reasons.
     """
     reasons: dict[Permission, dict[str, None]] = {}
+    to_explain: set[str] = set()
     for need in needs:
+        if need.only_explains:
+            to_explain.add(need.reason)
         reasons.setdefault(need.permission, {})[need.reason] = None
     verbs: dict[tuple[str, str, str, str, tuple[str, ...]], list[str]] = {}
     for permission, why in reasons.items():
@@ -222,7 +251,7 @@ def rules(needs: Iterable[PermissionNeed]) -> list[Rule]:
         in_order = tuple(sorted(items, key=_VERBS.index))
         resources.setdefault((group, in_order, namespace, name, for_), []).append(resource)
     return [
-        Rule(group, tuple(items), in_order, for_, namespace, name)
+        Rule(group, tuple(items), in_order, for_, namespace, name, to_explain.issuperset(for_))
         for (group, in_order, namespace, name, for_), items in resources.items()
     ]
 

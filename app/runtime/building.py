@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from app.config.profile import ANY, POINTS, PluginRef
 from app.framework.handle import Handle
+from app.framework.points import Plugin
 from app.framework.spec import Reads
 from app.kube.kinds import Kind
 from app.runtime.clock_reads import ClockReads
 from app.runtime.declared import DeclaredObjects
 from app.runtime.dry_run import DryRuns
 from app.runtime.framework import Framework
-from app.runtime.guard import Guard
+from app.runtime.guard import Guard, PluginError
 from app.runtime.profiles import DECIDING, ProfileErrors, ResolvedProfile
-from app.runtime.slots import PluginSlot
+from app.runtime.slots import PluginSlot, overrides
 from app.runtime.snapshot import Nominations, Snapshot
 from app.runtime.waiting import PodsAtPermit
 
@@ -60,6 +63,30 @@ def build(
     )
     dry_runs.filters = framework.filters
     return framework
+
+
+def subscribe_plugins(
+    profiles: Iterable[ResolvedProfile],
+    frameworks: Mapping[str, Framework],
+    on_change: Callable[[Kind[Any], Callable[[Any, Any], None]], None],
+    guard: Guard,
+) -> None:
+    """Subscribe plugins to changes of objects of the kinds that they use.
+
+    If several profiles have a plugin, only the first profile's instance is subscribed. ``on_change`` registers a
+    listener for a kind.
+    """
+    plugins: dict[str, Any] = {}
+    for framework in frameworks.values():
+        plugins = {**framework.plugins, **plugins}
+    for name, kind in dict.fromkeys((use.plugin, use.kind) for it in profiles for use in it.uses()):
+        if name in plugins and overrides(type(plugin := plugins[name]), Plugin, "object_changed"):
+            on_change(kind, partial(_call_changed, guard, name, partial(plugin.object_changed, kind)))
+
+
+def _call_changed(guard: Guard, plugin: str, changed: Callable[[Any, Any], None], old: Any, new: Any) -> None:
+    with suppress(PluginError):  # the guard has logged the fault
+        guard.call(plugin, "Changed", changed, old, new)
 
 
 class _AllBut:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.config.mistakes import Mistake, Place
 from app.config.profile import PluginRef, PluginSet, Preset
@@ -46,7 +47,7 @@ class ResolvedProfile(Struct, frozen=True):
     ``place``: path of the profile in the document. ``absent``: enabled in-tree plugins that run only in the scheduler.
     ``bind_recheck``: plugins named for the check before a bind. ``at_most``: maximum number of nodes in a lean answer
     (below ``/lean``), 0 for all. ``pick``: True if a lean answer names only the best node. ``not_judged``: filters of
-    kube-scheduler's default profile that this profile does not run.
+    kube-scheduler's default profile that this profile does not run. ``lacking``: the registered plugins among these.
     """
 
     place: Place
@@ -63,6 +64,7 @@ class ResolvedProfile(Struct, frozen=True):
     at_most: int = 0
     pick: bool = False
     not_judged: tuple[str, ...] = ()
+    lacking: Mapping[str, PluginSpec[Any]] = {}
 
     def at(self, point: str) -> tuple[PluginRef, ...]:
         """Return the plugins at an extension point, in order.
@@ -95,6 +97,23 @@ class ResolvedProfile(Struct, frozen=True):
         runs = {ref.name for ref in self.at(point)}
         names = [it for it in self.bind_recheck if it not in runs and has_point(self.specs[it], point)]
         return tuple(PluginRef(name=name) for name in names)
+
+    def with_default_filters(self) -> ResolvedProfile:
+        """Return the profile with the plugins that only the scheduler runs, or that run only at bind, as filters too.
+
+        They follow the plugins of the profile, and run at no other extension point. Those that the profile does not
+        have get their default arguments.
+        """
+        specs = {**self.lacking, **self.specs}
+        points = dict(self.points)
+        for point in DECIDING:
+            runs = {ref.name for ref in self.at(point)}
+            names = [it for it in dict.fromkeys((*self.lacking, *self.bind_recheck)) if it not in runs]
+            added = tuple(PluginRef(name=it) for it in names if has_point(specs[it], point))
+            points[point] = PluginSet(enabled=(*points[point].enabled, *added), disabled=points[point].disabled)
+        args = {name: spec.args() for name, spec in self.lacking.items()} | dict(self.args)
+        lost = tuple(it for it in self.not_judged if it not in self.lacking)
+        return replace(self, specs=specs, points=points, args=args, bind_recheck=(), not_judged=lost, lacking={})
 
     def uses(self) -> Iterable[Use]:
         """Yield each plugin's access to each kind besides pods and nodes. Raises ``ProfileErrors`` if ``needs`` of a
@@ -160,6 +179,11 @@ def core_for(profiles: Iterable[ResolvedProfile]) -> CoreV1:
         extras_of(part for profile in every for part in profile.parts()),
         {key for profile in every for key in profile.node_annotations()},
     )
+
+
+def kinds_of(profiles: Iterable[ResolvedProfile]) -> list[Kind[Any]]:
+    """Return the kinds that plugins of ``profiles`` read besides pods and nodes, each once."""
+    return list(dict.fromkeys(kind for profile in profiles for kind in sorted(profile.kinds(), key=repr)))
 
 
 def describe_exception(fault: Exception) -> str:

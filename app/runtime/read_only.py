@@ -101,6 +101,29 @@ class ReadOnlyWriter:
         await self._writer.delete(kind, written)
 
 
+class NoWriter:
+    """``Writer`` and ``Binder`` that refuse everything, for plugins that only answer queries."""
+
+    async def annotate(
+        self, kind: Kind[AnnotatedObject], written: AnnotatedObject, annotations: Mapping[str, str | None]
+    ) -> None:
+        """Refuse the write. Raises ``PermissionError``, like all writes here."""
+        raise PermissionError(REFUSED)
+
+    async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
+        raise PermissionError(REFUSED)
+
+    async def change(self, kind: Kind[AnnotatedObject], written: AnnotatedObject, spec: Mapping[str, Any]) -> None:
+        raise PermissionError(REFUSED)
+
+    async def delete(self, kind: Kind[AnnotatedObject], written: AnnotatedObject) -> None:
+        raise PermissionError(REFUSED)
+
+    async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
+        """Return an Error."""
+        return error(REFUSED)
+
+
 class ReadOnlyBinder:
     """``Binder`` that returns an error within ``read_only``."""
 

@@ -106,10 +106,12 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
         mistakes.extend(_against_picking(profile, resolved, registry))
     runs = {ref.name for ref in resolved.at("filter")}
     in_tree = kube_scheduler_defaults(profile.release)
+    not_judged = tuple(name for name in in_tree if _can_have(registry.get(name), "filter") and name not in runs)
     return replace(
         resolved,
         notices=tuple(_notices(resolved, {name for _, name, _ in mentions}, where)),
-        not_judged=tuple(name for name in in_tree if _can_have(registry.get(name), "filter") and name not in runs),
+        not_judged=not_judged,
+        lacking={name: spec for name in not_judged if (spec := registry.get(name)) is not None},
     )
 
 

@@ -57,13 +57,18 @@ def _feed(name: str, state: FeedState) -> ReadinessCheck:
 def _permissions(check: PermissionCheck) -> Iterator[ReadinessCheck]:
     """Yield a failed check for each missing permission, or one that succeeded.
 
-    A missing permission does not make the process unready by itself. If a required kind cannot be listed without it,
+    A permission that only explain needs is a detail of a check that succeeded. Another missing permission does not make
+    the process unready by itself. If a required kind cannot be listed without it,
     the check of the snapshot fails.
     """
     if check.problem:
         yield ReadinessCheck("permissions", f"not checked: {check.problem}")
     for rule in check.missing:
-        yield ReadinessCheck("permissions", f"not allowed to {rule}, needed for {rule.purpose}")
+        sentence = f"not allowed to {rule}, needed for {rule.purpose}"
+        if rule.only_explains:
+            yield ReadinessCheck("permissions", detail=sentence)
+        else:
+            yield ReadinessCheck("permissions", sentence)
     if not check.problem and not check.missing:
         yield ReadinessCheck("permissions")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from fastapi import APIRouter, HTTPException, Request, Response
@@ -43,6 +43,18 @@ _PODS_EXAMPLE: Final = {
     ]
 }
 NAME_EXAMPLE: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
+
+
+class PodSource(Protocol):
+    """Snapshot from which a request takes its pod."""
+
+    def known_pod(self, namespace: str, name: str) -> Pod:
+        """Return a pod of the snapshot. Raises ``VerbFailure``."""
+        ...
+
+    def decode_pod(self, raw: bytes) -> Pod:
+        """Decode a pod from JSON, with the parts that the snapshot has. Raises ``msgspec.DecodeError``."""
+        ...
 
 
 def _cycle_response(pod: Pod, result: Cycle) -> Response:
@@ -132,19 +144,19 @@ async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
     return verb.next_of([(pod, it.seconds) for pod, it in zip(pods, pending, strict=True)])
 
 
-async def requested_pod(verb: CycleVerb, pod_request: PodRequest) -> Pod:
+async def requested_pod(source: PodSource, pod_request: PodRequest) -> Pod:
     """Return the requested pod. If the request contains the pod itself, yield to other tasks after decoding it."""
-    pod = _decoded(verb, pod_request)
+    pod = _decoded(source, pod_request)
     if pod_request.name is None:
         await yield_to_loop()
     return pod
 
 
-def _decoded(verb: CycleVerb, pod_request: PodRequest) -> Pod:
+def _decoded(source: PodSource, pod_request: PodRequest) -> Pod:
     if pod_request.name is not None:
-        return verb.known_pod(pod_request.namespace, pod_request.name)
+        return source.known_pod(pod_request.namespace, pod_request.name)
     try:
         require_bounded_pod(pod_request.raw_pod)
-        return verb.decode_pod(pod_request.raw_pod)
+        return source.decode_pod(pod_request.raw_pod)
     except UNREADABLE as error:
         raise HTTPException(422, f"pod: {error}") from None

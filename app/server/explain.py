@@ -18,7 +18,6 @@ from app.kube.quantity import shown_amount
 from app.kube.selectors import InvalidSelector, parse_selector
 from app.server.bodies import documented, parsed
 from app.server.cycle import FAILURES, NAME_EXAMPLE, POD_EXAMPLE, json_response, requested_pod
-from app.verbs.cycle import CycleVerb
 from app.wire.explain_v1 import (
     API_VERSION,
     EXPLANATION,
@@ -33,15 +32,13 @@ _Text = Annotated[str, Query(max_length=LONGEST)]
 _SUMMARY: Final = "Which nodes can the pod use, why not the others, and what would open them?"
 
 
-def explain_router(
-    verb: CycleVerb, explainer: Explainer, workloads: WorkloadExplainer, *, max_body_bytes: int
-) -> APIRouter:
+def explain_router(explainer: Explainer, workloads: WorkloadExplainer, *, max_body_bytes: int) -> APIRouter:
     """Create the router. An explanation uses the verbs' snapshot and profiles, and changes no state."""
     router = APIRouter(prefix="/api/v1/explain", tags=["operator"])
 
     @router.get("/{namespace}/{pod}", response_model=ExplainResponse, responses=FAILURES, summary=_SUMMARY)
     async def explain_known(namespace: str, pod: str, node: str = "") -> Response:
-        return await _answer(explainer, verb.known_pod(namespace, pod), node)
+        return await _answer(explainer, explainer.known_pod(namespace, pod), node)
 
     @router.get("/{namespace}", response_model=ExplanationList, responses=FAILURES, summary=_OF_A_WORKLOAD)
     async def explain_workload(
@@ -69,7 +66,7 @@ def explain_router(
     )
     async def explain(request: Request) -> Response:
         explain_request = await parsed(request, ExplainRequest.parse, max_body_bytes)
-        pod = await requested_pod(verb, explain_request)
+        pod = await requested_pod(explainer, explain_request)
         if explain_request.scheduler_name is not None:
             pod = replace(pod, spec=replace(pod.spec, scheduler_name=explain_request.scheduler_name))
         return await _answer(explainer, pod, explain_request.node)

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.cache.cluster import Cluster
 from app.config.mistakes import meant
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
@@ -75,18 +76,9 @@ class CycleVerb:
         self._context = context
 
     def known_pod(self, namespace: str, name: str) -> Pod:
-        """Return a pod of the snapshot.
-
-        Raises ``VerbFailure`` if the snapshot is not ready, or has no such pod; its message names a similar pod.
-        """
+        """Return a pod of the snapshot. Raises ``VerbFailure`` if it has no such pod, or is not ready."""
         require_snapshot(self._context.problem)
-        cluster = self._context.cluster
-        pod = cluster.pod(namespace, name)
-        if pod is None:
-            some = islice(cluster.pods_in(namespace), _MOST_COMPARED)
-            similar = meant(printable(name), (it.name for it in some))
-            raise VerbFailure("nothing_to_do", f'pods "{name}" not found in namespace "{namespace}"{similar}')
-        return pod
+        return find_pod(self._context.cluster, namespace, name)
 
     def next_of(self, pending: Sequence[tuple[Pod, float]]) -> Pod:
         """Return the pod that QueueSort puts first; among equals, the first of ``pending``.
@@ -222,3 +214,13 @@ def _post_filtered(cycle: Cycle, answer: PostFilterAnswer) -> Cycle:
     if result is None:
         return replace(cycle, post_filter=plugin_status)
     return replace(cycle, post_filter=plugin_status, nominated=result.nominated_node_name, victims=result.victims)
+
+
+def find_pod(cluster: Cluster, namespace: str, name: str) -> Pod:
+    """Return a pod of a snapshot. Raises ``VerbFailure`` if there is none; its message names a similar pod."""
+    pod = cluster.pod(namespace, name)
+    if pod is None:
+        some = islice(cluster.pods_in(namespace), _MOST_COMPARED)
+        similar = meant(printable(name), (it.name for it in some))
+        raise VerbFailure("nothing_to_do", f'pods "{name}" not found in namespace "{namespace}"{similar}')
+    return pod

@@ -294,6 +294,10 @@ class PendingHomes:
         self._of_owner: dict[Slot, dict[str, Claim]] = {}
         self._made: set[str] = set()
 
+    def share(self, other: PendingHomes) -> None:
+        """Use the claims of ``other`` from now on."""
+        self._claims, self._of_owner, self._made = other._claims, other._of_owner, other._made
+
     def begin(self, claim: Claim) -> None:
         """Add the claim of a bind in flight, which makes the home if it succeeds."""
         self._claims[claim.pod.uid] = claim
@@ -314,8 +318,7 @@ class PendingHomes:
     def drop(self, pod: Pod) -> None:
         """Drop the pod's claim, if any.
 
-        The claim is looked up by pod. The owner cannot be looked up any more if a virtual machine is stopped during a
-        bind.
+        The claim is looked up by pod. A virtual machine that is stopped during a bind has no owner any more.
         """
         claim = self._claims.pop(pod.uid, None)
         if claim is None:

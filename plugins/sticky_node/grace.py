@@ -85,6 +85,10 @@ class GraceClocks:
         self._requested = Newest[Slot, _LastRequest](MOST_SEEN)
         self._gated = Newest[str, float](MOST_SEEN)
 
+    def share(self, other: GraceClocks) -> None:
+        """Use the times that ``other`` remembers from now on. This object must then only be queried."""
+        self._seen, self._requested, self._gated = other._seen, other._requested, other._gated
+
     def begin(self) -> None:
         """Clear the memory when this process becomes the leader, because the memory can be outdated."""
         self._seen.clear()
@@ -241,6 +245,10 @@ class HomeAttempts:
         self._now = clock
         self._wall_clock = wall_clock
         self._attempts = Newest[str, _Attempt](_MOST_ATTEMPTS)
+
+    def share(self, other: HomeAttempts) -> None:
+        """Use the attempts of ``other`` from now on. This object must then only be queried."""
+        self._attempts = other._attempts
 
     def begin(self, uid: str, home: str) -> bool:
         """Begin the pod's attempt, if it has none for this home; return whether the attempt is still running."""

@@ -414,6 +414,15 @@ class StickyNode(
     def keepers(self) -> Iterable[Keeper]:
         return self._keepers
 
+    def share_memory(self, deciding: HomesPlugin) -> None:
+        if isinstance(deciding, StickyNode):
+            self._share(deciding)
+
+    def _share(self, deciding: StickyNode) -> None:
+        self._pending.share(deciding._pending)
+        self._clocks.share(deciding._clocks)
+        self._attempts.share(deciding._attempts)
+
     async def _repair_each_interval(self) -> None:
         """Repair at once and then every interval, until cancelled."""
         while True:

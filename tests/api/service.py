@@ -39,6 +39,7 @@ class Api:
 
     def __init__(self, http: httpx.AsyncClient, service: HomeportService) -> None:
         self.http = http
+        self.service = service
         self._metrics = service._metrics
 
     async def post(self, verb: Verb, request: JsonObject | bytes, **headers: str) -> Reply:

@@ -17,7 +17,8 @@ from tests.builders import JsonObject, constraint, node_object, pod_object
 WEB: Final = {"app": "web"}
 SPREAD: Final = [constraint(app="web")]
 OURS: Final = (Profile(),)
-NODES: Final = [node_object(f"n{number}", zone=f"z{number}") for number in (1, 2, 3)]
+ROOM: Final[JsonObject] = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}
+NODES: Final = [node_object(f"n{number}", zone=f"z{number}", status=ROOM) for number in (1, 2, 3)]
 NEW: Final = pod_object("web-new", labels=WEB, spread=SPREAD)
 FOREIGN: Final = pod_object("foreign", labels=WEB, spread=SPREAD, scheduler="volcano")
 PODS: Final = [

@@ -76,7 +76,8 @@ def test_a_plugin_that_fails_on_a_change_spoils_nothing(tmp_path: Path) -> None:
 
     spec = spec_of(Fails, kinds=lambda _: (SERVICES,))
     plugins = {"multiPoint": {"enabled": [{"name": "Fails"}]}}
-    settings = Settings(cluster=saved(tmp_path), profiles=(Profile.model_validate({"plugins": plugins}),))
+    profiles = (Profile.model_validate({"plugins": plugins}),)
+    settings = Settings(cluster=saved(tmp_path), explain="profile", profiles=profiles)
     service = HomeportService(settings, (spec, *SHIPPED), DEFAULT_WEIGHTS, version="1")
 
     with capture_logs() as said:

@@ -44,6 +44,7 @@ PARTS: Final[Mapping[str, Part]] = {
         short=("--seconds=3", "--calls=2000", "--binds=2000"),
         tried=("--nodes=100", "--many-nodes=500", "--pods=1000", "--calls=100", "--seconds=0.5", "--binds=50"),
     ),
+    "two snapshots": Part("two_snapshots", tried=("--nodes=100", "--pods=1000")),
     "complete": Part("complete", short=("--calls=100",), tried=("--nodes=100", "--pods=1000", "--calls=10")),
     "scheduling": Part(
         "scheduling",

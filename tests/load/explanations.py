@@ -104,7 +104,7 @@ async def explained(explainer: Explainer, asked: Pod) -> dict[str, Any]:
 
 
 async def measure(nodes: int, pods: int) -> dict[str, Any]:
-    explainer = Explainer(service(nodes, pods).verb_context)
+    explainer = Explainer((made := service(nodes, pods)).verb_context, made._explain)
     gc.collect()
     gc.freeze()
     found = {}

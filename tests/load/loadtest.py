@@ -49,7 +49,10 @@ def serving(url: str) -> Iterator[str]:
         yield url.rstrip("/")
         return
     saved = EXAMPLES / "sample-cluster.yaml"
-    with tempfile.TemporaryDirectory() as folder, served(Path(folder), "--cluster", saved, "--log-level=error") as http:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(Path(folder), "--cluster", saved, "--explain=profile", "--log-level=error") as http,
+    ):
         yield str(http.base_url)
 
 

@@ -37,7 +37,10 @@ class Shop:
         with tempfile.NamedTemporaryFile(suffix=".json") as saved:
             Path(saved.name).write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [cluster.node(0)]}))
             self._service = HomeportService(
-                Settings(cluster=saved.name, expected_bind_wait=0), SHIPPED, DEFAULT_WEIGHTS, version="bench"
+                Settings(cluster=saved.name, expected_bind_wait=0, explain="profile"),
+                SHIPPED,
+                DEFAULT_WEIGHTS,
+                version="bench",
             )
         self.picture = self._service.snapshot
         for number in range(nodes):

@@ -56,6 +56,25 @@
   verbs: [get, list, watch]
 {{- end }}
 {{- end }}
+{{- if eq (default "profile" .Values.config.explain) "complete" }}
+- apiGroups: [""]
+  resources: [namespaces, persistentvolumeclaims, persistentvolumes]
+  verbs: [list, watch]
+- apiGroups: [storage.k8s.io]
+  resources: [csidrivers, csinodes, csistoragecapacities, storageclasses, volumeattachments]
+  verbs: [list, watch]
+- apiGroups: [resource.k8s.io]
+  resources: [deviceclasses, resourceclaims, resourceslices]
+  verbs: [list, watch]
+{{- if not .Values.plugins.podTopologySpread.enabled }}
+- apiGroups: [""]
+  resources: [services, replicationcontrollers]
+  verbs: [list, watch]
+- apiGroups: [apps]
+  resources: [replicasets, statefulsets]
+  verbs: [list, watch]
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Whether homes of any owner outlive it: OwnerRule.by_name of StickyNodeArgs. */}}

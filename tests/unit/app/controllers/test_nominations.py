@@ -47,3 +47,13 @@ def test_of_too_many_the_oldest_count_again() -> None:
         found.put(f"uid-{number}", "b2")
 
     assert ["first"] == [pod.name for pod in found.nominated("b1")]
+
+
+def test_ours_are_known_in_another_snapshot_too() -> None:
+    deciding, other = nominations(), Cluster()
+    explaining = deciding.on(other)
+    for name in ("ours", "theirs"):
+        other.upsert_pod(make_pod(name, nominated="b1"))
+    deciding.put("uid-default-ours", "b1")
+
+    assert ["theirs"] == [pod.name for pod in explaining.nominated("b1")]

@@ -173,6 +173,17 @@ async def test_a_list_takes_every_object_in_pages_that_fit(
 
 
 @virtual_time
+async def test_pages_are_small_from_the_first_list_on_beside_another_snapshot() -> None:
+    api, store = served(*[4000] * 600), Store()
+    async with following(api, store, KIND, clock=now, beside=True):
+        await asyncio.sleep(5)
+
+    limits = [int(it.url.params["limit"]) for it in api.requests if it.url.params.get("limit")]
+    assert all(limit * 4000 <= reflector.PAGE_BYTES for limit in limits)
+    assert 600 == store.count()
+
+
+@virtual_time
 async def test_a_list_of_too_many_objects_is_given_up_and_leaves_room_for_an_honest_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

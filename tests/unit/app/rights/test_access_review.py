@@ -193,3 +193,15 @@ async def test_it_asks_again_sooner_while_something_is_missing(tmp_path: Path) -
             await PermissionCheck(client, WORK, sleep=sleep).run()
 
     assert [AGAIN_SECONDS, STEADY_SECONDS] == slept
+
+
+async def test_what_only_explain_needs_is_named_but_not_counted() -> None:
+    server, counted = Reviewer(), list[int]()
+    work = EnabledFeatures((), sampling_guard=False, explained=(Use("A", SERVICES), Use("A", RACKS)))
+    server.denied = [SERVICE, {"subresource": "status"}]
+    async with client_of(server) as client:
+        check = PermissionCheck(client, work, counted.append)
+        await check.check()
+
+    assert {STATUS: False, "list services": True} == {str(it): it.only_explains for it in check.missing}
+    assert [1] == counted

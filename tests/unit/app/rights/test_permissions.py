@@ -124,6 +124,15 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
             },
             id="a right that is needed twice is granted once",
         ),
+        pytest.param(
+            EnabledFeatures((Use("A", SERVICES),), False, explained=(Use("B", SERVICES), Use("B", REPLICA_SETS))),
+            {
+                "patch pods/status": (FENCE, ACTIVATE),
+                "list, watch services": (f"{PICTURE}: read by A",),
+                "list, watch replicasets.apps": ("explain alone, no decision (explain: complete): read by B",),
+            },
+            id="kinds that only explain reads",
+        ),
     ],
 )
 def test_the_rules_of_a_configuration(work: EnabledFeatures, expected: Mapping[str, tuple[str, ...]]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from app.framework.cycle_state import CycleState
+from app.framework.node_info import Candidates
 from app.framework.objects import ObjectGone, WriteConflict
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES as NODES_KIND
-from plugins.sticky_node.plugin import OWNER_UNKNOWN
+from plugins.sticky_node.plugin import OWNER_UNKNOWN, StickyNode
 from tests.api.virtual import settle, virtual_time
 from tests.unit.plugins.sticky_node.machines import (
     HOME,
@@ -276,3 +278,53 @@ class TestRepair:
             kept.append(len(machines.plugin._recorder._causes))
 
         assert [1, 1, 0] == kept
+
+
+class TestSharedMemory:
+    """A second instance, which only answers queries, knows what the deciding one remembers. It is beside it here."""
+
+    @staticmethod
+    def beside(machines: Machines) -> StickyNode:
+        """The other instance, whose methods ``machines`` calls from now on."""
+        deciding = machines.plugin
+        machines.handle = replace(machines.handle, is_asked=lambda: True)
+        machines.restart()
+        return deciding
+
+    def test_a_home_in_the_making(self, machines: Machines) -> None:
+        machines.reserve(POD, "n1")
+        deciding = self.beside(machines)
+        before = machines.allowed(NEXT)
+        machines.plugin.share_memory(deciding)
+
+        assert (ALL, ["n1"]) == (before, machines.allowed(NEXT))
+        deciding.unreserve(CycleState(), POD, "n1")
+        assert ALL == machines.allowed(NEXT)
+
+    def test_a_grace_that_is_written_nowhere_yet(self) -> None:
+        machines = Machines({"policy": "grace", "gracePeriod": "10m"})
+        machines.machine(home="n1")
+        machines.node("n1", unschedulable=True)
+        machines.allowed(NEXT)
+        deciding = self.beside(machines)
+        machines.wall_clock.now += 601
+        before = machines.allowed(NEXT)
+        machines.plugin.share_memory(deciding)
+
+        assert ([], ["n2", "n3"]) == (before, machines.allowed(NEXT))
+
+    def test_a_bind_to_a_soft_home_that_failed(self) -> None:
+        machines = Machines({"policy": "soft"})
+        machines.machine(home="n1")
+        machines.plugin.unreserve(CycleState(), NEXT, "n1")
+        deciding = self.beside(machines)
+        state, nodes = CycleState(), Candidates.of(machines.nodes)
+
+        def last() -> list[str]:
+            machines.plugin.pre_filter(state, NEXT)
+            return [*machines.plugin.filter_last(state, NEXT, nodes, ALL).passed]
+
+        before = last()
+        machines.plugin.share_memory(deciding)
+
+        assert (["n1"], ALL) == (before, last())

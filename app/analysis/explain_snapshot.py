@@ -1,0 +1,179 @@
+"""Snapshot and plugins by which explain judges pods: those of the decisions, or with ``explain: complete`` its own.
+
+The own snapshot has all parts and kinds that kube-scheduler's default filters read. It is filled by a feed of its own,
+after that of the decisions is complete. Nothing of it is read by a verb, by ``/readyz`` or by a metric. So a kind that
+only explain reads cannot disturb a decision: ``not_judged`` names it instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.cache.cluster import Cluster
+from app.feeds.feed import Feed, FeedState
+from app.kube.core_v1 import Pod
+from app.kube.kinds import NODES, PODS, Kind
+from app.rights.permissions import group_of, guessed_plural
+from app.runtime.framework import Framework
+from app.runtime.profiles import DECIDING, ResolvedProfile
+from app.telemetry.background import Background
+
+ONLY_PROFILE: Final = "explain judges only the filters of the profile: set explain: complete"
+"""Reason for each default filter that the profile does not run, with ``explain: profile``."""
+
+NOT_HERE: Final = "this Homeport does not have the plugin"
+
+Judge: TypeAlias = Literal["Homeport", "kube-scheduler", "both"]
+"""Process whose verdict a filter's is. ``both``: the scheduler filters with it, and Homeport checks it at bind."""
+
+
+class ExplainedProfile(Struct, frozen=True):
+    """Filters of one profile and of kube-scheduler's default profile, in the order in which they are judged.
+
+    ``judges``: by plugin name. ``kinds``: kinds that each plugin reads besides pods and nodes. ``never_judged``:
+    reasons that do not change, by plugin name.
+    """
+
+    judges: Mapping[str, Judge]
+    kinds: Mapping[str, Sequence[Kind[Any]]]
+    never_judged: Mapping[str, str]
+
+    @classmethod
+    def of(cls, profile: ResolvedProfile, *, complete: bool) -> ExplainedProfile:
+        """Describe a profile. ``complete``: true if also filters are judged that the profile does not run."""
+        merged = profile.with_default_filters()
+        ours = {ref.name for point in DECIDING for ref in profile.at(point)}
+        at_bind = {ref.name for point in DECIDING for ref in profile.added_at_bind(point)}
+        every = dict.fromkeys(ref.name for point in DECIDING for ref in merged.at(point))
+        kinds: dict[str, list[Kind[Any]]] = {name: [] for name in every}
+        for use in merged.uses():
+            if use.plugin in kinds:
+                kinds[use.plugin].append(use.kind)
+        lost: dict[str, str] = dict.fromkeys(merged.not_judged, NOT_HERE)
+        others = [name for name in every if name not in ours] if not complete else []
+        judges = {name: _judge(name, ours, at_bind) for name in (*every, *lost)}
+        return cls(judges, kinds, lost | dict.fromkeys(others, ONLY_PROFILE))
+
+    @property
+    def adds_filters(self) -> bool:
+        """True if explain judges filters that the profile does not run."""
+        return any(judge != "Homeport" for name, judge in self.judges.items() if name not in self.never_judged)
+
+
+def _judge(name: str, ours: set[str], at_bind: set[str]) -> Judge:
+    if name in ours:
+        return "Homeport"
+    return "both" if name in at_bind else "kube-scheduler"
+
+
+class ExplainSnapshot:
+    """Snapshot of explain, with a framework for each profile, by the profile's name.
+
+    ``frameworks``: run all filters that explain judges. Their plugins cannot write. ``explained_by``: frameworks of the
+    decisions; their plugins' explanations rest on what only these remember, for example failed writes.
+    ``deciding``: snapshot of the decisions. ``max_age``: seconds without contact to a kind after which its plugins are
+    not judged. A ``cluster`` other than ``deciding`` is filled by ``feed``, which is started and stopped here.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        feed: Feed,
+        frameworks: Mapping[str, Framework],
+        profiles: Mapping[str, ExplainedProfile],
+        *,
+        explained_by: Mapping[str, Framework],
+        deciding: Cluster,
+        deciding_feed: Feed,
+        max_age: float,
+    ) -> None:
+        self.cluster = cluster
+        self.frameworks = frameworks
+        self.explained_by = explained_by
+        self._feed = feed
+        self._profiles = profiles
+        self._deciding = deciding
+        self._deciding_feed = deciding_feed
+        self._max_age = max_age
+        self._background = Background()
+
+    @property
+    def is_own(self) -> bool:
+        """True if this snapshot is another one than that of the decisions."""
+        return self.cluster is not self._deciding
+
+    async def start(self) -> None:
+        """Begin to fill an own snapshot once that of the decisions is complete, and return without waiting."""
+        if self.is_own:
+            self._background.begin("explain snapshot", self._fill)
+
+    async def _fill(self) -> None:
+        await self._deciding_feed.complete()
+        await self._feed.start()
+
+    async def stop(self) -> None:
+        await self._background.stop()
+        if self.is_own:
+            await self._feed.stop()
+
+    def by(self, profile: str) -> Mapping[str, Judge]:
+        """Return whose verdict that of each filter is, by plugin name; also of filters that are not judged."""
+        return self._profiles[profile].judges
+
+    def not_judged(self, profile: str) -> Mapping[str, str]:
+        """Return the filters that cannot be judged now, by plugin name, each with the reason as a phrase for users."""
+        known = self._profiles[profile]
+        reasons = dict(known.never_judged)
+        if not self.is_own and not self.cluster.unreadable:
+            return reasons  # without a feed of its own, what is behind or forbidden stops the decisions too
+        states = self._feed.states() if self.is_own else {}
+        for plugin, kinds in known.kinds.items():
+            problems = (self._problem_of(kind, states.get(repr(kind))) for kind in kinds)
+            if plugin not in reasons and (reason := next(filter(None, problems), "")):
+                reasons[plugin] = reason
+        return reasons
+
+    def _problem_of(self, kind: Kind[Any], state: FeedState | None) -> str:
+        """Return why plugins that read the kind cannot be judged; empty if they can."""
+        resource = guessed_plural(kind)
+        if state is not None and state.state == "forbidden":
+            return f"no permission to list and watch {'.'.join(filter(None, (resource, group_of(kind))))}"
+        if state is not None and not state.synced:
+            return f"{resource}: not listed yet"
+        if state is not None and state.age > self._max_age:
+            return f"{resource}: no contact for {state.age:.0f} s"
+        if unreadable := len(self.cluster.unreadable.of(kind)):
+            return f"{resource}: {unreadable} object{'s' if unreadable > 1 else ''} cannot be read"
+        return ""
+
+    def problem(self) -> str:
+        """Return why the snapshot cannot be used at all; empty if it can."""
+        if not self.is_own:
+            return self._feed.problem()
+        states = self._feed.states()
+        for kind in (PODS, NODES):
+            state = states[repr(kind)]
+            if not state.synced:
+                cause = f" ({state.cause})" if state.cause else ""
+                return f"the snapshot of explain is not complete: {guessed_plural(kind)} are not listed yet{cause}"
+            if state.age > self._max_age:
+                return f"the snapshot of explain is too old: {guessed_plural(kind)}: no contact for {state.age:.0f} s"
+        return ""
+
+    def age(self) -> float:
+        """Return the seconds since the last contact to pods or to nodes, whichever is longer ago."""
+        states = self._feed.states()
+        return max(states[repr(kind)].age for kind in (PODS, NODES))
+
+    def in_flight(self) -> list[Pod]:
+        """Return the pods that only the snapshot of the decisions has on a node, with that node: binds in flight, and
+        pods that wait at Permit. To judge as the verbs do, add them with ``cluster.overlay(with_=…)``.
+        """
+        if not self.is_own:
+            return []
+        pods = ((self.cluster.pod(*it.key), it.node_name) for it in self._deciding.assumed.pods())
+        return [replace(pod, node_name=node) for pod, node in pods if pod is not None and not pod.node_name]
