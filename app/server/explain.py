@@ -128,6 +128,7 @@ def _explanation(pod: Pod, explained: Explained) -> dict[str, Any]:
         ],
         "remedies": explained.remedies,
         "incomplete": explained.incomplete,
+        "scheduler": explained.scheduler,
         "node": None if explained.node is None else _of_node(explained.node),
     }
 

@@ -95,6 +95,23 @@ class NodeExplanation(CamelModel):
     total: int | None = Field(description="Weighted sum; null if the node does not fit.")
 
 
+class SchedulerReasonCount(CamelModel):
+    """Reason that kube-scheduler gives, and for how many nodes."""
+
+    count: int
+    reason: str
+
+
+class SchedulerCondition(CamelModel):
+    """Condition PodScheduled of the pod, as kube-scheduler wrote it."""
+
+    since: str = Field(description="RFC 3339: since when the pod is unschedulable. The message can be newer.")
+    message: str = Field(description="At most 1,024 characters.")
+    nodes: int = Field(description="Number of nodes that the message speaks of; 0 if it has another form.")
+    reasons: list[SchedulerReasonCount]
+    differences: list[str] = Field(description="What differs from the verdict here.")
+
+
 class ExplainResponse(CamelModel):
     """Explanation of which nodes a pod can use: the verdict, its numbers, and what would open more nodes."""
 
@@ -116,6 +133,7 @@ class ExplainResponse(CamelModel):
     resources: list[ResourceRoom] = Field(description="Empty if the profile does not judge resources.")
     remedies: list[ProvedRemedy] = Field(description="At most five, those that open the most nodes first.")
     incomplete: bool = Field(description="True if the time did not suffice to judge all remedies.")
+    scheduler: SchedulerCondition | None = Field(description="What kube-scheduler wrote on the pod; null if nothing.")
     node: NodeExplanation | None = Field(description="Set if the request names a node.")
 
 
