@@ -20,23 +20,25 @@ from tests.served import served
 HINT: Final = "homeport: use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
 ROOM: Final[JsonObject] = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}
 
-DELEGATED: Final = """\
-  schedulerName default-scheduler, judged by profile *
-  not judged (profile * does not run it): NodeUnschedulable NodeName TaintToleration NodeAffinity
-    NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone
-    InterPodAffinity DynamicResources NodeDeclaredFeatures
-"""
+NAMED: Final = "  schedulerName default-scheduler, judged by profile *\n"
+NO_SPREAD: Final = "PodTopologySpread: node(s) didn't match pod topology spread constraints"
+TAINTED: Final = "TaintToleration: node(s) had untolerated taint(s)"
 
-FULL: Final = "node-a1 node-a2 node-a3 node-a4 node-b1 node-b2 node-b3 node-b4"
-OTHERS: Final = "node-a1 node-a2 node-a3 node-a4 node-b1 node-b3 node-b4 node-c1 and 3 more"
+FULL: Final = "node-a1 node-a2 node-a3 node-b1 node-b2 node-b3 node-b4"
+OTHERS: Final = "node-a1 node-a2 node-a3 node-b1 node-b3 node-b4 node-c1 node-c2 and 2 more"
 
 TOO_FULL: Final = f"""\
-shop/web-7d4b9c-new01: 4 of 12 nodes fit, as far as judged here
-{DELEGATED}\
+shop/web-7d4b9c-new01: 4 of 12 nodes fit
+{NAMED}\
   fits: node-c1 node-c2 node-c3 node-c4
 
-COUNT  REJECTED BY                                                              NODES
-8      PodTopologySpread: node(s) didn't match pod topology spread constraints  {FULL}
+COUNT  REJECTED BY{" " * 113}NODES
+7      {NO_SPREAD}{" " * 53}{FULL}
+1      {NO_SPREAD}; {TAINTED}  node-a4
+
+RESOURCE  REQUESTED  FREE ON ALL NODES  MOST FREE  ON NODE
+cpu       250m       157250m            15500m     node-a4
+memory    256Mi      758016Mi           62Gi       node-a4
 
 PodTopologySpread: DoNotSchedule over topology.kubernetes.io/zone, maxSkew 1
 DOMAIN  ELIGIBLE NODES  PODS  MINIMUM  SKEW  ALLOWED
@@ -60,10 +62,10 @@ node-c3  1               0
 node-c4  1               0
 
 one of these changes opens nodes (each was tried on the snapshot):
-- 2 pods less in topology.kubernetes.io/zone=eu-1a: 4 nodes (node-a1 node-a2 node-a3 node-a4)
 - one pod less in topology.kubernetes.io/zone=eu-1b: 4 nodes (node-b1 node-b2 node-b3 node-b4)
 - maxSkew: 2 in the constraint over topology.kubernetes.io/zone: 4 nodes (node-b1 node-b2 node-b3 node-b4)
-- whenUnsatisfiable: ScheduleAnyway in the constraint over topology.kubernetes.io/zone: 8 nodes ({FULL})
+- 2 pods less in topology.kubernetes.io/zone=eu-1a: 3 nodes (node-a1 node-a2 node-a3)
+- whenUnsatisfiable: ScheduleAnyway in the constraint over topology.kubernetes.io/zone: 7 nodes ({FULL})
 
 from the plugins:
 - topology.kubernetes.io/zone=eu-1a takes the pod with 2 matching pods fewer, or with 1 more in eu-1b, 2 more in eu-1c
@@ -71,19 +73,24 @@ from the plugins:
 """
 
 HOME: Final = f"""\
-machines/virt-launcher-db01-x7k2p: 1 of 12 nodes fit, as far as judged here
-{DELEGATED}\
+machines/virt-launcher-db01-x7k2p: 1 of 12 nodes fit
+{NAMED}\
   fits: node-b2
 
-COUNT  REJECTED BY                                  NODES
-11     StickyNode: node(s) were not the pod's home  {OTHERS}
+COUNT  REJECTED BY{" " * 85}NODES
+10     StickyNode: node(s) were not the pod's home{" " * 53}{OTHERS}
+1      StickyNode: node(s) were not the pod's home; {TAINTED}  node-a4
+
+RESOURCE  REQUESTED  FREE ON ALL NODES  MOST FREE  ON NODE
+cpu       2          157250m            15500m     node-a4
+memory    256Mi      758016Mi           62Gi       node-a4
 
 StickyNode: home
 KEPT BY                       NODE     POLICY           STATE                WHAT HAPPENS      GRACE  RECORDED  MADE BY
 VirtualMachine machines/db01  node-b2  grace (default)  its node takes pods  only home passes         yes
 
 one of these changes opens nodes (each was tried on the snapshot):
-- release the home: 11 nodes ({OTHERS})
+- release the home: 10 nodes ({OTHERS})
 """
 
 
@@ -152,12 +159,12 @@ class TestWhatIsJudged:
         ] == self.told(complete, capsys, "runs")[:2]
 
     def test_the_pod_of_another_scheduler(self, complete: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
-        """``delegated`` judges neither room nor cordons, and does not call such nodes feasible."""
+        """Of a saved cluster, all default filters judge, also where the profile is ``delegated``."""
         lines = self.told(complete, capsys, "other")
 
-        assert "default/other: 3 of 3 nodes fit, as far as judged here" == lines[0]
+        assert "default/other: 1 of 3 nodes fit" == lines[0]
         assert r"  schedulerName '\x1b[31mmine', judged by profile *" == lines[1]
-        assert lines[2].startswith("  not judged (profile * does not run it): NodeUnschedulable ")
+        assert "  fits: open" == lines[2]
 
 
 def test_json_is_the_answer_of_the_endpoint(http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
