@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from app.analysis.judging import Judge, Judgement
 from app.analysis.remedies import Remedies, Remedy, free_on
+from app.analysis.scheduler_message import SchedulerMessage, compared
 from app.framework.cycle_state import CycleState
 from app.framework.explanation import Explanation
 from app.framework.node_info import Candidates
@@ -70,7 +71,8 @@ class Explained(Struct, frozen=True):
 
     ``gate``: rejection of PreEnqueue, which keeps the pod out of the queue; Success if there is none. ``groups``: all
     nodes that do not fit, the largest group first. ``not_judged``: reason for each filter of kube-scheduler's default
-    profile without a verdict, by plugin. ``incomplete``: true if remedies are missing for want of time.
+    profile without a verdict, by plugin. ``incomplete``: true if remedies are missing for want of time. ``scheduler``:
+    what kube-scheduler wrote on the pod; ``None`` if it wrote nothing.
     """
 
     profile: str
@@ -83,6 +85,7 @@ class Explained(Struct, frozen=True):
     remedies: Sequence[Remedy]
     not_judged: Mapping[str, str]
     incomplete: bool
+    scheduler: SchedulerMessage | None = None
     node: NodeAnswer | None = None
 
     @property
@@ -126,6 +129,7 @@ class Explainer:
         seconds = _Limited(proving, began + MOST_SECONDS)
         if not pod.node_name:
             await run_stepwise(seconds)
+        not_judged = _not_judged(framework, judgement)
         needs: list[ResourceNeed] = []
         await run_stepwise(self._needs(pod, framework, needs))
         return Explained(
@@ -137,8 +141,9 @@ class Explainer:
             plugins,
             needs,
             remedies,
-            _not_judged(framework, judgement),
+            not_judged,
             seconds.ended_early,
+            compared(pod, judgement, len(not_judged)),
             await self._on_node(framework, pod, node, judgement) if node else None,
         )
 

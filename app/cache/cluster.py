@@ -34,6 +34,10 @@ from app.kube.kinds import NODES, PODS, Kind, KubeObject
 from app.kube.meta_v1 import ObjectKey, precedes
 
 Object = TypeVar("Object", bound=KubeObject)
+
+MOST_MESSAGE_CHARACTERS: Final = 16 << 20
+"""Maximum number of characters of all messages in which kube-scheduler says why pods wait. Others are dropped."""
+
 _NO_OVERLAY: Final = nullcontext()
 _ON_NODES_DIFFER: Final = "pods on nodes differ from the pods"
 _CONTROLLERS_DIFFER: Final = "pods of controllers differ from the pods"
@@ -75,6 +79,7 @@ class Cluster:
         self._on_placed: list[Callable[[str], None]] = []
         self._recounts: list[PodRecount] = []
         self._changes = 0
+        self._message_characters = 0
         self._node_changes = 0
         self.node_changes = NodeChanges()
         self.expiries = Expiries(self.node_changes)
@@ -343,7 +348,7 @@ class Cluster:
         if known is not None and known.uid != pod.uid:
             self._forget_pod(known)
             known = None
-        pod = self._with_assumption(pod)
+        pod = self._with_bounded_message(known, self._with_assumption(pod))
         if pod.finished:
             if known is not None:
                 self._forget_pod(known)
@@ -353,6 +358,14 @@ class Cluster:
         if pod.node_name and (known is None or not known.node_name):
             for listener in self._on_placed:
                 listener(pod.uid)
+
+    def _with_bounded_message(self, known: Pod | None, pod: Pod) -> Pod:
+        """Return the pod without kube-scheduler's message if the messages of all pods would be too long together."""
+        message = pod.waiting.message
+        others = self._message_characters - (0 if known is None else len(known.waiting.message))
+        if not message or others + len(message) <= MOST_MESSAGE_CHARACTERS:
+            return pod
+        return replace(pod, waiting=replace(pod.waiting, message=""))
 
     def on_placed(self, listener: Callable[[str], None]) -> None:
         """Call ``listener`` with the UID of each pod that ``upsert_pod`` puts on a node, if it was on none before."""
@@ -518,7 +531,8 @@ class Cluster:
             index.node(name, old, new)
 
     def _regroup(self, old: Pod | None, new: Pod | None) -> None:
-        """Update the indexes of pods by controller and by PersistentVolumeClaim, if they were requested."""
+        """Update the length of all messages, and the indexes of pods by controller and claim that were requested."""
+        self._message_characters += _message_length(new) - _message_length(old)
         if self._by_claim is not None:
             self._by_claim.move(old, new)
         if old is not None and old.owner is not None and old.owner.kind in self._controlled:
@@ -625,6 +639,10 @@ def _is_same_pod(old: Pod, new: Pod) -> bool:
     same = old.spec is new.spec and old.labels is new.labels and old.terminating == new.terminating
     same = same and old.annotations == new.annotations and old.owner == new.owner
     return same and old.lifecycle == new.lifecycle
+
+
+def _message_length(pod: Pod | None) -> int:
+    return 0 if pod is None else len(pod.waiting.message)
 
 
 def _discard(table: dict[str, dict[str, Pod]], name: str, uid: str) -> None:

@@ -44,6 +44,8 @@ def render(answer: dict[str, Any]) -> Iterator[str]:
         yield ""
         rows = [(it["count"], _reasons(it["reasons"]), _named(it["nodes"])) for it in answer["groups"]]
         yield from table.lines(("count", "rejected by", "nodes"), rows)
+    if answer["scheduler"] is not None:
+        yield from _scheduler(answer["scheduler"])
     if answer["resources"]:
         yield ""
         columns = ("resource", "requested", "free on all nodes", "most free", "on node")
@@ -57,6 +59,23 @@ def render(answer: dict[str, Any]) -> Iterator[str]:
     if answer["node"] is not None:
         yield from _node(answer["node"])
     yield from _remedies(answer)
+
+
+def _scheduler(condition: dict[str, Any]) -> Iterator[str]:
+    """Yield what kube-scheduler wrote on the pod, and how that differs."""
+    yield ""
+    yield f"kube-scheduler says (unschedulable since {_safe(condition['since']) or 'an unknown time'}):"
+    if condition["reasons"]:
+        rows = [(it["count"], _safe(it["reason"])) for it in condition["reasons"]]
+        yield from table.lines(("count", "reason"), rows)
+    else:
+        yield f"  {_safe(condition['message'])}"
+    yield from (f"  different: {_safe(sentence)}" for sentence in condition["differences"])
+
+
+def _safe(text: str) -> str:
+    """Return text that was written on a pod; quoted and escaped if a terminal could interpret it."""
+    return text if text.isprintable() else ascii(text)
 
 
 def _node(node: dict[str, Any]) -> Iterator[str]:

@@ -17,6 +17,7 @@ class ConditionObject(Struct, rename="camel"):
     status: str | None = None
     reason: str | None = None
     last_transition_time: str | None = None
+    message: str | None = None
 
 
 _NONE: Final = ConditionObject()
@@ -25,6 +26,9 @@ _POD_SCHEDULED: Final = "PodScheduled"
 _FALSE: Final = "False"
 _GATED: Final = "SchedulingGated"
 _LONGEST_TIME: Final = 64
+
+LONGEST_MESSAGE: Final = 1024
+"""Maximum number of characters of a condition's message; the rest is dropped."""
 
 
 def condition_of(conditions: Raw, type_: str) -> ConditionObject:
@@ -42,12 +46,14 @@ def condition_of(conditions: Raw, type_: str) -> ConditionObject:
     return next((it for it in decoded if it.type == type_), _NONE)
 
 
-def unschedulable_since(conditions: Raw) -> str:
-    """Return the time (RFC 3339) since which PodScheduled is False; empty if it is not False.
+def unschedulable(conditions: Raw) -> tuple[str, str]:
+    """Return the time (RFC 3339) since which PodScheduled is False, and its message; both empty if it is not False.
 
-    Also empty if the time is unset or overlong, and for a pod with scheduling gates. The condition of such a pod is
-    False although kube-scheduler has not tried to place it.
+    The time is also empty if it is unset or overlong. Both are empty for a pod with scheduling gates. The condition of
+    such a pod is False although kube-scheduler has not tried to place it.
     """
     condition = condition_of(conditions, _POD_SCHEDULED)
-    since = (condition.last_transition_time or "") if condition.status == _FALSE and condition.reason != _GATED else ""
-    return since if len(since) <= _LONGEST_TIME else ""
+    if condition.status != _FALSE or condition.reason == _GATED:
+        return "", ""
+    since = condition.last_transition_time or ""
+    return since if len(since) <= _LONGEST_TIME else "", (condition.message or "")[:LONGEST_MESSAGE]

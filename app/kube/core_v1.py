@@ -127,11 +127,13 @@ class Waiting(Struct, frozen=True, gc=False):
     """Scheduling fields of a pod's status, which are empty for most pods.
 
     ``unschedulable_since`` is the time (RFC 3339) since which the condition PodScheduled is False: the first attempt
-    that found no node. It is empty once the pod has a node.
+    that found no node. ``message``: message of that condition, at most 1,024 characters. Both are empty once the pod
+    has a node.
     """
 
     nominated_node_name: str = ""
     unschedulable_since: str = ""
+    message: str = ""
 
 
 NOT_WAITING: Final = Waiting()
@@ -174,7 +176,7 @@ class Pod(Struct, frozen=True, gc=False):
 
     def nominated(self, node_name: str) -> Pod:
         """Return a copy of this pod that is nominated to ``node_name``, or not nominated if the name is empty."""
-        return replace(self, waiting=Waiting(node_name, self.unschedulable_since))
+        return replace(self, waiting=replace(self.waiting, nominated_node_name=node_name))
 
     @property
     def disruption(self) -> Disruption:

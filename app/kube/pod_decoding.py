@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
 from app.kube.claims import ClaimStatusObject
-from app.kube.conditions import unschedulable_since
+from app.kube.conditions import unschedulable
 from app.kube.core_v1 import (
     DEFAULT_SCHEDULER_NAME,
     NODE_SELECTOR,
@@ -286,8 +286,8 @@ def _waiting(spec: _PodSpecObject, status: _PodStatusObject) -> Waiting:
     nominated = status.nominated_node_name
     if not nominated and not status.conditions:
         return NOT_WAITING
-    since = "" if spec.node_name else unschedulable_since(status.conditions)
-    return Waiting(sys.intern(nominated or ""), since) if nominated or since else NOT_WAITING
+    since, message = ("", "") if spec.node_name else unschedulable(status.conditions)
+    return Waiting(sys.intern(nominated or ""), since, message) if nominated or since or message else NOT_WAITING
 
 
 def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:

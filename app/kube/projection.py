@@ -126,7 +126,7 @@ _POD: Final = PARTIAL | _of(
     ),
     status=_of(
         "phase nominatedNodeName startTime",
-        conditions=[_of("type status reason lastTransitionTime")],
+        conditions=[_of("type status reason lastTransitionTime message")],
         containerStatuses=[_CONTAINER_STATUS],
         initContainerStatuses=[_CONTAINER_STATUS],
         resources=_REQUESTS,

@@ -14,6 +14,7 @@ from app.wire.cycle_v1 import CamelModel, PodRequest
 
 API_VERSION: Final = "homeport.dev/v1alpha1"
 EXPLANATION: Final = "Explanation"
+EXPLANATION_LIST: Final = "ExplanationList"
 
 
 class ExplainRequest(PodRequest):
@@ -94,6 +95,23 @@ class NodeExplanation(CamelModel):
     total: int | None = Field(description="Weighted sum; null if the node does not fit.")
 
 
+class SchedulerReasonCount(CamelModel):
+    """Reason that kube-scheduler gives, and for how many nodes."""
+
+    count: int
+    reason: str
+
+
+class SchedulerCondition(CamelModel):
+    """Condition PodScheduled of the pod, as kube-scheduler wrote it."""
+
+    since: str = Field(description="RFC 3339: since when the pod is unschedulable. The message can be newer.")
+    message: str = Field(description="At most 1,024 characters.")
+    nodes: int = Field(description="Number of nodes that the message speaks of; 0 if it has another form.")
+    reasons: list[SchedulerReasonCount]
+    differences: list[str] = Field(description="What differs from the verdict here.")
+
+
 class ExplainResponse(CamelModel):
     """Explanation of which nodes a pod can use: the verdict, its numbers, and what would open more nodes."""
 
@@ -115,4 +133,21 @@ class ExplainResponse(CamelModel):
     resources: list[ResourceRoom] = Field(description="Empty if the profile does not judge resources.")
     remedies: list[ProvedRemedy] = Field(description="At most five, those that open the most nodes first.")
     incomplete: bool = Field(description="True if the time did not suffice to judge all remedies.")
+    scheduler: SchedulerCondition | None = Field(description="What kube-scheduler wrote on the pod; null if nothing.")
     node: NodeExplanation | None = Field(description="Set if the request names a node.")
+
+
+class EqualPods(CamelModel):
+    """Pods with equal inputs, and the explanation of the first one."""
+
+    pods: list[str] = Field(description="Their names.")
+    explanation: ExplainResponse
+
+
+class ExplanationList(CamelModel):
+    """Explanations of the pods of a workload, first of those without a node."""
+
+    api_version: Literal["homeport.dev/v1alpha1"]
+    kind: Literal["ExplanationList"]
+    items: list[EqualPods]
+    total: int = Field(description="Number of all pods that match; at most 50 are explained.")

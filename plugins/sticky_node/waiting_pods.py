@@ -37,9 +37,7 @@ AGAIN_SECONDS: Final = 1.0
 """Time for which a pod counts as new after a rejection, because kube-scheduler is still writing the pod's condition."""
 
 SEARCH_SECONDS: Final = 30.0
-"""Delay between two searches for pods that filter was never called for. The end of scheduling gates is also detected at
-this interval.
-"""
+"""Delay between two searches for pods that filter was never called for, and for pods whose gates ended."""
 
 AT_ONCE: Final = 10
 """Number of pods of the backlog woken per tick after a change of leader. Other pods are woken in addition, so they do
@@ -50,9 +48,7 @@ MOST_KNOWN: Final = 1 << 14
 """Maximum number of pods compared. The oldest are dropped first, and the next search finds them again."""
 
 FIRST_ASK_SECONDS: Final = 3.0
-"""Delay after the first refusal, so that the sampling guard can first nominate the pod to a home missing from the
-sample.
-"""
+"""Delay after the first refusal, so that the sampling guard can first nominate the pod to its home."""
 
 ASK_AGAIN_SECONDS: Final = 15.0
 LONGEST_ASK_SECONDS: Final = 480.0
@@ -229,9 +225,7 @@ class PodWaker:
             await self._handle.timing.sleep(TICK_SECONDS)
 
     async def begin(self) -> None:
-        """Restart as the new leader. Queue all waiting pods with an owner for activation; pods without a home come
-        first.
-        """
+        """Restart as the new leader: queue waiting pods with an owner for activation, those without a home first."""
         self._forget_all()
         steps = Steps(self._handle.timing.sleep)
         self._stamp, self._searched_at = self._stamp_now(), self._handle.timing.clock()

@@ -436,6 +436,7 @@ class TestExplainSpread:
                 },
             ],
             "incomplete": False,
+            "scheduler": None,
             "node": None,
         }
 
@@ -632,6 +633,7 @@ class TestExplainHome:
             "resources": [],
             "remedies": [],
             "incomplete": False,
+            "scheduler": None,
             "node": None,
             "plugins": {
                 SPREAD: {"tables": [], "unblock": []},

@@ -479,13 +479,15 @@ class TestCurl:
         ] == found
 
     def test_the_page_about_the_api_shows_what_is_answered(self, answers: list[Any]) -> None:
-        by_name, explained, cycle, waiting, homes, drain = answers[12:]
+        by_name, explained, deployment, pending, cycle, waiting, homes, drain = answers[12:]
         table_shown, remedies_shown = (json.loads(it) for it in blocks(ROOT / "docs" / "http-api.md", "json"))
 
         assert {*NODES[8:]} == {*explained["feasible"]} == {*cycle["totals"]}
         assert table_shown in explained["plugins"]["PodTopologySpread"]["tables"]
         assert remedies_shown[0]["change"] == explained["remedies"][0]["change"]
         assert {**explained, "node": by_name["node"]} == by_name
+        assert "web-7d4b9c-new01" in [name for it in deployment["items"] for name in it["pods"]]
+        assert "web-urgent" in [it["name"] for it in pending["items"]]
         assert ([], 2, "node-b2") == (waiting, len(homes["items"]), drain["node"])
 
 

@@ -165,9 +165,7 @@ def _list_of(parts: tuple[Evaluate, ...]) -> Evaluate:
 
 
 def _logic(terms: tuple[Evaluate, ...], *, decides: bool) -> Evaluate:
-    """Compile ``&&`` or ``||``. If any operand has the value ``decides``, that is the result, even if others raise
-    errors.
-    """
+    """Compile ``&&`` or ``||``. ``decides``: value of any operand that is the result, even if others raise errors."""
 
     def evaluate(scope: Scope) -> Any:
         fault: CelError | None = None

@@ -1,6 +1,4 @@
-"""DynamicResources plugin: filters and scores nodes by a pod's claims, and delays the bind until the claims are
-reserved.
-"""
+"""DynamicResources plugin: filters and scores nodes by a pod's claims, and binds once the claims are reserved."""
 
 from __future__ import annotations
 
@@ -174,9 +172,7 @@ class DynamicResources(
     def _to_allocate(
         self, pod_claims: PodDeviceClaims, pod: Pod, node: NodeInfo
     ) -> tuple[tuple[ResourceClaim, ...], Status | None]:
-        """Return the claims that need devices on the node. If the verdict for the node is already known, return its
-        status instead.
-        """
+        """Return the claims that need devices on the node, or the status of the node if it is already known."""
         missing = tuple(it for it in pod_claims.claims if it.allocation is None)
         extended = pod_claims.extended
         if extended is None:
@@ -201,9 +197,7 @@ class DynamicResources(
         return claim
 
     def _is_available(self, claim: ResourceClaim, node: NodeInfo) -> bool:
-        """Return whether the node can use the claim now or later; true if the claim is not allocated. Raises
-        ``CannotEvaluate``.
-        """
+        """Return whether a claim that is allocated can be used on the node. Raises ``CannotEvaluate``."""
         allocation = claim.allocation
         if allocation is None:
             return True
@@ -220,9 +214,7 @@ class DynamicResources(
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> tuple[Any, ...] | None:
-        """Return a key of everything that the verdict depends on: devices and the pod's claims. Return ``None`` if the
-        verdict also depends on the time.
-        """
+        """Return a key of the devices and the pod's claims; ``None`` if the verdict also depends on the time."""
         if CLAIMS in pod.spec.oversized:
             return pod.spec.oversized
         claims = pod.spec.claims
@@ -286,9 +278,7 @@ class DynamicResources(
     # Bind.
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
-        """Let the pod wait until the snapshot shows its claims as reserved, because the watch might lag behind the
-        scheduler's write.
-        """
+        """Let the pod wait until the snapshot, which can lag behind the scheduler, shows its claims as reserved."""
         if self._has_own_claims(pod, node_name):
             return SUCCESS, 0.0
         return _WAIT, MAX_WAIT_SECONDS

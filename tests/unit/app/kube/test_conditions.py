@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from app.kube.conditions import condition_of, unschedulable_since
+from app.kube.conditions import LONGEST_MESSAGE, condition_of, unschedulable
 from app.kube.core_decoding import decode_pod
 from tests.builders import JsonObject, encoded, pod_object
 
@@ -19,10 +19,10 @@ REFUSED: JsonObject = {
 
 
 def since(*conditions: JsonObject) -> str:
-    return unschedulable_since(Raw(encoded(list(conditions))))
+    return unschedulable(Raw(encoded(list(conditions))))[0]
 
 
-def test_a_pod_is_unschedulable_since_its_condition_says_so() -> None:
+def test_a_pod_is_unschedulable_its_condition_says_so() -> None:
     assert SINCE == since({"type": "Ready", "status": "False"}, REFUSED)
 
 
@@ -49,3 +49,19 @@ def test_a_pod_without_a_node_alone_has_it() -> None:
     bound = {**pod_object(node="n1"), "status": {"conditions": [REFUSED]}}
 
     assert [SINCE, ""] == [decode_pod(encoded(it)).unschedulable_since for it in (waiting, bound)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        pytest.param({**REFUSED, "message": "0/3 nodes"}, "0/3 nodes", id="the scheduler's message"),
+        pytest.param({**REFUSED, "message": "x" * 5000}, "x" * LONGEST_MESSAGE, id="a long one is cut"),
+        pytest.param(REFUSED, "", id="none"),
+        pytest.param({**REFUSED, "status": "True", "message": "fits"}, "", id="of a scheduled pod"),
+    ],
+)
+def test_the_message_of_a_waiting_pod(condition: JsonObject, expected: str) -> None:
+    pod = decode_pod(encoded({**pod_object(), "status": {"conditions": [condition]}}))
+
+    assert expected == pod.waiting.message
+    assert expected == pod.nominated("n1").waiting.message

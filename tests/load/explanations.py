@@ -1,7 +1,7 @@
 """What an explanation costs: processor time and the longest step, on a large cluster.
 
-    python -m tests.load.explaining
-    python -m tests.load.explaining --nodes 500 --pods 15000
+    python -m tests.load.explanations
+    python -m tests.load.explanations --nodes 500 --pods 15000
 
 Each pod is explained with all filters of kube-scheduler's default profile, with its remedies. A step is what runs
 between two turns of the event loop. Prints JSON: milliseconds of a processor for each shape of pod, and its steps.
@@ -121,7 +121,7 @@ async def measure(nodes: int, pods: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("python -m tests.load.explaining", description=__doc__)
+    parser = argparse.ArgumentParser("python -m tests.load.explanations", description=__doc__)
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--pods", type=int, default=150_000)
     given = parser.parse_args()
