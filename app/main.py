@@ -21,7 +21,9 @@ from msgspec.structs import replace
 
 from app import wiring
 from app.analysis.explaining import Explainer
+from app.analysis.pending import PendingPods
 from app.analysis.why import InTreeVerdictReader
+from app.analysis.workloads import WorkloadExplainer
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
 from app.config.mistakes import Mistake
@@ -88,6 +90,7 @@ from app.server.operator import (
 )
 from app.server.ops import ops_router
 from app.server.pages import PageQueues
+from app.server.pending import pending_router
 from app.server.routes import LEAN, Verbs, verb_endpoints
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
@@ -562,8 +565,15 @@ class HomeportService:
 
     def _reading(self) -> Sequence[APIRouter]:
         """Return the routers of read-only pages."""
+        explainer = Explainer(self.verb_context)
         return (
-            explain_router(self._cycle, Explainer(self.verb_context), max_body_bytes=self._settings.max_body_bytes),
+            explain_router(
+                self._cycle,
+                explainer,
+                WorkloadExplainer(explainer, self._cluster, self._feed.problem),
+                max_body_bytes=self._settings.max_body_bytes,
+            ),
+            pending_router(PendingPods(self.verb_context)),
             operator_router(self.status, self.check),
             homes_router(self._homes, self._feed.problem),
             draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),

@@ -177,3 +177,40 @@ def selector_or_error(data: bytes) -> tuple[Selector | None, str]:
         return decode_selector(data), ""
     except InvalidSelector as error:
         return None, str(error)
+
+
+_LONGEST_TEXT: Final = 4096
+_TERM: Final = re.compile(
+    r"\s*(?:(?P<absent>!)\s*(?P<without>[^\s,!=()]+)"
+    r"|(?P<key>[^\s,!=()]+)\s*(?:(?P<in>in|notin)\s*\((?P<values>[^()]*)\)|(?P<equal>==|=|!=)\s*(?P<value>[^\s,!=()]*))?)"
+    r"\s*(?:,|$)"
+)
+
+
+def parse_selector(text: str) -> Selector:
+    """Parse a selector in kubectl's notation, for example ``app=web,tier in (a,b),!canary``.
+
+    Raises ``InvalidSelector``, also for more than 4,096 characters.
+    """
+    if len(text) > _LONGEST_TEXT:
+        raise InvalidSelector(f"the selector is longer than {_LONGEST_TEXT} characters")
+    requirements: list[Requirement] = []
+    at = 0
+    while at < len(text):
+        term = _TERM.match(text, at)
+        if term is None:
+            raise InvalidSelector(f"{text[at:]!r}: not a label selector, such as app=web,tier in (a,b)")
+        requirements.append(_requirement_of(term))
+        at = term.end()
+    return selector(requirements)
+
+
+def _requirement_of(term: re.Match[str]) -> Requirement:
+    if term["absent"]:
+        return requirement(term["without"], DOES_NOT_EXIST)
+    if term["in"]:
+        values = [value.strip() for value in term["values"].split(",")]
+        return requirement(term["key"], IN if term["in"] == "in" else NOT_IN, values)
+    if term["equal"]:
+        return requirement(term["key"], NOT_IN if term["equal"] == "!=" else IN, [term["value"]])
+    return requirement(term["key"], EXISTS)

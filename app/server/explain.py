@@ -3,31 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from msgspec.structs import replace
 
 from app.analysis.explaining import Explained, Explainer, NodeAnswer
 from app.analysis.verdict import status_as_json
+from app.analysis.workloads import MOST_PODS, ExplainedWorkload, WorkloadExplainer
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
+from app.kube.names import LONGEST
 from app.kube.quantity import shown_amount
-from app.server.bodies import documented, parsed
+from app.kube.selectors import InvalidSelector, parse_selector
+from app.server.bodies import documented, invalid, parsed
 from app.server.cycle import FAILURES, NAME_EXAMPLE, POD_EXAMPLE, json_response, requested_pod
 from app.verbs.cycle import CycleVerb
-from app.wire.explain_v1 import API_VERSION, EXPLANATION, ExplainRequest, ExplainResponse
+from app.wire.explain_v1 import (
+    API_VERSION,
+    EXPLANATION,
+    EXPLANATION_LIST,
+    ExplainRequest,
+    ExplainResponse,
+    ExplanationList,
+)
 
+_OF_A_WORKLOAD: Final = f"Explain the pods of a workload or of a label selector, at most {MOST_PODS}; equal ones once"
+_Text = Annotated[str, Query(max_length=LONGEST)]
 _SUMMARY: Final = "Which nodes can the pod use, why not the others, and what would open them?"
 
 
-def explain_router(verb: CycleVerb, explainer: Explainer, *, max_body_bytes: int) -> APIRouter:
+def explain_router(
+    verb: CycleVerb, explainer: Explainer, workloads: WorkloadExplainer, *, max_body_bytes: int
+) -> APIRouter:
     """Create the router. An explanation uses the verbs' snapshot and profiles, and changes no state."""
     router = APIRouter(prefix="/api/v1/explain", tags=["operator"])
 
     @router.get("/{namespace}/{pod}", response_model=ExplainResponse, responses=FAILURES, summary=_SUMMARY)
     async def explain_known(namespace: str, pod: str, node: str = "") -> Response:
         return await _answer(explainer, verb.known_pod(namespace, pod), node)
+
+    @router.get("/{namespace}", response_model=ExplanationList, responses=FAILURES, summary=_OF_A_WORKLOAD)
+    async def explain_workload(
+        namespace: str,
+        kind: _Text = "",
+        name: _Text = "",
+        label_selector: Annotated[str | None, Query(alias="labelSelector")] = None,
+    ) -> Response:
+        if bool(kind and name) == (label_selector is not None):
+            raise HTTPException(422, "give either kind and name, or labelSelector")
+        if label_selector is None:
+            return _list_response(await workloads.owned(namespace, kind, name))
+        try:
+            selector = parse_selector(label_selector)
+        except InvalidSelector as error:
+            raise invalid("query", "labelSelector", str(error)) from None
+        return _list_response(await workloads.selected(namespace, selector))
 
     @router.post(
         "",
@@ -48,47 +79,57 @@ def explain_router(verb: CycleVerb, explainer: Explainer, *, max_body_bytes: int
 
 async def _answer(explainer: Explainer, pod: Pod, node: str) -> Response:
     """Explain the pod as if it had no node, and encode an ``ExplainResponse``."""
-    explained = await explainer.explain(replace(pod, node_name=""), node)
+    return json_response(_explanation(pod, await explainer.explain(replace(pod, node_name=""), node)))
+
+
+def _list_response(workload: ExplainedWorkload) -> Response:
+    """Encode an ``ExplanationList``."""
+    items = [
+        {"pods": [pod.name for pod in it.pods], "explanation": _explanation(it.pods[0], it.explained)}
+        for it in workload.items
+    ]
+    return json_response({"apiVersion": API_VERSION, "kind": EXPLANATION_LIST, "items": items, "total": workload.total})
+
+
+def _explanation(pod: Pod, explained: Explained) -> dict[str, Any]:
     verdict = _verdict(pod, explained)
-    return json_response(
-        {
-            "apiVersion": API_VERSION,
-            "kind": EXPLANATION,
-            "pod": str(pod),
-            "schedulerName": pod.spec.scheduler_name,
-            "nodeName": pod.node_name,
-            "profile": explained.profile,
-            "preset": explained.preset,
-            "verdict": verdict,
-            "summary": _sentence(verdict, pod, explained),
-            "gate": [] if explained.gate.is_success else [status_as_json(explained.gate)],
-            "total": explained.total,
-            "feasible": explained.feasible,
-            "groups": [
-                {
-                    "count": len(it.nodes),
-                    "nodes": it.nodes,
-                    "reasons": [status_as_json(status) for status in it.reasons],
-                }
-                for it in explained.groups
-            ],
-            "notJudged": [{"plugin": plugin, "why": why} for plugin, why in explained.not_judged.items()],
-            "plugins": {name: {"tables": it.tables, "unblock": it.unblock} for name, it in explained.plugins.items()},
-            "resources": [
-                {
-                    "name": it.name,
-                    "requested": shown_amount(it.name, it.requested),
-                    "free": shown_amount(it.name, it.free),
-                    "mostFree": shown_amount(it.name, it.most_free),
-                    "node": it.node,
-                }
-                for it in explained.needs
-            ],
-            "remedies": explained.remedies,
-            "incomplete": explained.incomplete,
-            "node": None if explained.node is None else _of_node(explained.node),
-        }
-    )
+    return {
+        "apiVersion": API_VERSION,
+        "kind": EXPLANATION,
+        "pod": str(pod),
+        "schedulerName": pod.spec.scheduler_name,
+        "nodeName": pod.node_name,
+        "profile": explained.profile,
+        "preset": explained.preset,
+        "verdict": verdict,
+        "summary": _sentence(verdict, pod, explained),
+        "gate": [] if explained.gate.is_success else [status_as_json(explained.gate)],
+        "total": explained.total,
+        "feasible": explained.feasible,
+        "groups": [
+            {
+                "count": len(it.nodes),
+                "nodes": it.nodes,
+                "reasons": [status_as_json(status) for status in it.reasons],
+            }
+            for it in explained.groups
+        ],
+        "notJudged": [{"plugin": plugin, "why": why} for plugin, why in explained.not_judged.items()],
+        "plugins": {name: {"tables": it.tables, "unblock": it.unblock} for name, it in explained.plugins.items()},
+        "resources": [
+            {
+                "name": it.name,
+                "requested": shown_amount(it.name, it.requested),
+                "free": shown_amount(it.name, it.free),
+                "mostFree": shown_amount(it.name, it.most_free),
+                "node": it.node,
+            }
+            for it in explained.needs
+        ],
+        "remedies": explained.remedies,
+        "incomplete": explained.incomplete,
+        "node": None if explained.node is None else _of_node(explained.node),
+    }
 
 
 def _verdict(pod: Pod, explained: Explained) -> str:

@@ -77,14 +77,14 @@ def is_in_api(path: str) -> bool:
 
 
 def status_body(code: int, message: str, causes: Sequence[FailureCause] = ()) -> bytes:
-    """Return a Status with the first ``MOST_CAUSES`` causes as JSON."""
+    """Return a Status as JSON."""
     status = FailureStatus(
         kind="Status",
         api_version="v1",
         status="Failure",
         message=message,
         reason=_REASONS.get(code, ""),
-        details=FailureDetails(causes=list(causes[:MOST_CAUSES])) if causes else None,
+        details=FailureDetails(causes=list(causes)) if causes else None,
         code=code,
     )
     return status.model_dump_json(by_alias=True, exclude_none=True).encode()

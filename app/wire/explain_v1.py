@@ -14,6 +14,7 @@ from app.wire.cycle_v1 import CamelModel, PodRequest
 
 API_VERSION: Final = "homeport.dev/v1alpha1"
 EXPLANATION: Final = "Explanation"
+EXPLANATION_LIST: Final = "ExplanationList"
 
 
 class ExplainRequest(PodRequest):
@@ -116,3 +117,19 @@ class ExplainResponse(CamelModel):
     remedies: list[ProvedRemedy] = Field(description="At most five, those that open the most nodes first.")
     incomplete: bool = Field(description="True if the time did not suffice to judge all remedies.")
     node: NodeExplanation | None = Field(description="Set if the request names a node.")
+
+
+class EqualPods(CamelModel):
+    """Pods with equal inputs, and the explanation of the first one."""
+
+    pods: list[str] = Field(description="Their names.")
+    explanation: ExplainResponse
+
+
+class ExplanationList(CamelModel):
+    """Explanations of the pods of a workload, first of those without a node."""
+
+    api_version: Literal["homeport.dev/v1alpha1"]
+    kind: Literal["ExplanationList"]
+    items: list[EqualPods]
+    total: int = Field(description="Number of all pods that match; at most 50 are explained.")

@@ -479,7 +479,7 @@ class TestCurl:
         ] == found
 
     def test_the_page_about_the_api_shows_what_is_answered(self, answers: list[Any]) -> None:
-        error, by_name, explained, cycle, waiting, homes, drain = answers[12:]
+        error, by_name, explained, deployment, pending, cycle, waiting, homes, drain = answers[12:]
         error_shown, table_shown, remedies_shown = map(json.loads, blocks(ROOT / "docs" / "http-api.md", "json"))
 
         assert error_shown == error
@@ -487,6 +487,8 @@ class TestCurl:
         assert table_shown in explained["plugins"]["PodTopologySpread"]["tables"]
         assert remedies_shown[0]["change"] == explained["remedies"][0]["change"]
         assert {**explained, "node": by_name["node"]} == by_name
+        assert "web-7d4b9c-new01" in [name for it in deployment["items"] for name in it["pods"]]
+        assert "web-urgent" in [it["name"] for it in pending["items"]]
         assert ([], 2, "node-b2") == (waiting, len(homes["items"]), drain["node"])
 
 

@@ -24,6 +24,10 @@ ELSEWHERE: Final = {
         "app/server/explain.py",
         "app/analysis/explaining.py",
     ],
+    "tests/api/test_pending.py": [
+        "app/analysis/workloads.py",
+        "app/wire/pending_v1.py",
+    ],
     "tests/contract/test_reads.py": ["app/framework/points.py"],
     "tests/unit/app/runtime/test_declared.py": ["app/framework/objects.py"],
     "tests/api/test_explain_command.py": ["app/commands/explain.py"],

@@ -16,6 +16,7 @@ from app.kube.selectors import (
     is_label_key,
     is_label_value,
     of_labels,
+    parse_selector,
     requirement,
     selector,
 )
@@ -194,3 +195,30 @@ def test_pairs_are_added_with_and() -> None:
 )
 def test_a_service_selector_is_a_plain_map(labels: dict[str, str | None], expected: Selector) -> None:
     assert expected == of_labels(labels)
+
+
+@pytest.mark.parametrize(
+    ("text", "matching", "other"),
+    [
+        ("app=web", {"app": "web"}, {"app": "api"}),
+        ("app==web", {"app": "web"}, {}),
+        ("app!=web", {}, {"app": "web"}),
+        ("app in (web, api)", {"app": "api"}, {"app": "db"}),
+        ("app notin (web,api)", {"app": "db"}, {"app": "api"}),
+        ("app", {"app": ""}, {}),
+        ("!app", {}, {"app": "web"}),
+        ("app=", {"app": ""}, {"app": "web"}),
+        (" app = web , tier in (a) ,!canary", {"app": "web", "tier": "a"}, {"app": "web", "tier": "a", "canary": ""}),
+        ("example.com/app=web", {"example.com/app": "web"}, {}),
+    ],
+)
+def test_selectors_in_the_notation_of_kubectl(text: str, matching: dict[str, str], other: dict[str, str]) -> None:
+    assert (True, False) == (parse_selector(text).matches(matching), parse_selector(text).matches(other))
+
+
+@pytest.mark.parametrize(
+    "text", ["a=b=c", "a,,b", "a in b", "a in ()x", "=b", "a>1", "a b", "(a)", "-a=b", "a=" + "x" * 5000]
+)
+def test_what_is_not_a_selector(text: str) -> None:
+    with pytest.raises(InvalidSelector):
+        parse_selector(text)

@@ -1,0 +1,162 @@
+"""Lists the pods that wait for a node, each with the reason that matters most.
+
+The reason that matters most is that of the plugin without which the most nodes would fit. Pods with equal inputs are
+judged once. A page judges a limited number of such groups; other pods show what was found out about them last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import time
+from typing import Final
+
+from msgspec import Struct
+
+from app.analysis.judging import Judge, Judgement
+from app.framework.status import Status
+from app.kube.core_v1 import Pod
+from app.kube.memo import Newest
+from app.runtime.framework import Framework
+from app.runtime.guard import PluginError
+from app.runtime.read_only import read_only
+from app.verbs.context import VerbContext, require_snapshot
+from app.verbs.outcome import VerbFailure
+from app.verbs.stepwise import run_stepwise
+
+MOST_JUDGED: Final = 50
+"""Maximum number of groups of equal pods that one page judges."""
+
+MOST_LISTED: Final = 500
+"""Maximum number of pods on one page."""
+
+_MOST_REMEMBERED: Final = 10_000
+_PODS_PER_STEP: Final = 256
+
+Inputs = tuple[object, ...]
+"""Inputs of the verdict on a pod, besides the cluster. Pods of one controller usually have equal inputs."""
+
+
+class MainReason(Struct, frozen=True):
+    """Verdict on a pod in short. ``feasible`` and ``total``: numbers of nodes.
+
+    ``plugin`` and ``reasons``: the plugin without which the most nodes would fit, and what it says of the most nodes.
+    ``opens``: number of these nodes. ``plugin`` is empty if no node is rejected, or if the pod cannot be judged; then
+    ``reasons`` says why. ``judged_at``: seconds since 1970.
+    """
+
+    feasible: int
+    total: int
+    plugin: str
+    reasons: tuple[str, ...]
+    opens: int
+    judged_at: float
+
+
+class WaitingForNode(Struct, frozen=True):
+    """Pod without a node. ``since``: RFC 3339; when kube-scheduler first failed to place it, else when it was created.
+
+    ``reason``: ``None`` if it was not judged yet, or has no profile. ``profile``: empty if it has none.
+    """
+
+    pod: Pod
+    since: str
+    profile: str
+    reason: MainReason | None
+
+
+class PendingPage(Struct, frozen=True):
+    """Page of the list, the longest wait first. ``total``: number of all pods that wait."""
+
+    items: Sequence[WaitingForNode]
+    total: int
+
+
+class PendingPods:
+    """Lists pending pods, and remembers the last verdict on each group of equal ones."""
+
+    def __init__(self, context: VerbContext) -> None:
+        self._context = context
+        self._cluster = context.cluster
+        self._known = Newest[Inputs, MainReason](_MOST_REMEMBERED)
+
+    async def page(self, namespace: str = "", start: int = 0) -> PendingPage:
+        """Return the pods from number ``start`` on; of one namespace if it is not empty. Raises ``VerbFailure``."""
+        require_snapshot(self._context.problem)
+        pods: list[Pod] = []
+        await run_stepwise(self._collect(namespace, pods))
+        pods.sort(key=lambda it: (waits_since(it), it.namespace, it.name))
+        shown = pods[start : start + MOST_LISTED]
+        with read_only():
+            await self._judge(shown)
+        return PendingPage([self._listed(pod) for pod in shown], len(pods))
+
+    def _collect(self, namespace: str, pods: list[Pod]) -> Iterator[None]:
+        every = self._cluster.pods_in(namespace) if namespace else self._cluster.pods()
+        for number, pod in enumerate(every):
+            if not pod.node_name and not pod.terminating:
+                pods.append(pod)
+            if number % _PODS_PER_STEP == 0:
+                yield
+
+    async def _judge(self, pods: Sequence[Pod]) -> None:
+        """Judge ``MOST_JUDGED`` groups of equal pods, first those that were never judged, then the oldest verdicts."""
+        groups: dict[Inputs, Pod] = {}
+        for pod in pods:
+            if self._context.framework_for(pod) is not None:
+                groups.setdefault(inputs_of(pod), pod)
+        for key in sorted(groups, key=self._judged_at)[:MOST_JUDGED]:
+            framework = self._context.framework_for(groups[key])
+            if framework is not None:
+                self._known.put(key, await self._reason(framework, groups[key]))
+
+    def _judged_at(self, key: Inputs) -> float:
+        known = self._known.get(key)
+        return 0.0 if known is None else known.judged_at
+
+    async def _reason(self, framework: Framework, pod: Pod) -> MainReason:
+        """Return the main reason of a pod; without a plugin and numbers if the pod cannot be judged."""
+        judgement = Judgement()
+        try:
+            await self._context.look_up_missing(framework, pod)
+            await run_stepwise(Judge(framework, self._cluster).steps(pod, judgement))
+        except (PluginError, VerbFailure) as fault:
+            return MainReason(0, 0, "", (str(fault),), 0, time())
+        return main_reason(judgement)
+
+    def _listed(self, pod: Pod) -> WaitingForNode:
+        framework = self._context.framework_for(pod)
+        profile = "" if framework is None else framework.scheduler_name
+        return WaitingForNode(pod, waits_since(pod), profile, self._known.get(inputs_of(pod)))
+
+
+def waits_since(pod: Pod) -> str:
+    return pod.unschedulable_since or pod.created
+
+
+def inputs_of(pod: Pod) -> Inputs:
+    """Return the inputs of the verdicts on a pod. Specs of equal pods are one object."""
+    owner = "" if pod.owner is None else pod.owner.uid
+    return pod.namespace, pod.spec, pod.labels, owner, pod.nominated_node_name
+
+
+def main_reason(judgement: Judgement) -> MainReason:
+    """Return the reason that matters most: of the plugin that alone rejects the most nodes.
+
+    If each node is rejected by several plugins, it is the plugin that rejects the most nodes; its ``opens`` is 0.
+    """
+    alone: dict[str, int] = {}
+    rejects: dict[str, int] = {}
+    reasons: dict[str, tuple[int, Status]] = {}
+    for statuses, names in judgement.by_reasons().items():
+        plugins = {status.plugin for status in statuses}
+        for status in statuses:
+            rejects[status.plugin] = rejects.get(status.plugin, 0) + len(names)
+            if len(names) > reasons.get(status.plugin, (0, status))[0]:
+                reasons[status.plugin] = (len(names), status)
+        if len(plugins) == 1:
+            alone[statuses[0].plugin] = alone.get(statuses[0].plugin, 0) + len(names)
+    feasible, total = len(judgement.feasible), judgement.total
+    if not rejects:
+        return MainReason(feasible, total, "", (), 0, time())
+    plugin = max(rejects, key=lambda it: (alone.get(it, 0), rejects[it]))
+    return MainReason(feasible, total, plugin, reasons[plugin][1].reasons, alone.get(plugin, 0), time())

@@ -1,0 +1,60 @@
+"""``GET /api/v1/pending``: all pods that wait for a node, the longest wait first, with the reason that matters most."""
+
+from __future__ import annotations
+
+from time import time
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Response
+
+from app.analysis.pending import MOST_LISTED, MainReason, PendingPods, WaitingForNode
+from app.server.cycle import FAILURES, json_response
+from app.wire.explain_v1 import API_VERSION
+from app.wire.pending_v1 import PENDING_POD_LIST, PendingPodList
+
+_LONGEST_NAMESPACE: Final = 63
+_MOST: Final = 1_000_000
+_NOT_JUDGED: Final = MainReason(0, 0, "", (), 0, 0.0)
+
+
+def pending_router(pending: PendingPods) -> APIRouter:
+    """Create the router. The list uses the verbs' snapshot and profiles, and changes no state."""
+    router = APIRouter(prefix="/api/v1/pending", tags=["operator"])
+
+    @router.get("", response_model=PendingPodList, responses=FAILURES, summary="Pods that wait for a node, and why")
+    async def listed(
+        namespace: Annotated[str, Query(max_length=_LONGEST_NAMESPACE)] = "",
+        start: Annotated[int, Query(ge=0, le=_MOST)] = 0,
+    ) -> Response:
+        page = await pending.page(namespace, start)
+        end = start + MOST_LISTED
+        return json_response(
+            {
+                "apiVersion": API_VERSION,
+                "kind": PENDING_POD_LIST,
+                "items": [_item(it) for it in page.items],
+                "total": page.total,
+                "next": end if end < page.total else None,
+            }
+        )
+
+    return router
+
+
+def _item(waiting: WaitingForNode) -> dict[str, Any]:
+    pod, reason = waiting.pod, waiting.reason or _NOT_JUDGED
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "since": waiting.since,
+        "schedulerName": pod.spec.scheduler_name,
+        "profile": waiting.profile,
+        "gated": pod.spec.gated,
+        "judged": waiting.reason is not None,
+        "feasible": reason.feasible,
+        "total": reason.total,
+        "plugin": reason.plugin,
+        "reasons": reason.reasons,
+        "opens": reason.opens,
+        "judgedSecondsAgo": round(max(0.0, time() - reason.judged_at), 1) if waiting.reason else 0.0,
+    }

@@ -1,0 +1,39 @@
+"""Models of the answer of ``/api/v1/pending``. They only describe it in the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from app.wire.cycle_v1 import CamelModel
+
+PENDING_POD_LIST: Final = "PendingPodList"
+
+
+class PendingPodItem(CamelModel):
+    """Pod that waits for a node, with the reason that matters most."""
+
+    namespace: str
+    name: str
+    since: str = Field(description="RFC 3339: since when kube-scheduler fails to place it, else its creation.")
+    scheduler_name: str
+    profile: str = Field(description="Profile that judged it; empty if no profile has its schedulerName.")
+    gated: bool = Field(description="True if the pod has scheduling gates, so that it is not tried at all.")
+    judged: bool = Field(description="False if it was not judged yet. The other fields are then empty.")
+    feasible: int = Field(description="Number of nodes that fit.")
+    total: int = Field(description="Number of nodes that were judged.")
+    plugin: str = Field(description="Plugin without which the most nodes would fit; empty if none rejects a node.")
+    reasons: list[str] = Field(description="What this plugin says of the most nodes.")
+    opens: int = Field(description="Number of nodes that this plugin alone rejects.")
+    judged_seconds_ago: float = Field(description="Age of the verdict.")
+
+
+class PendingPodList(CamelModel):
+    """Pods that wait for a node, the longest wait first."""
+
+    api_version: Literal["homeport.dev/v1alpha1"]
+    kind: Literal["PendingPodList"]
+    items: list[PendingPodItem]
+    total: int = Field(description="Number of all pods that wait.")
+    next: int | None = Field(description="start of the next page; null on the last one.")
