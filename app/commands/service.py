@@ -5,11 +5,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from functools import cache
-from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 import httpx
 from msgspec import Struct
+
+from app.server.failures import NOT_SERVED, FailureStatus, sentence
 
 _SECONDS: Final = 20.0
 
@@ -17,6 +18,7 @@ SERVERS: Final = ("http://127.0.0.1:8888", "http://127.0.0.1:8889")
 """Default URLs of the pages: the default port of the verbs, then the operator port of the examples and the chart."""
 
 
+_PREFIX: Final = "homeport: "
 _WHERE: Final = "use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
 
 
@@ -84,16 +86,18 @@ class Server(Struct, frozen=True):
 
 def answered(url: str, answer: httpx.Response) -> dict[str, Any]:
     """Return the JSON object in an answer. Raises ``CommandError`` if the answer is an error or no JSON object."""
-    try:
-        content = dict(answer.json())
-    except (ValueError, TypeError) as error:
-        raise _NotServed(f"{url}: {error}") from None
     if answer.is_success:
-        return content
-    message = _sentences(content.get("detail", answer.status_code))
-    if message == HTTPStatus.NOT_FOUND.phrase:
-        raise _NotServed(f"{url}: {message}")
-    raise CommandError(message)
+        try:
+            return dict(answer.json())
+        except (ValueError, TypeError) as error:
+            raise _NotServed(f"{url}: {error}") from None
+    try:
+        failure = FailureStatus.model_validate_json(answer.content)
+    except ValueError:
+        raise _NotServed(f"{url}: {answer.status_code} {answer.reason_phrase}") from None
+    if failure.message == NOT_SERVED:
+        raise _NotServed(f"{url}: {failure.message.removeprefix(_PREFIX)}")
+    raise CommandError(_lines(failure))
 
 
 @cache
@@ -105,13 +109,8 @@ def _tls(server: Server) -> ssl.SSLContext:
     return context
 
 
-def _sentences(detail: Any) -> str:
+def _lines(failure: FailureStatus) -> str:
     """Return an error as text: one line, or one for each invalid part of the request."""
-    if isinstance(detail, list):
-        return "\n".join(f"{_place(it['loc'])}: {it['msg']}" for it in detail)
-    return str(detail).removeprefix("homeport: ")
-
-
-def _place(location: list[Any]) -> str:
-    """Return the path of an invalid part as text: the name of a query parameter, or the path in the body."""
-    return ".".join(map(str, location[1:] if location[:1] == ["query"] else location))
+    if failure.details is not None and failure.details.causes:
+        return "\n".join(map(sentence, failure.details.causes))
+    return failure.message.removeprefix(_PREFIX)

@@ -16,7 +16,7 @@ from app.kube.names import LONGEST
 from app.server.bodies import documented, parsed
 
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
-    500: {"description": "A plugin could not list homes; detail names it."},
+    500: {"description": "A plugin could not list homes; the message names it."},
     503: {"description": "The snapshot is incomplete or too old, or too many pages are requested at once."},
 }
 _EXAMPLE: Final = {"node": "node-b2"}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, HTTPException, Query, Response
+from fastapi import APIRouter, Query, Response
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -18,6 +18,7 @@ from app.homes.protocol import Home, Keeper, Place, State, Whereabouts
 from app.kube.decoding import Decoder
 from app.kube.names import LONGEST
 from app.runtime.guard import PluginError
+from app.server.bodies import invalid
 from app.verbs.context import Problem, require_snapshot
 from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import run_stepwise
@@ -27,9 +28,9 @@ MOST: Final = 500
 
 _STEP: Final = 128
 _LONGEST_TOKEN: Final = 4096
-_WRONG_TOKEN: Final = "homeport: continue: not what an earlier page gave"  # noqa: S105  # no secret
+_WRONG_TOKEN: Final = "not what an earlier page gave"  # noqa: S105  # no secret
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
-    500: {"description": "A plugin failed; detail names it."},
+    500: {"description": "A plugin failed; the message names it."},
     503: {"description": "The snapshot is incomplete or too old."},
 }
 
@@ -202,7 +203,7 @@ def _place(token: str) -> Place | None:
     try:
         return _PLACE.decode(base64.urlsafe_b64decode(token.encode("ascii")))
     except (msgspec.DecodeError, binascii.Error, UnicodeError):
-        raise HTTPException(422, _WRONG_TOKEN) from None
+        raise invalid("query", "continue", _WRONG_TOKEN) from None
 
 
 def _answer(keepers: Iterable[tuple[str, Keeper]], page: _Page) -> dict[str, Any]:

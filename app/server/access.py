@@ -11,7 +11,7 @@ Without an operator listener, the listener for verbs also serves the pages, with
 Listeners reject requests that web pages of other sites send through a user's browser, because the browser may be able
 to reach the listener. Other sites can only link to the operator's pages.
 
-Not here: certificates (``tls``), and the format of refusals (``errors``).
+Not here: certificates (``tls``), and the format of refusals (``errors``, ``failures``).
 """
 
 from __future__ import annotations

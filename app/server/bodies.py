@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from fastapi import HTTPException
@@ -24,13 +24,10 @@ MOST_BYTES: Final = 4 << 20
 BODY_SECONDS: Final = 8.0
 """Maximum seconds to receive a body."""
 
-MOST_MISTAKES: Final = 20
-"""Maximum number of mistakes that an answer lists. A body can have a mistake in each of 20,000 names."""
-
 _FAILURES: Final = {
     "408": {"description": "The body was not received in time."},
     "413": {"description": "The body is larger than 4 MiB, or than maxBodyBytes."},
-    "422": {"description": "The body is invalid; detail has the places and reasons."},
+    "422": {"description": "The body is invalid; details.causes has the fields."},
 }
 T = TypeVar("T")
 
@@ -56,16 +53,13 @@ async def parsed(request: Request, parse: Callable[[bytes], T], limit: int) -> T
     except msgspec.DecodeError as error:
         raise HTTPException(422, f"homeport: {error}") from None
     except ValidationError as error:
-        raise RequestValidationError(_first_of(error)) from None
+        mistakes = error.errors(include_url=False, include_context=False, include_input=False)
+        raise RequestValidationError([{**it, "loc": ("body", *it["loc"])} for it in mistakes]) from None
 
 
-def _first_of(error: ValidationError) -> list[Any]:
-    """Return the first ``MOST_MISTAKES`` mistakes without the input, and the number of further ones."""
-    mistakes: list[Any] = list(error.errors(include_url=False, include_context=False, include_input=False))
-    more = len(mistakes) - MOST_MISTAKES
-    if more > 0:
-        mistakes[MOST_MISTAKES:] = [{"type": "more_mistakes", "loc": ("body",), "msg": f"and {more} more mistakes"}]
-    return mistakes
+def invalid(place: Literal["body", "query"], field: str, message: str) -> RequestValidationError:
+    """Create the exception for one invalid field of a body, or one invalid parameter of a query."""
+    return RequestValidationError([{"type": "value_error", "loc": (place, field), "msg": message}])
 
 
 def documented(model: type[BaseModel], **examples: object) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from app.analysis.verdict import status_as_json, victims_as_json
 from app.framework.status import Status, distinct
 from app.kube.core_v1 import Pod
 from app.server.admission import OUT_OF_TIME, Admission
-from app.server.bodies import documented, parsed
+from app.server.bodies import documented, invalid, parsed
 from app.server.incoming import ARRIVED
 from app.server.openapi import WEB
 from app.server.timely import OutOfTime
@@ -31,7 +31,7 @@ from app.wire.cycle_v1 import (
 
 FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     404: {"description": "No such pod, or no profile for its schedulerName."},
-    500: {"description": "A plugin failed; detail names it."},
+    500: {"description": "A plugin failed; the message names it."},
     503: {"description": "The snapshot is incomplete or too old, too many calls are in flight, or it took too long."},
 }
 
@@ -159,4 +159,4 @@ def _decoded(source: PodSource, pod_request: PodRequest) -> Pod:
         require_bounded_pod(pod_request.raw_pod)
         return source.decode_pod(pod_request.raw_pod)
     except UNREADABLE as error:
-        raise HTTPException(422, f"pod: {error}") from None
+        raise invalid("body", "pod", str(error)) from None

@@ -16,7 +16,7 @@ from app.kube.core_v1 import Pod
 from app.kube.names import LONGEST
 from app.kube.quantity import shown_amount
 from app.kube.selectors import InvalidSelector, parse_selector
-from app.server.bodies import documented, parsed
+from app.server.bodies import documented, invalid, parsed
 from app.server.cycle import FAILURES, NAME_EXAMPLE, POD_EXAMPLE, json_response, requested_pod
 from app.wire.explain_v1 import (
     API_VERSION,
@@ -54,7 +54,7 @@ def explain_router(explainer: Explainer, workloads: WorkloadExplainer, *, max_bo
         try:
             selector = parse_selector(label_selector)
         except InvalidSelector as error:
-            raise HTTPException(422, f"labelSelector: {error}") from None
+            raise invalid("query", "labelSelector", str(error)) from None
         return _list_response(await workloads.selected(namespace, selector))
 
     @router.post(

@@ -13,9 +13,13 @@ from msgspec import Struct
 from pydantic import BaseModel, Field
 
 from app.server.bodies import request_body
+from app.server.failures import FailureStatus, is_in_api
 
 Json = dict[str, Any]
 _KubernetesObject = Annotated[Json, Field(description="Object of the Kubernetes API.")]
+
+
+_FAILURE: Final = f"#/components/schemas/{FailureStatus.__name__}"
 
 
 class NodeList(BaseModel):
@@ -121,7 +125,8 @@ def operation(path: str) -> Json:
 
 
 def with_answers(document: Json) -> Json:
-    """Add the example answers to the document and return the document. FastAPI would leave out their null values.
+    """Add the example answers and the schema of errors to the document and return the document. FastAPI would leave out
+    the examples' null values.
 
     Paths with a prefix get no example answers, because their answers leave out fields. docs/wire.md describes which.
     """
@@ -129,6 +134,19 @@ def with_answers(document: Json) -> Json:
         if path_item := document["paths"].get(f"/{verb}"):
             answers = {name: {"value": answer} for name, (_, answer) in described.examples.items()}
             path_item["post"]["responses"]["200"]["content"]["application/json"]["examples"] = answers
+    return _with_errors(document)
+
+
+def _with_errors(document: Json) -> Json:
+    """Set the schema of error answers below ``/api/v1``; FastAPI describes its own form of errors."""
+    schema = FailureStatus.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    schemas |= {**schema.pop("$defs"), FailureStatus.__name__: schema}
+    for path, path_item in document["paths"].items():
+        for operation in path_item.values() if is_in_api(path) else ():
+            for code, answer in operation["responses"].items():
+                if not code.startswith("2"):
+                    answer["content"] = {"application/json": {"schema": {"$ref": _FAILURE}}}
     return document
 
 

@@ -19,10 +19,11 @@ from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.server.bodies import BODY_SECONDS, MOST_BYTES
+from app.server.failures import error_body
 
 PAUSES: Final = 4.0
 """Pause after a page, as a multiple of the page's processor time. So the pages of a queue take at most a fifth of the
@@ -50,6 +51,7 @@ _SETTLING: Final = "/api/v1/waiting/"
 
 TOO_MANY: Final = "homeport: too many pages are requested at once"
 TOO_SLOW: Final = "homeport: the page was not ready in time"
+_BUSY: Final = 503
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -156,7 +158,8 @@ async def _send(answer: list[Message] | str, scope: Scope, receive: Receive, sen
     block others.
     """
     if isinstance(answer, str):
-        await JSONResponse({"detail": answer}, 503, {"Retry-After": "1"})(scope, receive, send)
+        body = error_body(scope["path"], _BUSY, answer)
+        await Response(body, _BUSY, {"Retry-After": "1"}, "application/json")(scope, receive, send)
         return
     for message in answer:
         await send(message)

@@ -15,7 +15,6 @@ bodies, with other paths or methods, and requests that arrive before the previou
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any, ClassVar, Final, cast
@@ -25,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 
 from app.server.access import WATCHED, CertificateNames, is_local_client
 from app.server.deadlines import TimedProtocol
+from app.server.failures import error_body
 from app.server.heads import KnownHead, known_head, line_of
 from app.server.incoming import ARRIVED, CompleteRequest, Endpoint, Headers
 from app.server.listener import HEAD_SECONDS, AcceptedConnection, Listener
@@ -367,11 +367,12 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
 
     def _refuse(self, message: str) -> None:
         self._listener.reject("forbidden", self.client, message)
-        endpoint = self._direct.get(httptools.parse_url(self.url).path or b"")
+        path = httptools.parse_url(self.url).path or b""
+        endpoint = self._direct.get(path)
         if endpoint is not None:
             self._answer_and_close(*endpoint.forbidden(message))
         else:
-            self._answer_and_close(_FORBIDDEN, json.dumps({"detail": message}).encode())
+            self._answer_and_close(_FORBIDDEN, error_body(path.decode("latin-1"), _FORBIDDEN, message))
 
     def _answer_and_close(self, status: int, body: bytes, linger: float = 0.0) -> None:
         """Answer a rejected request, then close the connection.

@@ -16,11 +16,19 @@ from typing import Any, Final, cast
 import structlog
 import uvicorn
 from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from app.server.documentation import DOCS, documentation_router
-from app.server.errors import disconnected_response, failure_response
+from app.server.errors import (
+    disconnected_response,
+    failure_response,
+    fault_response,
+    http_error_response,
+    invalid_response,
+)
 from app.server.incoming import Endpoint
 from app.server.listener import Listener
 from app.server.openapi import with_answers
@@ -123,7 +131,13 @@ def create_web(
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json" if documented else None,
-        exception_handlers={VerbFailure: failure_response, ClientDisconnect: disconnected_response},
+        exception_handlers={
+            VerbFailure: failure_response,
+            RequestValidationError: invalid_response,
+            HTTPException: http_error_response,
+            ClientDisconnect: disconnected_response,
+            Exception: fault_response,
+        },
     )
     web.direct = direct
     web.pages = pages or PageQueues()

@@ -16,12 +16,31 @@ from app.verbs.outcome import Verb
 OK: Final = 200
 INTERNAL_SERVER_ERROR: Final = 500
 _SHALLOW: Final = 60
+_MOST_CAUSES: Final = 20
 _INT64: Final = range(-(2**63), 2**63)
 
 
 def breaches(verb: Verb, request: bytes, response: httpx.Response) -> list[str]:
     """Every way in which ``response`` breaks the contract, in words; empty for a good one."""
     return [*_transport(response), *_body(verb, request, response)]
+
+
+def status_breaches(response: httpx.Response) -> list[str]:
+    """Every way in which an error is no ``Status`` as the API server of Kubernetes writes it, in words."""
+    found = response.json()
+    if not isinstance(found, dict):
+        return [f"no object: {found}"]
+    expected = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": response.status_code}
+    wrong = [f"{name}: {found.get(name)}" for name, value in expected.items() if found.get(name) != value]
+    wrong += [f"no {name}" for name in ("message", "reason") if not (isinstance(it := found.get(name), str) and it)]
+    if more := found.keys() - expected.keys() - {"message", "reason", "details"}:
+        wrong.append(f"other fields: {more}")
+    if "details" in found:
+        causes = found["details"]["causes"]
+        if found["details"].keys() != {"causes"} or not 1 <= len(causes) <= _MOST_CAUSES:
+            wrong.append(f"details: {found['details']}")
+        wrong += [f"cause: {it}" for it in causes if it.keys() != {"reason", "message", "field"} or not it["message"]]
+    return wrong
 
 
 def _transport(response: httpx.Response) -> Iterator[str]:

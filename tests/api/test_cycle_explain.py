@@ -17,9 +17,10 @@ from app.framework.status import Code, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error
 from app.server.admission import OUT_OF_TIME
-from app.server.bodies import MOST_MISTAKES
+from app.server.failures import MOST_CAUSES
 from app.wire.cycle_v1 import MOST_NAMES, MOST_OBJECTS, MOST_PENDING, MOST_VALUES
 from plugins import DEFAULT_WEIGHTS, SHIPPED
+from tests.api.contract import status_breaches
 from tests.api.faulty import FAULT, FAULTY, faulty, with_faulty
 from tests.api.service import Api, Reply, serving
 from tests.api.small import FOREIGN, NEW, OURS, TOO_MANY, UNKNOWN_NODE, WEB, binding, by_name, filtered, saved
@@ -205,7 +206,7 @@ class TestCycle:
             late = await ask(api, "cycle", {"pod": ALSO})
             status, found = await ask(api, "cycle", {"pod": PLAIN, "nodes": ["n1"]})
 
-        assert (503, {"detail": OUT_OF_TIME}) == late
+        assert (503, OUT_OF_TIME) == (late[0], late[1]["message"])
         assert (200, "n1") == (status, found["node"])
 
 
@@ -236,30 +237,31 @@ class TestTheNextOne:
         profiles = tuple(Profile.model_validate({"schedulerName": name}) for name in ("one", "two"))
         async with serving(Settings(cluster=saved(tmp_path), profiles=profiles)) as api:
             pods = [{"pod": pod_object(it, scheduler=it), "queuedAt": 1} for it in ("one", "two")]
-            found = await ask(api, "cycle", {"pods": pods})
+            code, found = await ask(api, "cycle", {"pods": pods})
 
-        assert (422, {"detail": "pods: they belong to several profiles"}) == found
+        assert (422, "pods: they belong to several profiles") == (code, found["message"])
 
     @pytest.mark.parametrize(
         ("asked", "at"),
         [
-            pytest.param({"pods": []}, ["pods"], id="none"),
-            pytest.param({"pods": [{**BY_NAME, "queuedAt": 1}] * (MOST_PENDING + 1)}, ["pods"], id="too many"),
-            pytest.param({"pods": [{"queuedAt": 1}]}, ["pods", 0], id="no pod"),
-            pytest.param({"pods": {"name": "a"}}, ["pods"], id="no list"),
+            pytest.param({"pods": []}, "pods", id="none"),
+            pytest.param({"pods": [{**BY_NAME, "queuedAt": 1}] * (MOST_PENDING + 1)}, "pods", id="too many"),
+            pytest.param({"pods": [{"queuedAt": 1}]}, "pods[0]", id="no pod"),
+            pytest.param({"pods": {"name": "a"}}, "pods", id="no list"),
         ],
     )
-    async def test_by_field(self, api: Api, asked: JsonObject, at: list[str | int]) -> None:
+    async def test_by_field(self, api: Api, asked: JsonObject, at: str) -> None:
         status, found = await ask(api, "cycle", asked)
 
-        assert (422, [at]) == (status, [it["loc"] for it in found["detail"]])
+        assert (422, [at]) == (status, [it["field"] for it in found["details"]["causes"]])
 
     async def test_the_first_mistakes_are_named_and_the_others_counted(self, api: Api) -> None:
         """A short body has room for thousands: to name them all would hold up the event loop."""
         status, found = await ask(api, "cycle", {"name": "a", "nodes": [1] * 5000})
 
-        assert (422, MOST_MISTAKES + 1) == (status, len(found["detail"]))
-        assert f"and {5000 - MOST_MISTAKES} more mistakes" == found["detail"][-1]["msg"]
+        named = [f"nodes[{number}]" for number in range(MOST_CAUSES)]
+        assert (422, named) == (status, [it["field"] for it in found["details"]["causes"]])
+        assert found["message"].endswith(f"; and {5000 - MOST_CAUSES} more mistakes")
 
 
 async def waits(api: Api) -> float:
@@ -271,7 +273,7 @@ EITHER: Final = {
     "cycle": "Value error, give either pod, name or pods",
     "explain": "Value error, give either pod or name",
 }
-NO_METADATA: Final = {"detail": "pod: Object missing required field `metadata`"}
+NAMELESS: Final = "the request is invalid: pod: metadata.name: required"
 
 
 @pytest.mark.parametrize("path", ["cycle", "explain"])
@@ -281,42 +283,45 @@ class TestNoAnswer:
         [
             pytest.param({"pod": FOREIGN}, 404, 'no profile for schedulerName "volcano"', id="another scheduler's pod"),
             pytest.param({"name": "x"}, 404, 'pods "x" not found in namespace "default"', id="nobody knows the pod"),
-            pytest.param({"pod": {"metadata": {}}}, 422, "pod: metadata.name: required", id="a pod without a name"),
+            pytest.param({"pod": {"metadata": {}}}, 422, NAMELESS, id="a pod without a name"),
         ],
     )
     async def test_in_a_sentence(self, api: Api, path: str, asked: JsonObject, status: int, expected: str) -> None:
-        assert (status, {"detail": expected}) == await ask(api, path, asked)
+        code, found = await ask(api, path, asked)
+
+        assert (status, expected) == (code, found["message"])
 
     @pytest.mark.parametrize(
         ("body", "expected"),
         [
-            pytest.param(b"{}", ("value_error", [], ""), id="neither pod nor name"),
-            pytest.param(b'{"pod": {}, "name": "a"}', ("value_error", [], ""), id="both"),
+            pytest.param(b"{}", ("FieldValueInvalid", "body", ""), id="neither pod nor name"),
+            pytest.param(b'{"pod": {}, "name": "a"}', ("FieldValueInvalid", "body", ""), id="both"),
             pytest.param(
                 b'{"name": "a", "bogus": "n1"}',
-                ("extra_forbidden", ["bogus"], "Extra inputs are not permitted"),
+                ("FieldValueForbidden", "bogus", "Extra inputs are not permitted"),
                 id="a field that nobody knows",
             ),
             pytest.param(
                 b'{"name": "\xff"}',
-                ("json_invalid", [], "Invalid JSON: invalid unicode code point"),
+                ("FieldValueInvalid", "body", "Invalid JSON: invalid unicode code point"),
                 id="bytes that are no UTF-8",
             ),
             pytest.param(
                 b"[" * 10_000,
-                ("json_invalid", [], "Invalid JSON: recursion limit exceeded"),
+                ("FieldValueInvalid", "body", "Invalid JSON: recursion limit exceeded"),
                 id="nested without end",
             ),
         ],
     )
-    async def test_by_field(self, api: Api, path: str, body: bytes, expected: tuple[str, list[str], str]) -> None:
+    async def test_by_field(self, api: Api, path: str, body: bytes, expected: tuple[str, str, str]) -> None:
         """The body is not repeated, and its content type does not matter."""
         response = await api.http.post(f"/api/v1/{path}", content=body)
 
         expected = (*expected[:2], expected[2] or EITHER[path])
-        ((kind, at, message),) = ((it["type"], it["loc"], it["msg"]) for it in response.json()["detail"])
-        assert (422, expected) == (response.status_code, (kind, at, message.partition(" at line ")[0]))
-        assert response.json()["detail"][0].keys() == {"type", "loc", "msg"}
+        (cause,) = response.json()["details"]["causes"]
+        message = cause["message"].partition(" at line ")[0]
+        assert (422, expected) == (response.status_code, (cause["reason"], cause["field"], message))
+        assert [] == status_breaches(response)
 
     @pytest.mark.parametrize("asked", [pytest.param(BY_NAME, id="by name"), pytest.param({"pod": NEW}, id="by body")])
     async def test_not_ready(self, tmp_path: Path, path: str, asked: JsonObject) -> None:
@@ -325,7 +330,9 @@ class TestNoAnswer:
             status, answer = await ask(api, path, asked)
 
         assert 503 == status
-        assert answer["detail"].startswith("homeport: the snapshot of the cluster is not complete: waiting for v1 Node")
+        assert answer["message"].startswith(
+            "homeport: the snapshot of the cluster is not complete: waiting for v1 Node"
+        )
 
 
 @pytest.mark.parametrize(("method", "point"), [("pre_filter", "PreFilter"), ("filter", "Filter")])
@@ -333,11 +340,11 @@ async def test_a_filter_that_fails(tmp_path: Path, method: str, point: str) -> N
     """It ends a cycle. An explanation names it, and shows the verdicts of all others."""
     settings = Settings(cluster=saved(tmp_path), profiles=with_faulty())
     async with serving(settings, (*SHIPPED, faulty(method)), DEFAULT_WEIGHTS) as api:
-        cycle = await ask(api, "cycle", {"pod": NEW})
+        failed, cycle = await ask(api, "cycle", {"pod": NEW})
         status, explanation = await ask(api, "explain", {"pod": NEW})
 
     fault = str(plugin_error(FAULTY, point, FAULT))
-    assert (500, {"detail": fault}) == cycle
+    assert (500, fault) == (failed, cycle["message"])
     assert (200, ["n2", "n3"], {"plugin": FAULTY, "why": fault}) == (
         status,
         explanation["feasible"],
@@ -349,9 +356,9 @@ async def test_a_filter_that_fails(tmp_path: Path, method: str, point: str) -> N
 async def test_a_plugin_that_fails_at_a_point_of_its_own(tmp_path: Path, path: str, method: str, point: str) -> None:
     settings = Settings(cluster=saved(tmp_path), profiles=with_faulty())
     async with serving(settings, (*SHIPPED, faulty(method)), DEFAULT_WEIGHTS) as api:
-        found = await ask(api, path, {"pod": NEW})
+        status, found = await ask(api, path, {"pod": NEW})
 
-    assert (500, {"detail": str(plugin_error(FAULTY, point, FAULT))}) == found
+    assert (500, str(plugin_error(FAULTY, point, FAULT))) == (status, found["message"])
 
 
 HARD_COLUMNS: Final = ["domain", "eligible nodes", "pods", "minimum", "skew", "allowed"]
@@ -675,7 +682,7 @@ async def test_a_bound_pod_is_explained_as_if_it_had_no_node_also_by_another_pro
     assert [("default-scheduler", "m1", "Bound"), ("full", "m1", "Bound")] == [
         (it["schedulerName"], it["nodeName"], it["verdict"]) for it in answers
     ]
-    assert (404, 'homeport: no profile for schedulerName "nobody"') == (status, f"homeport: {unknown['detail']}")
+    assert (404, 'homeport: no profile for schedulerName "nobody"') == (status, f"homeport: {unknown['message']}")
 
 
 async def test_a_node_without_the_label_cannot_be_unblocked(tmp_path: Path) -> None:
@@ -712,8 +719,8 @@ async def test_a_body_that_would_hold_up_the_loop_is_refused(api: Api, path: str
     status, found = await ask(api, path, asked)
 
     assert 422 == status
-    assert told in found["detail"]
-    assert len(found["detail"]) < 200
+    assert told in found["message"]
+    assert len(found["message"]) < 200
 
 
 async def test_a_deeply_nested_body_is_answered(api: Api) -> None:

@@ -220,7 +220,7 @@ def test_somebody_else_serves_there(http: httpx.Client, capsys: pytest.CaptureFi
     elsewhere = f"{str(http.base_url).rstrip('/')}/elsewhere"
     code = main(["explain", "x", "-n", "default", "--server", elsewhere])
 
-    told = f"homeport: {elsewhere}/api/v1/explain/default/x: Not Found\n{HINT}\n"
+    told = f"homeport: {elsewhere}/api/v1/explain/default/x: 404 Not Found\n{HINT}\n"
     assert (1, ("", told)) == (code, capsys.readouterr())
 
 
@@ -265,7 +265,11 @@ class TestDefaultServers:
 
         (out, err) = capsys.readouterr()
         one, other, hint = err.splitlines()
-        assert (1, "", f"homeport: {ports[0]}/api/v1/explain/default/x: Not Found") == (code, out, one)
+        assert (1, "", f"homeport: {ports[0]}/api/v1/explain/default/x: this listener does not serve the path") == (
+            code,
+            out,
+            one,
+        )
         assert other.startswith("homeport: http://127.0.0.1:1/api/v1/explain/default/x: ")
         assert HINT == hint
 

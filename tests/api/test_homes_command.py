@@ -12,10 +12,13 @@ import yaml
 
 from app.__main__ import main
 from app.commands.homes import HOME as HOME_KEY
+from app.commands.service import CommandError, answered
 from plugins.sticky_node.annotations import HOME
 from tests.api.service import SAMPLE
 from tests.api.village import COMPLETE, DELEGATED, configured
 from tests.served import served
+
+STATUS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 403}
 
 LISTED = """\
 NAMESPACE  OWNER                   NODE           STATE   MACHINE    POLICY
@@ -247,6 +250,36 @@ def test_a_home_needs_a_name(url: str, capsys: pytest.CaptureFixture[str]) -> No
     told = "homeport: VirtualMachine machines/db01: a home has a name; release takes it away\n"
 
     assert (1, "", told) == ran(capsys, url, "move", "vm/db01", "", "-n", "machines")
+
+
+def test_a_mistake_is_told_with_its_field(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = "homeport: node: String should have at most 253 characters\n"
+
+    assert (1, "", told) == ran(capsys, url, "--node", "n" * 254)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        pytest.param(
+            httpx.Response(403, json={**STATUS, "message": "services is forbidden", "details": {"kind": "services"}}),
+            "services is forbidden",
+            id="an API server",
+        ),
+        pytest.param(
+            httpx.Response(500, json={**STATUS, "message": "no", "details": {"causes": [{"message": "it broke"}]}}),
+            "it broke",
+            id="a cause without a field",
+        ),
+        pytest.param(httpx.Response(502, html="<h1>no</h1>"), "http://proxy: 502 Bad Gateway", id="a proxy"),
+        pytest.param(httpx.Response(200, html="<h1>yes</h1>"), "http://proxy: Expecting value", id="a web site"),
+    ],
+)
+def test_what_others_answer_is_told(answer: httpx.Response, told: str) -> None:
+    with pytest.raises(CommandError) as raised:
+        answered("http://proxy", answer)
+
+    assert str(raised.value).startswith(told)
 
 
 class TestDrain:

@@ -19,6 +19,7 @@ from app.homes.homes_page import HomesPage
 from app.homes.protocol import Home, HomeOwner, HomesPlugin, Keeper, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod
 from plugins import DEFAULT_WEIGHTS, SHIPPED
+from tests.api.contract import status_breaches
 from tests.api.service import Api, serving
 from tests.api.village import COMPLETE, DELEGATED, MACHINES, profiles, saved
 from tests.apiserver import kubeconfig
@@ -164,6 +165,7 @@ async def test_what_makes_no_sense_is_refused_in_words(api: Api, query: str, tol
 
     assert (200 if not told else 422) == answer.status_code
     assert told in answer.text
+    assert not told or [] == status_breaches(answer)
 
 
 async def test_a_token_goes_on_where_its_home_is_gone(api: Api) -> None:
@@ -178,7 +180,7 @@ async def test_without_a_picture_nobody_is_told_half_of_it(tmp_path: Path) -> No
     async with serving(Settings(kubeconfig=str(kubeconfig(tmp_path, "http://127.0.0.1:1")))) as api:
         answer = await api.http.get(PATH)
 
-    assert (503, True) == (answer.status_code, answer.json()["detail"].startswith("homeport: "))
+    assert (503, True) == (answer.status_code, answer.json()["message"].startswith("homeport: "))
 
 
 class Village(FilterPlugin, HomesPlugin):
@@ -232,7 +234,7 @@ async def test_half_a_list_is_a_fault(tmp_path: Path) -> None:
     async with serving(settings, (*SHIPPED, VILLAGE), DEFAULT_WEIGHTS) as api:
         answer = await api.http.get(PATH)
 
-    assert (500, 'running Homes plugin "Village": no more') == (answer.status_code, answer.json()["detail"])
+    assert (500, 'running Homes plugin "Village": no more') == (answer.status_code, answer.json()["message"])
 
 
 async def test_more_homes_than_a_page_are_not_all_sorted_at_once_and_none_is_lost(tmp_path: Path) -> None:

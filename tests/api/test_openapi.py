@@ -95,6 +95,21 @@ def test_an_operation_says_what_it_is_for(method: str, path: str, operation: dic
     assert ("requestBody" in operation) == (method == "post")
 
 
+def test_errors_below_the_api_are_described_as_what_they_are() -> None:
+    described = {
+        (path, code): answer.get("content", {}).get("application/json", {}).get("schema", {}).get("$ref")
+        for _, path, operation in operations()
+        if path.startswith("/api/v1/")
+        for code, answer in operation["responses"].items()
+        if code != "200"
+    }
+
+    assert {("/api/v1/cycle", "500"), ("/api/v1/homes", "422"), ("/api/v1/waiting/{uid}/allow", "409")} <= set(
+        described
+    )
+    assert {"#/components/schemas/FailureStatus"} == set(described.values())
+
+
 def test_every_reference_leads_somewhere() -> None:
     targets = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(DOCUMENT)))
     assert targets

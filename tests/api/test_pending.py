@@ -14,6 +14,7 @@ from app.analysis import pending
 from app.config.profile import Profile
 from app.config.settings import Settings
 from plugins import DEFAULT_WEIGHTS, SHIPPED
+from tests.api.contract import status_breaches
 from tests.api.service import Api, serving
 from tests.builders import JsonObject, constraint, container, controller, node_object, pod_object, taint
 
@@ -136,7 +137,9 @@ class TestWorkloads:
         ],
     )
     async def test_bad_queries(self, api: Api, query: str, status: int) -> None:
-        assert status == (await api.http.get(f"/api/v1/explain/default?{query}")).status_code
+        answer = await api.http.get(f"/api/v1/explain/default?{query}")
+
+        assert (status, []) == (answer.status_code, status_breaches(answer))
 
     async def test_no_pod_matches(self, api: Api) -> None:
         told = await api.get("/api/v1/explain/default?labelSelector=app%3Dnone")

@@ -479,9 +479,10 @@ class TestCurl:
         ] == found
 
     def test_the_page_about_the_api_shows_what_is_answered(self, answers: list[Any]) -> None:
-        by_name, explained, deployment, pending, cycle, waiting, homes, drain = answers[12:]
-        table_shown, remedies_shown = (json.loads(it) for it in blocks(ROOT / "docs" / "http-api.md", "json"))
+        error, by_name, explained, deployment, pending, cycle, waiting, homes, drain = answers[12:]
+        error_shown, table_shown, remedies_shown = map(json.loads, blocks(ROOT / "docs" / "http-api.md", "json"))
 
+        assert error_shown == error
         assert {*NODES[8:]} == {*explained["feasible"]} == {*cycle["totals"]}
         assert table_shown in explained["plugins"]["PodTopologySpread"]["tables"]
         assert remedies_shown[0]["change"] == explained["remedies"][0]["change"]
@@ -556,12 +557,12 @@ def test_nothing_is_installed_by_a_name_that_is_not_published() -> None:
 
 
 def _run(line: str, http: httpx.Client) -> Any:
-    """What a curl line does: ``-d @file`` posts the file, from the folder of the project."""
+    """What a curl line prints, also an error: ``-d @file`` posts the file, from the folder of the project."""
     curl, silent, *rest = shlex.split(line)
     assert ("curl", "-s") == (curl, silent)
     path = rest[-1].partition(":8888")[2]
     if len(rest) == 1:
-        return http.get(path).raise_for_status().json()
+        return http.get(path).json()
     assert rest[0] == "-d"
     body = (ROOT / rest[1][1:]).read_bytes() if rest[1].startswith("@") else rest[1].encode()
     form = {"content-type": "application/x-www-form-urlencoded"}

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from app.verbs.outcome import Verb
-from tests.api.contract import _transport, asked_names, asked_of, breaches
+from tests.api.contract import _transport, asked_names, asked_of, breaches, status_breaches
 from tests.fuzz.client import Answer, Listener, NotHttp, connected, read_answer
 from tests.fuzz.requests import Ask, Case
 
@@ -125,7 +125,7 @@ def _leaks(answer: Answer) -> list[str]:
 
 
 def _page(ask: Ask, answer: Answer) -> Iterator[str]:
-    """A page or a body of the operator: a sentence, or FastAPI's list of mistakes. A plugin may fail on nonsense."""
+    """A page or a body of the operator; errors below /api/v1 are a Status. A plugin may fail on nonsense."""
     status = answer.status
     if status == 500 and ask.path in ("/api/v1/cycle", "/api/v1/explain"):
         if not _NAMES_A_PLUGIN.search(answer.body):
@@ -136,6 +136,8 @@ def _page(ask: Ask, answer: Answer) -> Iterator[str]:
         yield f"status {status}: {answer.body[:300]!r}"
     elif answer.headers.get("content-type") == "application/json" and answer.body:
         json.loads(answer.body)
+        if status >= 400 and ask.path.startswith("/api/v1/"):
+            yield from status_breaches(answer.as_httpx())
 
 
 def lean_breaches(verb: Verb, request: bytes, answer: Answer) -> Iterator[str]:

@@ -234,7 +234,7 @@ def _outcome(body: bytes) -> str:
         return found["Error"] or f"{len(found['NodeNames'] or ())} pass; {' | '.join(sorted(reasons))}"
     if "NodeNameToMetaVictims" in found:
         return f"{len(found['NodeNameToMetaVictims'])} kept"
-    return str(found.get("error") or found.get("Error") or found.get("detail") or found.get("node") or "ok")[:150]
+    return str(found.get("error") or found.get("Error") or found.get("message") or found.get("node") or "ok")[:150]
 
 
 async def measured(shop: Shop, web: FastAPI, made: Json) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import httpx
@@ -17,9 +18,10 @@ from tests.api.virtual import now, virtual_time
 
 
 def web() -> Web:
-    """An application with one page, which answers with the length of its body."""
+    """An application with one page at two paths, which answers with the length of its body."""
     router = APIRouter()
 
+    @router.post("/api/v1/page")
     @router.post("/page")
     async def page(request: Request) -> int:
         return len(await parsed(request, bytes, MOST_BYTES))
@@ -34,10 +36,12 @@ async def body_of(*parts: bytes, ends: bool = True) -> AsyncIterator[bytes]:
         await asyncio.Event().wait()
 
 
-async def ask(app: Web, body: AsyncIterator[bytes], declared: int | None = None) -> tuple[int, str]:
+async def ask(
+    app: Web, body: AsyncIterator[bytes], declared: int | None = None, path: str = "/page"
+) -> tuple[int, str]:
     headers = {} if declared is None else {"content-length": str(declared)}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://homeport") as http:
-        answer = await http.post("/page", content=body, headers=headers, timeout=None)
+        answer = await http.post(path, content=body, headers=headers, timeout=None)
     return answer.status_code, answer.text
 
 
@@ -82,6 +86,20 @@ async def test_who_finds_no_place_in_time_is_turned_away() -> None:
     answers = [text for _, text in await asyncio.gather(*slow)]
     assert 0 < sum(TOO_MANY in it for it in answers) <= MOST_LONG_BODIES
     assert (200, "2") == await ask(app, body_of(b"{}"))
+
+
+@virtual_time
+async def test_a_busy_answer_has_the_form_of_its_path() -> None:
+    app, found = web(), []
+    slow = slow_clients(app, 2 * MOST_LONG_BODIES, None)
+    for path in ("/page", "/api/v1/page"):
+        slow += [asyncio.create_task(ask(app, body_of(b"{", ends=False), None, path)) for _ in range(4)]
+    for status, text in await asyncio.gather(*slow):
+        found += [json.loads(text)] if status == 503 else []
+
+    assert {"detail": TOO_MANY} in found
+    (told,) = {(it["kind"], it["reason"], it["message"], it["code"]) for it in found if "kind" in it}
+    assert ("Status", "ServiceUnavailable", TOO_MANY, 503) == told
 
 
 @virtual_time

@@ -14,9 +14,11 @@ from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from app.server.bodies import parsed
+from app.server.failures import NOT_SERVED
 from app.server.incoming import VerbRequest
 from app.server.pages import Application, PageQueues
 from app.server.web import create_web
+from tests.api.contract import status_breaches
 from tests.listening import on_loopback, running
 
 
@@ -151,6 +153,43 @@ async def test_a_page_that_fails_again_and_again_is_logged_once(capsys: pytest.C
     log = capsys.readouterr().out
     assert [500] * 5 == told
     assert (1, True) == (log.count("page failed"), "/page/{name}" in log)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("GET", "/api/v1/nothing", (404, {"reason": "NotFound", "message": NOT_SERVED}, None)),
+        ("GET", "/api/v1", (404, {"reason": "NotFound", "message": NOT_SERVED}, None)),
+        (
+            "POST",
+            "/api/v1/page",
+            (405, {"reason": "MethodNotAllowed", "message": "homeport: the path does not accept the method"}, "GET"),
+        ),
+        ("GET", "/api/v1/page", (500, {"reason": "InternalError", "message": "homeport: internal error"}, None)),
+        ("GET", "/nothing", (404, {"detail": "Not Found"}, None)),
+        ("POST", "/page", (405, {"detail": "Method Not Allowed"}, "GET")),
+        ("GET", "/page", (500, "Internal Server Error", None)),
+    ],
+)
+async def test_what_no_endpoint_answers(method: str, path: str, expected: tuple[int, object, str | None]) -> None:
+    """An unknown path, a wrong method, an exception: below /api/v1 a Status, elsewhere as ever."""
+    router = APIRouter()
+
+    @router.get("/api/v1/page")
+    @router.get("/page")
+    async def page() -> None:
+        raise ZeroDivisionError
+
+    web = create_web([router], None, version="test", direct={})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url="http://homeport") as http:
+        answer = await http.request(method, path)
+
+    body: object = answer.text
+    if answer.headers["content-type"] == "application/json":
+        found = answer.json()
+        assert "kind" not in found or [] == status_breaches(answer)
+        body = {name: found[name] for name in ("reason", "message", "detail") if name in found}
+    assert expected == (answer.status_code, body, answer.headers.get("allow"))
 
 
 async def test_half_bodies_write_one_line(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
