@@ -52,7 +52,7 @@ _NESTED: Final = {
         ("containers", "initContainers", "image", "restartPolicy", "ports", "hostPort", "hostIP", "protocol"),
         ("resources", "requests", "overhead", "volumes", "reference", "containerStatuses", "initContainerStatuses"),
         ("allocatedResources", "conditions", "type", "reason", "allocatable", "images", "names", "sizeBytes"),
-        ("lastTransitionTime", "nodeInfo", "systemUUID", "persistentVolumeClaim", "claimName", "ephemeral"),
+        ("lastTransitionTime", "message", "nodeInfo", "systemUUID", "persistentVolumeClaim", "claimName", "ephemeral"),
     )
     for name in names
 }
