@@ -4,9 +4,11 @@ import json
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from httpx import codes
 
 from app.__main__ import main
 from tests.controlplane import objects
@@ -61,7 +63,7 @@ def test_a_dump_answers_as_the_live_cluster_does(
     client.create(with_secrets(pod("other", scheduler_name="delegated")))
     config = tmp_path / "homeport.json"
     head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
-    config.write_text(json.dumps({**head, "profiles": PROFILES}))
+    config.write_text(json.dumps({**head, "profiles": PROFILES, "explain": "complete"}))
     homeport = start_homeport("--config", str(config))
     monkeypatch.setattr("app.feeds.dump._PAGE", 2)
 
@@ -80,11 +82,20 @@ def test_a_dump_answers_as_the_live_cluster_does(
     )
     for name in ("web-0", "web-new", "big", "other", launcher):
         asked = {"namespace": "default", "name": name}
-        live = HTTP.post(f"{homeport.url}/api/v1/explain", json=asked).raise_for_status().json()
+        live = explained(homeport, asked)
         arguments = ["explain", name, "-n", "default", "--saved", str(file), "--config", str(config), "-o", "json"]
         assert 0 == main(arguments)
         saved: Any = json.loads(capsys.readouterr().out)
         assert live == saved
+
+
+def explained(homeport: Homeport, asked: Json) -> Json:
+    """Wait until the snapshot of explain is complete, and return the explanation."""
+    ends_at = monotonic() + 30
+    while (answer := HTTP.post(f"{homeport.url}/api/v1/explain", json=asked)).status_code == codes.SERVICE_UNAVAILABLE:
+        assert monotonic() < ends_at, answer.text
+        sleep(0.2)
+    return dict(answer.raise_for_status().json())
 
 
 def pod(name: str, **fields: Any) -> Json:
