@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.judging import Judge, Judgement
-from app.analysis.remedies import Remedies, Remedy, free_on
+from app.analysis.remedies import Remedies, Remedy, best, free_on
 from app.analysis.scheduler_message import SchedulerMessage, compared
 from app.framework.cycle_state import CycleState
 from app.framework.explanation import Explanation
@@ -160,7 +160,7 @@ class Explainer:
             grouped(judgement),
             plugins,
             needs,
-            remedies,
+            best(remedies),
             not_judged,
             seconds.ended_early,
             compared(pod, judgement, len(not_judged)),

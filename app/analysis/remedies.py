@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from app.analysis.judging import Judge, Judgement
 from app.cache.cluster import Cluster
+from app.framework.counts import Unprepared
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import DO_NOT_SCHEDULE, HONOR, SCHEDULE_ANYWAY, Node, Pod, PodSpec, TopologySpreadConstraint
 from app.kube.extras import NotDecoded
@@ -41,7 +42,6 @@ _MOST_PODS: Final = 5000
 _NODES_PER_STEP: Final = 512
 _IN_TREE: Final = frozenset(KUBE_SCHEDULER_DEFAULTS)
 _CORDON: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
-_TAINTS: Final = frozenset({"TaintToleration"})
 _FIT: Final = frozenset({"NodeResourcesFit", "DynamicResources"})
 _AFFINITY: Final = frozenset({"NodeAffinity"})
 _SPREAD: Final = frozenset({"PodTopologySpread"})
@@ -87,11 +87,7 @@ class Remedies:
         self._judge = judge
 
     def steps(self, pod: Pod, judgement: Judgement, remedies: list[Remedy]) -> Iterator[None]:
-        """Try changes, and fill ``remedies`` with at most ``MOST_SHOWN`` of those that open nodes, best first.
-
-        The remedy that opens the most nodes is the best; among equals, the change that was tried first. A soft
-        constraint comes last, because it opens all nodes and gives up what the constraint is for.
-        """
+        """Try changes, and add those that open nodes to ``remedies``. ``best`` chooses among them."""
         by_plugins = _nodes_by_plugins(judgement)
         tried = 0
         if any(status.plugin in _HOME for status in judgement.everywhere):
@@ -103,20 +99,22 @@ class Remedies:
                 tried += 1
                 yield from self._prove(change, remedies)
             yield
-        remedies.sort(key=lambda it: (it.sort == _SOFT, -it.opens))
-        del remedies[MOST_SHOWN:]
 
     def _prove(self, change: _Change, remedies: list[Remedy]) -> Iterator[None]:
         """Judge a change, and add it to ``remedies`` if nodes fit after it."""
-        fitting: Sequence[str]
+        fitting: Sequence[str] = change.names
         if change.node is not None:
-            fitting = (change.node.name,) if self._fits_on(change.pod, change.node) else ()
+            try:
+                fitting = (change.node.name,) if self._fits_on(change.pod, change.node) else ()
+            except Unprepared as missing:
+                yield from missing.steps
+                yield from self._prove(change, remedies)
+                return
         else:
-            fitting = change.names
             for ignored in self._rounds(change):
                 after = Judgement()
                 yield from self._judge(ignored).steps(change.pod, after, fitting, without=change.without)
-                fitting = after.feasible
+                fitting = () if after.faults else after.feasible  # without a verdict of each plugin, it is not proved
         if fitting:
             remedies.append(Remedy(change.sort, change.text, len(fitting), tuple(sorted(fitting)[:_MOST_NAMED])))
 
@@ -259,6 +257,14 @@ class Remedies:
     def _most_free(self, resource: str, names: Iterable[str]) -> int:
         infos = (self._cluster.nodes.get(name) for name in names)
         return max((free_on(info, resource) for info in infos if info is not None), default=0)
+
+
+def best(remedies: Iterable[Remedy]) -> list[Remedy]:
+    """Return at most ``MOST_SHOWN`` remedies, best first: those that open the most nodes, among equals the first.
+
+    A soft constraint comes last, because it opens all nodes and gives up what the constraint is for.
+    """
+    return sorted(remedies, key=lambda it: (it.sort == _SOFT, -it.opens))[:MOST_SHOWN]
 
 
 def free_on(info: NodeInfo, resource: str) -> int:

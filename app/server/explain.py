@@ -47,7 +47,7 @@ def explain_router(explainer: Explainer, workloads: WorkloadExplainer, *, max_bo
         name: _Text = "",
         label_selector: Annotated[str | None, Query(alias="labelSelector")] = None,
     ) -> Response:
-        if bool(kind and name) == (label_selector is not None):
+        if not (kind and name) if label_selector is None else (kind or name):
             raise HTTPException(422, "give either kind and name, or labelSelector")
         if label_selector is None:
             return _list_response(await workloads.owned(namespace, kind, name))
@@ -139,7 +139,7 @@ def _verdict(pod: Pod, explained: Explained) -> str:
 
 
 def _sentence(verdict: str, pod: Pod, explained: Explained) -> str:
-    """Return the verdict as a sentence, with the plugin that rejects the most nodes if none fits."""
+    """Return the verdict as a sentence."""
     fit = f"{len(explained.feasible)} of {explained.total} nodes fit"
     if explained.not_judged:
         fit += ", as far as judged here"

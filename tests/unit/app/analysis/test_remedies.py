@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from app.analysis.judging import Judge, Judgement
-from app.analysis.remedies import MOST_SHOWN, Remedies, Remedy
+from app.analysis.remedies import MOST_SHOWN, Remedies, Remedy, best
 from app.kube.core_v1 import Pod
 from tests.builders import (
     ZONE,
@@ -27,7 +27,7 @@ def remedies(world: World, asked: Pod) -> list[Remedy]:
     judge = partial(Judge, world.framework, world.cluster)
     for _ in Remedies(world.cluster, judge).steps(asked, judged(world, asked), found):
         pass
-    return found
+    return best(found)
 
 
 CORDONED: Final = taint("node.kubernetes.io/unschedulable")
