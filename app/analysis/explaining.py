@@ -30,7 +30,6 @@ from app.verbs.context import VerbContext, require_snapshot
 from app.verbs.cycle import find_pod
 from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import decide_prepared, run_stepwise
-from app.verbs.unserved import printable
 
 MOST_SECONDS: Final = 1.0
 """Maximum processor time of one explanation, in seconds. After it, remedies that were not judged yet are left out."""
@@ -122,7 +121,7 @@ class Explainer:
         """
         require_snapshot(self._context.problem)
         require_snapshot(self._snapshot.problem)
-        deciding = self._framework(pod)
+        deciding = self._context.require_framework(pod)
         if node and not self._cluster.has_node(node):
             raise VerbFailure("nothing_to_do", f'nodes "{node}" not found')
         with read_only():
@@ -171,13 +170,6 @@ class Explainer:
         """Return a function that creates a judge without the plugins that it is given, and those in ``unknown``."""
         in_flight = self._snapshot.in_flight()
         return lambda ignored: Judge(framework, self._cluster, {*ignored, *unknown}, in_flight)
-
-    def _framework(self, pod: Pod) -> Framework:
-        framework = self._context.framework_for(pod)
-        if framework is None:
-            name = printable(pod.spec.scheduler_name)
-            raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
-        return framework
 
     def _explain_plugins(self, deciding: Framework, pod: Pod) -> Mapping[str, Explanation]:
         """Return the facts of the profile's plugins: of the instances that decide, on the snapshot of decisions."""

@@ -111,6 +111,7 @@ def _explanation(pod: Pod, explained: Explained) -> dict[str, Any]:
             }
             for it in explained.groups
         ],
+        "judges": explained.by,
         "notJudged": [{"plugin": plugin, "why": why} for plugin, why in explained.not_judged.items()],
         "plugins": {name: {"tables": it.tables, "unblock": it.unblock} for name, it in explained.plugins.items()},
         "resources": [

@@ -22,7 +22,7 @@ from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.verbs.outcome import Verb, VerbFailure
 from app.verbs.stepwise import decide_prepared
-from app.verbs.unserved import Unserved
+from app.verbs.unserved import Unserved, printable
 from app.wire.extender_v1 import MalformedRequest, TooDeepRequest
 
 T = TypeVar("T")
@@ -74,6 +74,14 @@ class VerbContext(Struct, frozen=True):
         """Return the profile of the pod's schedulerName, else the profile for all other names, else ``None``."""
         framework = self.profiles.get(pod.spec.scheduler_name)
         return framework if framework is not None else self.profiles.get(ANY)
+
+    def require_framework(self, pod: Pod) -> Framework:
+        """Like ``framework_for``, but raise ``VerbFailure`` if the pod has no profile."""
+        framework = self.framework_for(pod)
+        if framework is None:
+            name = printable(pod.spec.scheduler_name)
+            raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
+        return framework
 
     def framework_for_request(self, verb: Verb, pod: Pod) -> Framework | None:
         """Like ``framework_for``, but if the pod has no profile, also count the request."""

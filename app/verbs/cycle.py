@@ -87,7 +87,7 @@ class CycleVerb:
         profiles, because each profile has its own order.
         """
         require_snapshot(self._context.problem)
-        frameworks = [self._framework(pod) for pod, _ in pending]
+        frameworks = [self._context.require_framework(pod) for pod, _ in pending]
         framework = frameworks[0]
         if any(it is not framework for it in frameworks):
             raise VerbFailure("bad_request", "pods: they belong to several profiles")
@@ -130,15 +130,8 @@ class CycleVerb:
 
     async def _prepared(self, pod: Pod) -> Framework:
         require_snapshot(self._context.problem)
-        framework = self._framework(pod)
+        framework = self._context.require_framework(pod)
         await self._context.look_up_missing(framework, pod)
-        return framework
-
-    def _framework(self, pod: Pod) -> Framework:
-        framework = self._context.framework_for(pod)
-        if framework is None:
-            name = printable(pod.spec.scheduler_name)
-            raise VerbFailure("nothing_to_do", f'no profile for schedulerName "{name}"')
         return framework
 
     async def _decide(self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: ExpectedPods) -> Cycle:

@@ -128,6 +128,9 @@ class ExplainResponse(CamelModel):
     total: int = Field(description="Number of nodes that were judged.")
     feasible: list[str] = Field(description="Nodes that pass every filter that was judged.")
     groups: list[NodeGroup] = Field(description="All other nodes, the largest group first.")
+    judges: dict[str, Literal["Homeport", "kube-scheduler", "both"]] = Field(
+        description="Whose verdict that of each filter is. both: kube-scheduler filters, and Homeport checks at bind."
+    )
     not_judged: list[PluginNotJudged]
     plugins: dict[str, PluginExplanation]
     resources: list[ResourceRoom] = Field(description="Empty if the profile does not judge resources.")

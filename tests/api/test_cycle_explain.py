@@ -16,6 +16,8 @@ from app.framework.points import PostFilterPlugin, PostFilterResult, PostFilterS
 from app.framework.status import Code, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error
+from app.runtime.profiles import default_filters
+from app.runtime.registry import Registry
 from app.server.admission import OUT_OF_TIME
 from app.server.failures import MOST_CAUSES
 from app.wire.cycle_v1 import MOST_NAMES, MOST_OBJECTS, MOST_PENDING, MOST_VALUES
@@ -420,6 +422,7 @@ class TestExplainSpread:
             "summary": "2 of 3 nodes fit",
             "gate": [],
             "total": 3,
+            "judges": JUDGES,
             "notJudged": NOT_JUDGED,
             "feasible": ["n2", "n3"],
             "groups": [{"count": 1, "nodes": ["n1"], "reasons": [TOO_FULL]}],
@@ -630,6 +633,7 @@ class TestExplainHome:
             "summary": "0 of 3 nodes fit",
             "gate": [],
             "total": 3,
+            "judges": JUDGES,
             "notJudged": NOT_JUDGED,
             "feasible": [],
             "groups": [{"count": 3, "nodes": ["n1", "n2", "n3"], "reasons": [NO_OWNER]}],
@@ -652,6 +656,13 @@ async def test_explaining_a_bound_pod_leaves_it_out_of_the_counts(api: Api) -> N
     assert (200, ["n1", "n2", "n3"]) == (status, found["feasible"])
     assert {"consistent": True, "differences": []} == await api.get("/api/v1/check")
 
+
+JUDGES: Final = {
+    "StickyNode": "Homeport",
+    **dict.fromkeys(default_filters(Registry(SHIPPED, DEFAULT_WEIGHTS)), "kube-scheduler"),
+    SPREAD: "Homeport",
+}
+"""Filters of the profile are Homeport's, and the others of the default profile are kube-scheduler's."""
 
 NOT_JUDGED: Final[list[JsonObject]] = []
 """Of a saved cluster, all default filters judge."""

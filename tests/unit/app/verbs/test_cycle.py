@@ -153,7 +153,7 @@ def verb(*plugins: type[FromSpec]) -> CycleVerb:
 
 
 def framework_of(found: CycleVerb) -> Framework:
-    return found._framework(POD)
+    return found._context.require_framework(POD)
 
 
 class TestTheNextOne:
