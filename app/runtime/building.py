@@ -54,7 +54,6 @@ def build(
         preset=profile.preset,
         at_most=profile.at_most,
         pick=profile.pick,
-        not_judged=profile.not_judged,
         served=served,
         nominations=nominations,
         snapshot=snapshot,

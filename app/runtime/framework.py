@@ -62,8 +62,7 @@ class Framework:
     ``slots``: plugins of every extension point in order. ``served``: scheduler names whose nominated pods are
     considered, those of the other profiles included. ``snapshot``: source of the changes that invalidate cached
     verdicts. ``at_most``: maximum number of nodes in a lean answer (below ``/lean``), 0 for all. ``pick``: True if a
-    lean answer names only the best node. ``not_judged``: filters of kube-scheduler's default profile that this profile
-    does not run.
+    lean answer names only the best node.
     """
 
     def __init__(
@@ -75,7 +74,6 @@ class Framework:
         preset: Preset = "delegated",
         at_most: int = 0,
         pick: bool = False,
-        not_judged: Sequence[str] = (),
         served: Container[str],
         nominations: Nominations,
         snapshot: Snapshot,
@@ -87,7 +85,6 @@ class Framework:
         self.preset = preset
         self.at_most = at_most
         self.picks = pick
-        self.not_judged = tuple(not_judged)
         self.added_at_bind = tuple(dict.fromkeys(slot.name for added in added_at_bind.values() for slot in added))
         self._snapshot = snapshot
         self._guard = guard
