@@ -1,6 +1,7 @@
 """Rules of object metadata, as far as the kinds that carry it do not test them already."""
 
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -44,6 +45,18 @@ def test_any_object_can_be_read_by_its_metadata() -> None:
         == found
     )
     assert ("shop", "vm-1") == found.key
+
+
+@pytest.mark.parametrize("others", [0, 2, 40_000])
+def test_the_controller_is_found_among_any_number_of_owners(others: int) -> None:
+    owners = [{"kind": "X", "apiVersion": "v1", "name": f"x{place}", "uid": "u"} for place in range(others)]
+    controlled = [*owners, controller("Pool", "pool", api_version="kubevirt.io/v1"), *owners]
+
+    def owner(references: list[dict[str, Any]]) -> OwnerReference | None:
+        return decode_partial(encoded({"metadata": {"name": "vm-1", "ownerReferences": references}})).owner
+
+    assert owner(controlled) == OwnerReference("Pool", "pool", "kubevirt.io/v1", "uid-pool", True)
+    assert owner(owners) is None
 
 
 def test_an_object_of_the_cluster_has_no_namespace() -> None:
