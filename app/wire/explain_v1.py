@@ -1,7 +1,7 @@
 """Models of the bodies of ``/api/v1/explain``.
 
-The models of answers only describe them in the OpenAPI document. Answers are encoded without them, because validating
-5,000 nodes takes too long.
+The models of answers are used only for the OpenAPI document. Answers are encoded without these models, because the
+validation of 5,000 nodes would take too long.
 """
 
 from __future__ import annotations

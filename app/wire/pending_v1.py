@@ -1,4 +1,4 @@
-"""Models of the answer of ``/api/v1/pending``. They only describe it in the OpenAPI document."""
+"""Models of the answer of ``/api/v1/pending``, used only for the OpenAPI document."""
 
 from __future__ import annotations
 
