@@ -178,7 +178,7 @@ def _certificate_ends(loaded: LoadedCredentials) -> float | None:
 def _context(tls: Tls) -> ssl.SSLContext:
     authority, certificate, key = tls.files
     context = ssl.create_default_context(cafile=authority)
-    # Python 3.13 requires key identifiers in certificates. Cluster CAs often lack them, so do not require them, like Go.
+    # Python 3.13 requires key identifiers in certificates. Cluster CAs often lack them, and Go does not require them.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not tls.verify:
         context.check_hostname = False

@@ -84,7 +84,7 @@ class Decoder(Generic[T]):
 
 
 def without_deep_parts(raw: bytes) -> bytes:
-    """Replace each array or object directly below level ``SAFE_DEPTH`` with ``null`` if it reaches beyond ``MAX_DEPTH``.
+    """Replace each array or object directly below level ``SAFE_DEPTH`` by ``null`` if it exceeds level ``MAX_DEPTH``.
 
     The document itself is on level 1. Invalid JSON stays invalid, unless all errors are inside the removed parts.
     """
@@ -103,7 +103,7 @@ async def without_deep_parts_in_steps(raw: bytes) -> bytes:
 
 
 class _Cut:
-    """Scanner that cuts the deep parts out of one document. It reads words of 8 bytes, and single bytes only at a cut."""
+    """Scanner that cuts the deep parts out of one document. It reads words of 8 bytes; at a cut, single bytes."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw

@@ -215,7 +215,7 @@ def pod_parts(
 
 @cache
 def _readers(extras: frozenset[Extra]) -> tuple[tuple[Callable[[Any, Any], Any] | None, Any], ...]:
-    """Return (reader, empty value) for each field of ``PodParts``. The reader of a part not in ``extras`` is ``None``."""
+    """Return (reader, empty value) for each field of ``PodParts``. Parts not in ``extras`` have the reader ``None``."""
     return tuple((read if extra in extras else None, empty) for extra, (read, empty) in _PARTS_OF_POD.items())
 
 

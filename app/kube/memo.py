@@ -56,7 +56,7 @@ class Memo(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V, weight: int) -> None:
-        """Cache a value of ``weight`` bytes. Values above 1/16 of ``most`` are not cached: each would evict many others."""
+        """Cache a value of ``weight`` bytes, unless it exceeds 1/16 of ``most``: it would evict many other values."""
         if weight > self._half // 8:
             return
         if self._weight + weight > self._half:
