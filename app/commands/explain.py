@@ -102,6 +102,7 @@ def _remedies(answer: dict[str, Any]) -> Iterator[str]:
     elif answer["verdict"] == "NoNodeFits":
         yield ""
         yield "no single change of those that Homeport tries opens a node"
+    yield from (f"- {sentence}" for sentence in answer["impossible"])
     if answer["incomplete"]:
         yield "more changes were not tried, because the time was over"
     advice = [sentence for it in answer["plugins"].values() for sentence in it["unblock"]]

@@ -135,6 +135,7 @@ class ExplainResponse(CamelModel):
     plugins: dict[str, PluginExplanation]
     resources: list[ResourceRoom] = Field(description="Empty if the profile does not judge resources.")
     remedies: list[ProvedRemedy] = Field(description="At most five, those that open the most nodes first.")
+    impossible: list[str] = Field(description="Sentences on what cannot work, if no node fits.")
     incomplete: bool = Field(description="True if the time did not suffice to judge all remedies.")
     scheduler: SchedulerCondition | None = Field(description="What kube-scheduler wrote on the pod; null if nothing.")
     node: NodeExplanation | None = Field(description="Set if the request names a node.")
