@@ -1,4 +1,4 @@
-"""Assumed pods: pods that wait at Permit, whose bind is in progress, or whose bind the watch has not shown yet.
+"""Assumed pods: pods that wait at Permit, are being bound, or have been bound but not yet shown as bound by the watch.
 
     (none) --assume--> in flight --accept (the API server's Status)--> accepted
                        |  ^  |  |                                        |

@@ -23,7 +23,7 @@ class Weighed(Protocol):
     """Entry of a ``Bounded`` cache."""
 
     def weight(self) -> int:
-        """Return the currently estimated bytes, which can change while the entry is cached."""
+        """Return an estimate of the entry's bytes, which can change while the entry is cached."""
         ...
 
 

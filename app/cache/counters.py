@@ -282,7 +282,7 @@ class Counters:
             eligibility.update(name, new)
 
     def _touched(self, old: Node | None, new: Node | None) -> Iterable[Eligibility]:
-        """Return the eligibilities whose topologies can change, because they read a changed label or the taints."""
+        """Return the eligibilities that read a changed label or the taints, because their topologies can change."""
         if old is None or new is None:
             return self._eligibilities.values()
         touched = dict(self._by_taints) if old.taints != new.taints else {}

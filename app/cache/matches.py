@@ -71,7 +71,7 @@ class TermGroup:
 
 
 class TermMatch:
-    """Number or weight of the existing pods whose terms match an incoming pod, by topology key and node.
+    """Number or weight of the existing pods with terms that match an incoming pod, by topology key and node.
 
     ``incoming``: namespace and labels of the incoming pod. ``hard_weight``: weight of a required affinity term; if
     ``None``, pods with a matching required anti-affinity term are counted. ``groups``: the matching groups, each with

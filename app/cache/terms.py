@@ -191,7 +191,7 @@ class Terms:
                     self._matches.evict((match.incoming, match.hard_weight))
 
     def _since(self, match: TermMatch) -> Collection[TermGroup]:
-        """Return the groups whose terms can match the incoming pod and that the match has not compared yet."""
+        """Return the groups with terms that can match the incoming pod and that the match has not compared yet."""
         if match.seen < 0 or self._last - match.seen > _CAUGHT_UP:
             return [it for it in self._candidates(match.incoming) if it.number > match.seen]
         return list(takewhile(lambda it: it.number > match.seen, reversed(self._groups.values())))
@@ -288,7 +288,7 @@ class Terms:
                 yield from self._match_differences(match)
 
     def _match_differences(self, match: TermMatch) -> Iterator[str]:
-        """Compare one match with its groups in a single step, because the groups must not change meanwhile."""
+        """Compare one match with its groups, in a single step so that the groups cannot change during it."""
         counted: dict[str, dict[str, int]] = {key: {} for key in match.selections}
         candidates = [it for it in self._candidates(match.incoming) if it.number <= match.seen]
         for group in candidates:

@@ -16,7 +16,7 @@ _WIDTH: Final = 100
 """Width in characters at which lists of names are wrapped."""
 
 _MOST_NAMED: Final = 8
-"""Maximum number of nodes whose names are printed for a group. ``-o json`` prints all names."""
+"""Maximum number of node names that are printed for a group of nodes. ``-o json`` prints all names."""
 
 
 def run(server: Pages, namespace: str, name: str, *, node: str, as_json: bool) -> str:

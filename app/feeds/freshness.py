@@ -26,7 +26,7 @@ SHORT_WATCH_SECONDS: Final = 3
 """Duration of a short watch. API servers send a bookmark two seconds before a watch ends."""
 
 _GAP_INTERVALS: Final = 4
-"""Number of ``quiet`` intervals without contact. After more, a watch that Homeport itself reopened is ``behind``."""
+"""A watch that Homeport itself reopened is ``behind`` after more than so many ``quiet`` intervals without contact."""
 
 _LONGEST_RETRY_AFTER: Final = 10.0
 """Maximum wait after a ``Retry-After`` header, in seconds. API servers usually request one or two."""

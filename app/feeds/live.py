@@ -212,7 +212,7 @@ class LiveFeed:
             await self._until_fresh(since, _LIST_PATIENCE_SECONDS)
 
     def _behind(self, since: float) -> list[Reflector[Any]]:
-        """Return the reflectors whose ``fresh_as_of`` is before ``since``.
+        """Return the reflectors with a ``fresh_as_of`` before ``since``.
 
         Kinds that are not served or forbidden are omitted.
         """

@@ -360,7 +360,7 @@ class Reflector(Generic[T]):
         return page.metadata
 
     def _object_count(self) -> int:
-        """Return the number of objects, including unreadable ones."""
+        """Return the number of objects, including unreadable objects."""
         return self._store.count() + len(self.unreadable)
 
     def _list_given_up(self, cause: str) -> ListGivenUp:

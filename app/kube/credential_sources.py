@@ -291,7 +291,7 @@ class _Target(SimpleNamespace):
 
 @contextmanager
 def credentials_errors(where: str) -> Iterator[None]:
-    """Convert the library's exceptions into ``CredentialsError``, whose message begins with ``where``."""
+    """Convert the library's exceptions to ``CredentialsError``. The message begins with ``where``."""
     try:
         yield
     except _LIBRARY_ERRORS as mistake:

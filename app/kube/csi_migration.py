@@ -30,7 +30,7 @@ DRIVERS: Final[Mapping[str, str]] = {
     CINDER: "cinder.csi.openstack.org",
     PORTWORX: "pxd.portworx.com",
 }
-"""CSI driver of each in-tree plugin whose volumes kube-scheduler translates.
+"""CSI driver of each in-tree plugin with volumes that kube-scheduler translates.
 
 ``isCSIMigrationOn`` (NodeVolumeLimits) and ``isCSIMigrationOnForPlugin`` (VolumeBinding) list these plugins only. Azure
 Files and vSphere volumes have been migrated too, but kube-scheduler does not translate them.

@@ -131,13 +131,13 @@ class _Cut:
         return b"".join((*pieces, self._raw[at:rest]))
 
     def _window(self, at: int) -> bytes:
-        """Return the next ``_WINDOW`` bytes, or one more so that they do not end within an escape sequence."""
+        """Return the next ``_WINDOW`` bytes; one byte more if they would end within an escape sequence."""
         window = self._raw[at : at + _WINDOW]
         escaping = len(window) - len(window.rstrip(b"\\"))
         return window if escaping % 2 == 0 else self._raw[at : at + _WINDOW + 1]
 
     def _structure(self, window: bytes) -> bytes:
-        """Return ``window`` with braces and brackets outside strings as ``[`` and ``]``, and the rest as spaces."""
+        """Return ``window`` with ``[`` and ``]`` for braces and brackets outside of strings, else spaces."""
         if b"\\" in window:
             window = window.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         parts = window.split(b'"')

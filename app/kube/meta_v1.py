@@ -212,7 +212,7 @@ _DOMAIN_BYTES: Final = ANNOTATION_DOMAIN.encode()
 
 
 def annotations_of(raw: Raw) -> Mapping[str, str]:
-    """Return the annotations in ``ANNOTATION_DOMAIN`` whose key and value are not too long.
+    """Return the annotations in ``ANNOTATION_DOMAIN``, without those with an overlong key or value.
 
     If the prefix does not occur, nothing is decoded. Raises ``msgspec.ValidationError``.
     """
@@ -267,7 +267,7 @@ def labels_or_empty(raw: Raw) -> LabelSet:
 
 
 def required(value: str | None, field: str) -> str:
-    """Return ``value``. Raises ``msgspec.ValidationError`` naming ``field`` if it is missing or empty."""
+    """Return ``value``. Raises ``msgspec.ValidationError``, which names ``field``, if it is missing or empty."""
     if not value:
         raise msgspec.ValidationError(f"{field}: required")
     return value

@@ -44,7 +44,7 @@ class RequirementObject(Struct):
         return NodeSelectorRequirement(self.key or "", operator, tuple(self.values or ()))
 
     def flaws(self, path: str) -> Iterator[str]:
-        """Yield the errors of this label requirement, in the words of kube-scheduler."""
+        """Yield the errors of this label requirement, with the text of kube-scheduler's messages."""
         key, operator, values = self.key or "", self.operator or "", self.values
         if operator not in _LABEL_OPERATORS:
             yield not_supported(f"{path}.operator", operator, _LABEL_OPERATORS)
@@ -57,7 +57,7 @@ class RequirementObject(Struct):
                 yield invalid(f"{path}.values[{index}][{key}]", value, "; ".join(flaws))
 
     def field_flaws(self, path: str) -> Iterator[str]:
-        """Yield the errors of this field requirement, in the words of kube-scheduler."""
+        """Yield the errors of this field requirement, with the text of kube-scheduler's messages."""
         if self.operator not in _FIELD_OPERATORS:
             yield not_supported(f"{path}.operator", self.operator or "", _FIELD_OPERATORS)
         elif len(self.values or ()) != 1:

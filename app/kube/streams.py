@@ -1,7 +1,7 @@
 """Streamed response (a watch) on its own connection, read line by line.
 
-A general HTTP client needs five ``await`` steps for each part of a body. To save this time, the data of one socket read
-is parsed here in one step, split into lines, and returned as a batch.
+A general HTTP client awaits five times for each part of a body, which takes time. Here, the data of one socket read is
+parsed in one step, split into lines, and returned as a batch.
 
 ``app.kube.transport`` adds credentials and retries.
 """

@@ -56,7 +56,7 @@ The first attempt has no effect if the bind has not reached Permit yet.
 _TAKE_OVER_FRACTION: Final = 0.9
 """Fraction of its remaining time that a bind waits until this replica has taken over as leader.
 
-The rest is left to return the error if this replica does not become leader in time.
+The rest of the time is needed to return an error if this replica does not become leader.
 """
 
 NO_PROFILE: Final = 'no profile for schedulerName "{}", and bindOthers is false'
@@ -106,7 +106,7 @@ class BindVerb:
         self._cluster.assumed.on_lost(lambda uid: waiting.reject(uid, LOST))
 
     async def __call__(self, body: bytes | memoryview, seconds: float = inf) -> Answer:
-        """Answer a bind request whose caller waits for ``seconds``. Raises ``VerbFailure``."""
+        """Answer a bind request. The caller waits for ``seconds``. Raises ``VerbFailure``."""
         deadline = self._clock() + min(self._time_limit, seconds)
         try:
             args = decode_binding(body)
@@ -169,7 +169,7 @@ class BindVerb:
             task.exception()  # marks the exception as retrieved, because the caller might have disconnected
 
     async def _answer(self, args: BindingArgs, deadline: float) -> Answer:
-        """Run the bind, and turn its exceptions into ``VerbFailure``."""
+        """Run the bind, and convert its exceptions to ``VerbFailure``."""
         require_snapshot(self._context.problem)
         try:
             return await self._bind(args, deadline)

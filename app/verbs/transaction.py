@@ -162,7 +162,7 @@ class Transaction:
         """Run the filters for the pod on its node, and return their state.
 
         Return ``None`` if the filters pass with all ``uncertain`` pods bound, but might reject the node without some of
-        these pods. Raises ``NotBound`` if the filters reject the node, ``PluginError`` and ``Unprepared``.
+        these pods. Raises ``NotBound`` if the filters reject the node. Can raise ``PluginError`` and ``Unprepared``.
         """
         state = CycleState()
         others = [it for it in uncertain if it.uid != pod.uid]
@@ -210,7 +210,8 @@ class Transaction:
     def _is_certain(self, pod: Pod) -> bool:
         """Return true if the check passes no matter which other binds succeed; false if it depends on binds in flight.
 
-        Raises ``NotBound`` if the check fails or depends on pods at Permit, ``PluginError`` and ``Unprepared``.
+        Raises ``NotBound`` if the check fails or depends on pods at Permit. Can also raise ``PluginError`` or
+        ``Unprepared``.
         """
         if self._cluster.generation == self._valid_generation:
             return True

@@ -1,4 +1,4 @@
-"""Counts and logs requests about pods without a profile here, because their constraints are not checked."""
+"""Counts and logs requests about pods that have no profile here. The constraints of such pods are not checked."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ class Unserved:
 
 
 def printable(scheduler_name: str) -> str:
-    """Return a schedulerName with other than printable ASCII characters escaped, cut to ``LONGEST_NAME`` characters."""
+    """Escape all characters of a schedulerName except printable ASCII, and cut it to ``LONGEST_NAME`` characters."""
     return ascii(scheduler_name[:LONGEST_NAME])[1:-1][:LONGEST_NAME]

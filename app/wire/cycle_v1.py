@@ -85,7 +85,7 @@ def require_bounded(body: bytes) -> None:
 
 
 def require_bounded_pod(raw: bytes) -> None:
-    """Raise ``msgspec.DecodeError`` for an inline pod whose decoding would block the event loop."""
+    """Raise ``msgspec.DecodeError`` for an inline pod that would block the event loop while it is decoded."""
     _require_at_most(MOST_VALUES, raw.count(b"{") + raw.count(b","), "objects and commas")
 
 
@@ -95,7 +95,7 @@ def _require_at_most(most: int, number: int, what: str) -> None:
 
 
 class CamelModel(BaseModel):
-    """Model whose JSON fields are in camelCase, and which rejects unknown fields."""
+    """Model with JSON fields in camelCase. It rejects unknown fields."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 

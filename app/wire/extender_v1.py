@@ -35,7 +35,7 @@ class TooDeepRequest(MalformedRequest):
 
 
 class NodeListObject(Struct):
-    """NodeList whose items stay raw, so that they can be returned unchanged."""
+    """NodeList. Its items stay raw, so that they can be returned unchanged."""
 
     items: list[Raw] | None = None
 

@@ -12,7 +12,7 @@ PENDING_POD_LIST: Final = "PendingPodList"
 
 
 class PendingPodItem(CamelModel):
-    """Pod that waits for a node, with the reason that matters most."""
+    """Pod that waits for a node, with the most important reason."""
 
     namespace: str
     name: str

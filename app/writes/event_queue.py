@@ -19,7 +19,7 @@ AT_ONCE: Final = 10
 """Number of Event series that one object can begin in a burst."""
 
 REFILL_SECONDS: Final = 60.0
-"""Interval in seconds at which an object may begin one more Event series after a burst."""
+"""Seconds after which an object can begin another Event series after a burst."""
 
 Kind = tuple[str, str, str, Reference, Reference | None]
 """Identity of a series: type, action, reason, regarding and related of its Events."""

@@ -91,7 +91,7 @@ class ApiRecorder:
     """Implementation of ``EventRecorder``. ``instance`` is the name of this process.
 
     ``count`` is called with the outcome of each written or dropped Event, for example ``written`` or ``over_budget``.
-    ``leads`` returns true if this process leads. Followers record no Events, because the leader records the same ones.
+    ``leads`` returns true if this process is the leader. Followers record no Events, because the leader records them.
     """
 
     def __init__(

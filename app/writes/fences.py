@@ -26,7 +26,7 @@ from app.writes.read_back import NOT_FOUND, fence_off
 _LOG: Final = structlog.get_logger(__name__)
 
 AT_ONCE: Final = 8
-"""Number of concurrent workers, each of which fences off one pod at a time."""
+"""Number of concurrent workers. Each worker fences off one pod at a time."""
 
 PAUSE_SECONDS: Final = 0.02
 """Seconds that a worker sleeps after each pod. The rate is at most ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
@@ -135,7 +135,7 @@ class Fences:
         """Fence off one pod, with retries.
 
         If the API server refuses the fence permanently, wait until no late Binding can arrive any more. Then read the
-        pod, because it might have been bound meanwhile.
+        pod, because it might have been bound by then.
         """
         logged = refused = False
         while True:
@@ -157,9 +157,9 @@ class Fences:
             await self._sleep(_RETRY_SECONDS)
 
     async def _fence(self, pod: Pod) -> None:
-        """Fence off the pod. Store the pod from the answer in the cache, because it might have been bound meanwhile.
+        """Fence off the pod. Store the pod from the answer in the cache, because it might already have been bound.
 
-        Raises ``ApiUnavailable`` if the pod in the answer has the old version, because it is not fenced off then.
+        Raises ``ApiUnavailable`` if the answer has the pod's old version: the pod is then not fenced off.
         """
         try:
             try:
