@@ -111,7 +111,7 @@ class AssumedPods:
             listener()
 
     def in_flight(self) -> Sequence[Pod]:
-        """Return the pods in flight and the unclear pods: their binds can still fail, and end without other binds."""
+        """Return the pods in flight and the unclear pods. Their binds can still fail; the outcome is known soon."""
         return (*self._in_flight.values(), *self._unclear.values())
 
     def unconfirmed(self) -> Sequence[Pod]:

@@ -122,7 +122,7 @@ class Cluster:
         return self._pods.get(namespace, {}).get(name)
 
     def pods(self) -> Iterator[Pod]:
-        """Yield all pods. Pods can change between two yields, because each namespace is copied before its first pod."""
+        """Yield all pods. Each namespace is copied before its first pod, so that pods can change between two yields."""
         for namespace in tuple(self._pods):
             yield from tuple(self._pods.get(namespace, {}).values())
 

@@ -79,7 +79,7 @@ selections, and a selection has one ``Domains`` for each topology key. A single 
 """
 
 _AT_AN_EVENT: Final = 1024
-"""Maximum number of requirements that are compared at once with a pod's new label set. If more, use later steps."""
+"""Maximum number of requirements that are compared at once with a pod's new label set. More are compared in steps."""
 
 _OVER: Final = object()
 

@@ -17,7 +17,7 @@ Listener = Callable[[Any, Any], None]
 """Callback (old, new) for an added or changed object. ``old`` is ``None`` for an added object."""
 
 _MOST_DELETED: Final = 8192
-"""Maximum number of remembered UIDs, more than the number of objects deleted during a single read."""
+"""Maximum number of remembered UIDs. Fewer objects are deleted during a single read."""
 
 
 class DeletedUids:

@@ -26,7 +26,10 @@ SHORT_WATCH_SECONDS: Final = 3
 """Duration of a short watch. API servers send a bookmark two seconds before a watch ends."""
 
 _GAP_INTERVALS: Final = 4
-"""A watch that Homeport itself reopened is ``behind`` after more than so many ``quiet`` intervals without contact."""
+"""Number of ``quiet`` intervals without contact that are allowed when Homeport itself has reopened a watch.
+
+After more intervals, the watch is ``behind``.
+"""
 
 _LONGEST_RETRY_AFTER: Final = 10.0
 """Maximum wait after a ``Retry-After`` header, in seconds. API servers usually request one or two."""

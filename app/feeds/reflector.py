@@ -8,9 +8,8 @@
     forbidden (403), not_served (no such kind): logged once, requested again every few seconds
 
 After a broken connection or status 401, 403, 429 or 5xx, the watch resumes from its version. After any other status,
-the kind is listed again. The path of the kind is looked up again after every status of the second group except 410, and
-after 403. A second ERROR event at the same version also leads to a list. So Homeport does not keep a wrong path or
-version.
+the kind is listed again. Before that list (except after 410), and after 403, the path of the kind is looked up again. A
+second ERROR event at the same version also leads to a list. So Homeport does not keep a wrong path or version.
 
 A list is applied in slices, between which other tasks run. All objects in the list are stored first. Then the objects
 that are not in the list are deleted. So the snapshot never lacks an object that still exists in the cluster. An object
@@ -103,7 +102,7 @@ _RESUMED: Final = frozenset((401, _FORBIDDEN, 429, *range(500, 600)))
 """Statuses after which a watch resumes from its version."""
 
 _TOO_LARGE: Final = "Too large resource version"
-"""Beginning of the API server's error message for a requested version that the API server has not reached."""
+"""Beginning of the API server's error message if it has not reached the requested version."""
 
 T = TypeVar("T")
 

@@ -127,9 +127,9 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 class Waiting(Struct, frozen=True, gc=False):
     """Scheduling fields of a pod's status, which are empty for most pods.
 
-    ``unschedulable_since``: time (RFC 3339) since which the condition PodScheduled is False, which is the first attempt
-    that found no node. ``message``: message of that condition, at most 1,024 characters. Both are empty once the pod
-    has a node.
+    ``unschedulable_since``: time (RFC 3339) since which the condition PodScheduled is False: the time of the first
+    attempt that found no node. ``message``: message of that condition, at most 1,024 characters. Both are empty once
+    the pod has a node.
     """
 
     nominated_node_name: str = ""

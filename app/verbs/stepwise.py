@@ -60,7 +60,7 @@ class LoopQueue:
 
 
 async def _no_wait() -> None:
-    """Return at once. Used if no event loop runs, because a caller sends values into a verb's coroutine itself."""
+    """Return at once. Used without an event loop: the caller then runs the coroutine of a verb itself."""
 
 
 class _LoopState:

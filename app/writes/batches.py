@@ -1,9 +1,9 @@
 """Delays Bindings under load so that they are sent in batches.
 
 Bindings that are sent together cost kube-apiserver and etcd less CPU: each single Binding wakes a dozen of their
-threads, and a batch wakes them once. If four Bindings were sent within a window, the next ones are held until the
-window ends, and are then sent back to back. Their answers, and the writes of schedulers that follow, arrive together
-too.
+threads, and the Bindings of a batch share this cost. If four Bindings were sent within a window, the next ones are held
+until the window ends, and are then sent one directly after the other. Their answers, and the writes of schedulers that
+follow, arrive together too.
 
 At a low rate, Bindings are sent at once. They are also sent at once while a request waits for the result of a bind, and
 for one second after, because a held Binding would delay that request. A client that binds one pod after the other gains
@@ -32,7 +32,7 @@ MOST: Final = 16
 PAUSE_SECONDS: Final = 1.0
 """Seconds during which no Binding is held.
 
-They begin when a request has waited for the result of a bind, and after two batches of one Binding in a row.
+This time begins after a request has waited for the result of a bind, and after two batches of one Binding in a row.
 """
 
 _SILENCE: Final = 0.5

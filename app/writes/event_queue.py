@@ -101,7 +101,7 @@ class Queue:
         return True, self._drop(largest)
 
     def _drop(self, namespace: str) -> Series:
-        """Remove and return the newest ready series of a namespace; if none is ready, the last of the delayed ones."""
+        """Remove and return the newest ready series of a namespace; if none is ready, its last delayed series."""
         ready = self._ready.get(namespace)
         if ready:
             series = ready.pop()

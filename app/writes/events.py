@@ -65,10 +65,10 @@ _LONGEST_PAUSE_SECONDS: Final = 10.0
 _MOST_SERIES: Final = 4096
 _MOST_OBJECTS: Final = 4096
 _LONGEST_NOTE: Final = 1024
-"""Maximum length of a note in bytes, as the API server validates it."""
+"""Maximum length of a note in bytes. The API server refuses Events with a longer note."""
 
 _LONGEST_WORD: Final = 128
-"""Maximum length of reason, action and instance in characters, as the API server validates them."""
+"""Maximum length of reason, action and instance in characters. The API server refuses Events with longer ones."""
 
 _LONGEST_FIELD: Final = {"api_version": 253 + 1 + 63, "kind": 63, "namespace": 63, "name": 253, "uid": 128}
 """Maximum lengths of the fields of a reference, in characters; valid objects are never longer."""
