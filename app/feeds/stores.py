@@ -31,7 +31,7 @@ class Store(Protocol[T_contra]):
     def keys(self) -> Iterator[ObjectKey]:
         """Yield the keys of all objects at the beginning of a list.
 
-        The reflector deletes those of these objects that the list does not contain. The snapshot can change between two
+        Of these objects, the reflector deletes those that are not in the list. The snapshot can change between two
         yields.
         """
         ...
