@@ -1,7 +1,7 @@
 """Answers of plugins: kube-scheduler's status codes with reasons.
 
-A rejection is a value, a fault is an exception; ``app.runtime.guard`` converts an exception that a plugin does not
-handle into an ``Error``.
+A plugin returns a rejection as a status, and raises an exception for a fault. ``app.runtime.guard`` converts the
+exception into an ``Error``.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Status(Struct, frozen=True):
 
 
 def distinct(statuses: Collection[Status]) -> dict[int, Status]:
-    """Return the distinct status objects by ``id``. Thousands of nodes share a few objects, so each
-    is processed once.
+    """Return the distinct status objects by ``id``. Thousands of nodes share a few objects, so callers process each
+    object once.
     """
     return dict(zip(map(id, statuses), statuses, strict=True))
 
