@@ -17,7 +17,9 @@ _POINT: Final = "Homes"
 
 
 class HomeLists:
-    """Homes of ``frameworks``. Every method raises ``PluginError``, because an incomplete list would look complete."""
+    """Homes of ``frameworks``. Every method raises ``PluginError`` if a plugin fails, because an incomplete list would
+    look complete.
+    """
 
     def __init__(self, frameworks: Iterable[Framework], guard: Guard) -> None:
         self._guard = guard
@@ -36,8 +38,8 @@ class HomeLists:
                     yield item
 
     def home_of(self, framework: Framework, pod: Pod) -> Home | None:
-        """Return the home of one pod, from the profile's first plugin that keeps one for it; ``None`` without a
-        home.
+        """Return the home of a pod, from the first plugin of the profile that has one for the pod; ``None`` if none
+        has.
         """
         with read_only():
             for name, plugin in _keeping(framework):
