@@ -119,9 +119,9 @@ class Home(Struct, frozen=True, gc=False):
     ``is_orphaned``: the node does not exist or is a different machine, or the owner is gone. ``machine``: location of
     its pod. ``policy``: ``None`` if it cannot be read; ``policy_source`` says where it is set. ``since``: start of the
     state, in RFC 3339; empty if unknown. ``pod``: the pod in the most advanced phase, and its node. ``contradiction``:
-    conflict with other settings, as a sentence. ``is_judged``: true if this profile schedules the pod, because several
-    profiles can list the same home. ``holds``: true if the pod waits while its home accepts no pods. It waits forever
-    or, with the policy ``grace``, until its grace period ends.
+    conflict with other settings, as a sentence. ``is_judged``: true if the profile of this list schedules the pod.
+    Another profile can list the same home. ``holds``: true if the pod waits while its home accepts no pods. It waits
+    forever or, with the policy ``grace``, until its grace period ends.
     """
 
     owner: HomeOwner

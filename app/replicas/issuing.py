@@ -28,7 +28,7 @@ SERVING_SECONDS: Final = 7 * 86_400.0
 """Lifetime of a serving certificate in seconds (seven days)."""
 
 _EARLY_SECONDS: Final = 3600.0
-"""Seconds before its creation at which the validity of a certificate begins, to tolerate clock skew."""
+"""Seconds by which the validity of a certificate begins before its creation, to tolerate clock skew."""
 
 _RENEWED_AFTER: Final = 2 / 3
 """Fraction of its lifetime after which a certificate is renewed.
