@@ -109,7 +109,7 @@ class Election:
         self._retry_period = retry_period
         self._clock = clock
         self._known = False  # False if the record can be outdated, so that the Lease must be read before a write.
-        # True if a known Lease was deleted and, since then, no term of this replica fences off the pods of all schedulers.
+        # True if a known Lease was deleted, and no later term of this replica fences off the pods of all schedulers.
         self._deleted = False
         self._heard_at = -inf
         self._retry_at = -inf
@@ -120,7 +120,7 @@ class Election:
         self._ended: frozenset[str] = frozenset()
         self._terms = 0
         self._next_term: LeadershipTerm | None = None
-        self._callers = NOBODY  # Schedulers for the next write; if this replica is the holder, including all recorded ones.
+        self._callers = NOBODY  # Schedulers for the next write; those of a holder include all recorded ones.
         self._sent_callers: Callers | None = None  # Schedulers in the last write; None before it, or if it failed.
         self._retired = self._resigned = False
         self.is_candidate = True
@@ -292,7 +292,7 @@ class Election:
         """Update the state from a Lease; ``None`` if it does not exist. ``lagging`` means that it can be outdated."""
         known = self.record
         if lagging and known is not None and record is not None and precedes(record.version, known.version):
-            return  # outdated; a Lease from a read is never outdated, even if a restored backup of etcd has an older version
+            return  # outdated; a Lease from a read never is, even if a restored backup of etcd has an older version
         now = self._clock()
         self._known, self._heard_at = True, now
         if known is not None and record is not None and (record.uid, record.version) == (known.uid, known.version):
