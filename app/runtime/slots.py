@@ -47,8 +47,8 @@ def overrides(plugin: type[Any], base: type[Any], method: str) -> bool:
 
 @cache
 def flaws(plugin: Any, reads: Reads) -> tuple[str, ...]:
-    """Return the mistakes of a plugin class, one text each. Missing abstract methods are not among them, because Python
-    raises for them when the plugin is created.
+    """Return the mistakes of a plugin class, one text each. Missing abstract methods are not reported, because Python
+    raises an error for them when the plugin is created.
     """
     return tuple(_flaws(plugin, reads))
 
