@@ -239,9 +239,7 @@ class Guard:
             raise self._fault(plugin, point, fault) from fault
 
     def expect(self, plugin: str, point: str, profile: str = "") -> None:
-        """Create the metric series of a plugin's method at 0. ``profile``: empty if the method is no extension
-        point.
-        """
+        """Create the metric series of a plugin's method at 0. ``profile``: empty unless it is an extension point."""
         if (plugin, point, profile) in self._expected:
             return
         self._expected.add((plugin, point, profile))
@@ -271,7 +269,7 @@ class Guard:
         self._plugin_series(plugin, point, status_label(answer)).observe(perf_counter() - started)
 
     def observe_point(self, point: str, answer: object, profile: str, started: float) -> None:
-        """Record the total duration of an extension point's plugins. ``started``: ``perf_counter`` at the start."""
+        """Record the duration of all plugins at an extension point. ``started``: ``perf_counter`` at the start."""
         self._point_series(point, status_label(answer), profile).observe(perf_counter() - started)
 
     def observe_wait(self, status: Status, seconds: float) -> None:
