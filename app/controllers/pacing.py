@@ -112,7 +112,7 @@ class Pacing:
         return attempts
 
     def held(self, shape: Shape) -> float:
-        """Return the seconds until pods of the shape may be nominated; 0 or less if they may be now."""
+        """Return the seconds until pods of the shape may be nominated; 0 or less if that is allowed now."""
         return self.attempts(shape).not_before - self._clock()
 
     def until_nomination(self) -> float:

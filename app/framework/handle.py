@@ -20,7 +20,7 @@ from app.framework.status import Status
 from app.kube.core_v1 import Pod
 
 DEFAULT_RELEASE: Final = "1.36"
-"""Kubernetes release of a profile that names none. The release determines the in-tree plugins and their defaults."""
+"""Kubernetes release that a profile follows if it names none. It determines the in-tree plugins and their defaults."""
 
 
 class WaitingPod(Protocol):

@@ -1,4 +1,4 @@
-"""Answers of plugins: kube-scheduler's status codes with reasons.
+"""Results of plugins: kube-scheduler's status codes with reasons.
 
 A plugin returns a rejection as a status, and raises an exception for a fault. ``app.runtime.guard`` converts the
 exception into an ``Error``.

@@ -117,8 +117,8 @@ class PluginSlot(Struct, frozen=True, eq=False):
         kinds: tuple[Kind[Any], ...] = (),
         clock_reads: ClockReads | None = None,
     ) -> PluginSlot:
-        """Create a slot, and look up the methods that the plugin overrides. ``reads`` and ``parts``: from its spec.
-        ``kinds``: kinds that it reads besides pods and nodes.
+        """Create a slot, and look up the methods that the plugin overrides. ``reads`` and ``parts``: as declared in its
+        ``PluginSpec``. ``kinds``: kinds that it reads besides pods and nodes.
         """
         form = type(plugin)
 
