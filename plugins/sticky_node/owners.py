@@ -286,8 +286,8 @@ HOMES: Final[Kind[HomeRecord]] = Kind(API_VERSION, KIND, decode_home)
 
 
 def remembered(objects: Objects, kind: Kind[Any], obj: AnnotatedObject, slot: str) -> HomeRecord | None:
-    """Return the Home remembered under an object's name, whatever the UID; ``None`` if there is none, or its node name
-    is invalid.
+    """Return the Home remembered under an object's name, regardless of the UID; ``None`` if there is none, or its node
+    name is invalid.
     """
     home = objects.get(HOMES, obj.namespace, memory_name(kind.api_version, kind.kind, obj.name, slot))
     if home is None or not is_subdomain(home.node):
