@@ -35,7 +35,9 @@ class SecondLooks:
         self._activate = activate
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._changed: asyncio.Queue[Pod] = asyncio.Queue()
-        """Pods to evaluate. Each keeps its entry in ``_timers`` until then, so that no pod is queued twice."""
+        """Pods to evaluate. The entry of a pod in ``_timers`` remains until its evaluation, so that no pod is queued
+        twice.
+        """
 
     def refused(self, pod: Pod) -> None:
         """Schedule a second look at a refused pod, unless one is already scheduled."""

@@ -1,7 +1,7 @@
 """Default selector of a pod, derived from its Services and its owner; used to spread pods that have no spread
 constraints.
 
-Source of the rules: ``helper.DefaultSelector`` of Kubernetes 1.36, unchanged since 1.28.
+Source of the rules: ``helper.DefaultSelector``, which is the same in Kubernetes 1.28 to 1.36.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class CertificateInfo(Struct, frozen=True):
     def is_due(self, now: float) -> bool:
         """Return true if the certificate must be renewed, because two thirds of its lifetime are over.
 
-        Also true if it is not valid yet, because then the clock was wrong when it was issued.
+        Also true if it is not valid yet, because the clock was wrong when it was issued.
         """
         issued = self.begins + _EARLY_SECONDS
         return not self.begins <= now < issued + (self.ends - issued) * _RENEWED_AFTER

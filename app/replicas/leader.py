@@ -61,7 +61,7 @@ class Elector:
         self._failure_logged = False
 
     async def changed(self, seconds: float | None = None) -> bool:
-        """Wait until the election's state may have changed; return false after ``seconds`` without a change."""
+        """Wait until the election's state might have changed; return false after ``seconds`` without a change."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()

@@ -2,7 +2,7 @@
 
     take-over   1. wait until the previous leader's last Binding is answered or timed out
                 2. wait until the snapshot has everything that was written before
-                3. lead, and fence off the waiting pods that a late Binding may reach: those of the schedulers that
+                3. lead, and fence off the waiting pods that a late Binding can reach: those of the schedulers that
                    the Lease lists, first in namespaces in which a bind waits
     hand-over   begin no new binds, settle binds in flight, release the Lease, stay until another replica leads
 
@@ -199,7 +199,7 @@ class Replica:
         return _SOON if self._election.vacant else _NOWHERE
 
     async def changed(self, seconds: float) -> bool:
-        """Wait until the leader may have changed; return false after ``seconds`` without a change."""
+        """Wait until the leader might have changed; return false after ``seconds`` without a change."""
         return await self._elector.changed(seconds)
 
     def problem(self) -> str:
@@ -257,8 +257,8 @@ class Replica:
         """Let another replica lead, and wait at most ``SUCCESSOR_SECONDS`` for it.
 
         ``settle`` waits for requests in flight and returns true if all of them have ended. The Lease is released only
-        then, and only if no Binding of the previous leader can still take effect. Otherwise the next leader takes over
-        like after a crash.
+        if it returns true and no Binding of the previous leader can still take effect. Otherwise the next leader takes
+        over like after a crash.
         """
         self._retiring = True
         self._election.retire()

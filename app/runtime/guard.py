@@ -61,7 +61,7 @@ class PluginError(Exception):
 
 
 def plugin_error(plugin: str, point: str, what: object) -> PluginError:
-    """Return the error of a plugin at an extension point, in kube-scheduler's words."""
+    """Return the error of a plugin at an extension point, with kube-scheduler's text."""
     message = _MESSAGES.get(point)
     text = f'running {point} plugin "{plugin}": {what}' if message is None else message.format(plugin, what)
     return PluginError(error(text, plugin))

@@ -1,4 +1,4 @@
-"""Search for the nodes that a pod may use: cached verdicts first, then the plugins that read the whole cluster."""
+"""Search for the nodes that a pod can use: cached verdicts first, then the plugins that read the whole cluster."""
 
 from __future__ import annotations
 
@@ -224,8 +224,8 @@ class Search:
     def _cluster_reasons(
         self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, progress: _SearchState
     ) -> Mapping[str, Status]:
-        """Return a plugin's rejections in the search, and new ones for nodes that it did not evaluate there because of
-        a cached rejection.
+        """Return a plugin's rejections. Nodes that the search did not evaluate, because of a cached rejection, are
+        evaluated now.
         """
         result = progress.results[slot.name]
         rejections = result.rejected()

@@ -242,7 +242,7 @@ class VerdictCache(PluginCache):
         self.weigh(entries)
 
     def weigh(self, entries: Iterable[CachedVerdicts]) -> None:
-        """Update the stored sizes of entries that may have grown."""
+        """Update the stored sizes of entries that might have grown."""
         for entry in entries:
             self._verdicts.put(entry.key, entry, entry.weight())
 

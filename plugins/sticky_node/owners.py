@@ -138,7 +138,7 @@ class Owners:
         return self._claims is not None
 
     def controllers(self) -> Collection[Kind[AnnotatedObject]]:
-        """Return the kinds of controllers whose pods may have a home, each once."""
+        """Return the kinds of controllers whose pods can have a home, each once."""
         return [it[0].kinds[0] for it in self._chains.values()]
 
     def keepers(self) -> Collection[Kind[AnnotatedObject]]:
@@ -146,13 +146,13 @@ class Owners:
         return self._keepers
 
     def pods(self) -> Iterator[Pod]:
-        """Yield all pods that may have a home, some of them twice. Pods can change during the iteration."""
+        """Yield all pods that can have a home, some of them twice. Pods can change during the iteration."""
         for groups in (*self._controlled, *(() if self._claims is None else (self._claims.pods,))):
             for group in tuple(groups):
                 yield from tuple(groups.get(group, {}).values())
 
     def newest_pod(self, pod: Pod) -> Pod | None:
-        """Return the newest version of a pod that may have a home; ``None`` if it was deleted."""
+        """Return the newest version of a pod that can have a home; ``None`` if it was deleted."""
         if pod.owner is not None:
             for groups in self._controlled:
                 newest = groups.get(pod.owner.uid, {}).get(pod.uid)
