@@ -19,7 +19,7 @@ _STAMPS: Final = itertools.count(1)
 
 
 def add(amounts: ResourceList, to: dict[str, int], times: int = 1) -> None:
-    """Add ``amounts`` to ``to`` ``times`` times (-1 subtracts). An amount that becomes 0 is removed."""
+    """Add ``amounts`` multiplied by ``times`` to ``to`` (-1 subtracts). An amount that becomes 0 is removed."""
     for name, amount in amounts.items():
         total = to.get(name, 0) + times * amount
         if total:

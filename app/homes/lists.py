@@ -29,7 +29,7 @@ class HomeLists:
                 guard.expect(name, _POINT)
 
     def homes(self) -> Iterator[Home | None]:
-        """Yield the homes of all profiles in short steps; a home kept by several profiles is repeated."""
+        """Yield the homes of all profiles in short steps; a home that several profiles list is repeated."""
         for framework in self._frameworks:
             for name, plugin in _keeping(framework):
                 for item in read_only_steps(self._guard, name, _POINT, plugin.homes):

@@ -246,9 +246,9 @@ class Search:
     ) -> frozenset[str]:
         """Return the UIDs of pods in ``expected`` that might leave no room for ``pod`` on some node in ``passed``.
 
-        ``expected``: pods that will be placed soon, each with the nodes that it can get. If all of them together leave
-        no room for ``pod`` on a node, the UIDs of those that can get that node are returned. ``state``: state of the
-        search. Raises ``PluginError`` or ``Unprepared``.
+        ``expected``: pods that will be placed soon, each with the nodes that it can get. A node is full if it rejects
+        ``pod`` with all these pods on it. The UIDs of pods that can get a full node are returned. ``state``: state of
+        the search. Raises ``PluginError`` or ``Unprepared``.
         """
         slots = self.filters.active_filters(state).by_pods_on_node
         expected = [(it, places) for it, places in expected if not self._snapshot.place_of(it.uid, it.key)]
