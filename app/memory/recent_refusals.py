@@ -72,9 +72,9 @@ class RecentRefusals:
         """Forget the pod, because filter found a node for it."""
         self._pods.pop(pod.uid, None)
 
-    def by_plugins(self, plugins: Collection[str]) -> list[ObjectKey]:
-        """Return the remembered pods for which at least one of ``plugins`` rejected a node."""
-        return [it.key for it in self._pods.values() if not it.plugins.isdisjoint(plugins)]
+    def by_plugins(self, plugins: Collection[str]) -> dict[str, ObjectKey]:
+        """Return the remembered pods for which at least one of ``plugins`` rejected a node: their keys, by UID."""
+        return {uid: it.key for uid, it in self._pods.items() if not it.plugins.isdisjoint(plugins)}
 
     def forget(self) -> None:
         """Forget all pods, because another replica answers the scheduler from now on."""
