@@ -17,6 +17,7 @@ from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.judging import Judge, Judgement
 from app.framework.explanation import DomainLimit
 from app.framework.node_info import Candidates
+from app.framework.status import Status
 from app.kube.core_v1 import Pod
 from app.kube.names import shown
 from app.runtime.framework import Framework
@@ -40,6 +41,7 @@ LONGEST_REASON: Final = 100
 LONGEST_NOTE: Final = 900
 """Maximum lengths in characters. An Event can have 1,024 bytes."""
 
+_SELECTION: Final = frozenset({"NodeAffinity", "NodeName"})
 _WELL_KNOWN: Final = ("topology.kubernetes.io/", "kubernetes.io/")
 """Prefixes of label keys that a note leaves out."""
 
@@ -148,28 +150,39 @@ def _reasons(
     """Add, for each constraint in ``blocking``, the main reason in each domain where all judged nodes are rejected."""
     for limit, domain_of in zip(limits, values, strict=True):
         if limit in blocking:
-            reasons.append(_reasons_by_domain(domain_of, judgement))
+            reasons.append(_reasons_by_domain(limit, domain_of, judgement))
             yield
 
 
-def _reasons_by_domain(domain_of: Mapping[str, str], judgement: Judgement) -> Reasons:
-    """Return the main reason of each domain in which no judged node is feasible, without reasons of spread itself."""
-    counts: dict[str, Counter[str]] = {}
-    totals = Counter[str]()
+def _reasons_by_domain(limit: DomainLimit, domain_of: Mapping[str, str], judgement: Judgement) -> Reasons:
+    rejections: dict[str, list[tuple[Status, ...]]] = {}
     for name, statuses in judgement.rejected.items():
-        if (domain := domain_of.get(name)) is None:
-            continue
-        totals[domain] += 1
-        nodes_by_reason = counts.setdefault(domain, Counter())
-        for reason in {reason for it in statuses if it.plugin != SPREAD for reason in it.reasons}:
-            nodes_by_reason[reason] += 1
+        if (domain := domain_of.get(name)) is not None:
+            rejections.setdefault(domain, []).append(statuses)
     feasible = {domain_of.get(name) for name in judgement.feasible}
-    return {
-        domain: MainReasonInDomain(reason, count, totals[domain])
-        for domain, nodes_by_reason in counts.items()
-        if nodes_by_reason and domain not in feasible
-        for reason, count in (min(nodes_by_reason.items(), key=lambda it: (-it[1], it[0])),)
+    main = {
+        domain: _main_reason(of_domain)
+        for domain, of_domain in rejections.items()
+        if domain in limit.pods and domain not in feasible
     }
+    return {domain: reason for domain, reason in main.items() if reason is not None}
+
+
+def _main_reason(rejections: Sequence[tuple[Status, ...]]) -> MainReasonInDomain | None:
+    """Return the reason of the most nodes; ``None`` if spread alone rejects them.
+
+    Nodes that the pod's own selection excludes do not count, unless there are no others.
+    """
+    selected = [it for it in rejections if _SELECTION.isdisjoint(status.plugin for status in it)] or rejections
+    nodes_by_reason = Counter(
+        reason
+        for statuses in selected
+        for reason in {reason for it in statuses if it.plugin != SPREAD for reason in it.reasons}
+    )
+    if not nodes_by_reason:
+        return None
+    reason, count = min(nodes_by_reason.items(), key=lambda it: (-it[1], it[0]))
+    return MainReasonInDomain(reason, count, len(selected))
 
 
 def note_of(limits: Sequence[DomainLimit], reasons: Sequence[Reasons]) -> str:
