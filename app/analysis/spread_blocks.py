@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
+from heapq import nlargest, nsmallest
 from typing import Final
 
 from msgspec import Struct
@@ -41,6 +42,7 @@ LONGEST_REASON: Final = 100
 LONGEST_NOTE: Final = 900
 """Maximum lengths in characters. An Event can have 1,024 bytes."""
 
+_STEP: Final = 1024
 _SELECTION: Final = frozenset({"NodeAffinity", "NodeName"})
 _WELL_KNOWN: Final = ("topology.kubernetes.io/", "kubernetes.io/")
 """Prefixes of label keys that a note leaves out."""
@@ -67,6 +69,7 @@ class MainReasonInDomain(Struct, frozen=True):
         return text if self.count == self.total else f"{text} ({self.count} of {self.total} nodes)"
 
 
+_Rejections = tuple[Status, ...]
 Reasons = Mapping[str, MainReasonInDomain]
 """Reason by domain, for domains of one constraint."""
 
@@ -148,41 +151,57 @@ def _reasons(
     reasons: list[Reasons],
 ) -> Iterator[None]:
     """Add, for each constraint in ``blocking``, the main reason in each domain where all judged nodes are rejected."""
+    groups = judgement.by_reasons()
     for limit, domain_of in zip(limits, values, strict=True):
         if limit in blocking:
-            reasons.append(_reasons_by_domain(limit, domain_of, judgement))
+            by_domain: dict[str, MainReasonInDomain] = {}
+            yield from _reasons_by_domain(limit, domain_of, judgement.feasible, groups, by_domain)
+            reasons.append(by_domain)
+
+
+def _reasons_by_domain(
+    limit: DomainLimit,
+    domain_of: Mapping[str, str],
+    feasible: Sequence[str],
+    groups: Mapping[_Rejections, Sequence[str]],
+    reasons: dict[str, MainReasonInDomain],
+) -> Iterator[None]:
+    """Add the main reason of each domain without a feasible node. ``groups``: nodes by their rejections."""
+    nodes: dict[str, dict[int, int]] = {}
+    for number, names in enumerate(groups.values()):
+        for name in names:
+            of_domain = nodes.setdefault(domain_of.get(name, ""), {})
+            of_domain[number] = of_domain.get(number, 0) + 1
+        yield
+    fits = {domain_of.get(name) for name in feasible}
+    rejections = tuple(groups)
+    known: dict[tuple[tuple[int, int], ...], MainReasonInDomain | None] = {}
+    for number, domain in enumerate(limit.pods):
+        if number % _STEP == _STEP - 1:
             yield
+        if domain in fits or domain not in nodes:
+            continue
+        key = tuple(nodes[domain].items())
+        if key not in known:
+            known[key] = _main_reason([(rejections[group], count) for group, count in key])
+        if (reason := known[key]) is not None:
+            reasons[domain] = reason
 
 
-def _reasons_by_domain(limit: DomainLimit, domain_of: Mapping[str, str], judgement: Judgement) -> Reasons:
-    rejections: dict[str, list[tuple[Status, ...]]] = {}
-    for name, statuses in judgement.rejected.items():
-        if (domain := domain_of.get(name)) is not None:
-            rejections.setdefault(domain, []).append(statuses)
-    feasible = {domain_of.get(name) for name in judgement.feasible}
-    main = {
-        domain: _main_reason(of_domain)
-        for domain, of_domain in rejections.items()
-        if domain in limit.pods and domain not in feasible
-    }
-    return {domain: reason for domain, reason in main.items() if reason is not None}
-
-
-def _main_reason(rejections: Sequence[tuple[Status, ...]]) -> MainReasonInDomain | None:
-    """Return the reason of the most nodes; ``None`` if spread alone rejects them.
+def _main_reason(groups: Sequence[tuple[_Rejections, int]]) -> MainReasonInDomain | None:
+    """Return the reason of the most nodes; ``None`` if spread alone rejects them. ``groups``: with numbers of nodes.
 
     Nodes that the pod's own selection excludes do not count, unless there are no others.
     """
-    selected = [it for it in rejections if _SELECTION.isdisjoint(status.plugin for status in it)] or rejections
-    nodes_by_reason = Counter(
-        reason
-        for statuses in selected
-        for reason in {reason for it in statuses if it.plugin != SPREAD for reason in it.reasons}
-    )
+    selected = [it for it in groups if _SELECTION.isdisjoint(status.plugin for status in it[0])] or groups
+    nodes_by_reason = Counter[str]()
+    for statuses, count in selected:
+        for reason in {reason for it in statuses if it.plugin != SPREAD for reason in it.reasons}:
+            nodes_by_reason[reason] += count
     if not nodes_by_reason:
         return None
     reason, count = min(nodes_by_reason.items(), key=lambda it: (-it[1], it[0]))
-    return MainReasonInDomain(reason, count, len(selected))
+    return MainReasonInDomain(reason, count, sum(count for _, count in selected))
 
 
 def note_of(limits: Sequence[DomainLimit], reasons: Sequence[Reasons]) -> str:
@@ -194,20 +213,24 @@ def note_of(limits: Sequence[DomainLimit], reasons: Sequence[Reasons]) -> str:
 
 
 def _clause(limit: DomainLimit, reasons: Reasons) -> str:
+    def order(domain: str) -> tuple[int, str]:
+        return limit.pods[domain], domain
+
     key = next((limit.key.removeprefix(it) for it in _WELL_KNOWN if limit.key.startswith(it)), limit.key)
-    domains = sorted(limit.pods, key=lambda it: (limit.pods[it], it))
-    numbers = ", ".join(f"{it} {limit.pods[it]}" for it in domains[:MOST_DOMAINS]) or "no counted node has the label"
-    more = len(domains) - MOST_DOMAINS
-    if more > 0:
-        numbers += f" and {more} more with up to {limit.pods[domains[-1]]}"
+    fewest = nsmallest(MOST_DOMAINS, limit.pods, order)
+    numbers = ", ".join(f"{it} {limit.pods[it]}" for it in fewest) or "no counted node has the label"
+    more = len(limit.pods) - len(fewest)
+    if more:
+        numbers += f" and {more} more with up to {max(limit.pods.values())}"
     by_reason: dict[str, list[str]] = {}
-    for domain in domains:
-        if domain in reasons:
-            by_reason.setdefault(str(reasons[domain]), []).append(domain)
-    others = [f"{_named(names)}: {reason}" for reason, names in list(by_reason.items())[:MOST_REASONS]]
+    for domain, reason in reasons.items():
+        by_reason.setdefault(str(reason), []).append(domain)
+    others = [
+        f"{_named(nsmallest(MOST_REASONS, domains, order), len(domains))}: {reason}"
+        for reason, domains in nlargest(MOST_REASONS, by_reason.items(), lambda it: len(it[1]))
+    ]
     return "; ".join((f"{key}: {numbers}", ", ".join(limit.terms), *others))
 
 
-def _named(domains: Sequence[str]) -> str:
-    more = len(domains) - MOST_REASONS
-    return ", ".join(domains[:MOST_REASONS]) + (f" and {more} more" if more > 0 else "")
+def _named(domains: Sequence[str], total: int) -> str:
+    return ", ".join(domains) + (f" and {total - len(domains)} more" if total > len(domains) else "")

@@ -44,5 +44,5 @@ class ExpiringVerdicts:
 
     def _waiting(self, plugins: frozenset[str]) -> list[Pod]:
         keys = self._refused().by_plugins(plugins)
-        pods = (self._cluster.pod(*key) for key in keys.values())
+        pods = (self._cluster.pod(*key) for key in keys)
         return [pod for pod in pods if pod is not None and not pod.node_name]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from time import thread_time
 from typing import Final
 
 from msgspec import Struct
@@ -25,18 +26,26 @@ from app.kube.meta_v1 import ObjectKey
 from app.memory.recent_refusals import RecentRefusals
 from app.runtime.guard import PluginError
 from app.verbs.outcome import VerbFailure
+from app.verbs.stepwise import run_stepwise
 from app.writes.events import IDLE_SECONDS
 
 REASON: Final = "SpreadBlocked"
 ACTION: Final = "Filtering"
 
 TICK_SECONDS: Final = 1.0
-"""Seconds between two judgements, each of them for all equal pods. One takes some 10 ms for 5,000 nodes."""
+"""Minimum seconds between two judgements, each of them for all equal pods."""
 
-SEARCH_SECONDS: Final = 2.0
+PAUSE_FACTOR: Final = 50.0
+LONGEST_PAUSE: Final = 10.0
+"""The pause after a judgement is at least this many times its processor time, to use 2 %, and at most so many seconds.
+
+A judgement of all nodes takes some 30 ms for 5,000 nodes.
+"""
+
+SEARCH_SECONDS: Final = 5.0
 """Seconds between two searches for refused pods."""
 
-FIRST_SECONDS: Final = 8.0
+FIRST_SECONDS: Final = 5.0
 """Seconds from the search that finds a pod to its first judgement: most refused pods are bound before."""
 
 AGAIN_SECONDS: Final = 15.0
@@ -49,6 +58,8 @@ REST_SECONDS: Final = IDLE_SECONDS + 1.0
 MOST: Final = 1024
 MOST_OF_NAMESPACE: Final = 128
 """Maximum number of pods that are judged, in all and for each namespace, so that a tenant leaves room for others."""
+
+_STEP: Final = 512
 
 
 class _SpreadRefusal(Struct):
@@ -82,24 +93,30 @@ class SpreadEvents:
     async def run(self) -> None:
         """Judge refused pods and write Events until cancelled. Each run begins without memory of the last one."""
         self._pods = {}
-        searched_at = self._clock()
+        searched_at, taken = self._clock(), 0.0
         while True:
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(max(TICK_SECONDS, min(PAUSE_FACTOR * taken, LONGEST_PAUSE)))
             if self._clock() - searched_at >= SEARCH_SECONDS:
                 searched_at = self._clock()
-                self._search()
+                await run_stepwise(self._search())
+            began = thread_time()
             await self._judge_next()
+            taken = thread_time() - began
 
-    def _search(self) -> None:
-        """Add the pods that spread refused lately, and forget those that it no longer refuses."""
-        refused = self._refused().by_plugins((SPREAD,))
-        self._pods = {uid: it for uid, it in self._pods.items() if uid in refused}
+    def _search(self) -> Iterator[None]:
+        """Add the pods that spread refused lately, and forget those that no longer wait for it, in short steps."""
+        refused: dict[str, ObjectKey] = {}
+        yield from self._refused().find(SPREAD, refused)
+        self._pods = {uid: it for uid, it in self._pods.items() if uid in refused and self._waiting(uid, it.key)}
+        yield
         by_namespace = Counter(it.key[0] for it in self._pods.values())
         not_before = self._clock() + FIRST_SECONDS
-        for uid, key in refused.items():
+        for number, (uid, key) in enumerate(refused.items()):
             if len(self._pods) >= MOST:
                 return
-            if uid in self._pods or by_namespace[key[0]] >= MOST_OF_NAMESPACE:
+            if number % _STEP == _STEP - 1:
+                yield
+            if uid in self._pods or by_namespace[key[0]] >= MOST_OF_NAMESPACE or self._waiting(uid, key) is None:
                 continue
             by_namespace[key[0]] += 1
             self._pods[uid] = _SpreadRefusal(key, not_before)
@@ -107,21 +124,22 @@ class SpreadEvents:
     async def _judge_next(self) -> None:
         """Judge the pod that is due, those without a judgement first, and with it all due pods with equal inputs."""
         now = self._clock()
-        due = [uid for uid, it in self._pods.items() if it.not_before <= now]
-        waiting = {uid: pod for uid in due if (pod := self._waiting(uid)) is not None}
-        for uid in due:
-            if uid not in waiting:
-                del self._pods[uid]
-        if not waiting:
+        due = {uid: it for uid, it in self._pods.items() if it.not_before <= now}
+        waiting = (self._waiting(uid, due[uid].key) for uid in sorted(due, key=self._order))
+        first = next(filter(None, waiting), None)
+        if first is None:
             return
-        first = waiting[min(waiting, key=self._order)]
-        inputs = inputs_of(first)
-        equal = [uid for uid, pod in waiting.items() if inputs_of(pod) == inputs]
+        equal = [other for other, it in due.items() if self._equals(first, other, it.key)]
         try:
             block = await self._block_of(first)
         except (PluginError, VerbFailure):
             block = None  # the guard has logged a fault, and a snapshot can be incomplete for a while
         self._tell(equal, block)
+
+    def _equals(self, pod: Pod, uid: str, key: ObjectKey) -> bool:
+        """Return true if another waiting pod has the same inputs."""
+        other = self._waiting(uid, key) if key[0] == pod.namespace else None
+        return other is not None and inputs_of(other) == inputs_of(pod)
 
     def _order(self, uid: str) -> tuple[bool, float]:
         return self._pods[uid].pause > 0, self._pods[uid].not_before
@@ -130,7 +148,8 @@ class SpreadEvents:
         """Write the Event on pods that still wait, unless the last Event has the same verdict, or is too recent."""
         now = self._clock()
         for uid in uids:
-            known, pod = self._pods[uid], self._waiting(uid)
+            known = self._pods[uid]
+            pod = self._waiting(uid, known.key)
             known.pause = next_delay(known.pause, AGAIN_SECONDS, LONGEST_AGAIN_SECONDS)
             known.not_before = now + known.pause
             if pod is None or block is None or block.verdict == known.told:
@@ -141,7 +160,7 @@ class SpreadEvents:
             known.told, known.told_at = block.verdict, now
             self._events.event(Reference.to_pod(pod), None, "Normal", REASON, ACTION, block.note)
 
-    def _waiting(self, uid: str) -> Pod | None:
+    def _waiting(self, uid: str, key: ObjectKey) -> Pod | None:
         """Return the newest version of a pod; ``None`` if it no longer waits for a node."""
-        pod = self._cluster.pod(*self._pods[uid].key)
+        pod = self._cluster.pod(*key)
         return pod if pod is not None and pod.uid == uid and not pod.node_name and not pod.terminating else None

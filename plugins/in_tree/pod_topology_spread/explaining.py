@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import nlargest
 from itertools import islice
 from typing import Final
 
@@ -37,12 +36,12 @@ def explained(pod: Pod, hard: Sequence[Constraint], soft: Sequence[Constraint], 
     """
     shown = (*hard, *soft)[:_MOST_TABLES]
     constraints = hard_state(pod, hard, counts).constraints[:_MOST_TABLES]
+    limits = tuple(map(_limit, constraints))
     most = _MOST_ROWS // max(1, len(shown))
     tables = (
-        *(_hard_table(it, most) for it in constraints),
+        *(_hard_table(it, limit.pods, most) for it, limit in zip(constraints, limits, strict=True)),
         *_soft_tables(pod, soft, shown[len(constraints) :], counts, most),
     )
-    limits = tuple(map(_limit, constraints))
     sentences = [sentence for it, limit in zip(constraints, limits, strict=True) for sentence in _unblock(it, limit)]
     left = len(hard) - len(constraints)
     if left > 0:
@@ -52,7 +51,7 @@ def explained(pod: Pod, hard: Sequence[Constraint], soft: Sequence[Constraint], 
 
 def _limit(hard: HardConstraint) -> DomainLimit:
     constraint, limit = hard.constraint, hard.limit({})
-    pods = {name: hard.domains.count(name) for name in sorted(hard.domains.nodes_by_domain())}
+    pods = _counts(hard.domains)
     full = frozenset(name for name, count in pods.items() if count > limit)
     return DomainLimit(constraint.topology_key, _terms(constraint), pods, full)
 
@@ -62,21 +61,26 @@ def _terms(constraint: Constraint) -> tuple[str, ...]:
     return (f"maxSkew {constraint.max_skew}", *domains)
 
 
-def _shown_domains(domains: DomainCounts, most: int) -> tuple[list[str], str]:
+def _counts(domains: DomainCounts) -> dict[str, int]:
+    """Return the number of pods of each domain, in the order of their names."""
+    return {name: domains.count(name) for name in sorted(domains.nodes_by_domain())}
+
+
+def _shown_domains(pods: Mapping[str, int], most: int) -> tuple[Sequence[str], str]:
     """Return the sorted names of at most ``most`` domains, the fullest, and a note if other domains are omitted."""
-    every = domains.nodes_by_domain()
-    if len(every) <= most:
-        return sorted(every), ""
-    return sorted(nlargest(most, every, key=domains.count)), f", the fullest {most} of {len(every)} domains"
+    if len(pods) <= most:
+        return tuple(pods), ""
+    fullest = sorted(pods, key=pods.__getitem__, reverse=True)[:most]
+    return sorted(fullest), f", the fullest {most} of {len(pods)} domains"
 
 
-def _hard_table(hard: HardConstraint, most: int) -> Table:
+def _hard_table(hard: HardConstraint, counts: Mapping[str, int], most: int) -> Table:
     constraint, minimum = hard.constraint, hard.minimum({})
     rows = []
-    domains, rest = _shown_domains(hard.domains, most)
+    domains, rest = _shown_domains(counts, most)
     by_domain = hard.domains.nodes_by_domain()
     for domain in domains:
-        nodes, pods = by_domain[domain], hard.domains.count(domain)
+        nodes, pods = by_domain[domain], counts[domain]
         skew = pods + hard.self_match - minimum
         rows.append((domain, nodes, pods, minimum, skew, skew <= constraint.max_skew))
     title = ", ".join((f"DoNotSchedule over {constraint.topology_key}", *_terms(constraint)))
@@ -91,9 +95,9 @@ def _soft_tables(
         domains = counts.domains(
             pod.namespace, constraint.counted, constraint.topology_key, required, constraint.inclusion
         )
-        by_domain = domains.nodes_by_domain()
-        names, rest = _shown_domains(domains, most)
-        rows = ((name, by_domain[name], domains.count(name)) for name in names)
+        by_domain, pods = domains.nodes_by_domain(), _counts(domains)
+        names, rest = _shown_domains(pods, most)
+        rows = ((name, by_domain[name], pods[name]) for name in names)
         yield Table(
             f"ScheduleAnyway over {constraint.topology_key}, maxSkew {constraint.max_skew}{rest}",
             SOFT_COLUMNS,

@@ -268,6 +268,25 @@ async def test_a_namespace_leaves_room_for_others() -> None:
 
 
 @virtual_time
+async def test_pods_that_are_gone_take_no_room() -> None:
+    """The memory of refusals keeps them for a while."""
+    case = Case()
+    for number in range(MOST_OF_NAMESPACE):
+        deleted(case, case.refuse(f"gone-{number}"))
+    for number in range(MOST_OF_NAMESPACE):
+        case.refuse(f"web-{number}")
+
+    async with running(case):
+        await asyncio.sleep(SOON)
+        for number in range(MOST_OF_NAMESPACE):
+            bound(case, make_pod(f"web-{number}"))
+        case.refuse("late")
+        await asyncio.sleep(SOON)
+
+    assert MOST_OF_NAMESPACE + 1 == len({it.regarding for it in case.told if "gone" not in it.regarding})
+
+
+@virtual_time
 async def test_all_namespaces_together_are_bounded() -> None:
     case = Case()
     namespaces = MOST // MOST_OF_NAMESPACE + 2
