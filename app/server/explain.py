@@ -125,6 +125,7 @@ def _explanation(pod: Pod, explained: Explained) -> dict[str, Any]:
             for it in explained.needs
         ],
         "remedies": explained.remedies,
+        "impossible": explained.impossible,
         "incomplete": explained.incomplete,
         "scheduler": explained.scheduler,
         "node": None if explained.node is None else _of_node(explained.node),
