@@ -47,6 +47,7 @@ TASKS: Final = frozenset(
         "Replica.lost",
         "SamplingGuard.run",
         "SecondLooks.run",
+        "SpreadEvents.run",
         "run_together.<locals>.one",  # parts of StickyNode's run
         "watch_lag",
     }
