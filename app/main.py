@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from app import wiring
 from app.analysis.explaining import Explainer
 from app.analysis.pending import PendingPods
+from app.analysis.spread_blocks import SpreadBlocks
 from app.analysis.why import InTreeVerdictReader
 from app.analysis.workloads import WorkloadExplainer
 from app.cache.cluster import Cluster
@@ -33,6 +34,7 @@ from app.controllers.plugin_runs import runs_of
 from app.controllers.recount import RecountController
 from app.controllers.sampling_guard import SamplingGuard
 from app.controllers.second_looks import SecondLooks
+from app.controllers.spread_events import SpreadEvents
 from app.controllers.supervisor import Supervisor
 from app.feeds.collecting import short_collections
 from app.feeds.feed import Feed
@@ -259,6 +261,10 @@ class HomeportService:
         )
         supervisor.while_leading("sampling guard", sampling.run)
         supervisor.while_leading("second looks", second_looks.run)
+        if self._recorder is not None:
+            blocks = SpreadBlocks(acting, self._explain)
+            blocked = SpreadEvents(self._cluster, lambda: self._refused, blocks.of, self._recorder, monotonic)
+            supervisor.while_leading("spread events", blocked.run)
         expiring = ExpiringVerdicts(self._cluster, lambda: self._refused, second_looks, time)
         supervisor.everywhere("expiring verdicts", expiring.run)
         for name, plugin_run in runs_of(self._frameworks.values(), self._guard, self._feed.complete):

@@ -15,17 +15,32 @@ class Table(Struct, frozen=True):
     rows: tuple[tuple[str | int | bool, ...], ...]
 
 
+class DomainLimit(Struct, frozen=True):
+    """Rule that limits the pods of each domain, which is a value of the node label ``key``.
+
+    ``terms``: the rule's parameters, for example ``maxSkew 1``. ``pods``: number of counted pods by domain. ``full``:
+    domains that do not take the pod.
+    """
+
+    key: str
+    terms: tuple[str, ...]
+    pods: Mapping[str, int]
+    full: frozenset[str]
+
+
 class Explanation(Struct, frozen=True):
     """Facts behind a plugin's verdict, with the names and numbers that a reason must not contain.
 
     ``unblock``: sentences that each name one change that would make the pod schedulable. ``later``: function for slow
     additions, for example the verdicts of ``handle.profile.why``. It is called with the names of the nodes that pass
-    the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds.
+    the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds. ``limits``: rules on
+    domains, from which the Event ``SpreadBlocked`` is made if the plugin is PodTopologySpread.
     """
 
     tables: tuple[Table, ...] = ()
     unblock: tuple[str, ...] = ()
     later: Callable[[Collection[str]], Awaitable[Explanation]] | None = None
+    limits: tuple[DomainLimit, ...] = ()
 
 
 class Figure(Struct, frozen=True):
