@@ -102,7 +102,8 @@ class SpreadBlocks:
     def _limits(self, framework: Framework, pod: Pod) -> Sequence[DomainLimit]:
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
-            return framework.explain_with(SPREAD, pod, Candidates.of(cluster.nodes)).limits
+            limits = framework.explain_with(SPREAD, pod, Candidates.of(cluster.nodes)).limits
+            return [it for it in limits if it.is_hard]
 
     async def _described(
         self, framework: Framework, pod: Pod, limits: Sequence[DomainLimit], blocking: Sequence[DomainLimit]

@@ -16,16 +16,21 @@ class Table(Struct, frozen=True):
 
 
 class DomainLimit(Struct, frozen=True):
-    """Rule that limits the pods of each domain, which is a value of the node label ``key``.
+    """Topology spread constraint on the pods of each domain, which is a value of the node label ``key``.
 
-    ``terms``: the rule's parameters, for example ``maxSkew 1``. ``pods``: number of counted pods by domain. ``full``:
-    domains that do not take the pod.
+    ``terms``: the constraint's parameters as text, for example ``maxSkew 1``. ``pods``: number of counted pods by
+    domain. ``nodes``: number of counted nodes by domain. ``full``: domains that do not take the pod. ``minimum``: the
+    number of pods to which the others are compared. ``is_hard``: false for ``ScheduleAnyway``, which takes every pod.
     """
 
     key: str
     terms: tuple[str, ...]
     pods: Mapping[str, int]
     full: frozenset[str]
+    nodes: Mapping[str, int] = {}
+    max_skew: int = 1
+    minimum: int = 0
+    is_hard: bool = True
 
 
 class Explanation(Struct, frozen=True):
@@ -33,8 +38,8 @@ class Explanation(Struct, frozen=True):
 
     ``unblock``: sentences that each name one change that would make the pod schedulable. ``later``: function for slow
     additions, for example the verdicts of ``handle.profile.why``. It is called with the names of the nodes that pass
-    the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds. ``limits``: rules on
-    domains, from which the Event ``SpreadBlocked`` is made if the plugin is PodTopologySpread.
+    the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds. ``limits``: topology
+    spread constraints, if the plugin is PodTopologySpread. The Event ``SpreadBlocked`` and the list of skews show them.
     """
 
     tables: tuple[Table, ...] = ()

@@ -46,14 +46,43 @@ def explained(pod: Pod, hard: Sequence[Constraint], soft: Sequence[Constraint], 
     left = len(hard) - len(constraints)
     if left > 0:
         sentences.append(f"{left} more hard constraints are not shown")
-    return Explanation(tables, tuple(sentences), limits=limits)
+    return Explanation(tables, tuple(sentences), limits=limits + _soft_limits(pod, soft, counts))
 
 
 def _limit(hard: HardConstraint) -> DomainLimit:
     constraint, limit = hard.constraint, hard.limit({})
     pods = _counts(hard.domains)
     full = frozenset(name for name, count in pods.items() if count > limit)
-    return DomainLimit(constraint.topology_key, _terms(constraint), pods, full)
+    return DomainLimit(
+        constraint.topology_key,
+        _terms(constraint),
+        pods,
+        full,
+        hard.domains.nodes_by_domain(),
+        constraint.max_skew,
+        hard.minimum({}),
+    )
+
+
+def _soft_limits(pod: Pod, soft: Sequence[Constraint], counts: Counts) -> tuple[DomainLimit, ...]:
+    required = frozenset(constraint.topology_key for constraint in soft)
+    limits = []
+    for constraint in soft[:_MOST_TABLES]:
+        key, included = constraint.topology_key, constraint.inclusion
+        domains = counts.domains(pod.namespace, constraint.counted, key, required, included)
+        limits.append(
+            DomainLimit(
+                key,
+                _terms(constraint),
+                _counts(domains),
+                frozenset(),
+                domains.nodes_by_domain(),
+                constraint.max_skew,
+                domains.minimum(),
+                is_hard=False,
+            )
+        )
+    return tuple(limits)
 
 
 def _terms(constraint: Constraint) -> tuple[str, ...]:
