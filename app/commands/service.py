@@ -26,7 +26,7 @@ class CommandError(Exception):
     """Raised if a command fails. The message is printed for the user."""
 
 
-class _NotServed(CommandError):
+class NotServed(CommandError):
     """Raised if no server answers at a URL, or if it is not a Homeport server that has the page."""
 
 
@@ -70,7 +70,7 @@ class Server(Struct, frozen=True):
         for base in self.urls:
             try:
                 return self._ask_at(method, f"{base.rstrip('/')}{path}", content)
-            except _NotServed as cause:
+            except NotServed as cause:
                 missed.append(str(cause))
         raise CommandError("\n".join((*missed, _WHERE)))
 
@@ -78,7 +78,7 @@ class Server(Struct, frozen=True):
         try:
             answer = httpx.request(method, url, **content, timeout=_SECONDS, verify=_tls(self))
         except httpx.HTTPError as error:
-            raise _NotServed(f"{url}: {error}") from None
+            raise NotServed(f"{url}: {error}") from None
         except (httpx.InvalidURL, OSError) as error:
             raise CommandError(f"{url}: {error}") from None
         return answered(url, answer)
@@ -90,13 +90,13 @@ def answered(url: str, answer: httpx.Response) -> dict[str, Any]:
         try:
             return dict(answer.json())
         except (ValueError, TypeError) as error:
-            raise _NotServed(f"{url}: {error}") from None
+            raise NotServed(f"{url}: {error}") from None
     try:
         failure = FailureStatus.model_validate_json(answer.content)
     except ValueError:
-        raise _NotServed(f"{url}: {answer.status_code} {answer.reason_phrase}") from None
+        raise NotServed(f"{url}: {answer.status_code} {answer.reason_phrase}") from None
     if failure.message == NOT_SERVED:
-        raise _NotServed(f"{url}: {failure.message.removeprefix(_PREFIX)}")
+        raise NotServed(f"{url}: {failure.message.removeprefix(_PREFIX)}")
     raise CommandError(_lines(failure))
 
 

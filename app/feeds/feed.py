@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -11,7 +10,7 @@ import structlog
 from msgspec import Struct
 
 from app.cache.cluster import Cluster
-from app.feeds.saved import MemoryBinder, MemoryNominator, MemoryWriter, NullReader, load_saved
+from app.feeds.saved import MemoryBinder, MemoryNominator, MemoryWriter, NullReader
 from app.framework.activation import activate_nothing
 from app.kube.kinds import NODES, PODS, Kind
 from app.writes.bind_guard import BindGuard
@@ -82,17 +81,24 @@ class Feed(Protocol):
         ...
 
 
+Loader = Callable[[Cluster, Collection[Kind[Any]], Collection[Kind[Any]]], int]
+"""Function that loads nodes, pods and two collections of other kinds, and returns the number of objects.
+
+Decisions are possible without the kinds of the second collection.
+"""
+
+
 class SavedFeed(NullReader):
-    """Feed from a saved cluster file, loaded by the constructor. The snapshot is complete and never too old."""
+    """Feed that is loaded once, by the constructor. The snapshot is complete and never too old."""
 
     def __init__(
-        self, path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]], optional: Collection[Kind[Any]] = ()
+        self, load: Loader, cluster: Cluster, kinds: Iterable[Kind[Any]], optional: Collection[Kind[Any]] = ()
     ) -> None:
         """``optional``: kinds without which decisions are possible, which ``states`` leaves out."""
         self._cluster = cluster
         self._kinds: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
         began = monotonic()
-        load_saved(path, cluster, kinds, optional)
+        load(cluster, self._kinds[2:], optional)
         self._seconds = round(monotonic() - began, 3)
 
     def writes(self, leadership: MayWrite) -> ClusterWrites:

@@ -29,6 +29,7 @@ from app.kube.api_requests import (
     patch_request,
     post_request,
     put_request,
+    read_request,
     review_request,
     watch_request,
 )
@@ -153,6 +154,16 @@ class KubeClient:
     ) -> bytes:
         """Return the current version of one object, or of its metadata only."""
         return await self._transport.send(get_request(resource, namespace, name, metadata_only=metadata_only), timeout)
+
+    async def read(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
+    ) -> bytes:
+        """Return the answer to a GET of any path, for example of a service's proxy or of a list with a selector."""
+        return await self._transport.send(read_request(path, query), timeout)
 
     async def patch(
         self,

@@ -42,36 +42,66 @@ _SHORTEST_LIFE: Final = 1.0  # seconds; an exec plugin with expired credentials 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Server, credentials and proxy for one request. ``tls`` stays the identical object until certificates change."""
+    """Server, credentials and proxy for one request. ``tls`` stays the identical object until certificates change.
+
+    ``impersonated``: user whose permissions the requests have instead of the credentials' own; empty for none.
+    """
 
     server: str
     authorization: str
     tls: ssl.SSLContext
     tls_server_name: str
     proxy: str
+    impersonated: str = ""
 
 
-def load(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> Credentials:
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Choice of credentials on a command line, with kubectl's flags: ``--kubeconfig``, ``--context`` and ``--as``."""
+
+    kubeconfig: str | None = None
+    context: str = ""
+    impersonated: str = ""
+
+    def credentials(self) -> Credentials:
+        """Check and return the credentials. Raises ``CredentialsError``."""
+        return load(self.kubeconfig, context=self.context, impersonated=self.impersonated)
+
+    def namespace(self) -> str:
+        """Return the default namespace like kubectl, see ``namespace_in_use``. Raises ``CredentialsError``."""
+        return namespace_in_use(self.kubeconfig, context=self.context)
+
+
+def load(
+    kubeconfig: str | None = None,
+    *,
+    context: str = "",
+    impersonated: str = "",
+    service_account: Path = SERVICE_ACCOUNT,
+) -> Credentials:
     """Check and return the first source that exists: ``kubeconfig``, ``$KUBECONFIG``, service account,
     ``~/.kube/config``.
 
-    ``kubeconfig`` can be a list of files like ``$KUBECONFIG``. Exec plugins do not run before the first request. Raises
+    ``kubeconfig`` can be a list of files like ``$KUBECONFIG``. ``context``: name of its context; empty for the current
+    one. ``impersonated``: user as whom requests are sent. Exec plugins do not run before the first request. Raises
     ``CredentialsError``.
     """
-    source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account)
+    source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account, context)
     source.check()
-    return Credentials(source)
+    return Credentials(source, impersonated=impersonated)
 
 
-def namespace_in_use(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> str:
+def namespace_in_use(
+    kubeconfig: str | None = None, *, context: str = "", service_account: Path = SERVICE_ACCOUNT
+) -> str:
     """Return the default namespace like kubectl: the namespace of the current context, or of the pod.
 
     Searches the same sources as ``load``; without credentials or a namespace in them, it returns ``default``. The
     cluster and user need not exist. Raises ``CredentialsError`` if the given ``kubeconfig`` does not exist, or if a
     file cannot be read.
     """
-    source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account)
-    return source.namespace(required=bool(kubeconfig)) or "default"
+    source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account, context)
+    return source.namespace(required=bool(kubeconfig or context)) or "default"
 
 
 class Credentials:
@@ -81,8 +111,9 @@ class Credentials:
     server rejects them.
     """
 
-    def __init__(self, source: Source, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, source: Source, *, impersonated: str = "", now: Callable[[], float] = time.time) -> None:
         self._source = source
+        self._impersonated = impersonated
         self._now = now
         self._lock = asyncio.Lock()
         self._access: Access | None = None
@@ -147,7 +178,14 @@ class Credentials:
         self._renew_at = now + max(_SHORTEST_LIFE, min(loaded.reread, life))
         self._tls = loaded.tls
         self._certificate_ends = _certificate_ends(loaded)
-        self._access = Access(loaded.server, loaded.authorization, context, loaded.tls_server_name, loaded.proxy)
+        self._access = Access(
+            loaded.server,
+            loaded.authorization,
+            context,
+            loaded.tls_server_name,
+            loaded.proxy,
+            self._impersonated,
+        )
         return self._access
 
     def _read_and_build(self) -> tuple[LoadedCredentials, ssl.SSLContext]:
