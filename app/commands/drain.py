@@ -21,7 +21,7 @@ _ROOM: Final = "NodeResourcesFit"
 _MOST_OTHERS: Final = 10
 
 
-class DrainPlan(Struct, frozen=True):
+class PrintedDrain(Struct, frozen=True):
     """``text``: what to print. ``node_exists``: false if no node has the name. ``waits``: true if a pod would wait."""
 
     text: str
@@ -29,7 +29,7 @@ class DrainPlan(Struct, frozen=True):
     waits: bool
 
 
-def plan(server: Pages, node: str, output: Output, *, headers: bool = True) -> DrainPlan:
+def plan(server: Pages, node: str, output: Output, *, headers: bool = True) -> PrintedDrain:
     """Return what a drain of the node would do. Raises ``CommandError`` if the service fails.
 
     A node that does not exist is no error here, because homes can be on a node that was deleted.
@@ -37,7 +37,7 @@ def plan(server: Pages, node: str, output: Output, *, headers: bool = True) -> D
     answer = server.post(f"{PATH}/drain", {"node": node})
     going = [it for it in answer["items"] if it["pod"] and it["podNode"] == node] + answer["others"]
     waits = any(not it["goesTo"] for it in going)
-    return DrainPlan(_text(answer, output, headers=headers), answer["known"], waits)
+    return PrintedDrain(_text(answer, output, headers=headers), answer["known"], waits)
 
 
 def _text(answer: Json, output: Output, *, headers: bool) -> str:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from app.commands import table
 from app.commands.output import structured
-from app.commands.service import CommandError, Pages
+from app.commands.service import CommandError, Pages, UsageError
 from app.homes import by_hand
 from app.homes.by_hand import AnnotationTarget, ByHandError
 from app.homes.protocol import State
@@ -168,7 +168,7 @@ def _words(word: str) -> str:
 
 
 def owner_of(server: Pages, namespace: str, text: str) -> OwnerArgument:
-    """Parse ``KIND/NAME`` or ``KIND/NAME/ORDINAL``. Raises ``CommandError`` for an unknown kind or another format."""
+    """Parse ``KIND/NAME`` or ``KIND/NAME/ORDINAL``. Raises ``UsageError``, and ``CommandError`` for an unknown kind."""
     kind, name, slot = _parsed(text)
     kinds = keepers(server)
     matches = {(it["apiVersion"], it["kind"]): bool(it["perSlot"]) for it in kinds if _is_called(it, kind)}
@@ -190,7 +190,7 @@ def _parsed(text: str) -> tuple[str, str, str]:
     parts = text.split("/")
     sound = 1 < len(parts) <= _PARTS and all(map(is_segment, parts))
     if not sound or (len(parts) == _PARTS and not _ORDINAL.fullmatch(parts[-1])):
-        raise CommandError(f"{shown(text)} is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL")
+        raise UsageError(f"{shown(text)} is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL")
     return parts[0], parts[1], parts[2] if len(parts) == _PARTS else ""
 
 
@@ -211,10 +211,10 @@ def _is_called(keeper: Json, word: str) -> bool:
 def move(server: Pages, login: Login, owner: OwnerArgument, node: str, *, force: bool) -> str:
     """Make the node the home, and return the text to print. With ``force``, the node need not exist.
 
-    Raises ``CommandError`` if that fails.
+    Raises ``CommandError`` if that fails, and ``UsageError`` for an empty ``node``.
     """
     if not node:
-        raise CommandError(f"{owner}: a home has a name; release takes it away")
+        raise UsageError(f"{owner}: a home has a name; release takes it away")
     _require_api_server(server, owner)
     before = _done(by_hand.change(login, owner.target, node, check_node=not force))
     if before == node:

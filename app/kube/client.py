@@ -91,6 +91,10 @@ class KubeClient:
         """Expiry of the client certificate as a Unix time, or ``None``, see ``Credentials.certificate_ends``."""
         return self._credentials.certificate_ends
 
+    def rejection(self, error: ApiError) -> str:
+        """Return text for users about a 401, see ``Credentials.rejection``."""
+        return self._credentials.rejection(error.message or str(error))
+
     async def aclose(self) -> None:
         """Close every connection; requests in flight fail."""
         await self._transport.aclose()

@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import Final
@@ -135,6 +136,13 @@ class Credentials:
     def server(self) -> str:
         """URL of the API server; the name of the credentials' source before the first read."""
         return str(self._source) if self._access is None else self._access.server
+
+    def rejection(self, cause: str) -> str:
+        """Return text for users about a 401 of the API server: the expiry of an expired certificate, else ``cause``."""
+        ends = self._certificate_ends
+        if ends is not None and ends <= self._now():
+            cause = f"the client certificate expired on {datetime.fromtimestamp(ends, UTC):%Y-%m-%d %H:%M} UTC"
+        return f"the API server ({self.server}) rejects the credentials: {cause}"
 
     async def access(self) -> Access:
         """Return the access for the next request. Read due credentials again. Raises ``CredentialsError``."""
