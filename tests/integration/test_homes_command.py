@@ -150,7 +150,7 @@ def test_a_machine_that_is_gone_is_forgotten_only_when_a_person_says_so(
         what="the home to be listed as one that is remembered",
     )
     assert (
-        1,
+        3,
         "",
         "homeport: VirtualMachine default/db01 is gone, and its home is remembered; release forgets it\n",
     ) == (person.does("keep", "vm/db01"))
