@@ -85,7 +85,8 @@ def kubectl_complete(argv: Sequence[str] | None = None) -> int:
 def _refused() -> bool:
     """Print to stderr each reason for which Homeport cannot start; return true if there is one."""
     reasons = tuple(refusals(installed()))
-    sys.stderr.writelines(map(str, reasons))
+    if reasons:  # standard error can be closed
+        sys.stderr.writelines(map(str, reasons))
     return bool(reasons)
 
 
