@@ -41,7 +41,7 @@ class FeedState(Struct, frozen=True):
 
 
 class Feed(Protocol):
-    """Source that fills the snapshot, with the writers for the cluster that it reads."""
+    """Source that fills the snapshot from a cluster, and provides the writers for this cluster."""
 
     def writes(self, leadership: MayWrite) -> ClusterWrites:
         """Create the writers. Each checks ``leadership`` before it sends a request. Call this once."""
@@ -100,7 +100,7 @@ class SavedFeed(NullReader):
         *,
         state: Literal["saved", "listed"] = "saved",
     ) -> None:
-        """``optional``: kinds without which decisions are possible, which ``states`` leaves out."""
+        """``optional``: kinds that decisions do not need; ``states`` omits them."""
         self._cluster = cluster
         self._state = state
         self._kinds: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
