@@ -121,6 +121,10 @@ class Cluster:
         """
         return self._pods.get(namespace, {}).get(name)
 
+    def namespaces(self) -> Collection[str]:
+        """Return the namespaces that have pods."""
+        return tuple(self._pods)
+
     def pods(self) -> Iterator[Pod]:
         """Yield all pods. They can change meanwhile: each namespace is copied when its first pod is yielded."""
         for namespace in tuple(self._pods):

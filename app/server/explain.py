@@ -8,12 +8,13 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from msgspec.structs import replace
 
+from app.analysis.bound import BoundNode
 from app.analysis.explaining import Explained, Explainer, NodeAnswer
 from app.analysis.verdict import status_as_json
 from app.analysis.workloads import MOST_PODS, ExplainedWorkload, WorkloadExplainer
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
-from app.kube.names import LONGEST
+from app.kube.names import LONGEST, is_subdomain, shown
 from app.kube.quantity import shown_amount
 from app.kube.selectors import InvalidSelector, parse_selector
 from app.server.bodies import documented, invalid, parsed
@@ -75,8 +76,8 @@ def explain_router(explainer: Explainer, workloads: WorkloadExplainer, *, max_bo
 
 
 async def _answer(explainer: Explainer, pod: Pod, node: str) -> Response:
-    """Explain the pod as if it had no node, and encode an ``ExplainResponse``."""
-    return json_response(_explanation(pod, await explainer.explain(replace(pod, node_name=""), node)))
+    """Explain the pod, and encode an ``ExplainResponse``."""
+    return json_response(_explanation(pod, await explainer.explain(pod, node)))
 
 
 def _list_response(workload: ExplainedWorkload) -> Response:
@@ -85,7 +86,9 @@ def _list_response(workload: ExplainedWorkload) -> Response:
         {"pods": [pod.name for pod in it.pods], "explanation": _explanation(it.pods[0], it.explained)}
         for it in workload.items
     ]
-    return json_response({"apiVersion": API_VERSION, "kind": EXPLANATION_LIST, "items": items, "total": workload.total})
+    total, omitted = workload.total, workload.omitted
+    head = {"apiVersion": API_VERSION, "kind": EXPLANATION_LIST}
+    return json_response({**head, "items": items, "total": total, "omitted": omitted})
 
 
 def _explanation(pod: Pod, explained: Explained) -> dict[str, Any]:
@@ -129,6 +132,8 @@ def _explanation(pod: Pod, explained: Explained) -> dict[str, Any]:
         "incomplete": explained.incomplete,
         "scheduler": explained.scheduler,
         "node": None if explained.node is None else _of_node(explained.node),
+        "bound": None if explained.bound is None else _of_bound(explained.bound),
+        "home": explained.home,
     }
 
 
@@ -145,11 +150,33 @@ def _sentence(verdict: str, pod: Pod, explained: Explained) -> str:
     fit = f"{len(explained.feasible)} of {explained.total} nodes fit"
     if explained.not_judged:
         fit += ", as far as judged here"
-    if verdict == "Bound":
-        return f"bound to {pod.node_name}; if it were scheduled now, {fit}"
+    if explained.bound is not None:
+        return f"bound to {_shown(pod.node_name)}, {_there(explained.bound)}; if it were scheduled now, {fit}"
     if verdict == "Gated":
         return f"not scheduled: {explained.gate.message}; without the gate, {fit}"
     return fit
+
+
+def _there(bound: BoundNode) -> str:
+    """Return what the filters say of a bound pod's node, as a part of a sentence."""
+    if not bound.verdicts:
+        return "which was not judged"
+    if bound.violated:
+        return f"where {', '.join(bound.violated)} would reject it now"
+    return "where no filter would reject it now"
+
+
+def _shown(name: str) -> str:
+    return name if is_subdomain(name) else shown(name)
+
+
+def _of_bound(bound: BoundNode) -> Mapping[str, Any]:
+    return {
+        "name": bound.name,
+        "fits": bool(bound.verdicts) and not bound.violated,
+        "verdicts": [_of_plugin(plugin, status) for plugin, status in bound.verdicts.items()],
+        "note": bound.note,
+    }
 
 
 def _of_node(node: NodeAnswer) -> Mapping[str, Any]:

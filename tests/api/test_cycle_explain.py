@@ -447,6 +447,8 @@ class TestExplainSpread:
             "incomplete": False,
             "scheduler": None,
             "node": None,
+            "bound": None,
+            "home": None,
         }
 
         assert [(200, expected)] * 2 == [await ask(api, "explain", BY_NAME), await ask(api, "explain", {"pod": NEW})]
@@ -644,6 +646,8 @@ class TestExplainHome:
             "incomplete": False,
             "scheduler": None,
             "node": None,
+            "bound": None,
+            "home": None,
             "plugins": {
                 SPREAD: {"tables": [], "unblock": []},
                 "StickyNode": {"tables": [], "unblock": [sentence]},

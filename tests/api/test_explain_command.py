@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from app.__main__ import main
+from app.analysis.bound import STAYS
 from app.commands import service
 from app.config.settings import Settings
 from tests.api.service import SAMPLE
@@ -66,10 +67,6 @@ one of these changes opens nodes (each was tried on the snapshot):
 - maxSkew: 2 in the constraint over topology.kubernetes.io/zone: 4 nodes (node-b1 node-b2 node-b3 node-b4)
 - 2 pods less in topology.kubernetes.io/zone=eu-1a: 3 nodes (node-a1 node-a2 node-a3)
 - whenUnsatisfiable: ScheduleAnyway in the constraint over topology.kubernetes.io/zone: 7 nodes ({FULL})
-
-from the plugins:
-- topology.kubernetes.io/zone=eu-1a takes the pod with 2 matching pods fewer, or with 1 more in eu-1b, 2 more in eu-1c
-- topology.kubernetes.io/zone=eu-1b takes the pod with 1 matching pod fewer, or with 1 more in eu-1c
 """
 
 HOME: Final = f"""\
@@ -91,6 +88,7 @@ VirtualMachine machines/db01  node-b2  grace (default)  its node takes pods  onl
 
 one of these changes opens nodes (each was tried on the snapshot):
 - release the home: 10 nodes ({OTHERS})
+    homeport homes release VirtualMachine/db01 -n machines
 """
 
 
@@ -153,10 +151,13 @@ class TestWhatIsJudged:
         assert ["default/waits: 1 of 3 nodes fit", "  fits: open"] == self.told(complete, capsys, "waits")[:2]
 
     def test_a_bound_pod(self, complete: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
-        assert [
-            "default/runs: bound to full; if it were scheduled now, 1 of 3 nodes fit",
-            "  fits: open",
-        ] == self.told(complete, capsys, "runs")[:2]
+        """Its node as it stands, and what would happen to it now."""
+        lines = self.told(complete, capsys, "runs")
+
+        assert "default/runs: bound to full, where NodeResourcesFit would reject it now" == lines[0].partition(";")[0]
+        assert lines[0].endswith("; if it were scheduled now, 1 of 3 nodes fit")
+        assert ["  fits: open", "  satisfied on full: NodeAffinity NodePorts"] == [lines[1], lines[2][:43]]
+        assert ["  violated on full: NodeResourcesFit: Insufficient cpu", f"  {STAYS}"] == lines[5:7]
 
     def test_the_pod_of_another_scheduler(self, complete: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
         """Of a saved cluster, all default filters judge, also where the profile is ``delegated``."""
@@ -203,7 +204,10 @@ def test_names_of_no_pod(capsys: pytest.CaptureFixture[str], arguments: list[str
 def test_a_pod_that_homeport_does_not_know(http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["explain", "x", "-n", "default", "--server", str(http.base_url)])
 
-    assert (1, ("", 'homeport: pods "x" not found in namespace "default"\n')) == (code, capsys.readouterr())
+    assert (1, ("", 'homeport: pods "x" not found in namespace "default", which has no pods\n')) == (
+        code,
+        capsys.readouterr(),
+    )
 
 
 def test_nobody_serves_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,7 +258,10 @@ class TestDefaultServers:
 
         code = main(["explain", "x", "-n", "default"])
 
-        assert (1, ("", 'homeport: pods "x" not found in namespace "default"\n')) == (code, capsys.readouterr())
+        assert (1, ("", 'homeport: pods "x" not found in namespace "default", which has no pods\n')) == (
+            code,
+            capsys.readouterr(),
+        )
 
     def test_where_neither_has_it_both_are_told(
         self, ports: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
