@@ -86,6 +86,7 @@ def _bound(bound: dict[str, Any]) -> Iterator[str]:
     yield from (f"  violated on {_safe(bound['name'])}: {verdict_line(it)}" for it in violated)
     if bound["note"]:
         yield f"  {bound['note']}"
+    yield "  the pod itself is not counted below"
 
 
 def _scheduler(condition: dict[str, Any]) -> Iterator[str]:

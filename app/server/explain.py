@@ -151,7 +151,7 @@ def _sentence(verdict: str, pod: Pod, explained: Explained) -> str:
     if explained.not_judged:
         fit += ", as far as judged here"
     if explained.bound is not None:
-        return f"bound to {_shown(pod.node_name)}, {_there(explained.bound)}; if it were scheduled now, {fit}"
+        return f"bound to {_shown(pod.node_name)}; {_there(explained.bound)}; if it were scheduled now, {fit}"
     if verdict == "Gated":
         return f"not scheduled: {explained.gate.message}; without the gate, {fit}"
     return fit
@@ -160,10 +160,10 @@ def _sentence(verdict: str, pod: Pod, explained: Explained) -> str:
 def _there(bound: BoundNode) -> str:
     """Return what the filters say of a bound pod's node, as a part of a sentence."""
     if not bound.verdicts:
-        return "which was not judged"
+        return "its node was not judged"
     if bound.violated:
-        return f"where {', '.join(bound.violated)} would reject it now"
-    return "where no filter would reject it now"
+        return f"{', '.join(bound.violated)} would reject it there now"
+    return "no filter would reject it there now"
 
 
 def _shown(name: str) -> str:

@@ -85,7 +85,7 @@ class TestBound:
             found["bound"]["note"],
         )
         assert ([], ["n1"], []) == (violated(found), found["feasible"], found["remedies"])
-        assert "bound to n1, where no filter would reject it now; if it were scheduled now, 1 of 4" in found["summary"]
+        assert "bound to n1; no filter would reject it there now; if it were scheduled now, 1 of 4" in found["summary"]
         assert {*found["judges"]} == {it["plugin"] for it in found["bound"]["verdicts"]}
 
     @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ class TestBound:
         found = await explained(api, pod)
 
         assert ([plugin], False, STAYS) == (violated(found), found["bound"]["fits"], found["bound"]["note"])
-        assert f"where {plugin} would reject it now" in found["summary"]
+        assert f"; {plugin} would reject it there now;" in found["summary"]
         assert feasible == [it for it in found["feasible"] if it != "away"]
 
     async def test_its_node_is_gone(self, api: Api) -> None:
@@ -113,7 +113,7 @@ class TestBound:
             found["bound"]["verdicts"],
             found["bound"]["note"],
         )
-        assert found["summary"].startswith("bound to n7, which was not judged; if it were scheduled now, 3 of 4")
+        assert found["summary"].startswith("bound to n7; its node was not judged; if it were scheduled now, 3 of 4")
 
     async def test_bound_pods_of_a_workload_are_explained_by_node(self, api: Api) -> None:
         """Equal pods on one node together, and on others apart."""

@@ -154,8 +154,11 @@ class TestWhatIsJudged:
         """Its node as it stands, and what would happen to it now."""
         lines = self.told(complete, capsys, "runs")
 
-        assert "default/runs: bound to full, where NodeResourcesFit would reject it now" == lines[0].partition(";")[0]
-        assert lines[0].endswith("; if it were scheduled now, 1 of 3 nodes fit")
+        assert [
+            "default/runs: bound to full",
+            "NodeResourcesFit would reject it there now",
+            "if it were scheduled now, 1 of 3 nodes fit",
+        ] == lines[0].split("; ")
         assert ["  fits: open", "  satisfied on full: NodeAffinity NodePorts"] == [lines[1], lines[2][:43]]
         assert ["  violated on full: NodeResourcesFit: Insufficient cpu", f"  {STAYS}"] == lines[5:7]
 
