@@ -130,8 +130,7 @@ class Remedies:
             yield change.ignores
 
     def _fits_on(self, pod: Pod, node: Node) -> bool:
-        info = self._cluster.nodes.get(node.name)
-        return info is not None and self._judge(()).fits_on(pod, info.with_node(node))
+        return node.name in self._cluster.nodes and self._judge(()).fits_on(pod, node)
 
     def _changes(
         self, pod: Pod, by_plugins: Mapping[frozenset[str], list[str]], remedies: Sequence[Remedy]

@@ -617,6 +617,17 @@ class TestExplainHome:
         move = "move the home or release it: set or remove homeport.dev/home on Database default/db"
         assert ("home", [], True) == (asked["title"], found["feasible"], move in unblock)
 
+    async def test_a_cordoned_home_can_be_uncordoned_or_released(self, tmp_path: Path) -> None:
+        """The plugin looks its home up by itself: it sees the node as the change leaves it."""
+        pod, room = pod_object("db-0", owner=owned_by("db")), {"allocatable": {"pods": "9"}}
+        home = node_object("n2", unschedulable=True, status=room)
+
+        found = await explained_with_homes(tmp_path, pod, database("db", "n2"), home)
+
+        opened = {it["change"]: it["nodes"] for it in found["remedies"]}
+        assert ([], ["n2"]) == (found["feasible"], opened["uncordon n2"])
+        assert {"n1", "n3"} <= {*opened["release the home"]}
+
     async def test_a_pod_that_is_rejected_before_any_node_is_looked_at(self, tmp_path: Path) -> None:
         found = await explained_with_homes(tmp_path, pod_object("db-0", owner=owned_by("db")))
 
