@@ -420,6 +420,7 @@ class TestExplainSpread:
             "kind": "Explanation",
             "verdict": "Fits",
             "summary": "2 of 3 nodes fit",
+            "heldAtPermit": None,
             "gate": [],
             "total": 3,
             "judges": JUDGES,
@@ -536,6 +537,15 @@ class TestExplainSpread:
         assert fault.startswith(f'running PreFilter plugin "{SPREAD}": get constraints from pod')
 
 
+async def test_a_gated_pod_whose_profile_leaves_its_gates_to_the_scheduler(api: Api) -> None:
+    gated = pod_object("later", more={"schedulingGates": [{"name": "example.com/wait"}]})
+
+    _, answer = await ask(api, "explain", {"pod": gated})
+
+    assert ("Gated", ["SchedulingGates"]) == (answer["verdict"], [it["plugin"] for it in answer["gate"]])
+    assert answer["summary"].startswith("not scheduled: waiting for scheduling gates; without the gate, ")
+
+
 def owned_by(name: str) -> JsonObject:
     return controller("Database", name, api_version="example.com/v1")
 
@@ -642,6 +652,7 @@ class TestExplainHome:
             "kind": "Explanation",
             "verdict": "NoNodeFits",
             "summary": "0 of 3 nodes fit",
+            "heldAtPermit": None,
             "gate": [],
             "total": 3,
             "judges": JUDGES,
