@@ -12,19 +12,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import pytest
 import yaml
 
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS
 from tests.controlplane import objects
-from tests.controlplane.client import Client, Json
+from tests.controlplane.client import Json
 from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.integration import stuck
-from tests.integration.service import HTTP, Homeport, scheduler_config
+from tests.integration.explains import Explains
+from tests.integration.service import Homeport, scheduler_config
 from tests.integration.test_home_stories import HOME, boot, install_kubevirt
 from tests.integration.test_spread_stories import WEB
 
+NODES: Final = 6
 HELD: Final = "held"
 SPREAD: Final = [objects.spread(WEB)]
 CORDONED: Final = "node(s) were unschedulable"
@@ -37,12 +38,8 @@ LEAVING: Final = "leaving"
 IN_ORDER: Final = list(KUBE_SCHEDULER_DEFAULTS)
 
 
-class Stage:
+class Stage(Explains):
     """Six nodes, two for each zone a, b and c, and what explain and kube-scheduler say of pods."""
-
-    def __init__(self, client: Client, homeport: Homeport) -> None:
-        self.client = client
-        self.homeport = homeport
 
     def make_nodes(self, **third: Any) -> None:
         """Make the nodes; ``third``: fields of those in zone c."""
@@ -55,34 +52,6 @@ class Stage:
         """Let one of the pods that are spread run in each of the zones."""
         for zone in zones:
             self.client.create(objects.pod(f"runs-{zone}", labels=WEB, node_name=f"{zone}1"))
-
-    def ask(self, pod: str, namespace: str = "default") -> httpx.Response:
-        return HTTP.get(f"{self.homeport.url}/api/v1/explain/{namespace}/{pod}")
-
-    def explained(self, pod: str, namespace: str = "default") -> Json:
-        """The explanation once all nodes and filters are judged."""
-
-        def complete() -> Json | None:
-            answer = self.ask(pod, namespace)
-            found: Json = answer.json()
-            return found if answer.is_success and found["total"] == 6 and not found["notJudged"] else None
-
-        return self.client.wait_for(complete, what=f"{pod} to be explained")
-
-    def condition(self, pod: str, namespace: str = "default") -> str:
-        """What kube-scheduler wrote on the pod."""
-        conditions = self.client.get("Pod", pod, namespace)["status"].get("conditions", [])
-        return next((it["message"] for it in conditions if it["type"] == "PodScheduled" and "message" in it), "")
-
-    def refused(self, pod: str, namespace: str = "default") -> Json:
-        """The explanation of a pod of which kube-scheduler speaks of all nodes, with the same message."""
-
-        def same() -> Json | None:
-            message, found = self.condition(pod, namespace), self.explained(pod, namespace)
-            written = found["scheduler"] or {"message": ""}
-            return found if message.startswith("0/6 ") and written["message"] == message else None
-
-        return self.client.wait_for(same, what=f"{pod} to be refused on six nodes")
 
 
 def first_reasons(explanation: Json) -> Mapping[str, int]:
@@ -159,7 +128,7 @@ def test_a_cordoned_home(stage: Stage) -> None:
     machine = objects.virtual_machine("db01")
     machine["metadata"]["annotations"] = {HOME: "a0"}
 
-    found = stage.refused(boot(stage.client, stage.client.create(machine), "first"))
+    found = stage.refused(boot(stage.client, stage.client.create(machine), "first"), NODES)
 
     assert_equal(found, {CORDONED: 1, GRACE: 5})
     assert {CORDONED, GRACE} == reasons_on(found, "a0")
@@ -176,7 +145,7 @@ def test_no_cpu_and_skew_at_once(stage: Stage) -> None:
     stage.client.create(objects.pod("large", node_name="a0", requests={"cpu": "7"}))
     stage.client.create(objects.pod("web", labels=WEB, requests={"cpu": "6"}, spread_constraints=SPREAD))
 
-    found = stage.refused("web")
+    found = stage.refused("web", NODES)
 
     assert_equal(found, {NO_CPU: 3, SKEWED: 3})
     assert {NO_CPU, SKEWED} == reasons_on(found, "a0")
@@ -189,7 +158,7 @@ def test_a_tainted_domain(stage: Stage) -> None:
     stage.fill("a", "b")
     stage.client.create(objects.pod("web", labels=WEB, spread_constraints=SPREAD))
 
-    found = stage.refused("web")
+    found = stage.refused("web", NODES)
 
     assert_equal(found, {TAINTED: 2, SKEWED: 4})
     honor = f"nodeTaintsPolicy: Honor in the constraint over {objects.ZONE_LABEL}"
@@ -205,7 +174,7 @@ def test_a_pod_held_at_permit(stage: Stage) -> None:
     stage.client.create(objects.pod("patient", scheduler_name=HELD))
 
     def held() -> Json | None:
-        found = stage.explained("patient")
+        found = stage.explained("patient", NODES)
         return found if found["verdict"] == "HeldAtPermit" else None
 
     found = stage.client.wait_for(held, what="the pod to be held")
@@ -224,14 +193,14 @@ def test_a_pod_that_became_feasible_a_second_ago(stage: Stage, scheduler: Schedu
     assert "a0" == stage.client.wait_bound("large")
     stage.client.patch("Node", "a1", {"spec": {"unschedulable": True}})
     stage.client.create(objects.pod("web", requests={"cpu": "6"}, node_selector={objects.ZONE_LABEL: "zone-a"}))
-    before = stage.refused("web")
+    before = stage.refused("web", NODES)
 
     os.kill(scheduler.process.pid, signal.SIGSTOP)
     try:
         stage.client.delete("Pod", "large")
 
         def feasible() -> Json | None:
-            found = stage.explained("web")
+            found = stage.explained("web", NODES)
             return found if found["feasible"] else None
 
         found = stage.client.wait_for(feasible, what="the pod to fit")
@@ -255,7 +224,7 @@ def test_two_constraints_that_contradict_each_other(stage: Stage) -> None:
     both = [*SPREAD, objects.spread(team, topology_key="tier")]
     stage.client.create(objects.pod("web", labels={**WEB, **team}, spread_constraints=both))
 
-    found = stage.refused("web")
+    found = stage.refused("web", NODES)
 
     assert_equal(found, {SKEWED: 6})
     tables = found["plugins"]["PodTopologySpread"]["tables"]
@@ -278,7 +247,7 @@ def test_a_claim_whose_volume_is_in_another_zone(stage: Stage) -> None:
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     stage.client.create(objects.pod("web", labels=WEB, volumes=volumes, spread_constraints=SPREAD))
 
-    found = stage.refused("web")
+    found = stage.refused("web", NODES)
 
     assert_equal(found, {ELSEWHERE: 4, SKEWED: 2})
     assert {ELSEWHERE, SKEWED} == reasons_on(found, "b0")
@@ -291,7 +260,7 @@ def test_a_claim_that_is_not_there(stage: Stage) -> None:
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}]
     stage.client.create(objects.pod("web", volumes=volumes))
 
-    found = stage.refused("web")
+    found = stage.refused("web", NODES)
 
     assert_equal(found, {'persistentvolumeclaim "nowhere" not found': 6})
     assert {} == opened(found)
@@ -303,7 +272,7 @@ def test_a_foreign_scheduler_name(stage: Stage) -> None:
     stage.client.create(objects.pod("stranger", scheduler_name="volcano"))
     stage.client.create(objects.pod("known"))
     stage.client.wait_bound("known")
-    stage.explained("known")
+    stage.explained("known", NODES)
 
     answer = stage.ask("stranger")
 
@@ -320,13 +289,13 @@ def test_a_namespace_that_is_being_deleted(stage: Stage) -> None:
     stage.make_nodes(unschedulable=True)
     stage.client.create(objects.namespace(LEAVING))
     stage.client.create(objects.pod("web", namespace=LEAVING, requests={"cpu": "9"}, gates=["example.com/wait"]))
-    gated = stage.explained("web", LEAVING)
+    gated = stage.explained("web", NODES, LEAVING)
     stage.client.delete("Namespace", LEAVING)
     assert "Terminating" == stage.client.get("Namespace", LEAVING)["status"]["phase"]
     stage.client.patch("Pod", "web", {"spec": {"schedulingGates": None}}, LEAVING)
 
     assert "Gated" == gated["verdict"]
-    assert_equal(stage.refused("web", LEAVING), {CORDONED: 2, NO_CPU: 4})
+    assert_equal(stage.refused("web", NODES, LEAVING), {CORDONED: 2, NO_CPU: 4})
 
 
 def test_a_bound_pod(stage: Stage) -> None:
@@ -337,7 +306,7 @@ def test_a_bound_pod(stage: Stage) -> None:
     stage.client.patch("Node", node, {"spec": {"unschedulable": True}})
 
     def bound() -> Json | None:
-        found = stage.explained("web")
+        found = stage.explained("web", NODES)
         return found if found["verdict"] == "Bound" and len(found["feasible"]) == 5 else None
 
     found = stage.client.wait_for(bound, what="the bound pod to be explained")
