@@ -52,13 +52,15 @@ _SOFT: Final = "ScheduleAnyway"
 class Remedy(Struct, frozen=True):
     """One change after which nodes fit. ``change``: what to do. ``opens``: number of nodes that fit then.
 
-    ``nodes``: the first of these nodes. ``sort``: constant name of the sort of change, for programs.
+    ``nodes``: the first of these nodes. ``sort``: constant name of the sort of change, for programs. ``pods``: names of
+    the pods that it deletes, in the pod's namespace.
     """
 
     sort: str
     change: str
     opens: int
     nodes: tuple[str, ...]
+    pods: tuple[str, ...] = ()
 
 
 class _Change(Struct, frozen=True):
@@ -116,7 +118,8 @@ class Remedies:
                 yield from self._judge(ignored).steps(change.pod, after, fitting, without=change.without)
                 fitting = () if after.faults else after.feasible  # without a verdict of each plugin, it is not proved
         if fitting:
-            remedies.append(Remedy(change.sort, change.text, len(fitting), tuple(sorted(fitting)[:_MOST_NAMED])))
+            nodes, pods = tuple(sorted(fitting)[:_MOST_NAMED]), tuple(it.name for it in change.without)
+            remedies.append(Remedy(change.sort, change.text, len(fitting), nodes, pods))
 
     def _rounds(self, change: _Change) -> Iterator[Collection[str]]:
         """Yield the plugins to ignore in each round of judging a change.

@@ -98,7 +98,8 @@ def _remedies(answer: dict[str, Any]) -> Iterator[str]:
         yield "one of these changes opens nodes (each was tried on the snapshot):"
         for remedy in answer["remedies"]:
             opens = remedy["opens"]
-            yield f"- {remedy['change']}: {opens} node{'s'[: opens != 1]} ({_named(remedy['nodes'], opens)})"
+            pods = f" (without {' and '.join(remedy['pods'])})" if remedy["pods"] else ""
+            yield f"- {remedy['change']}{pods}: {opens} node{'s'[: opens != 1]} ({_named(remedy['nodes'], opens)})"
     elif answer["verdict"] == "NoNodeFits":
         yield ""
         yield "no single change of those that Homeport tries opens a node"

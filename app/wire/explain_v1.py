@@ -72,6 +72,7 @@ class ProvedRemedy(CamelModel):
     change: str
     opens: int = Field(description="Number of nodes that fit after the change.")
     nodes: list[str] = Field(description="The first ten of them.")
+    pods: list[str] = Field(description="Pods of the same namespace that were left out, for FewerPods.")
 
 
 class PluginNotJudged(CamelModel):

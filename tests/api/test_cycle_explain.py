@@ -430,18 +430,26 @@ class TestExplainSpread:
             "plugins": {SPREAD: spread, "StickyNode": {"tables": [], "unblock": []}},
             "resources": [],
             "remedies": [
-                {"sort": "FewerPods", "change": f"one pod less in {ZONE}=z1", "opens": 1, "nodes": ["n1"]},
+                {
+                    "sort": "FewerPods",
+                    "change": f"one pod less in {ZONE}=z1",
+                    "opens": 1,
+                    "nodes": ["n1"],
+                    "pods": ["web-1"],
+                },
                 {
                     "sort": "MaxSkew",
                     "change": f"maxSkew: 2 in the constraint over {ZONE}",
                     "opens": 1,
                     "nodes": ["n1"],
+                    "pods": [],
                 },
                 {
                     "sort": "ScheduleAnyway",
                     "change": f"whenUnsatisfiable: ScheduleAnyway in the constraint over {ZONE}",
                     "opens": 1,
                     "nodes": ["n1"],
+                    "pods": [],
                 },
             ],
             "incomplete": False,

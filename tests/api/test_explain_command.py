@@ -62,9 +62,9 @@ node-c3  1               0
 node-c4  1               0
 
 one of these changes opens nodes (each was tried on the snapshot):
-- one pod less in topology.kubernetes.io/zone=eu-1b: 4 nodes (node-b1 node-b2 node-b3 node-b4)
+- one pod less in topology.kubernetes.io/zone=eu-1b (without web-7d4b9c-z3x8m): 4 nodes (node-b1 node-b2 node-b3 node-b4)
 - maxSkew: 2 in the constraint over topology.kubernetes.io/zone: 4 nodes (node-b1 node-b2 node-b3 node-b4)
-- 2 pods less in topology.kubernetes.io/zone=eu-1a: 3 nodes (node-a1 node-a2 node-a3)
+- 2 pods less in topology.kubernetes.io/zone=eu-1a (without web-7d4b9c-k0x8m and web-7d4b9c-q1x8m): 3 nodes (node-a1 node-a2 node-a3)
 - whenUnsatisfiable: ScheduleAnyway in the constraint over topology.kubernetes.io/zone: 7 nodes ({FULL})
 
 from the plugins:
