@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from app.analysis.explain_snapshot import ExplainSnapshot
+from app.analysis.impossible import Impossibilities
 from app.analysis.judging import Judge, Judgement
 from app.analysis.remedies import Remedies, Remedy, best, free_on
 from app.analysis.scheduler_message import SchedulerMessage, compared
@@ -29,7 +30,7 @@ from app.runtime.scoring import Scores
 from app.verbs.context import VerbContext, require_snapshot
 from app.verbs.cycle import find_pod
 from app.verbs.outcome import VerbFailure
-from app.verbs.stepwise import decide_prepared, run_stepwise
+from app.verbs.stepwise import decide_prepared, run_stepwise, yield_to_loop
 
 MOST_SECONDS: Final = 1.0
 """Maximum processor time of one explanation, in seconds. After it, remedies that were not judged yet are left out."""
@@ -73,9 +74,9 @@ class Explained(Struct, frozen=True):
 
     ``by``: whose verdict that of each filter is, by plugin: Homeport, kube-scheduler or both. ``gate``: rejection of
     PreEnqueue, which keeps the pod out of the queue; Success if there is none. ``groups``: all nodes that do not fit,
-    the largest group first. ``not_judged``: reason for each filter of kube-scheduler's default profile without a
-    verdict, by plugin. ``incomplete``: true if the time did not suffice for all remedies. ``scheduler``: what
-    kube-scheduler wrote on the pod; ``None`` if it wrote nothing.
+    the largest group first. ``impossible``: sentences on what cannot work, if no node fits. ``not_judged``: reason for
+    each filter of kube-scheduler's default profile without a verdict, by plugin. ``incomplete``: true if the time did
+    not suffice for all remedies. ``scheduler``: what kube-scheduler wrote on the pod; ``None`` if it wrote nothing.
     """
 
     profile: str
@@ -87,6 +88,7 @@ class Explained(Struct, frozen=True):
     plugins: Mapping[str, Explanation]
     needs: Sequence[ResourceNeed]
     remedies: Sequence[Remedy]
+    impossible: Sequence[str]
     not_judged: Mapping[str, str]
     incomplete: bool
     scheduler: SchedulerMessage | None = None
@@ -149,24 +151,33 @@ class Explainer:
         judge = self._judge(framework, {**unknown, **judgement.faults})
         proving = Remedies(self._cluster, judge).steps(pod, judgement, remedies)
         seconds = _Limited(proving, began + MOST_SECONDS)
+        impossible: list[str] = []
         if not pod.node_name:
             await run_stepwise(seconds)
+            if not judgement.feasible:
+                proving = Impossibilities(self._cluster, judge).steps(pod, judgement, bool(remedies), impossible)
+                await run_stepwise(_Limited(proving, began + MOST_SECONDS))
         not_judged = {**unknown, **judgement.faults}
         needs: list[ResourceNeed] = []
         await run_stepwise(self._needs(pod, framework, needs))
+        await yield_to_loop()
+        groups = grouped(judgement)
+        await yield_to_loop()
+        scheduler = compared(pod, judgement, len(not_judged))
         return Explained(
             name,
             deciding.preset,
             self._snapshot.by(name),
             gate,
             judgement.feasible,
-            grouped(judgement),
+            groups,
             plugins,
             needs,
             best(remedies),
+            impossible,
             not_judged,
             seconds.ended_early,
-            compared(pod, judgement, len(not_judged)),
+            scheduler,
             await self._on_node(framework, pod, node, judgement) if node else None,
         )
 
@@ -189,17 +200,16 @@ class Explainer:
             requests = pod.spec.resources.requests
         except NotDecoded:
             return
-        for name, requested in requests.items():
-            free, most, best = 0, 0, ""
-            for number, node in enumerate(tuple(self._cluster.nodes)):
-                info = self._cluster.nodes.get(node)
-                left = 0 if info is None else max(0, free_on(info, name))
-                free += left
-                if left > most:
-                    most, best = left, node
-                if number % 256 == 255:
-                    yield
-            needs.append(ResourceNeed(name, requested, free, most, best))
+        free, most = dict.fromkeys(requests, 0), dict.fromkeys(requests, (0, ""))
+        for number, node in enumerate(tuple(self._cluster.nodes)):
+            info = self._cluster.nodes.get(node)
+            for name, left in free_on(info, requests).items() if info is not None else ():
+                free[name] += left
+                if left > most[name][0]:
+                    most[name] = (left, node)
+            if number % 128 == 127:
+                yield
+        needs += (ResourceNeed(name, amount, free[name], *most[name]) for name, amount in requests.items())
 
     async def _on_node(self, framework: Framework, pod: Pod, name: str, judgement: Judgement) -> NodeAnswer:
         rejected = {status.plugin: status for status in judgement.rejected.get(name, ())}

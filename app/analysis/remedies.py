@@ -8,7 +8,6 @@ Not here: the verdict that the remedies start from (``app.analysis.judging``).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -39,13 +38,17 @@ _MOST_NAMED: Final = 10
 _MOST_PODS: Final = 5000
 """Maximum number of pods of a namespace that are searched for those that a constraint counts."""
 
-_NODES_PER_STEP: Final = 512
+_NODES_PER_STEP: Final = 128
+_PODS_PER_STEP: Final = 512
 _IN_TREE: Final = frozenset(KUBE_SCHEDULER_DEFAULTS)
 _CORDON: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
 _FIT: Final = frozenset({"NodeResourcesFit", "DynamicResources"})
 _AFFINITY: Final = frozenset({"NodeAffinity"})
 _SPREAD: Final = frozenset({"PodTopologySpread"})
 _HOME: Final = frozenset({"StickyNode"})
+_CROWDED: Final = _FIT | {"NodePorts", "NodeVolumeLimits", "VolumeRestrictions", "InterPodAffinity"}
+"""Plugins that can reject a node because of the pods on it."""
+
 _SOFT: Final = "ScheduleAnyway"
 
 
@@ -91,6 +94,7 @@ class Remedies:
     def steps(self, pod: Pod, judgement: Judgement, remedies: list[Remedy]) -> Iterator[None]:
         """Try changes, and add those that open nodes to ``remedies``. ``best`` chooses among them."""
         by_plugins = _nodes_by_plugins(judgement)
+        yield
         tried = 0
         if any(status.plugin in _HOME for status in judgement.everywhere):
             return  # the pod's owner must exist first, and no change of a node or of the pod helps
@@ -144,8 +148,10 @@ class Remedies:
         """
         yield from self._uncordon(pod, _nodes_within(by_plugins, _CORDON | _HOME))
         yield from self._release(pod, _nodes_within(by_plugins, _HOME))
+        yield None
         spread = _nodes_within(by_plugins, _SPREAD)
-        yield from self._fewer_pods(pod, spread, remedies)
+        crowded = tuple(it for key in by_plugins if _SPREAD < key <= _SPREAD | _CROWDED for it in by_plugins[key])
+        yield from self._fewer_pods(pod, frozenset(spread), crowded, remedies)
         yield from self._policies(pod, spread)
         yield from self._tolerate(pod, _nodes_within(by_plugins, _CORDON))
         yield from self._request_less(pod, _nodes_within(by_plugins, _FIT))
@@ -168,41 +174,53 @@ class Remedies:
         if names:
             yield _Change("ReleaseHome", "release the home", pod, names, ignores=_HOME)
 
-    def _fewer_pods(self, pod: Pod, names: Sequence[str], remedies: Sequence[Remedy]) -> Iterator[_Change | None]:
+    def _fewer_pods(
+        self, pod: Pod, names: Collection[str], crowded: Collection[str], remedies: Sequence[Remedy]
+    ) -> Iterator[_Change | None]:
         """Delete one pod that a hard constraint counts, else two or three, in each of the domains with the most nodes.
 
-        ``remedies``: what has been proved so far.
+        ``names``: nodes that only the constraints reject. ``crowded``: other nodes that fit if also their own pods are
+        deleted. ``remedies``: what has been proved so far.
         """
-        for constraint in pod.spec.spread if names else ():
+        for constraint in pod.spec.spread if names or crowded else ():
             if constraint.when_unsatisfiable != DO_NOT_SCHEDULE or constraint.selector is None:
                 continue
-            domains = Counter(self._domain(name, constraint.topology_key) for name in names)
-            counted = self._counted_pods(pod, constraint, constraint.selector)
+            domains = self._by_domain((*names, *crowded), constraint.topology_key)
             yield None
-            for domain, _ in domains.most_common(_MOST_TRIED_OF_A_SORT):
-                inside = tuple(it for it in names if self._domain(it, constraint.topology_key) == domain)
+            counted: dict[str, list[Pod]] = {}
+            yield from self._count_pods(pod, constraint, constraint.selector, counted)
+            for domain in sorted(domains, key=lambda it: -len(domains[it]))[:_MOST_TRIED_OF_A_SORT]:
                 pods = counted.get(domain, ())
                 for number in range(1, min(3, len(pods)) + 1) if domain else ():
+                    deleted = tuple(pods[:number])
+                    emptier = {it.node_name for it in deleted}
+                    inside = tuple(it for it in domains[domain] if it in names or it in emptier)
                     text = f"{_fewer(number)} in {constraint.topology_key}={domain}"
                     proved = len(remedies)
-                    yield _Change("FewerPods", text, pod, inside, tuple(pods[:number]), reads=_SPREAD)
+                    yield _Change("FewerPods", text, pod, inside, deleted, reads=_SPREAD)
                     if len(remedies) > proved:
                         break
 
-    def _counted_pods(
-        self, pod: Pod, constraint: TopologySpreadConstraint, selector: Selector
-    ) -> Mapping[str, list[Pod]]:
-        """Return the pods that a constraint counts, by domain, newest first."""
+    def _count_pods(
+        self, pod: Pod, constraint: TopologySpreadConstraint, selector: Selector, counted: dict[str, list[Pod]]
+    ) -> Iterator[None]:
+        """Add the pods that a constraint counts to ``counted``, by domain, newest first."""
         labels = pod.labels
         pairs = [(key, labels[key]) for key in constraint.match_label_keys if key in labels]
         merged = selector.with_labels(pairs) if pairs else selector
-        counted: dict[str, list[Pod]] = {}
-        for other in islice(self._cluster.pods_in(pod.namespace), _MOST_PODS):
+        for number, other in enumerate(tuple(islice(self._cluster.pods_in(pod.namespace), _MOST_PODS))):
             if other.node_name and not other.terminating and other.uid != pod.uid and merged.matches(other.labels):
                 counted.setdefault(self._domain(other.node_name, constraint.topology_key), []).append(other)
+            if number % _PODS_PER_STEP == _PODS_PER_STEP - 1:
+                yield None
         for pods in counted.values():
             pods.sort(key=lambda it: it.created, reverse=True)
-        return counted
+
+    def _by_domain(self, names: Iterable[str], key: str) -> dict[str, list[str]]:
+        domains: dict[str, list[str]] = {}
+        for name in names:
+            domains.setdefault(self._domain(name, key), []).append(name)
+        return domains
 
     def _domain(self, name: str, key: str) -> str:
         info = self._cluster.nodes.get(name)
@@ -244,21 +262,20 @@ class Remedies:
             requests = resources.requests
         except NotDecoded:
             return
-        for name, wanted in requests.items():
-            most = 0
-            for start in range(0, len(names), _NODES_PER_STEP):
-                most = max(most, self._most_free(name, names[start : start + _NODES_PER_STEP]))
+        most = dict.fromkeys(requests, 0)
+        for number, node in enumerate(names):
+            info = self._cluster.nodes.get(node)
+            for name, left in free_on(info, requests).items() if info is not None else ():
+                most[name] = max(most[name], left)
+            if number % _NODES_PER_STEP == _NODES_PER_STEP - 1:
                 yield None
-            free = round_amount(name, most)
+        for name, wanted in requests.items():
+            free = round_amount(name, most[name])
             if 0 < free < wanted:
                 fewer = replace(resources, requests={**resources.requests, name: free})
                 text = f"request {shown_amount(name, free)} {name} instead of {shown_amount(name, wanted)}"
                 smaller = _with_spec(pod, parts=replace(pod.spec.parts, resources=fewer))
                 yield _Change("RequestLess", text, smaller, names, reads=_FIT)
-
-    def _most_free(self, resource: str, names: Iterable[str]) -> int:
-        infos = (self._cluster.nodes.get(name) for name in names)
-        return max((free_on(info, resource) for info in infos if info is not None), default=0)
 
 
 def best(remedies: Iterable[Remedy]) -> list[Remedy]:
@@ -269,9 +286,13 @@ def best(remedies: Iterable[Remedy]) -> list[Remedy]:
     return sorted(remedies, key=lambda it: (it.sort == _SOFT, -it.opens))[:MOST_SHOWN]
 
 
-def free_on(info: NodeInfo, resource: str) -> int:
-    """Return how much of a resource is free on a node, in the units of ``ResourceList``. Raises ``NotDecoded``."""
-    return info.allocatable.get(resource, 0) - info.requested.get(resource, 0)
+def free_on(info: NodeInfo, resources: Iterable[str]) -> dict[str, int]:
+    """Return how much of each resource is free on a node, in the units of ``ResourceList``; 0 if it has too little.
+
+    Raises ``NotDecoded``.
+    """
+    allocatable, requested = info.allocatable, info.requested
+    return {name: max(0, allocatable.get(name, 0) - requested.get(name, 0)) for name in resources}
 
 
 def _nodes_by_plugins(judgement: Judgement) -> Mapping[frozenset[str], list[str]]:

@@ -14,7 +14,7 @@ from app.config.settings import Settings
 from app.framework.handle import DEFAULT_RELEASE
 
 FLAGS: Final = tuple(flags_of(Settings))
-"""Flags of ``serve`` that set a setting of the process."""
+"""Flags of ``serve``, each of which sets one setting."""
 
 _EPILOG: Final = """\
 Every setting except the profiles has a flag. All settings can be set by environment variables HOMEPORT_<NAME> (lists
@@ -58,14 +58,14 @@ flags that select homes: homeport homes list -h
 
 
 def with_list(argv: list[str]) -> list[str]:
-    """Return the arguments with ``list`` inserted after ``homes`` if no action is given; others unchanged."""
+    """Return ``argv``; for ``homes`` without an action, with the action ``list`` inserted."""
     if argv[:1] != ["homes"] or argv[1:2] in (["-h"], ["--help"]) or (argv[1:] and not argv[1].startswith("-")):
         return argv
     return ["homes", "list", *argv[1:]]
 
 
 def parser() -> argparse.ArgumentParser:
-    """Create the parser. Its result has the command's name as ``run``, for example ``homes move``."""
+    """Create the parser. The attribute ``run`` of its result is the command's name, for example ``homes move``."""
     top = argparse.ArgumentParser(
         prog="homeport",
         description="A Kubernetes scheduler extender that spreads replicas and returns machines to their home nodes.",
@@ -183,9 +183,9 @@ def _add_list(actions: Any) -> None:
 
 
 def _add_namespace(parser: argparse.ArgumentParser, of: str, purpose: str) -> None:
-    """Add ``--namespace`` and ``--kubeconfig``, like kubectl's flags.
+    """Add the flags ``--namespace`` and ``--kubeconfig``, which work like kubectl's flags.
 
-    ``of`` and ``purpose`` are the beginnings of their help texts.
+    ``of``: beginning of the help text of ``--namespace``. ``purpose``: beginning of that of ``--kubeconfig``.
     """
     default = "Default: from the kubeconfig's current context, or of the pod that runs this command, else default."
     parser.add_argument("-n", "--namespace", help=f"{of}. {default}")

@@ -1,6 +1,7 @@
 """``homeport homes drain NODE --dry-run``: lists homes on a node, where each pod would go, and which pods would wait.
 
-The service computes the answer. It places the pods one after the other, so that their resource requests add up.
+The running Homeport computes the plan. It places the pods one after the other, and each placed pod takes resources of
+its node.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _MOST_OTHERS: Final = 10
 
 
 def plan(server: Pages, node: str, output: Output) -> tuple[str, bool]:
-    """Return the text to print, and true if the node exists. Raises ``CommandError`` if the service fails.
+    """Return the text to print, and true if the node exists. Raises ``CommandError`` if the request fails.
 
-    A node that does not exist is no error here, because homes can be on a node that was deleted.
+    A deleted node can be given too, because it can still be the home of pods.
     """
     answer = server.post(f"{PATH}/drain", {"node": node})
     return _text(answer, output), answer["known"]
@@ -41,7 +42,7 @@ def _text(answer: Json, output: Output) -> str:
 
 
 def rendered(answer: Json, *, wide: bool) -> Iterator[str]:
-    """Yield the lines to print for an answer of ``/api/v1/homes/drain``; with ``wide``, with all details."""
+    """Yield the lines to print for an answer of ``/api/v1/homes/drain``. ``wide``: print all details."""
     yield _first(answer)
     if answer["items"]:
         columns = ("namespace", "owner", "policy", "pod", "could run on", "then", *(("others refuse",) if wide else ()))
@@ -64,7 +65,7 @@ def _first(answer: Json) -> str:
 
 
 def _others(answer: Json, *, wide: bool) -> Iterator[str]:
-    """Yield lines about pods without a home: their number, and the pods that would wait; with ``wide``, all pods."""
+    """Yield lines about pods without a home: their number, and the pods that would wait. ``wide``: list all pods."""
     others, lost = answer["others"], answer["lost"]
     if others:
         waiting = [it for it in others if not it["goesTo"]]

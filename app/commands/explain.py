@@ -1,4 +1,4 @@
-"""``homeport explain``: reads an explanation from Homeport's pages, and formats it for people."""
+"""``homeport explain``: requests an explanation from Homeport, and formats it as text."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from app.commands.service import Pages
 from app.kube.names import is_subdomain, shown
 
 _WIDTH: Final = 100
-"""Number of characters at which lists of names are wrapped."""
+"""Width in characters at which lists of names are wrapped."""
 
 _MOST_NAMED: Final = 8
-"""Number of nodes of a group that are named; ``-o json`` has all of them."""
+"""Maximum number of node names that are printed for a group of nodes. ``-o json`` prints all names."""
 
 
 def run(server: Pages, namespace: str, name: str, *, node: str, as_json: bool) -> str:
-    """Return the text to print about the pod, or the JSON of the answer. Raises ``CommandError`` if there is no answer.
+    """Return the text to print about the pod, or the JSON of the answer. Raises ``CommandError`` if the request fails.
 
-    ``node``: name of a node whose verdicts are printed too; empty for none.
+    ``node``: name of a node for which the verdict of each plugin is printed too; empty for none.
     """
     path = f"/api/v1/explain/{quote(namespace, safe='')}/{quote(name, safe='')}"
     answer = server.get(path, {"node": node} if node else {})
@@ -30,7 +30,7 @@ def run(server: Pages, namespace: str, name: str, *, node: str, as_json: bool) -
 
 
 def render(answer: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines to print for an answer of ``/api/v1/explain``: the verdict, its numbers, then the remedies."""
+    """Yield the lines to print for an answer of ``/api/v1/explain``: verdict, number of nodes by reason, remedies."""
     yield f"{answer['pod']}: {answer['summary']}"
     if answer["schedulerName"] != answer["profile"]:
         name = answer["schedulerName"]
@@ -62,7 +62,7 @@ def render(answer: dict[str, Any]) -> Iterator[str]:
 
 
 def _scheduler(condition: dict[str, Any]) -> Iterator[str]:
-    """Yield what kube-scheduler wrote on the pod, and how that differs."""
+    """Yield the reasons in the pod's condition PodScheduled, and the differences from Homeport's verdict."""
     yield ""
     yield f"kube-scheduler says (unschedulable since {_safe(condition['since']) or 'an unknown time'}):"
     if condition["reasons"]:
@@ -74,7 +74,7 @@ def _scheduler(condition: dict[str, Any]) -> Iterator[str]:
 
 
 def _safe(text: str) -> str:
-    """Return text that was written on a pod; quoted and escaped if a terminal could interpret it."""
+    """Return a text from a pod; quoted and escaped if it has characters that a terminal could interpret."""
     return text if text.isprintable() else ascii(text)
 
 
@@ -103,6 +103,7 @@ def _remedies(answer: dict[str, Any]) -> Iterator[str]:
     elif answer["verdict"] == "NoNodeFits":
         yield ""
         yield "no single change of those that Homeport tries opens a node"
+    yield from (f"- {sentence}" for sentence in answer["impossible"])
     if answer["incomplete"]:
         yield "more changes were not tried, because the time was over"
     advice = [sentence for it in answer["plugins"].values() for sentence in it["unblock"]]
@@ -117,7 +118,7 @@ def _reasons(reasons: Sequence[dict[str, Any]]) -> str:
 
 
 def _named(names: Sequence[str], total: int | None = None) -> str:
-    """Return the first names, and the number of others. ``total``: number of all names, if the list has only some."""
+    """Return the first names and the number of further names. ``total``: number of names, if ``names`` lacks some."""
     more = (len(names) if total is None else total) - len(names[:_MOST_NAMED])
     return " ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more else "")
 

@@ -1,8 +1,8 @@
 """``homeport homes``: lists homes, and lets a user move, release and keep them.
 
-A home is the node on which Homeport places a pod again when it is recreated; an annotation of the pod's owner stores
-the node's name. Homeport's pages list the homes, and the kinds of owners that can have one. A change is written to the
-API server with the permissions of the user's kubeconfig, like ``kubectl annotate``.
+A home is the node on which Homeport places a pod again when the pod is recreated. The node's name is stored in an
+annotation of the pod's owner. The commands read homes, and the kinds of owners that can have homes, from a running
+Homeport. They write changes to the API server with the permissions of the user's kubeconfig, like ``kubectl annotate``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 _MOST: Final = "500"
-"""Value of the query parameter ``limit``: maximum number of homes that one request returns."""
+"""Maximum number of homes that one request returns: value of the query parameter ``limit``."""
 
 _SHORT: Final = {
     "vm": "virtualmachine",
@@ -45,7 +45,7 @@ _SHORT: Final = {
 
 _SAVED: Final = "saved"
 _ORDINAL: Final = re.compile("[0-9]+(-[0-9]+)?")
-"""Ordinal of a pod. In a LeaderWorkerSet it is the number of the group, ``-``, and the worker's index in the group."""
+"""Ordinal of a pod. In a LeaderWorkerSet it is ``GROUP-WORKER``: the group's number and the worker's index in it."""
 
 _PARTS: Final = 3
 _COLUMNS: Final = ("namespace", "owner", "node", "state", "machine", "policy")
@@ -53,9 +53,9 @@ _MORE: Final = ("because", "since", "by", "pod", "on", "contradiction")
 
 
 class OwnerArgument(Struct, frozen=True):
-    """Owner of a home, as named on the command line.
+    """Owner of a home, parsed from the command line.
 
-    ``slot`` is the ordinal of the pod if each pod of the owner has its own home, else empty.
+    ``slot``: ordinal of the pod if each pod of the owner has its own home; else empty.
     """
 
     api_version: str
@@ -96,7 +96,7 @@ class HomeSelection(Struct, frozen=True):
 
 
 def listing(server: Pages, selection: HomeSelection, output: Output) -> str:
-    """Return the text to print about the selected homes. A table without rows is empty. Raises ``CommandError``."""
+    """Return the text to print about the selected homes; for a table without rows, ``""``. Raises ``CommandError``."""
     items = list(homes(server, selection.query))
     if output == "json":
         return json.dumps({"items": items}, indent=2)
@@ -131,7 +131,7 @@ def name_of(owner: Json) -> str:
 
 
 def named(owner: Json) -> str:
-    """Return the owner's name, followed by a slash and the ordinal if it has one."""
+    """Return the owner's name; if it has an ordinal, followed by a slash and the ordinal."""
     return f"{owner['name']}/{owner['slot']}" if owner["slot"] else str(owner["name"])
 
 
@@ -198,7 +198,7 @@ def _parsed(text: str) -> tuple[str, str, str]:
 def _is_called(keeper: Json, word: str) -> bool:
     """Return true if ``word`` names the kind, in upper or lower case.
 
-    It can be the singular or plural, with or without the API group, or kubectl's short name.
+    ``word`` can be the singular or plural, with or without the API group, or kubectl's short name.
     """
     group, slash, _ = keeper["apiVersion"].rpartition("/")
     kind = keeper["kind"].lower()
@@ -212,7 +212,7 @@ def _is_called(keeper: Json, word: str) -> bool:
 def move(server: Pages, kubeconfig: str | None, owner: OwnerArgument, node: str, *, force: bool) -> str:
     """Make the node the home, and return the text to print. With ``force``, the node need not exist.
 
-    Raises ``CommandError`` if that fails.
+    Raises ``CommandError`` if the home cannot be changed.
     """
     if not node:
         raise CommandError(f"{owner}: a home has a name; release takes it away")
@@ -226,7 +226,8 @@ def move(server: Pages, kubeconfig: str | None, owner: OwnerArgument, node: str,
 def release(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
     """Remove the home, and return the text to print. The next bind of the pod then creates a new home.
 
-    If the owner was deleted, its remembered home is removed. Raises ``CommandError`` if there is no home.
+    If the owner was deleted, the home that Homeport still remembers for it is removed. Raises ``CommandError`` if there
+    is no home.
     """
     _require_api_server(server, owner)
     released = _done(by_hand.release(kubeconfig, owner.target))
@@ -240,7 +241,7 @@ def release(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
 def keep(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
     """Make the current node of the owner's pod its home, and return the text to print.
 
-    Raises ``CommandError`` if the owner has no pod, or the pod no node.
+    Raises ``CommandError`` if the owner has no pod, or if its pod has no node.
     """
     items = [*_known(server, owner), *_known(server, owner, state=State.NONE)]
     if not items:
@@ -255,14 +256,14 @@ def keep(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
 
 
 def _require_api_server(server: Pages, owner: OwnerArgument) -> None:
-    """Raise ``CommandError`` if Homeport serves a saved cluster, because no API server has its homes."""
+    """Raise ``CommandError`` if Homeport serves a saved cluster, because there is no API server to write to."""
     feeds = server.get("/api/v1/status", {})["feeds"]
     if any(feed["state"] == _SAVED for feed in feeds.values()):
         raise CommandError(f"{owner}: Homeport serves a saved cluster here, so there is no API server to write to")
 
 
 def _known(server: Pages, owner: OwnerArgument, **more: str) -> list[Json]:
-    """Return a list of the owner's home, or an empty one. ``more`` are further query parameters."""
+    """Return a list with the owner's home; empty if Homeport knows none. ``more``: further query parameters."""
     query = {"namespace": owner.namespace, "kind": owner.kind, "name": owner.name, **more}
     mine = (owner.api_version, owner.slot)
     return [it for it in homes(server, query) if (it["owner"]["apiVersion"], it["owner"]["slot"]) == mine]

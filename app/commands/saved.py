@@ -1,4 +1,4 @@
-"""Homeport's pages about a saved cluster, for commands that run without a Homeport server (``--saved``)."""
+"""Homeport's pages about a saved cluster, for commands that run without a server (``--saved``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BASE: Final = "http://homeport"
 
 
 class SavedCluster:
-    """Implementation of ``Pages`` by a Homeport with a saved cluster in this process.
+    """Implementation of ``Pages`` that runs Homeport with a saved cluster in this process.
 
     It opens no port and starts no background tasks.
     """
@@ -38,16 +38,16 @@ class SavedCluster:
         Raises ``SavedClusterError`` if the file cannot be used, and ``ProfileErrors`` if the profiles are invalid.
         """
         saved = Settings(cluster=str(path), profiles=settings.profiles)
-        self._runner = asyncio.Runner()  # keeps one event loop, because all requests must use the same
+        self._runner = asyncio.Runner()  # keeps its event loop, because all requests must run in the same loop
         finalize(self, self._runner.close)
         self._web = HomeportService(saved, specs, defaults, version=version).web()
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
         return self._ask("GET", path, {"params": dict(query)})
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
         return self._ask("POST", path, {"json": dict(body)})
 
     def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Client by which commands read the pages of a running Homeport."""
+"""HTTP client with which commands read the pages of a running Homeport."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ class CommandError(Exception):
 
 
 class _NotServed(CommandError):
-    """Raised if no server answers at a URL, or if it is not a Homeport server that has the page."""
+    """Raised if no server answers at a URL, or if the server there is not a Homeport server that has the page."""
 
 
 class Pages(Protocol):
-    """Interface to the pages of Homeport: of a running server, or of a saved cluster in this process."""
+    """Interface to Homeport's pages, served by a running Homeport or, for a saved cluster, by this process."""
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
         ...
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
         ...
 
 
 class Server(Struct, frozen=True):
-    """Implementation of ``Pages`` by a running Homeport, at the first of ``urls`` that serves the page.
+    """Implementation of ``Pages`` that sends requests to a running Homeport, at the first of ``urls`` with the page.
 
-    ``authority``, ``certificate`` and ``key`` are paths of PEM files for HTTPS.
+    ``authority``, ``certificate`` and ``key``: paths of PEM files for HTTPS.
     """
 
     urls: tuple[str, ...]
@@ -54,17 +54,17 @@ class Server(Struct, frozen=True):
     key: str | None = None
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
         return self._ask("GET", path, {"params": dict(query)})
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
         return self._ask("POST", path, {"json": dict(body)})
 
     def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer of the first URL that serves the page.
 
-        Raises ``CommandError`` if that answer is an error. If no URL serves the page, its message names all URLs.
+        Raises ``CommandError`` if that answer is an error, or if no URL serves the page.
         """
         missed: list[str] = []
         for base in self.urls:
@@ -85,7 +85,7 @@ class Server(Struct, frozen=True):
 
 
 def answered(url: str, answer: httpx.Response) -> dict[str, Any]:
-    """Return the JSON object in an answer. Raises ``CommandError`` if the answer is an error or no JSON object."""
+    """Return the JSON object in an answer. Raises ``CommandError`` if the answer is an error or not a JSON object."""
     if answer.is_success:
         try:
             return dict(answer.json())
@@ -110,7 +110,7 @@ def _tls(server: Server) -> ssl.SSLContext:
 
 
 def _lines(failure: FailureStatus) -> str:
-    """Return an error as text: one line, or one for each invalid part of the request."""
+    """Return the text of an error: one line for each invalid part of the request, or a single line."""
     if failure.details is not None and failure.details.causes:
         return "\n".join(map(sentence, failure.details.causes))
     return failure.message.removeprefix(_PREFIX)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Return the lines of a table: the column names in upper case, then the rows. Booleans are yes and no."""
+    """Return the lines of a table: the column names in upper case, then the rows. Booleans become yes and no."""
     cells = [tuple(column.upper() for column in columns), *(tuple(map(_text, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]

@@ -23,9 +23,9 @@ _LOG: Final = structlog.get_logger(__name__)
 class FeedState(Struct, frozen=True):
     """State of one kind in a feed.
 
-    ``state``: state of its ``Reflector``; ``saved`` for a file. ``age``: seconds since ``Reflector.last_contact``; 0
-    before the first list. ``synced``: true once the first list has been applied, or the kind is not served. ``events``,
-    ``relists``, ``undecodable``: counters that only increase.
+    ``state``: state of the ``Reflector``; ``saved`` for a file. ``age``: seconds since ``Reflector.last_contact``; 0
+    before the first list. ``synced``: true once the first list has been applied, or if the kind is not served.
+    ``events``, ``relists``, ``undecodable``: counters that only increase.
     ``cause``: explanation of ``state`` for users; empty if the state is normal. ``left_out``: names of the objects that
     cannot be decoded, as ``namespace/name``.
     """
@@ -42,7 +42,7 @@ class FeedState(Struct, frozen=True):
 
 
 class Feed(Protocol):
-    """Source that fills the snapshot, with the writers for the cluster that it reads."""
+    """Source that fills the snapshot from a cluster, and provides the writers for this cluster."""
 
     def writes(self, leadership: MayWrite) -> ClusterWrites:
         """Create the writers. Each checks ``leadership`` before it sends a request. Call this once."""
@@ -83,12 +83,12 @@ class Feed(Protocol):
 
 
 class SavedFeed(NullReader):
-    """Feed from a saved cluster file, loaded by the constructor. The snapshot is complete and never too old."""
+    """Feed from a saved cluster file, which the constructor loads. The snapshot is complete and never too old."""
 
     def __init__(
         self, path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]], optional: Collection[Kind[Any]] = ()
     ) -> None:
-        """``optional``: kinds without which decisions are possible, which ``states`` leaves out."""
+        """``optional``: kinds that decisions do not need; ``states`` omits them."""
         self._cluster = cluster
         self._kinds: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
         began = monotonic()

@@ -33,16 +33,16 @@ from app.kube.credential_sources import (
 _LOG: Final = structlog.get_logger(__name__)
 
 RENEW_AT: Final = 0.9
-"""Fraction of the time from read to expiry after which credentials are renewed."""
+"""Credentials are renewed after this fraction of the time from their reading to their expiry."""
 
 _PLUGIN_SECONDS: Final = 60.0
 _TRY_AGAIN_SECONDS: Final = 5.0
-_SHORTEST_LIFE: Final = 1.0  # seconds; an exec plugin with expired credentials must not run for each request
+_SHORTEST_LIFE: Final = 1.0  # seconds; an exec plugin that returns expired credentials must not run for each request
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Server, credentials and proxy for one request. ``tls`` stays the identical object until certificates change."""
+    """Server, credentials and proxy for one request. ``tls`` is the same object until certificates change."""
 
     server: str
     authorization: str
@@ -52,11 +52,10 @@ class Access:
 
 
 def load(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> Credentials:
-    """Check and return the first source that exists: ``kubeconfig``, ``$KUBECONFIG``, service account,
-    ``~/.kube/config``.
+    """Return credentials from the first source that exists, after a check. Raises ``CredentialsError``.
 
-    ``kubeconfig`` can be a list of files like ``$KUBECONFIG``. Exec plugins do not run before the first request. Raises
-    ``CredentialsError``.
+    The sources are ``kubeconfig``, ``$KUBECONFIG``, the service account and ``~/.kube/config``. ``kubeconfig`` can be a
+    list of files like ``$KUBECONFIG``. Exec plugins do not run before the first request.
     """
     source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account)
     source.check()
@@ -64,21 +63,21 @@ def load(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOU
 
 
 def namespace_in_use(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> str:
-    """Return the default namespace like kubectl: the namespace of the current context, or of the pod.
+    """Return the default namespace, like kubectl: the namespace of the current context, or of the pod.
 
-    Searches the same sources as ``load``; without credentials or a namespace in them, it returns ``default``. The
-    cluster and user need not exist. Raises ``CredentialsError`` if the given ``kubeconfig`` does not exist, or if a
-    file cannot be read.
+    The sources are those of ``load``. Without credentials, or without a namespace in them, ``default`` is returned.
+    Cluster and user of the context need not exist. Raises ``CredentialsError`` if the given ``kubeconfig`` does not
+    exist, or if a file cannot be read.
     """
     source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account)
     return source.namespace(required=bool(kubeconfig)) or "default"
 
 
 class Credentials:
-    """Credentials that a request reads again if they are due.
+    """Credentials that are read again before a request if necessary.
 
-    They are due after a minute (unless an exec plugin supplies them), shortly before they expire, and when the API
-    server rejects them.
+    This is necessary after a minute (unless an exec plugin supplies the credentials), shortly before they expire, and
+    after the API server has rejected them.
     """
 
     def __init__(self, source: Source, *, now: Callable[[], float] = time.time) -> None:
@@ -96,7 +95,7 @@ class Credentials:
     def certificate_ends(self) -> float | None:
         """Expiry of the client certificate as a Unix time.
 
-        ``None`` if there is no certificate, if an exec plugin renews it, or before the first read.
+        It is ``None`` if there is no certificate, if an exec plugin renews it, or before the first read.
         """
         return self._certificate_ends
 
@@ -106,7 +105,10 @@ class Credentials:
         return str(self._source) if self._access is None else self._access.server
 
     async def access(self) -> Access:
-        """Return the access for the next request. Read due credentials again. Raises ``CredentialsError``."""
+        """Return the access for the next request; first read the credentials again if necessary.
+
+        Raises ``CredentialsError``.
+        """
         if self._access is None or self._now() >= self._renew_at:
             async with self._lock:
                 if self._access is None or self._now() >= self._renew_at:
@@ -114,7 +116,7 @@ class Credentials:
         return self._access
 
     async def renewed(self, rejected: Access) -> Access:
-        """Return the access for the retry of a request whose access got a 401. Raises ``CredentialsError``.
+        """Return the access for the retry of a request that was rejected with status 401. Raises ``CredentialsError``.
 
         The credentials are read again, but only once if many requests are rejected at the same time.
         """
@@ -159,9 +161,9 @@ class Credentials:
 
 
 def _certificate_ends(loaded: LoadedCredentials) -> float | None:
-    """Return the expiry of the client certificate as a Unix time; ``None`` without one, or if a plugin renews it.
+    """Return the expiry of the client certificate (Unix time); ``None`` if there is none or an exec plugin renews it.
 
-    The client's own certificate is the first one in the file; the others belong to its issuers.
+    The client's certificate is the first certificate in the file; the others belong to its issuers.
     """
     authority, certificate, _ = loaded.tls.files
     if not certificate or loaded.renews_certificate:
@@ -176,7 +178,7 @@ def _certificate_ends(loaded: LoadedCredentials) -> float | None:
 def _context(tls: Tls) -> ssl.SSLContext:
     authority, certificate, key = tls.files
     context = ssl.create_default_context(cafile=authority)
-    # Clear a flag that Python 3.13 sets: it requires key identifiers. Cluster CAs often lack them; Go accepts that.
+    # Python 3.13 requires key identifiers in certificates. Cluster CAs often lack them, and Go does not require them.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not tls.verify:
         context.check_hostname = False

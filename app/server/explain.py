@@ -133,6 +133,7 @@ def _explanation(pod: Pod, explained: Explained, held: WaitingPod | None) -> dic
             for it in explained.needs
         ],
         "remedies": explained.remedies if held is None else [],
+        "impossible": explained.impossible,
         "incomplete": explained.incomplete,
         "scheduler": explained.scheduler,
         "node": None if explained.node is None else _of_node(explained.node),

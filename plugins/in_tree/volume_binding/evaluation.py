@@ -217,7 +217,7 @@ class ClaimsEvaluation:
         return topologies
 
     def reasons(self, node: NodeInfo) -> tuple[str, ...]:
-        """Return the reasons why the node is rejected, in kube-scheduler's order; empty if it fits.
+        """Return the reasons why the node is rejected, in kube-scheduler's order; empty if the pod fits.
 
         Raises ``InvalidClaimSelector``, ``UntranslatableVolume``, ``Unreadable`` or ``Unprepared``.
         """

@@ -141,6 +141,16 @@ def test_what_does_not_help_is_not_shown() -> None:
     assert {"w0", "w1"} == {*pods[f"2 pods less in {ZONE}=z1"]}
 
 
+def test_a_deleted_pod_also_leaves_its_room() -> None:
+    """The pod with most of the node's CPU is counted by the constraint too: without it, its own node fits as well."""
+    zones = [node("a", zone="z1"), node("c", zone="z1"), node("b", zone="z2", cpu="500m")]
+    world = World(*zones, pod("w", cpu="3500m", labels=WEB, node="a"), profile=COMPLETE)
+
+    nodes = {it.change: it.nodes for it in remedies(world, world.pod(pod(labels=WEB, spread=SPREAD)))}
+
+    assert ("a", "c") == nodes[f"one pod less in {ZONE}=z1"]
+
+
 def test_best_first_and_never_more_than_five() -> None:
     nodes = [node(f"c{number}", unschedulable=True) for number in range(9)]
     tainted = [node(f"t{number}", taints=[taint("example.com/gpu")]) for number in range(3)]

@@ -1,0 +1,132 @@
+"""Sentences on what cannot work for a pod that fits no node: bounds that no node, count or wait can change.
+
+A sentence about nodes holds for the nodes of the snapshot. Not here: changes that help (``app.analysis.remedies``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from app.analysis.judging import Judge, Judgement
+from app.cache.cluster import Cluster
+from app.kube.core_v1 import DO_NOT_SCHEDULE, HONOR, Pod, TopologySpreadConstraint
+from app.kube.extras import NotDecoded
+from app.kube.quantity import shown_amount
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS
+
+_IGNORE: Final = "Ignore"
+_FIT: Final = "NodeResourcesFit"
+_SPREAD: Final = "PodTopologySpread"
+_OTHERS: Final = frozenset(KUBE_SCHEDULER_DEFAULTS) - {_SPREAD}
+_TAINTS: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
+_NODES_PER_STEP: Final = 128
+
+
+class Impossibilities:
+    """Finds what cannot work for pods of one profile on one snapshot. Each method must be used in short steps."""
+
+    def __init__(self, cluster: Cluster, judge: Callable[[Collection[str]], Judge]) -> None:
+        """``judge``: returns a judge that leaves out the given plugins."""
+        self._cluster = cluster
+        self._judge = judge
+
+    def steps(self, pod: Pod, judgement: Judgement, has_remedy: bool, sentences: list[str]) -> Iterator[None]:
+        """Add the sentences about a pod that fits no node. ``has_remedy``: true if a single change opens nodes."""
+        if all(any(it.plugin == _FIT for it in statuses) for statuses in judgement.by_reasons()):
+            yield from self._too_large(pod, sentences)
+        hard = [it for it in pod.spec.spread if it.when_unsatisfiable == DO_NOT_SCHEDULE]
+        for constraint in hard:
+            if constraint.min_domains:
+                yield from self._too_few_domains(pod, judgement, constraint, constraint.min_domains, sentences)
+        if has_remedy or sentences:
+            return
+        if len(hard) > 1:
+            yield from self._contradiction(pod, judgement, hard, sentences)
+        if not sentences:
+            sentences += _several_plugins(judgement)
+
+    def _too_large(self, pod: Pod, sentences: list[str]) -> Iterator[None]:
+        """Compare each request with the largest node, without the pods that run there."""
+        try:
+            requests = pod.spec.resources.requests
+        except NotDecoded:
+            return
+        largest = dict.fromkeys(requests, (-1, ""))
+        for number, name in enumerate(tuple(self._cluster.nodes)):
+            info = self._cluster.nodes.get(name)
+            allocatable = {} if info is None else info.allocatable
+            for resource in requests:
+                largest[resource] = max(largest[resource], (allocatable.get(resource, 0), name))
+            if number % _NODES_PER_STEP == _NODES_PER_STEP - 1:
+                yield
+        for resource, wanted in requests.items():
+            most, name = largest[resource]
+            if name and most < wanted:
+                has = f"the largest node, {name}, has {shown_amount(resource, most)}" if most else "no node has any"
+                asks = f"the pod requests {shown_amount(resource, wanted)} {resource}"
+                sentences.append(f"no node is large enough: {asks}, and {has}")
+
+    def _too_few_domains(
+        self, pod: Pod, judgement: Judgement, constraint: TopologySpreadConstraint, wanted: int, sentences: list[str]
+    ) -> Iterator[None]:
+        """Count the domains of the constraint. With fewer than ``minDomains``, each holds ``maxSkew`` pods."""
+        keys = [it.topology_key for it in pod.spec.spread if it.when_unsatisfiable == DO_NOT_SCHEDULE]
+        domains: set[str] = set()
+        for number, name in enumerate(tuple(self._cluster.nodes)):
+            info = self._cluster.nodes.get(name)
+            rejecting = {status.plugin for status in judgement.rejected.get(name, ())}
+            labels = {} if info is None else info.node.labels
+            if all(key in labels for key in keys) and _counts(constraint, rejecting):
+                domains.add(labels[constraint.topology_key])
+            if number % _NODES_PER_STEP == _NODES_PER_STEP - 1:
+                yield
+        if len(domains) < wanted:
+            most = len(domains) * constraint.max_skew
+            sentences.append(
+                f"at most {most} pods that the constraint over {constraint.topology_key} selects can be placed: "
+                f"minDomains is {wanted}, and the pod can use {len(domains)}"
+            )
+
+    def _contradiction(
+        self, pod: Pod, judgement: Judgement, hard: Sequence[TopologySpreadConstraint], sentences: list[str]
+    ) -> Iterator[None]:
+        """Judge each hard constraint alone, on the nodes that all other plugins accept.
+
+        If each constraint accepts some of these nodes, the constraints exclude each other.
+        """
+        rejected = judgement.rejected.items()
+        names = [name for name, statuses in rejected if all(status.plugin == _SPREAD for status in statuses)]
+        accepted: list[int] = []
+        for constraint in hard if names else ():
+            alone = Judgement()
+            one = replace(pod, spec=replace(pod.spec, spread=(constraint,)))
+            yield from self._judge(_OTHERS).steps(one, alone, names)
+            accepted.append(len(alone.feasible))
+        if accepted and all(accepted):
+            numbers = ", ".join(f"{it.topology_key} {nodes}" for it, nodes in zip(hard, accepted, strict=True))
+            sentences.append(f"the constraints exclude each other: each alone accepts nodes, together none ({numbers})")
+
+
+def _counts(constraint: TopologySpreadConstraint, rejecting: Collection[str]) -> bool:
+    """Return true if a node that these plugins reject counts for the constraint, by its two policies."""
+    is_matched = constraint.node_affinity_policy == _IGNORE or "NodeAffinity" not in rejecting
+    return is_matched and (constraint.node_taints_policy != HONOR or _TAINTS.isdisjoint(rejecting))
+
+
+def _several_plugins(judgement: Judgement) -> Iterator[str]:
+    """Yield a sentence about the nodes that the fewest plugins reject, if these are several plugins."""
+    nodes: dict[tuple[str, ...], int] = {}
+    for statuses, names in judgement.by_reasons().items():
+        plugins = tuple(sorted({status.plugin for status in statuses}))
+        nodes[plugins] = nodes.get(plugins, 0) + len(names)
+    nearest = min(nodes, key=lambda it: (len(it), -nodes[it]), default=())
+    if len(nearest) > 1:
+        rejecting = " and ".join(nearest)
+        yield f"no single change helps: {rejecting} reject {_nodes(nodes[nearest])}, as many or more plugins the others"
+
+
+def _nodes(number: int) -> str:
+    return "1 node" if number == 1 else f"{number} nodes"
