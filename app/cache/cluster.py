@@ -466,9 +466,9 @@ class Cluster:
         """Omit some pods, add others and change known ``nodes`` during an evaluation. The block must not await.
 
         Inside the block, all queries return the results of a snapshot with exactly these pods. Changed nodes are only
-        in node infos: counts of pods by their labels or taints do not show them. Cached data does not change. An added pod
-        replaces a pod of the same name. A nested overlay extends the outer overlay. Results of earlier queries do not
-        include the overlay, so the overlay must be opened before PreFilter.
+        in node infos: counts of pods by their labels or taints do not show them. Cached data does not change. An added
+        pod replaces a pod of the same name. A nested overlay extends the outer overlay. Results of earlier queries do
+        not include the overlay, so the overlay must be opened before PreFilter.
         """
         outer = Overlay({}) if self._overlay is None else self._overlay
         moves, replaced = dict(outer.moves), {**outer.replaced, **{it.name: it for it in nodes}}
