@@ -23,7 +23,7 @@ from app.analysis.scheduler_message import SchedulerMessage, compared
 from app.framework.cycle_state import CycleState
 from app.framework.explanation import Explanation, HomeFacts
 from app.framework.node_info import Candidates
-from app.framework.status import Status
+from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.extras import NotDecoded
 from app.runtime.framework import Framework
@@ -41,6 +41,8 @@ MOST_SECONDS: Final = 1.0
 """Maximum processor time of one explanation, in seconds. After it, remedies that were not judged yet are left out."""
 
 _FIT: Final = "NodeResourcesFit"
+_GATED: Final = unresolvable("waiting for scheduling gates").by("SchedulingGates")
+"""Rejection of a gated pod whose profile leaves its gates to kube-scheduler."""
 
 
 class RejectedNodes(Struct, frozen=True):
@@ -159,6 +161,8 @@ class Explainer:
         framework = self._snapshot.frameworks[name]
         unknown = self._snapshot.not_judged(name)
         gate = await decide_prepared(partial(deciding.pre_enqueue, pod))
+        if gate.is_success and pod.spec.gated:
+            gate = _GATED
         judgement = Judgement()
         await run_stepwise(self._judge(framework, unknown)(()).steps(pod, judgement))
         failing = {*unknown, *judgement.faults}

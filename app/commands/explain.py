@@ -126,7 +126,8 @@ def _remedies(answer: dict[str, Any]) -> Iterator[str]:
         yield "one of these changes opens nodes (each was tried on the snapshot):"
         for remedy in answer["remedies"]:
             opens = remedy["opens"]
-            yield f"- {remedy['change']}: {opens} node{'s'[: opens != 1]} ({_named(remedy['nodes'], opens)})"
+            pods = f" (without {' and '.join(remedy['pods'])})" if remedy["pods"] else ""
+            yield f"- {remedy['change']}{pods}: {opens} node{'s'[: opens != 1]} ({_named(remedy['nodes'], opens)})"
             if remedy["sort"] == _RELEASE and answer["home"] is not None:
                 yield f"    {_release(answer['home']['owner'])}"
     elif answer["verdict"] == "NoNodeFits":

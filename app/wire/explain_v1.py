@@ -72,6 +72,7 @@ class ProvedRemedy(CamelModel):
     change: str
     opens: int = Field(description="Number of nodes that fit after the change.")
     nodes: list[str] = Field(description="The first ten of them.")
+    pods: list[str] = Field(description="Pods of the same namespace that were left out, for FewerPods.")
 
 
 class PluginNotJudged(CamelModel):
@@ -152,6 +153,13 @@ class SchedulerCondition(CamelModel):
     differences: list[str] = Field(description="What differs from the verdict here.")
 
 
+class PermitHold(CamelModel):
+    """Hold of a pod that has a node and is not bound yet."""
+
+    node: str = Field(description="Node to which the pod is bound once all plugins allow it.")
+    plugins: list[str] = Field(description="Plugins that have not allowed it yet.")
+
+
 class ExplainResponse(CamelModel):
     """Explanation for one pod: which nodes fit, why others do not, and which changes would make more nodes fit.
 
@@ -165,8 +173,9 @@ class ExplainResponse(CamelModel):
     node_name: str = Field(description="Node that the pod is bound to, also with pending: true; empty without one.")
     profile: str = Field(description="schedulerName of the profile; * for the profile of all other names.")
     preset: Literal["delegated", "complete"] = Field(description="Base of the profile.")
-    verdict: Literal["Bound", "Gated", "Fits", "NoNodeFits"]
+    verdict: Literal["Bound", "HeldAtPermit", "Gated", "Fits", "NoNodeFits"]
     summary: str = Field(description="The verdict as a sentence.")
+    held_at_permit: PermitHold | None = Field(description="Set if the pod waits at Permit in this replica.")
     gate: list[Rejection] = Field(description="Plugins that keep the pod from being scheduled at all.")
     total: int = Field(description="Number of nodes that were judged.")
     feasible: list[str] = Field(description="Nodes that pass every filter that was judged.")

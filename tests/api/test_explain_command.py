@@ -14,7 +14,7 @@ from app.analysis.bound import STAYS
 from app.commands import service
 from app.config.settings import Settings
 from tests.api.service import SAMPLE
-from tests.builders import JsonObject, node_object, pod_object
+from tests.builders import ZONE, JsonObject, node_object, pod_object
 from tests.controlplane.processes import free_port
 from tests.served import served
 
@@ -26,6 +26,7 @@ NO_SPREAD: Final = "PodTopologySpread: node(s) didn't match pod topology spread 
 TAINTED: Final = "TaintToleration: node(s) had untolerated taint(s)"
 
 FULL: Final = "node-a1 node-a2 node-a3 node-b1 node-b2 node-b3 node-b4"
+NEWEST: Final = "web-7d4b9c-k0x8m and web-7d4b9c-q1x8m"
 OTHERS: Final = "node-a1 node-a2 node-a3 node-b1 node-b3 node-b4 node-c1 node-c2 and 2 more"
 
 TOO_FULL: Final = f"""\
@@ -63,9 +64,9 @@ node-c3  1               0
 node-c4  1               0
 
 one of these changes opens nodes (each was tried on the snapshot):
-- one pod less in topology.kubernetes.io/zone=eu-1b: 4 nodes (node-b1 node-b2 node-b3 node-b4)
+- one pod less in {ZONE}=eu-1b (without web-7d4b9c-z3x8m): 4 nodes (node-b1 node-b2 node-b3 node-b4)
 - maxSkew: 2 in the constraint over topology.kubernetes.io/zone: 4 nodes (node-b1 node-b2 node-b3 node-b4)
-- 2 pods less in topology.kubernetes.io/zone=eu-1a: 3 nodes (node-a1 node-a2 node-a3)
+- 2 pods less in {ZONE}=eu-1a (without {NEWEST}): 3 nodes (node-a1 node-a2 node-a3)
 - whenUnsatisfiable: ScheduleAnyway in the constraint over topology.kubernetes.io/zone: 7 nodes ({FULL})
 """
 
