@@ -189,7 +189,7 @@ class Remedies:
             yield None
             counted: dict[str, list[Pod]] = {}
             yield from self._count_pods(pod, constraint, constraint.selector, counted)
-            for domain in sorted(domains, key=lambda it: -len(domains[it]))[:_MOST_TRIED_OF_A_SORT]:
+            for domain in sorted(domains, key=lambda it: (-len(domains[it]), it))[:_MOST_TRIED_OF_A_SORT]:
                 pods = counted.get(domain, ())
                 for number in range(1, min(3, len(pods)) + 1) if domain else ():
                     deleted = tuple(pods[:number])
@@ -249,7 +249,7 @@ class Remedies:
             for taint in () if info is None else info.node.taints:
                 if taint.keeps_out and taint.key != UNSCHEDULABLE.key and not tolerance.tolerates(taint):
                     tainted.setdefault(taint, []).append(name)
-        for taint in sorted(tainted, key=lambda it: -len(tainted[it]))[:_MOST_TRIED_OF_A_SORT]:
+        for taint in sorted(tainted, key=lambda it: (-len(tainted[it]), it.key, it.value))[:_MOST_TRIED_OF_A_SORT]:
             more = Toleration(taint.key, "Equal", taint.value, taint.effect)
             text = f"tolerate the taint {taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
             tolerant = _with_spec(pod, tolerations=(*pod.spec.tolerations, more))
@@ -304,8 +304,8 @@ def _nodes_by_plugins(judgement: Judgement) -> Mapping[frozenset[str], list[str]
 
 
 def _nodes_within(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str]) -> tuple[str, ...]:
-    """Return the nodes that none but these plugins reject."""
-    return tuple(name for key, names in by_plugins.items() if key <= plugins for name in names)
+    """Return the nodes that none but these plugins reject, sorted: the same changes are tried in each process."""
+    return tuple(sorted(name for key, names in by_plugins.items() if key <= plugins for name in names))
 
 
 def _with_spec(pod: Pod, **changes: Any) -> Pod:

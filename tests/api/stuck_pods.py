@@ -37,15 +37,18 @@ def running(create: Create, **requests: str) -> None:
 
 
 def too_large(create: Create) -> None:
+    """Twelve CPUs are free, but at most three on one node."""
     nodes(create)
     for name in NODES:
-        create(objects.pod(f"runs-{name[5:]}", node_name=name, requests={"cpu": "3" if name == "node-c2" else "2"}))
-    create(objects.pod("report", requests={"cpu": "3"}))
+        cpu = {"node-a2": "1", "node-c2": "3"}.get(name, "2")
+        create(objects.pod(f"runs-{name[5:]}", node_name=name, requests={"cpu": cpu}))
+    create(objects.pod("report", requests={"cpu": "4"}))
 
 
 def cpu_and_skew(create: Create) -> None:
     nodes(create, cpu="1")
     running(create, cpu="1")
+    create(objects.pod("log", node_name="node-b2", requests={"cpu": "1"}))
     create(objects.pod("web", labels=WEB, requests={"cpu": "2"}, spread_constraints=SPREAD))
 
 
