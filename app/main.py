@@ -576,6 +576,7 @@ class HomeportService:
             explain_router(
                 explainer,
                 WorkloadExplainer(explainer, self._explain.cluster, self._feed.problem),
+                self._waiting,
                 max_body_bytes=self._settings.max_body_bytes,
             ),
             pending_router(PendingPods(self.verb_context, self._explain)),

@@ -46,19 +46,24 @@ _FIT: Final = frozenset({"NodeResourcesFit", "DynamicResources"})
 _AFFINITY: Final = frozenset({"NodeAffinity"})
 _SPREAD: Final = frozenset({"PodTopologySpread"})
 _HOME: Final = frozenset({"StickyNode"})
+_CROWDED: Final = _FIT | {"NodePorts", "NodeVolumeLimits", "VolumeRestrictions", "InterPodAffinity"}
+"""Plugins that can reject a node because of the pods on it."""
+
 _SOFT: Final = "ScheduleAnyway"
 
 
 class Remedy(Struct, frozen=True):
     """One change after which nodes fit. ``change``: what to do. ``opens``: number of nodes that fit then.
 
-    ``nodes``: the first of these nodes. ``sort``: constant name of the sort of change, for programs.
+    ``nodes``: the first of these nodes. ``sort``: constant name of the sort of change, for programs. ``pods``: names of
+    the pods that it deletes, in the pod's namespace.
     """
 
     sort: str
     change: str
     opens: int
     nodes: tuple[str, ...]
+    pods: tuple[str, ...] = ()
 
 
 class _Change(Struct, frozen=True):
@@ -117,7 +122,8 @@ class Remedies:
                 yield from self._judge(ignored).steps(change.pod, after, fitting, without=change.without)
                 fitting = () if after.faults else after.feasible  # without a verdict of each plugin, it is not proved
         if fitting:
-            remedies.append(Remedy(change.sort, change.text, len(fitting), tuple(sorted(fitting)[:_MOST_NAMED])))
+            nodes, pods = tuple(sorted(fitting)[:_MOST_NAMED]), tuple(it.name for it in change.without)
+            remedies.append(Remedy(change.sort, change.text, len(fitting), nodes, pods))
 
     def _rounds(self, change: _Change) -> Iterator[Collection[str]]:
         """Yield the plugins to ignore in each round of judging a change.
@@ -131,8 +137,7 @@ class Remedies:
             yield change.ignores
 
     def _fits_on(self, pod: Pod, node: Node) -> bool:
-        info = self._cluster.nodes.get(node.name)
-        return info is not None and self._judge(()).fits_on(pod, info.with_node(node))
+        return node.name in self._cluster.nodes and self._judge(()).fits_on(pod, node)
 
     def _changes(
         self, pod: Pod, by_plugins: Mapping[frozenset[str], list[str]], remedies: Sequence[Remedy]
@@ -145,7 +150,8 @@ class Remedies:
         yield from self._release(pod, _nodes_within(by_plugins, _HOME))
         yield None
         spread = _nodes_within(by_plugins, _SPREAD)
-        yield from self._fewer_pods(pod, spread, remedies)
+        crowded = tuple(it for key in by_plugins if _SPREAD < key <= _SPREAD | _CROWDED for it in by_plugins[key])
+        yield from self._fewer_pods(pod, frozenset(spread), crowded, remedies)
         yield from self._policies(pod, spread)
         yield from self._tolerate(pod, _nodes_within(by_plugins, _CORDON))
         yield from self._request_less(pod, _nodes_within(by_plugins, _FIT))
@@ -168,24 +174,30 @@ class Remedies:
         if names:
             yield _Change("ReleaseHome", "release the home", pod, names, ignores=_HOME)
 
-    def _fewer_pods(self, pod: Pod, names: Sequence[str], remedies: Sequence[Remedy]) -> Iterator[_Change | None]:
+    def _fewer_pods(
+        self, pod: Pod, names: Collection[str], crowded: Collection[str], remedies: Sequence[Remedy]
+    ) -> Iterator[_Change | None]:
         """Delete one pod that a hard constraint counts, else two or three, in each of the domains with the most nodes.
 
-        ``remedies``: what has been proved so far.
+        ``names``: nodes that only the constraints reject. ``crowded``: other nodes that fit if also their own pods are
+        deleted. ``remedies``: what has been proved so far.
         """
-        for constraint in pod.spec.spread if names else ():
+        for constraint in pod.spec.spread if names or crowded else ():
             if constraint.when_unsatisfiable != DO_NOT_SCHEDULE or constraint.selector is None:
                 continue
-            domains = self._by_domain(names, constraint.topology_key)
+            domains = self._by_domain((*names, *crowded), constraint.topology_key)
             yield None
             counted: dict[str, list[Pod]] = {}
             yield from self._count_pods(pod, constraint, constraint.selector, counted)
-            for domain in sorted(domains, key=lambda it: -len(domains[it]))[:_MOST_TRIED_OF_A_SORT]:
-                inside, pods = tuple(domains[domain]), counted.get(domain, ())
+            for domain in sorted(domains, key=lambda it: (-len(domains[it]), it))[:_MOST_TRIED_OF_A_SORT]:
+                pods = counted.get(domain, ())
                 for number in range(1, min(3, len(pods)) + 1) if domain else ():
+                    deleted = tuple(pods[:number])
+                    emptier = {it.node_name for it in deleted}
+                    inside = tuple(it for it in domains[domain] if it in names or it in emptier)
                     text = f"{_fewer(number)} in {constraint.topology_key}={domain}"
                     proved = len(remedies)
-                    yield _Change("FewerPods", text, pod, inside, tuple(pods[:number]), reads=_SPREAD)
+                    yield _Change("FewerPods", text, pod, inside, deleted, reads=_SPREAD)
                     if len(remedies) > proved:
                         break
 
@@ -237,7 +249,7 @@ class Remedies:
             for taint in () if info is None else info.node.taints:
                 if taint.keeps_out and taint.key != UNSCHEDULABLE.key and not tolerance.tolerates(taint):
                     tainted.setdefault(taint, []).append(name)
-        for taint in sorted(tainted, key=lambda it: -len(tainted[it]))[:_MOST_TRIED_OF_A_SORT]:
+        for taint in sorted(tainted, key=lambda it: (-len(tainted[it]), it.key, it.value))[:_MOST_TRIED_OF_A_SORT]:
             more = Toleration(taint.key, "Equal", taint.value, taint.effect)
             text = f"tolerate the taint {taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
             tolerant = _with_spec(pod, tolerations=(*pod.spec.tolerations, more))
@@ -292,8 +304,8 @@ def _nodes_by_plugins(judgement: Judgement) -> Mapping[frozenset[str], list[str]
 
 
 def _nodes_within(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str]) -> tuple[str, ...]:
-    """Return the nodes that none but these plugins reject."""
-    return tuple(name for key, names in by_plugins.items() if key <= plugins for name in names)
+    """Return the nodes that none but these plugins reject, sorted: the same changes are tried in each process."""
+    return tuple(sorted(name for key, names in by_plugins.items() if key <= plugins for name in names))
 
 
 def _with_spec(pod: Pod, **changes: Any) -> Pod:

@@ -421,10 +421,14 @@ def test_the_readme_counts_the_sample_cluster_right() -> None:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
-    folder, cluster = tmp_path_factory.mktemp("curl"), ROOT / "examples" / "sample-cluster.yaml"
-    with served(folder, "--cluster", cluster) as http:
-        yield [_run(line, http) for line in (*CURL.splitlines(), *API_CURL) if line.startswith("curl ")]
+def answers(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """Of the lines of the example, then of those of the page about the API, each on a fresh sample cluster."""
+    folder, found = tmp_path_factory.mktemp("curl"), list[Any]()
+    for number, lines in enumerate((CURL.splitlines(), API_CURL)):
+        (folder / str(number)).mkdir()
+        with served(folder / str(number), "--cluster", SAMPLE) as http:
+            found += [_run(line, http) for line in lines if line.startswith("curl ")]
+    return found
 
 
 class TestCurl:

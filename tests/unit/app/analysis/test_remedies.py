@@ -135,10 +135,20 @@ def test_what_does_not_help_is_not_shown() -> None:
     """The zone without room holds the minimum at 0. The other zone needs two pods less, and one does not help."""
     world = World(*Z1_AND_Z2, *ON_Z1, profile=COMPLETE)
 
-    changes = [it.change for it in remedies(world, world.pod(pod(labels=WEB, spread=SPREAD)))]
+    pods = {it.change: it.pods for it in remedies(world, world.pod(pod(labels=WEB, spread=SPREAD)))}
 
-    assert f"one pod less in {ZONE}=z1" not in changes
-    assert f"2 pods less in {ZONE}=z1" in changes
+    assert f"one pod less in {ZONE}=z1" not in pods
+    assert {"w0", "w1"} == {*pods[f"2 pods less in {ZONE}=z1"]}
+
+
+def test_a_deleted_pod_also_leaves_its_room() -> None:
+    """The pod with most of the node's CPU is counted by the constraint too: without it, its own node fits as well."""
+    zones = [node("a", zone="z1"), node("c", zone="z1"), node("b", zone="z2", cpu="500m")]
+    world = World(*zones, pod("w", cpu="3500m", labels=WEB, node="a"), profile=COMPLETE)
+
+    nodes = {it.change: it.nodes for it in remedies(world, world.pod(pod(labels=WEB, spread=SPREAD)))}
+
+    assert ("a", "c") == nodes[f"one pod less in {ZONE}=z1"]
 
 
 def test_best_first_and_never_more_than_five() -> None:
