@@ -153,10 +153,11 @@ class Remedies:
         crowded = tuple(it for key in by_plugins if _SPREAD < key <= _SPREAD | _CROWDED for it in by_plugins[key])
         yield from self._fewer_pods(pod, frozenset(spread), crowded, remedies)
         yield from self._policies(pod, spread)
-        yield from self._tolerate(pod, _nodes_within(by_plugins, _CORDON))
+        counting = _CORDON | _SPREAD if _reads_taints(pod) else _CORDON
+        yield from self._tolerate(pod, _nodes_within(by_plugins, counting))
         yield from self._request_less(pod, _nodes_within(by_plugins, _FIT))
-        affinity = _nodes_within(by_plugins, _AFFINITY)
-        if affinity and pod.spec.affinity is not ANY_NODE:
+        affinity = _nodes_within(by_plugins, _AFFINITY | _SPREAD)
+        if len(affinity) > len(spread) and pod.spec.affinity is not ANY_NODE:
             anywhere = _with_spec(pod, affinity=ANY_NODE)
             text = "remove the pod's node selector and required node affinity"
             yield _Change("NodeAffinity", text, anywhere, affinity, reads=_AFFINITY | _SPREAD)
@@ -175,13 +176,15 @@ class Remedies:
             yield _Change("ReleaseHome", "release the home", pod, names, ignores=_HOME)
 
     def _fewer_pods(
-        self, pod: Pod, names: Collection[str], crowded: Collection[str], remedies: Sequence[Remedy]
+        self, pod: Pod, names: frozenset[str], crowded: Sequence[str], remedies: Sequence[Remedy]
     ) -> Iterator[_Change | None]:
         """Delete one pod that a hard constraint counts, else two or three, in each of the domains with the most nodes.
 
         ``names``: nodes that only the constraints reject. ``crowded``: other nodes that fit if also their own pods are
-        deleted. ``remedies``: what has been proved so far.
+        deleted. ``remedies``: what has been proved so far. A pod that several constraints count can open nodes outside
+        its domain.
         """
+        several = sum(it.when_unsatisfiable == DO_NOT_SCHEDULE for it in pod.spec.spread) > 1
         for constraint in pod.spec.spread if names or crowded else ():
             if constraint.when_unsatisfiable != DO_NOT_SCHEDULE or constraint.selector is None:
                 continue
@@ -193,11 +196,11 @@ class Remedies:
                 pods = counted.get(domain, ())
                 for number in range(1, min(3, len(pods)) + 1) if domain else ():
                     deleted = tuple(pods[:number])
-                    emptier = {it.node_name for it in deleted}
-                    inside = tuple(it for it in domains[domain] if it in names or it in emptier)
+                    emptier = {it.node_name for it in deleted}.intersection(crowded)
+                    others = names if several else names.intersection(domains[domain])
                     text = f"{_fewer(number)} in {constraint.topology_key}={domain}"
                     proved = len(remedies)
-                    yield _Change("FewerPods", text, pod, inside, deleted, reads=_SPREAD)
+                    yield _Change("FewerPods", text, pod, (*others, *emptier), deleted, reads=_SPREAD)
                     if len(remedies) > proved:
                         break
 
@@ -244,8 +247,11 @@ class Remedies:
     def _tolerate(self, pod: Pod, names: Sequence[str]) -> Iterator[_Change]:
         tolerance = Tolerance(pod.spec.tolerations)
         tainted: dict[Taint, list[str]] = {}
+        others = []  # nodes of other domains, if the constraints count by taints
         for name in names:
             info = self._cluster.nodes.get(name)
+            if info is not None and tolerance.tolerates_all(info.node.taints):
+                others.append(name)
             for taint in () if info is None else info.node.taints:
                 if taint.keeps_out and taint.key != UNSCHEDULABLE.key and not tolerance.tolerates(taint):
                     tainted.setdefault(taint, []).append(name)
@@ -253,7 +259,7 @@ class Remedies:
             more = Toleration(taint.key, "Equal", taint.value, taint.effect)
             text = f"tolerate the taint {taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
             tolerant = _with_spec(pod, tolerations=(*pod.spec.tolerations, more))
-            yield _Change("Tolerate", text, tolerant, tuple(tainted[taint]), reads=_CORDON | _SPREAD)
+            yield _Change("Tolerate", text, tolerant, (*tainted[taint], *others), reads=_CORDON | _SPREAD)
 
     def _request_less(self, pod: Pod, names: tuple[str, ...]) -> Iterator[_Change | None]:
         """Request as much of one resource as is free on the best of the nodes, if that is more than nothing."""
