@@ -143,10 +143,10 @@ class Aggregates:
         self._forget_first(name, old, new)
 
     def _forget_first(self, name: str, old: Node | None, new: Node | None) -> None:
-        """Drop the cached first node of each image that can have another first node after the change of a node.
+        """Drop the cached first node of each image for which this change of a node can make another node the first.
 
         An added node is the last in the order, so nothing is dropped. A changed node can become the first node of an
-        image that it gained, or stop being the first node of an image that it lost. So both images are dropped.
+        image that it gained, or stop being the first node of an image that it lost.
         """
         if old is None or not self._first_with:
             return

@@ -97,7 +97,7 @@ def _how(answer: Json) -> Iterator[str]:
     if answer["notCounted"]:
         yield f"not counted: {' '.join(answer['notCounted'])}"
     if _ROOM in answer["notCounted"]:
-        yield "room for them was not checked: kube-scheduler alone checks cpu, memory and pods here"
+        yield "free cpu, memory and pod capacity were not checked: only kube-scheduler checks them"
 
 
 def _row(item: Json, *, wide: bool) -> tuple[str, ...]:

@@ -16,7 +16,10 @@ For comparison, a full collection over 400,000 objects took 0.5 s.
 
 
 class _Loads:
-    """Number of first lists in progress in this process. ``was_enabled``: true if collection was enabled before."""
+    """Number of initial lists in progress in this process.
+
+    ``was_enabled``: true if garbage collection was enabled before the first of them began.
+    """
 
     in_progress = 0
     was_enabled = False

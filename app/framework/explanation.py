@@ -15,17 +15,37 @@ class Table(Struct, frozen=True):
     rows: tuple[tuple[str | int | bool, ...], ...]
 
 
+class DomainLimit(Struct, frozen=True):
+    """Topology spread constraint on the pods of each domain, which is a value of the node label ``key``.
+
+    ``terms``: the constraint's parameters as text, for example ``maxSkew 1``. ``pods``: number of counted pods by
+    domain. ``nodes``: number of counted nodes by domain. ``full``: domains that do not take the pod. ``minimum``: the
+    number of pods to which the others are compared. ``is_hard``: false for ``ScheduleAnyway``, which takes every pod.
+    """
+
+    key: str
+    terms: tuple[str, ...]
+    pods: Mapping[str, int]
+    full: frozenset[str]
+    nodes: Mapping[str, int] = {}
+    max_skew: int = 1
+    minimum: int = 0
+    is_hard: bool = True
+
+
 class Explanation(Struct, frozen=True):
     """Facts behind a plugin's verdict, with the names and numbers that a reason must not contain.
 
     ``unblock``: sentences that each name one change that would make the pod schedulable. ``later``: function for slow
     additions, for example the verdicts of ``handle.profile.why``. It is called with the names of the nodes that pass
-    the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds.
+    the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds. ``limits``: topology
+    spread constraints, if the plugin is PodTopologySpread. The Event ``SpreadBlocked`` and the list of skews show them.
     """
 
     tables: tuple[Table, ...] = ()
     unblock: tuple[str, ...] = ()
     later: Callable[[Collection[str]], Awaitable[Explanation]] | None = None
+    limits: tuple[DomainLimit, ...] = ()
 
 
 class Figure(Struct, frozen=True):

@@ -159,10 +159,15 @@ class Framework:
     def explain(self, pod: Pod, nodes: Candidates) -> dict[str, Explanation]:
         """Return the explanations of the plugins that have one, by plugin name. Raises ``PluginError``."""
         return {
-            name: self._guard.call(name, "Explain", _explained, plugin, pod, nodes)
+            name: self.explain_with(name, pod, nodes)
             for name, plugin in self.plugins.items()
             if overrides(type(plugin), Plugin, "explain")
         }
+
+    def explain_with(self, name: str, pod: Pod, nodes: Candidates) -> Explanation:
+        """Return the explanation of one plugin. Raises ``PluginError``."""
+        explanation: Explanation = self._guard.call(name, "Explain", _explained, self.plugins[name], pod, nodes)
+        return explanation
 
     async def explain_later(
         self, explained: Mapping[str, Explanation], feasible: Collection[str]
@@ -231,7 +236,9 @@ async def _later(later: Callable[[Collection[str]], Awaitable[object]], feasible
 
 
 def _with(first: Explanation, more: Explanation) -> Explanation:
-    return Explanation((*first.tables, *more.tables), (*first.unblock, *more.unblock))
+    return Explanation(
+        (*first.tables, *more.tables), (*first.unblock, *more.unblock), limits=(*first.limits, *more.limits)
+    )
 
 
 def _explained(plugin: Plugin, pod: Pod, nodes: Candidates) -> Explanation:

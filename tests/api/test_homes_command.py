@@ -333,7 +333,7 @@ class TestDrain:
         assert machine.endswith("waits for node-c3; elsewhere after its grace") or "node-" in machine
         assert "placed one after the other, by the rules that Homeport has here: PodTopologySpread" == rules
         assert missing.startswith("not counted: NodeUnschedulable NodeName TaintToleration")
-        assert room.startswith("room for them was not checked")
+        assert room.startswith("free cpu, memory and pod capacity were not checked")
 
 
 def test_the_annotation_is_the_one_that_the_plugin_reads() -> None:

@@ -183,7 +183,7 @@ class TestMetrics:
         labels = {name: (found or declared.get(name, set())) - {*self.NO_LABELS} for name, found in seen.items()}
         shown = {ticked(name)[0].removesuffix("_total"): set(ticked(found)) for name, _, found, _ in self.ROWS}
 
-        empty = {"homeport_topology_skew", "homeport_unschedulable_pods"}
+        empty = {"homeport_topology_skew", "homeport_unschedulable_pods", "homeport_workload_skew"}
         assert {name: found for name, found in shown.items() if name not in empty} == {
             name: found for name, found in labels.items() if name not in empty
         }
@@ -479,7 +479,7 @@ class TestCurl:
         ] == found
 
     def test_the_page_about_the_api_shows_what_is_answered(self, answers: list[Any]) -> None:
-        error, by_name, explained, deployment, pending, cycle, waiting, homes, drain = answers[12:]
+        error, by_name, explained, deployment, pending, skew, cycle, waiting, homes, drain = answers[12:]
         error_shown, table_shown, remedies_shown = map(json.loads, blocks(ROOT / "docs" / "http-api.md", "json"))
 
         assert error_shown == error
@@ -489,6 +489,7 @@ class TestCurl:
         assert {**explained, "node": by_name["node"]} == by_name
         assert "web-7d4b9c-new01" in [name for it in deployment["items"] for name in it["pods"]]
         assert "web-urgent" in [it["name"] for it in pending["items"]]
+        assert ("web", "Deployment") in [(it["name"], it["kind"]) for it in skew["items"]]
         assert ([], 2, "node-b2") == (waiting, len(homes["items"]), drain["node"])
 
 
