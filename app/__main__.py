@@ -14,8 +14,12 @@ from typing import Any, Final
 
 import structlog
 
-from app.commands import drain, dump, evaluate, explain, homes, plugins, rbac, saved, service
-from app.commands.arguments import FLAGS, parser, with_list
+from app.commands import completion, dump, evaluate, in_process, plugins, rbac, service
+from app.commands.arguments import FLAGS, kubectl_parser, parser
+from app.commands.progress import ProgressLine
+from app.commands.question_flags import with_list
+from app.commands.questions import QUESTIONS
+from app.commands.sources import source_of
 from app.config.flags import given_by
 from app.config.loading import LoadedSettings, SettingsError, read_settings
 from app.config.mistakes import Mistake
@@ -23,8 +27,7 @@ from app.config.variables import CONFIG
 from app.feeds.saved import SavedClusterError
 from app.framework.spec import PluginSpec
 from app.kube.credential_sources import CredentialsError
-from app.kube.credentials import load, namespace_in_use
-from app.kube.names import is_label, shown
+from app.kube.credentials import Login, load
 from app.main import serve
 from app.runtime.profiles import ProfileErrors
 from app.runtime.registry import DuplicatePlugin, Registry
@@ -37,52 +40,84 @@ from app.wiring import certificates_of
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 
 _LOG: Final = structlog.get_logger(__name__)
-FAILED: Final = 1
 USAGE_ERROR: Final = 2
+FAILED: Final = 3
+INTERRUPTED: Final = 130
 _MISTAKES: Final = (
     SettingsError,
     ProfileErrors,
     SavedClusterError,
     CredentialsError,
     CertificateError,
+    service.UsageError,
     plugins.PluginLoadError,
     DuplicatePlugin,
 )
 _CERTIFICATES: Final = ("tls_cert_file", "tls_private_key_file", "client_ca_file", "leader_election")
 
-_PODS: Final = ("pod", "pods", "po")
-"""Names that kubectl accepts for the kind Pod."""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code.
 
-    The exit code is 0 after success, 1 after a failure, and 2 for invalid arguments, settings, profiles or plugins. If
-    standard output is a pipe without a reader, the process ends by SIGPIPE, like other Unix commands.
+    The exit code is 0 after success, and 1 if a pod waits or something was found. It is 2 for invalid arguments,
+    settings, profiles or plugins, and 3 if there is no answer. If standard output is a pipe without a reader, the
+    process ends by SIGPIPE, like other Unix commands.
     """
+    return _guarded(lambda: _run(parser(), list(sys.argv[1:] if argv is None else argv), nearby=service.SERVERS))
+
+
+def kubectl(argv: Sequence[str] | None = None) -> int:
+    """Run one command of ``kubectl homeport`` and return the exit code, as ``main`` does."""
+    return _guarded(lambda: _run(kubectl_parser(), list(sys.argv[1:] if argv is None else argv), nearby=()))
+
+
+def kubectl_complete(argv: Sequence[str] | None = None) -> int:
+    """Print completions of ``kubectl homeport``, one a line, and a directive for kubectl's shell scripts."""
+    print("\n".join(completion.completions(list(sys.argv[1:] if argv is None else argv))))  # noqa: T201
+    return 0
+
+
+def _guarded(run: Callable[[], int]) -> int:
     guard_standard_error()
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        return run()
     finally:
         _flush()
 
 
-def _run(argv: list[str]) -> int:
-    arguments = parser().parse_args(with_list(argv))
+def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[str]) -> int:
+    arguments = known.parse_args(with_list(argv))
     try:
+        if arguments.run in QUESTIONS:
+            return _questioned(arguments, nearby)
         _RUNS[arguments.run](arguments)
     except _MISTAKES as mistake:
         _complain(mistake)
         return USAGE_ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError as failure:
-        if _has_no_reader(sys.stdout.fileno()):
-            _end_by_sigpipe()
-        _complain(failure)
-        return FAILED
+        if not _has_no_reader(sys.stdout.fileno()):
+            _complain(failure)
+            return FAILED
     except (service.CommandError, OSError) as failure:
         _complain(failure)
+        if isinstance(failure, service.PageNotServed):
+            _complain(service.CommandError(service.WHERE))
         return FAILED
-    return 0
+    else:
+        return 0
+    _end_by_sigpipe()  # only here, where nothing refers to a port-forward any more, so that it has ended
+    return FAILED
+
+
+def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
+    """Run a command that asks about a cluster. Without usable credentials there is no answer, so the code is 3."""
+    try:
+        return QUESTIONS[arguments.run](arguments, _ask(arguments, nearby=nearby))
+    except CredentialsError as failure:
+        _complain(failure)
+        return FAILED
 
 
 def _flush() -> None:
@@ -175,94 +210,24 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     evaluate.run(arguments.file, _specs(), arguments.release)
 
 
-def _server(arguments: argparse.Namespace) -> service.Pages:
-    if arguments.saved is not None:
+def _ask(arguments: argparse.Namespace, *, nearby: Sequence[str]) -> Callable[[], service.Pages]:
+    """Return a function that chooses who answers a question, see ``source_of``."""
+
+    def settings() -> tuple[LoadedSettings, tuple[PluginSpec[Any], ...]]:
         configure("warning", "console")
-        loaded, specs = _configured(arguments.config, None)
-        path = Path(arguments.saved)
-        return saved.SavedCluster(loaded.settings, specs, DEFAULT_WEIGHTS, path, version=version("homeport"))
-    if arguments.config is not None:
-        raise service.CommandError("--config is for --saved: a running Homeport has its own configuration")
-    return service.Server(
-        service.SERVERS if arguments.server is None else (arguments.server,),
-        arguments.certificate_authority,
-        arguments.client_certificate,
-        arguments.client_key,
-    )
+        return _configured(arguments.config, None)
 
+    def of_file(path: str) -> service.Pages:
+        loaded, specs = settings()
+        return in_process.of_file(loaded.settings, specs, DEFAULT_WEIGHTS, Path(path), version=version("homeport"))
 
-def _namespace(arguments: argparse.Namespace) -> str:
-    """Return the namespace given by ``--namespace``, else kubectl's default. Raises ``CommandError`` if invalid."""
-    namespace: str | None = arguments.namespace
-    if namespace is None:
-        namespace = namespace_in_use(arguments.kubeconfig)
-    if not is_label(namespace):
-        raise service.CommandError(f"{shown(namespace)} cannot be the name of a namespace")
-    return namespace
+    def of_cluster(login: Login, progress: ProgressLine) -> service.Pages:
+        loaded, specs = settings()
+        return in_process.of_cluster(
+            loaded.settings, specs, DEFAULT_WEIGHTS, login, progress, version=version("homeport")
+        )
 
-
-def _list_homes(arguments: argparse.Namespace) -> None:
-    selection = homes.HomeSelection(
-        "" if arguments.all_namespaces else _namespace(arguments),
-        arguments.node,
-        orphaned=arguments.orphaned,
-        away=arguments.away,
-        contradictory=arguments.contradictory,
-    )
-    text = homes.listing(_server(arguments), selection, arguments.output)
-    if text:
-        print(text)  # noqa: T201  # the answer of the command
-    elif arguments.output != "name":
-        where = f"in namespace {selection.namespace} (-A: in all)" if selection.namespace else "anywhere"
-        what = "no such homes" if selection.narrows else "no homes"
-        print(f"homeport: {what} {where}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
-
-
-def _move_home(arguments: argparse.Namespace) -> None:
-    server = _server(arguments)
-    owner = homes.owner_of(server, _namespace(arguments), arguments.owner)
-    answer = homes.move(server, arguments.kubeconfig, owner, arguments.node, force=arguments.force)
-    print(answer)  # noqa: T201  # the answer of the command
-
-
-def _release_home(arguments: argparse.Namespace) -> None:
-    server = _server(arguments)
-    owner = homes.owner_of(server, _namespace(arguments), arguments.owner)
-    print(homes.release(server, arguments.kubeconfig, owner))  # noqa: T201  # the answer of the command
-
-
-def _keep_home(arguments: argparse.Namespace) -> None:
-    server = _server(arguments)
-    owner = homes.owner_of(server, _namespace(arguments), arguments.owner)
-    print(homes.keep(server, arguments.kubeconfig, owner))  # noqa: T201  # the answer of the command
-
-
-def _drain(arguments: argparse.Namespace) -> None:
-    text, node_exists = drain.plan(_server(arguments), arguments.node, arguments.output)
-    print(text)  # noqa: T201  # the answer of the command
-    if not node_exists:
-        raise service.CommandError(f"there is no node {shown(arguments.node)}")
-
-
-def _explain(arguments: argparse.Namespace) -> None:
-    server = _server(arguments)
-    namespace, name = _pod(arguments)
-    answer = explain.run(server, namespace, name, node=arguments.node, as_json=arguments.output == "json")
-    print(answer)  # noqa: T201  # the answer of the command
-
-
-def _pod(arguments: argparse.Namespace) -> tuple[str, str]:
-    """Return namespace and name of the pod that the argument POD names.
-
-    POD is NAME, pod/NAME like in kubectl, or NAMESPACE/NAME. Raises ``CommandError`` if it contradicts ``--namespace``.
-    """
-    first, slash, name = arguments.pod.rpartition("/")
-    if not slash or first in _PODS:
-        return _namespace(arguments), name
-    if arguments.namespace not in (None, first):
-        raise service.CommandError(f"{shown(arguments.pod)} is in another namespace than -n {arguments.namespace}")
-    arguments.namespace = first
-    return _namespace(arguments), name
+    return lambda: source_of(arguments, of_file, of_cluster, nearby=nearby)
 
 
 def _plugins(_arguments: argparse.Namespace) -> None:
@@ -296,14 +261,8 @@ def _version(_arguments: argparse.Namespace) -> None:
 _RUNS: Final[Mapping[str, Callable[[argparse.Namespace], None]]] = {
     "serve": _serve,
     "evaluate": _evaluate,
-    "explain": _explain,
     "plugins": _plugins,
     "version": _version,
-    "homes list": _list_homes,
-    "homes move": _move_home,
-    "homes release": _release_home,
-    "homes keep": _keep_home,
-    "homes drain": _drain,
     "dump": _dump,
     "rbac": _rbac,
 }

@@ -38,7 +38,7 @@ from app.controllers.second_looks import SecondLooks
 from app.controllers.spread_events import SpreadEvents
 from app.controllers.supervisor import Supervisor
 from app.feeds.collecting import short_collections
-from app.feeds.feed import Feed
+from app.feeds.feed import Feed, Loader
 from app.feeds.live import LiveFeed
 from app.feeds.uncached_reader import ApiUncachedReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
@@ -151,12 +151,19 @@ class _Elected(Struct, frozen=True):
 class HomeportService:
     """All parts of the service.
 
-    The constructor raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
+    ``load`` fills the snapshot if ``settings.cluster`` is set; ``None`` reads the file of that name. The constructor
+    raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
 
     _listeners: Sequence[Listener] = ()
 
     def __init__(
-        self, settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], *, version: str
+        self,
+        settings: Settings,
+        specs: Iterable[PluginSpec[Any]],
+        defaults: Mapping[str, int],
+        *,
+        version: str,
+        load: Loader | None = None,
     ) -> None:
         self._settings = settings
         self._version = version
@@ -169,7 +176,7 @@ class HomeportService:
 
         self._cluster = wiring.snapshot(settings, resolved)
         live = wiring.live_feed(settings, self._cluster, resolved, self._metrics, self._tracing)
-        self._feed: Feed = live or wiring.saved_feed(settings, self._cluster, resolved)
+        self._feed: Feed = live or wiring.saved_feed(settings, self._cluster, resolved, load)
         self._authority = wiring.authority(settings, live)
         self._certificates = wiring.certificates_of(settings, self._authority)
         self._permissions = wiring.permission_check(settings, live, resolved, self._metrics)

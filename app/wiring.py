@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -15,8 +16,9 @@ from app.cache.nodes import Nodes
 from app.config.sections import SelfSigned
 from app.config.settings import Settings
 from app.controllers.nominations import CountedNominations
-from app.feeds.feed import Feed, SavedFeed
+from app.feeds.feed import Feed, Loader, SavedFeed
 from app.feeds.live import LiveFeed
+from app.feeds.saved import load_saved
 from app.framework.handle import Handle, ProfileContext
 from app.framework.uses import Use
 from app.homes.protocol import HomesPlugin
@@ -51,11 +53,14 @@ def _explained(settings: Settings, resolved: Iterable[ResolvedProfile]) -> list[
     return [it.with_default_filters() if settings.explains_all else it for it in resolved]
 
 
-def saved_feed(settings: Settings, cluster: Cluster, resolved: Sequence[ResolvedProfile]) -> SavedFeed:
-    """Load the saved cluster that the settings name. Raises ``SavedClusterError``."""
-    return SavedFeed(
-        Path(settings.cluster or ""), cluster, kinds_of(resolved), kinds_of(_explained(settings, resolved))
-    )
+def saved_feed(
+    settings: Settings, cluster: Cluster, resolved: Sequence[ResolvedProfile], load: Loader | None
+) -> SavedFeed:
+    """Load the saved cluster that the settings name, or call ``load``. Raises ``SavedClusterError``, or as ``load``."""
+    kinds, optional = kinds_of(resolved), kinds_of(_explained(settings, resolved))
+    if load is not None:
+        return SavedFeed(load, cluster, kinds, optional, state="listed")
+    return SavedFeed(partial(load_saved, Path(settings.cluster or "")), cluster, kinds, optional)
 
 
 def live_feed(

@@ -57,13 +57,37 @@ class Refusal:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run Homeport's command line, or print to stderr why it cannot start and return 2."""
-    reasons = tuple(refusals(installed()))
-    if reasons:
-        sys.stderr.writelines(map(str, reasons))
+    if _refused():
         return REFUSED
     from app.__main__ import main as command_line
 
     return command_line(argv)
+
+
+def kubectl(argv: Sequence[str] | None = None) -> int:
+    """Run ``kubectl homeport``, or print to stderr why it cannot start and return 2."""
+    if _refused():
+        return REFUSED
+    from app.__main__ import kubectl as command_line
+
+    return command_line(argv)
+
+
+def kubectl_complete(argv: Sequence[str] | None = None) -> int:
+    """Print the completions that kubectl asks ``kubectl_complete-homeport`` for."""
+    if _refused():
+        return REFUSED
+    from app.__main__ import kubectl_complete as command_line
+
+    return command_line(argv)
+
+
+def _refused() -> bool:
+    """Print to stderr each reason for which Homeport cannot start; return true if there is one."""
+    reasons = tuple(refusals(installed()))
+    if reasons:  # standard error can be closed
+        sys.stderr.writelines(map(str, reasons))
+    return bool(reasons)
 
 
 def require_own_packages() -> None:

@@ -6,14 +6,14 @@ its node.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import yaml
+from msgspec import Struct
 
 from app.commands import table
 from app.commands.homes import PATH, Json, Output, name_of, named
+from app.commands.output import structured
 from app.commands.service import Pages
 
 _SHOWN: Final = 3
@@ -22,32 +22,39 @@ _ROOM: Final = "NodeResourcesFit"
 _MOST_OTHERS: Final = 10
 
 
-def plan(server: Pages, node: str, output: Output) -> tuple[str, bool]:
-    """Return the text to print, and true if the node exists. Raises ``CommandError`` if the request fails.
+class PrintedDrain(Struct, frozen=True):
+    """``text``: what to print. ``node_exists``: false if no node has the name. ``waits``: true if a pod would wait."""
+
+    text: str
+    node_exists: bool
+    waits: bool
+
+
+def plan(server: Pages, node: str, output: Output, *, headers: bool = True) -> PrintedDrain:
+    """Return what a drain of the node would do. Raises ``CommandError`` if the service fails.
 
     A deleted node can be given too, because it can still be the home of pods.
     """
     answer = server.post(f"{PATH}/drain", {"node": node})
-    return _text(answer, output), answer["known"]
+    going = [it for it in answer["items"] if it["pod"] and it["podNode"] == node] + answer["others"]
+    waits = any(not it["goesTo"] for it in going)
+    return PrintedDrain(_text(answer, output, headers=headers), answer["known"], waits)
 
 
-def _text(answer: Json, output: Output) -> str:
-    if output == "json":
-        return json.dumps(answer, indent=2)
-    if output == "yaml":
-        return str(yaml.safe_dump(answer, sort_keys=False)).rstrip("\n")
+def _text(answer: Json, output: Output, *, headers: bool) -> str:
     if output == "name":
         return "\n".join(dict.fromkeys(name_of(it["owner"]) for it in answer["items"]))
-    return "\n".join(rendered(answer, wide=output == "wide"))
+    text = structured(answer, output)
+    return "\n".join(rendered(answer, wide=output == "wide", headers=headers)) if text is None else text
 
 
-def rendered(answer: Json, *, wide: bool) -> Iterator[str]:
+def rendered(answer: Json, *, wide: bool, headers: bool = True) -> Iterator[str]:
     """Yield the lines to print for an answer of ``/api/v1/homes/drain``. ``wide``: print all details."""
     yield _first(answer)
     if answer["items"]:
         columns = ("namespace", "owner", "policy", "pod", "could run on", "then", *(("others refuse",) if wide else ()))
         yield ""
-        yield from table.lines(columns, [_row(it, wide=wide) for it in answer["items"]])
+        yield from table.lines(columns, [_row(it, wide=wide) for it in answer["items"]], headers=headers)
     if answer["more"]:
         yield f"and {answer['more']} more that are not listed"
     yield from _others(answer, wide=wide)

@@ -1,37 +1,54 @@
-"""``homeport explain``: requests an explanation from Homeport, and formats it as text."""
+"""``homeport explain``: formats explanations of pods for people."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any, Final
-from urllib.parse import quote
 
 from app.commands import table
-from app.commands.service import Pages
+from app.commands.output import BAD, BOLD, GOOD, coloured
 from app.kube.names import is_subdomain, shown
 
 _WIDTH: Final = 100
 """Width in characters at which lists of names are wrapped."""
 
 _MOST_NAMED: Final = 8
-"""Maximum number of node names that are printed for a group of nodes. ``-o json`` prints all names."""
+"""Number of nodes of a group that are named; the formats wide, json and yaml have all of them."""
+
+_COLOURS: Final = {"Fits": GOOD, "Bound": GOOD, "Gated": BAD, "NoNodeFits": BAD}
 
 
-def run(server: Pages, namespace: str, name: str, *, node: str, as_json: bool) -> str:
-    """Return the text to print about the pod, or the JSON of the answer. Raises ``CommandError`` if the request fails.
+def lines(answer: dict[str, Any], output: str) -> Iterator[str]:
+    """Yield the lines to print for an explanation of one pod, or for those of several pods."""
+    if "items" not in answer:
+        yield from (
+            [f"pod/{answer['pod'].partition('/')[2]}"] if output == "name" else render(answer, wide=output == "wide")
+        )
+        return
+    shown_pods = 0
+    for number, item in enumerate(answer["items"]):
+        shown_pods += len(item["pods"])
+        if output == "name":
+            yield from (f"pod/{name}" for name in item["pods"])
+            continue
+        if number:
+            yield ""
+        if len(item["pods"]) > 1:
+            yield coloured(f"{len(item['pods'])} equal pods: {' '.join(item['pods'])}", BOLD)
+        yield from render(item["explanation"], wide=output == "wide")
+    if output != "name" and answer["total"] > shown_pods:
+        yield ""
+        yield f"{answer['total'] - shown_pods} more pods match; at most 50 are explained"
 
-    ``node``: name of a node for which the verdict of each plugin is printed too; empty for none.
+
+def render(answer: dict[str, Any], *, wide: bool) -> Iterator[str]:
+    """Yield the lines to print for an answer of ``/api/v1/explain``: the verdict, its numbers, then the remedies.
+
+    ``wide``: name all nodes.
     """
-    path = f"/api/v1/explain/{quote(namespace, safe='')}/{quote(name, safe='')}"
-    answer = server.get(path, {"node": node} if node else {})
-    return json.dumps(answer, indent=2) if as_json else "\n".join(render(answer))
-
-
-def render(answer: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines to print for an answer of ``/api/v1/explain``: verdict, number of nodes by reason, remedies."""
-    yield f"{answer['pod']}: {answer['summary']}"
+    most = len(answer["feasible"]) + answer["total"] if wide else _MOST_NAMED
+    yield coloured(f"{answer['pod']}: {answer['summary']}", _COLOURS.get(answer["verdict"], BOLD))
     if answer["schedulerName"] != answer["profile"]:
         name = answer["schedulerName"]
         yield f"  schedulerName {name if is_subdomain(name) else shown(name)}, judged by profile {answer['profile']}"
@@ -39,10 +56,10 @@ def render(answer: dict[str, Any]) -> Iterator[str]:
         plugins = " ".join(it["plugin"] for it in answer["notJudged"] if it["why"] == why)
         yield from wrap(f"not judged ({why}): {plugins}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
     if answer["feasible"]:
-        yield f"  fits: {_named(answer['feasible'])}"
+        yield f"  fits: {_named(answer['feasible'], most=most)}"
     if answer["groups"]:
         yield ""
-        rows = [(it["count"], _reasons(it["reasons"]), _named(it["nodes"])) for it in answer["groups"]]
+        rows = [(it["count"], _reasons(it["reasons"]), _named(it["nodes"], most=most)) for it in answer["groups"]]
         yield from table.lines(("count", "rejected by", "nodes"), rows)
     if answer["scheduler"] is not None:
         yield from _scheduler(answer["scheduler"])
@@ -117,10 +134,10 @@ def _reasons(reasons: Sequence[dict[str, Any]]) -> str:
     return "; ".join(verdict_line(it) for it in reasons)
 
 
-def _named(names: Sequence[str], total: int | None = None) -> str:
-    """Return the first names and the number of further names. ``total``: number of names, if ``names`` lacks some."""
-    more = (len(names) if total is None else total) - len(names[:_MOST_NAMED])
-    return " ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more else "")
+def _named(names: Sequence[str], total: int | None = None, *, most: int = _MOST_NAMED) -> str:
+    """Return the first names, and the number of others. ``total``: number of all names, if the list has only some."""
+    more = (len(names) if total is None else total) - len(names[:most])
+    return " ".join(names[:most]) + (f" and {more} more" if more else "")
 
 
 def verdict_line(status: dict[str, Any]) -> str:

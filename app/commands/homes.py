@@ -8,19 +8,19 @@ Homeport. They write changes to the API server with the permissions of the user'
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar
 
-import yaml
 from msgspec import Struct
 
 from app.commands import table
-from app.commands.service import CommandError, Pages
+from app.commands.output import structured
+from app.commands.service import CommandError, Pages, UsageError
 from app.homes import by_hand
 from app.homes.by_hand import AnnotationTarget, ByHandError
 from app.homes.protocol import State
+from app.kube.credentials import Login
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_segment, is_subdomain, shown
 
@@ -95,16 +95,15 @@ class HomeSelection(Struct, frozen=True):
         return {name: value for name, value in texts.items() if value} | flags
 
 
-def listing(server: Pages, selection: HomeSelection, output: Output) -> str:
-    """Return the text to print about the selected homes; for a table without rows, ``""``. Raises ``CommandError``."""
+def listing(server: Pages, selection: HomeSelection, output: Output, *, headers: bool = True) -> str:
+    """Return the text to print about the selected homes. A table without rows is empty. Raises ``CommandError``."""
     items = list(homes(server, selection.query))
-    if output == "json":
-        return json.dumps({"items": items}, indent=2)
-    if output == "yaml":
-        return str(yaml.safe_dump({"items": items}, sort_keys=False)).rstrip("\n")
+    text = structured({"items": items}, output)
+    if text is not None:
+        return text
     if output == "name":
         return "\n".join(name_of(it["owner"]) for it in items)
-    return "\n".join(_rows(items, selection, wide=output == "wide")) if items else ""
+    return "\n".join(_rows(items, selection, wide=output == "wide", headers=headers)) if items else ""
 
 
 def homes(server: Pages, query: Mapping[str, str]) -> Iterator[Json]:
@@ -135,7 +134,7 @@ def named(owner: Json) -> str:
     return f"{owner['name']}/{owner['slot']}" if owner["slot"] else str(owner["name"])
 
 
-def _rows(items: Sequence[Json], selection: HomeSelection, *, wide: bool) -> list[str]:
+def _rows(items: Sequence[Json], selection: HomeSelection, *, wide: bool, headers: bool) -> list[str]:
     columns = list(_COLUMNS)
     if selection.namespace:
         columns.remove("namespace")
@@ -143,7 +142,7 @@ def _rows(items: Sequence[Json], selection: HomeSelection, *, wide: bool) -> lis
         columns += _MORE
     elif selection.contradictory:
         columns.append("contradiction")
-    return table.lines(columns, [[cells[it] for it in columns] for cells in map(_cells, items)])
+    return table.lines(columns, [[cells[it] for it in columns] for cells in map(_cells, items)], headers=headers)
 
 
 def _cells(home: Json) -> dict[str, str]:
@@ -169,7 +168,7 @@ def _words(word: str) -> str:
 
 
 def owner_of(server: Pages, namespace: str, text: str) -> OwnerArgument:
-    """Parse ``KIND/NAME`` or ``KIND/NAME/ORDINAL``. Raises ``CommandError`` for an unknown kind or another format."""
+    """Parse ``KIND/NAME`` or ``KIND/NAME/ORDINAL``. Raises ``UsageError``, and ``CommandError`` for an unknown kind."""
     kind, name, slot = _parsed(text)
     kinds = keepers(server)
     matches = {(it["apiVersion"], it["kind"]): bool(it["perSlot"]) for it in kinds if _is_called(it, kind)}
@@ -191,7 +190,7 @@ def _parsed(text: str) -> tuple[str, str, str]:
     parts = text.split("/")
     sound = 1 < len(parts) <= _PARTS and all(map(is_segment, parts))
     if not sound or (len(parts) == _PARTS and not _ORDINAL.fullmatch(parts[-1])):
-        raise CommandError(f"{shown(text)} is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL")
+        raise UsageError(f"{shown(text)} is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL")
     return parts[0], parts[1], parts[2] if len(parts) == _PARTS else ""
 
 
@@ -209,28 +208,28 @@ def _is_called(keeper: Json, word: str) -> bool:
     return word in names or _SHORT.get(word) == kind
 
 
-def move(server: Pages, kubeconfig: str | None, owner: OwnerArgument, node: str, *, force: bool) -> str:
+def move(server: Pages, login: Login, owner: OwnerArgument, node: str, *, force: bool) -> str:
     """Make the node the home, and return the text to print. With ``force``, the node need not exist.
 
-    Raises ``CommandError`` if the home cannot be changed.
+    Raises ``CommandError`` if that fails, and ``UsageError`` for an empty ``node``.
     """
     if not node:
-        raise CommandError(f"{owner}: a home has a name; release takes it away")
+        raise UsageError(f"{owner}: a home has a name; release takes it away")
     _require_api_server(server, owner)
-    before = _done(by_hand.change(kubeconfig, owner.target, node, check_node=not force))
+    before = _done(by_hand.change(login, owner.target, node, check_node=not force))
     if before == node:
         return f"{owner}: {node} is the home already"
     return f"{owner}: the home is {_readable(node)} now{f', it was {_readable(before)}' if before else ''}"
 
 
-def release(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
+def release(server: Pages, login: Login, owner: OwnerArgument) -> str:
     """Remove the home, and return the text to print. The next bind of the pod then creates a new home.
 
     If the owner was deleted, the home that Homeport still remembers for it is removed. Raises ``CommandError`` if there
     is no home.
     """
     _require_api_server(server, owner)
-    released = _done(by_hand.release(kubeconfig, owner.target))
+    released = _done(by_hand.release(login, owner.target))
     if not released.before:
         raise CommandError(f"{owner} has no home")
     if released.remembered:
@@ -238,7 +237,7 @@ def release(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
     return f"{owner}: {_readable(released.before)} is no longer the home; the next first bind creates one"
 
 
-def keep(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
+def keep(server: Pages, login: Login, owner: OwnerArgument) -> str:
     """Make the current node of the owner's pod its home, and return the text to print.
 
     Raises ``CommandError`` if the owner has no pod, or if its pod has no node.
@@ -252,7 +251,7 @@ def keep(server: Pages, kubeconfig: str | None, owner: OwnerArgument) -> str:
         raise CommandError(f"{owner} has no pod: there is no node to keep; move can name one")
     if not items[0]["podNode"]:
         raise CommandError(f"{owner}: its pod {items[0]['pod']} has no node yet")
-    return move(server, kubeconfig, owner, items[0]["podNode"], force=False)
+    return move(server, login, owner, items[0]["podNode"], force=False)
 
 
 def _require_api_server(server: Pages, owner: OwnerArgument) -> None:

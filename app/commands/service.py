@@ -19,19 +19,24 @@ SERVERS: Final = ("http://127.0.0.1:8888", "http://127.0.0.1:8889")
 
 
 _PREFIX: Final = "homeport: "
-_WHERE: Final = "use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
+WHERE: Final = "use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
+"""Advice for a user whose question no Homeport answers."""
 
 
 class CommandError(Exception):
     """Raised if a command fails. The message is printed for the user."""
 
 
-class _NotServed(CommandError):
-    """Raised if no server answers at a URL, or if the server there is not a Homeport server that has the page."""
+class PageNotServed(CommandError):
+    """Raised if no server answers at a URL, or if it is not a Homeport server that has the page."""
+
+
+class UsageError(Exception):
+    """Raised if the flags and arguments of a command do not fit together."""
 
 
 class Pages(Protocol):
-    """Interface to Homeport's pages, served by a running Homeport or, for a saved cluster, by this process."""
+    """Interface to the pages of Homeport: of a running server, or of a service in this process."""
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
@@ -43,12 +48,12 @@ class Pages(Protocol):
 
 
 class Server(Struct, frozen=True):
-    """Implementation of ``Pages`` that sends requests to a running Homeport, at the first of ``urls`` with the page.
+    """Implementation of ``Pages`` by a running Homeport at a URL. Raises ``PageNotServed`` if it does not serve a page.
 
     ``authority``, ``certificate`` and ``key``: paths of PEM files for HTTPS.
     """
 
-    urls: tuple[str, ...]
+    url: str
     authority: str | None = None
     certificate: str | None = None
     key: str | None = None
@@ -62,23 +67,11 @@ class Server(Struct, frozen=True):
         return self._ask("POST", path, {"json": dict(body)})
 
     def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer of the first URL that serves the page.
-
-        Raises ``CommandError`` if that answer is an error, or if no URL serves the page.
-        """
-        missed: list[str] = []
-        for base in self.urls:
-            try:
-                return self._ask_at(method, f"{base.rstrip('/')}{path}", content)
-            except _NotServed as cause:
-                missed.append(str(cause))
-        raise CommandError("\n".join((*missed, _WHERE)))
-
-    def _ask_at(self, method: str, url: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        url = f"{self.url.rstrip('/')}{path}"
         try:
             answer = httpx.request(method, url, **content, timeout=_SECONDS, verify=_tls(self))
         except httpx.HTTPError as error:
-            raise _NotServed(f"{url}: {error}") from None
+            raise PageNotServed(f"{url}: {error}") from None
         except (httpx.InvalidURL, OSError) as error:
             raise CommandError(f"{url}: {error}") from None
         return answered(url, answer)
@@ -90,13 +83,13 @@ def answered(url: str, answer: httpx.Response) -> dict[str, Any]:
         try:
             return dict(answer.json())
         except (ValueError, TypeError) as error:
-            raise _NotServed(f"{url}: {error}") from None
+            raise PageNotServed(f"{url}: {error}") from None
     try:
         failure = FailureStatus.model_validate_json(answer.content)
     except ValueError:
-        raise _NotServed(f"{url}: {answer.status_code} {answer.reason_phrase}") from None
+        raise PageNotServed(f"{url}: {answer.status_code} {answer.reason_phrase}") from None
     if failure.message == NOT_SERVED:
-        raise _NotServed(f"{url}: {failure.message.removeprefix(_PREFIX)}")
+        raise PageNotServed(f"{url}: {failure.message.removeprefix(_PREFIX)}")
     raise CommandError(_lines(failure))
 
 

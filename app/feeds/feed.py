@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import structlog
 from msgspec import Struct
 
 from app.cache.cluster import Cluster
-from app.feeds.saved import MemoryBinder, MemoryNominator, MemoryWriter, NullReader, load_saved
+from app.feeds.saved import MemoryBinder, MemoryNominator, MemoryWriter, NullReader
 from app.framework.activation import activate_nothing
 from app.kube.kinds import NODES, PODS, Kind
 from app.writes.bind_guard import BindGuard
@@ -23,9 +22,9 @@ _LOG: Final = structlog.get_logger(__name__)
 class FeedState(Struct, frozen=True):
     """State of one kind in a feed.
 
-    ``state``: state of the ``Reflector``; ``saved`` for a file. ``age``: seconds since ``Reflector.last_contact``; 0
-    before the first list. ``synced``: true once the first list has been applied, or if the kind is not served.
-    ``events``, ``relists``, ``undecodable``: counters that only increase.
+    ``state``: state of its ``Reflector``; ``saved`` for a file; ``listed`` for a cluster that a command listed once.
+    ``age``: seconds since ``Reflector.last_contact``; 0 before the first list. ``synced``: true once the first list has
+    been applied, or the kind is not served. ``events``, ``relists``, ``undecodable``: counters that only increase.
     ``cause``: explanation of ``state`` for users; empty if the state is normal. ``left_out``: names of the objects that
     cannot be decoded, as ``namespace/name``.
     """
@@ -82,17 +81,31 @@ class Feed(Protocol):
         ...
 
 
+Loader = Callable[[Cluster, Collection[Kind[Any]], Collection[Kind[Any]]], int]
+"""Function that loads nodes, pods and two collections of other kinds, and returns the number of objects.
+
+Decisions are possible without the kinds of the second collection.
+"""
+
+
 class SavedFeed(NullReader):
-    """Feed from a saved cluster file, which the constructor loads. The snapshot is complete and never too old."""
+    """Feed that is loaded once, by the constructor. The snapshot is complete and never too old."""
 
     def __init__(
-        self, path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]], optional: Collection[Kind[Any]] = ()
+        self,
+        load: Loader,
+        cluster: Cluster,
+        kinds: Iterable[Kind[Any]],
+        optional: Collection[Kind[Any]] = (),
+        *,
+        state: Literal["saved", "listed"] = "saved",
     ) -> None:
         """``optional``: kinds that decisions do not need; ``states`` omits them."""
         self._cluster = cluster
+        self._state = state
         self._kinds: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
         began = monotonic()
-        load_saved(path, cluster, kinds, optional)
+        load(cluster, self._kinds[2:], optional)
         self._seconds = round(monotonic() - began, 3)
 
     def writes(self, leadership: MayWrite) -> ClusterWrites:
@@ -119,4 +132,4 @@ class SavedFeed(NullReader):
         return ""
 
     def states(self) -> Mapping[str, FeedState]:
-        return {repr(kind): FeedState("saved", self._cluster.count_of(kind), 0.0, True) for kind in self._kinds}
+        return {repr(kind): FeedState(self._state, self._cluster.count_of(kind), 0.0, True) for kind in self._kinds}

@@ -20,7 +20,7 @@ from msgspec import Struct
 from app.kube.api_errors import ApiError, KubeError, UnknownOutcome
 from app.kube.api_requests import NODES, Resource
 from app.kube.client import KubeClient
-from app.kube.credentials import load
+from app.kube.credentials import Login
 from app.kube.decoding import Decoder
 from app.kube.homes_v1alpha1 import API_VERSION, KIND, HomeRecord, RecordedKeeper, decode_home, memory_name
 from app.kube.names import is_subdomain, shown
@@ -82,24 +82,22 @@ class Released(Struct, frozen=True):
     remembered: bool = False
 
 
-async def change(
-    kubeconfig: str | None, target: AnnotationTarget, value: str | None, *, check_node: bool = False
-) -> str:
+async def change(login: Login, target: AnnotationTarget, value: str | None, *, check_node: bool = False) -> str:
     """Set the annotation, or remove it with ``None``; return its former value, empty if there was none.
 
     Writes nothing if the annotation already has this value. ``check_node``: ``value`` must name a node. Raises
     ``ByHandError``, and ``CredentialsError`` without a usable kubeconfig.
     """
-    async with KubeClient(load(kubeconfig)) as client:
+    async with KubeClient(login.credentials()) as client:
         return await changed(client, target, value, check_node=check_node)
 
 
-async def release(kubeconfig: str | None, target: AnnotationTarget) -> Released:
+async def release(login: Login, target: AnnotationTarget) -> Released:
     """Remove the annotation. If there is none, delete the Home object that remembers a home under the object's name.
 
     Raises ``ByHandError`` and ``CredentialsError``.
     """
-    async with KubeClient(load(kubeconfig)) as client:
+    async with KubeClient(login.credentials()) as client:
         return await released(client, target)
 
 

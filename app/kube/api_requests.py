@@ -128,6 +128,11 @@ def get_request(resource: Resource, namespace: str, name: str, *, metadata_only:
     return Request("GET", resource.path(namespace, name), accept=_accept(metadata_only))
 
 
+def read_request(path: str, query: Mapping[str, str]) -> Request:
+    """Return a GET of an encoded path."""
+    return Request("GET", path, _without_empty(query))
+
+
 def patch_request(
     resource: Resource,
     namespace: str,

@@ -29,6 +29,7 @@ from app.kube.api_requests import (
     patch_request,
     post_request,
     put_request,
+    read_request,
     review_request,
     watch_request,
 )
@@ -89,6 +90,10 @@ class KubeClient:
     def certificate_ends(self) -> float | None:
         """Expiry of the client certificate (Unix time), or ``None``; see ``Credentials.certificate_ends``."""
         return self._credentials.certificate_ends
+
+    def rejection(self, error: ApiError) -> str:
+        """Return text for users about a 401, see ``Credentials.rejection``."""
+        return self._credentials.rejection(error.message or str(error))
 
     async def aclose(self) -> None:
         """Close every connection; requests in flight fail."""
@@ -153,6 +158,16 @@ class KubeClient:
     ) -> bytes:
         """Return the current version of one object; with ``metadata_only``, only its metadata."""
         return await self._transport.send(get_request(resource, namespace, name, metadata_only=metadata_only), timeout)
+
+    async def read(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
+    ) -> bytes:
+        """Return the answer to a GET of any path, for example of a service's proxy or of a list with a selector."""
+        return await self._transport.send(read_request(path, query), timeout)
 
     async def patch(
         self,

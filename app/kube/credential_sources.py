@@ -91,12 +91,13 @@ class Source(Protocol):
         ...
 
 
-def source_of(kubeconfig: str, service_account: Path) -> Source:
+def source_of(kubeconfig: str, service_account: Path, context: str = "") -> Source:
+    """Return the source of credentials. A ``context`` by name needs a kubeconfig, and rules out a service account."""
     if kubeconfig:
-        return Kubeconfig(kubeconfig)
-    if os.environ.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").is_file():
+        return Kubeconfig(kubeconfig, context)
+    if not context and os.environ.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").is_file():
         return ServiceAccount(service_account)
-    return Kubeconfig("~/.kube/config")
+    return Kubeconfig("~/.kube/config", context)
 
 
 class ServiceAccount:
@@ -125,10 +126,14 @@ class ServiceAccount:
 
 
 class Kubeconfig:
-    """Credentials of the current context in one or more kubeconfig files, merged like kubectl does."""
+    """Credentials of one context in one or more kubeconfig files, merged like kubectl does.
 
-    def __init__(self, files: str) -> None:
+    ``context``: name of the context; empty for the current one.
+    """
+
+    def __init__(self, files: str, context: str = "") -> None:
         self._files = files
+        self._context = context
         self._where = f"kubeconfig {files}"
 
     def __str__(self) -> str:
@@ -155,7 +160,7 @@ class Kubeconfig:
             config = KubeConfigMerger(self._files).config
             if config is None and required:
                 raise ConfigException(_NO_FILE)
-            current = None if config is None else config.safe_get("current-context")
+            current = None if config is None else self._context or config.safe_get("current-context")
             if not current:
                 return ""
             said = config["contexts"].get_with_name(current)["context"].safe_get("namespace")
@@ -168,7 +173,12 @@ class Kubeconfig:
             if merger.config is None:
                 raise ConfigException(_NO_FILE)
             # Like kubectl, store a new refresh token of an OIDC user in the file; config_persister does this.
-            loader = KubeConfigLoader(merger.config, config_base_path=None, config_persister=merger.save_changes)
+            loader = KubeConfigLoader(
+                merger.config,
+                active_context=self._context or None,
+                config_base_path=None,
+                config_persister=merger.save_changes,
+            )
             context = loader.current_context
         self._where += f", context {context['name']}, user {context['context'].get('user', '(none)')}"
         with credentials_errors(self._where):

@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import Final
@@ -42,35 +43,65 @@ _SHORTEST_LIFE: Final = 1.0  # seconds; an exec plugin that returns expired cred
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Server, credentials and proxy for one request. ``tls`` is the same object until certificates change."""
+    """Server, credentials and proxy for one request. ``tls`` is the same object until certificates change.
+
+    ``impersonated``: user whose permissions the requests have instead of the credentials' own; empty for none.
+    """
 
     server: str
     authorization: str
     tls: ssl.SSLContext
     tls_server_name: str
     proxy: str
+    impersonated: str = ""
 
 
-def load(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> Credentials:
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Choice of credentials on a command line, with kubectl's flags: ``--kubeconfig``, ``--context`` and ``--as``."""
+
+    kubeconfig: str | None = None
+    context: str = ""
+    impersonated: str = ""
+
+    def credentials(self) -> Credentials:
+        """Check and return the credentials. Raises ``CredentialsError``."""
+        return load(self.kubeconfig, context=self.context, impersonated=self.impersonated)
+
+    def namespace(self) -> str:
+        """Return the default namespace like kubectl, see ``namespace_in_use``. Raises ``CredentialsError``."""
+        return namespace_in_use(self.kubeconfig, context=self.context)
+
+
+def load(
+    kubeconfig: str | None = None,
+    *,
+    context: str = "",
+    impersonated: str = "",
+    service_account: Path = SERVICE_ACCOUNT,
+) -> Credentials:
     """Return credentials from the first source that exists, after a check. Raises ``CredentialsError``.
 
     The sources are ``kubeconfig``, ``$KUBECONFIG``, the service account and ``~/.kube/config``. ``kubeconfig`` can be a
-    list of files like ``$KUBECONFIG``. Exec plugins do not run before the first request.
+    list of files like ``$KUBECONFIG``. ``context``: name of its context; empty for the current one. ``impersonated``:
+    user as whom requests are sent. Exec plugins do not run before the first request.
     """
-    source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account)
+    source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account, context)
     source.check()
-    return Credentials(source)
+    return Credentials(source, impersonated=impersonated)
 
 
-def namespace_in_use(kubeconfig: str | None = None, *, service_account: Path = SERVICE_ACCOUNT) -> str:
-    """Return the default namespace, like kubectl: the namespace of the current context, or of the pod.
+def namespace_in_use(
+    kubeconfig: str | None = None, *, context: str = "", service_account: Path = SERVICE_ACCOUNT
+) -> str:
+    """Return the default namespace like kubectl: the namespace of the context, or of the pod.
 
     The sources are those of ``load``. Without credentials, or without a namespace in them, ``default`` is returned.
     Cluster and user of the context need not exist. Raises ``CredentialsError`` if the given ``kubeconfig`` does not
     exist, or if a file cannot be read.
     """
-    source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account)
-    return source.namespace(required=bool(kubeconfig)) or "default"
+    source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account, context)
+    return source.namespace(required=bool(kubeconfig or context)) or "default"
 
 
 class Credentials:
@@ -80,8 +111,9 @@ class Credentials:
     after the API server has rejected them.
     """
 
-    def __init__(self, source: Source, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, source: Source, *, impersonated: str = "", now: Callable[[], float] = time.time) -> None:
         self._source = source
+        self._impersonated = impersonated
         self._now = now
         self._lock = asyncio.Lock()
         self._access: Access | None = None
@@ -103,6 +135,13 @@ class Credentials:
     def server(self) -> str:
         """URL of the API server; the name of the credentials' source before the first read."""
         return str(self._source) if self._access is None else self._access.server
+
+    def rejection(self, cause: str) -> str:
+        """Return text for users about a 401 of the API server: the expiry of an expired certificate, else ``cause``."""
+        ends = self._certificate_ends
+        if ends is not None and ends <= self._now():
+            cause = f"the client certificate expired on {datetime.fromtimestamp(ends, UTC):%Y-%m-%d %H:%M} UTC"
+        return f"the API server ({self.server}) rejects the credentials: {cause}"
 
     async def access(self) -> Access:
         """Return the access for the next request; first read the credentials again if necessary.
@@ -149,7 +188,14 @@ class Credentials:
         self._renew_at = now + max(_SHORTEST_LIFE, min(loaded.reread, life))
         self._tls = loaded.tls
         self._certificate_ends = _certificate_ends(loaded)
-        self._access = Access(loaded.server, loaded.authorization, context, loaded.tls_server_name, loaded.proxy)
+        self._access = Access(
+            loaded.server,
+            loaded.authorization,
+            context,
+            loaded.tls_server_name,
+            loaded.proxy,
+            self._impersonated,
+        )
         return self._access
 
     def _read_and_build(self) -> tuple[LoadedCredentials, ssl.SSLContext]:

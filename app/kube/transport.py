@@ -324,6 +324,8 @@ def _headers(request: Request, access: Access) -> dict[str, str]:
     headers = {"User-Agent": "homeport", "Accept": request.accept}
     if access.authorization:
         headers["Authorization"] = access.authorization
+    if access.impersonated:
+        headers["Impersonate-User"] = access.impersonated
     if request.content_type:
         headers["Content-Type"] = request.content_type
     headers.update(request.trace)

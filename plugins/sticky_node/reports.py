@@ -36,10 +36,8 @@ STATES_OF_PODS: Final = (
     NODE_GONE,
     UNRECORDED,
 )
-"""Values of the label ``state``. Each recorded home is in one of the first five.
-
-In order: its pod runs at home, runs elsewhere, waits, or does not exist, or the home's node does not exist.
-``unrecorded``: the home is not written to its owner yet.
+"""Values of the label ``state``, in order: the pod runs at home, runs elsewhere, waits, or does not exist; the node of
+the home does not exist; the home is not written to its owner yet.
 """
 
 _HOMES: Final = "Homes by state: at_home, elsewhere, waiting, idle, node_gone or unrecorded."

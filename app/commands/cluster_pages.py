@@ -1,0 +1,267 @@
+"""Pages of the Homeport that runs in a cluster, reached through its API server or by a port-forward."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Thread, Timer
+from typing import Any, Final
+from urllib.parse import quote
+from weakref import finalize
+
+import msgspec
+from msgspec import Struct
+
+from app.commands.service import CommandError, Server
+from app.kube.api_errors import ApiError, KubeError
+from app.kube.client import KubeClient
+from app.kube.credentials import Login
+from app.kube.decoding import Decoder
+
+SERVICES: Final = "homeport.dev/pages=operator"
+"""Label selector of the Services of operator listeners, as the chart labels them."""
+
+PODS: Final = "app.kubernetes.io/name=homeport,app.kubernetes.io/component=scheduler"
+"""Label selector of Homeport's pods, as the chart labels them."""
+
+PORT: Final = 8889
+"""Port of the operator listener in the chart's pods."""
+
+_ANSWER_SECONDS: Final = 65.0
+_FORWARD_SECONDS: Final = 10.0
+_FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]+)")
+_STATUS: Final = "/api/v1/status"
+_UNAUTHORIZED: Final = 401
+
+
+class _Metadata(Struct, frozen=True):
+    name: str
+    namespace: str = "default"
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class _Port(Struct, frozen=True, rename="camel"):
+    port: int
+    name: str = ""
+    app_protocol: str = ""
+
+    @property
+    def scheme(self) -> str:
+        return "https" if "https" in (self.name.lower(), self.app_protocol.lower()) else "http"
+
+
+class _ServiceSpec(Struct, frozen=True):
+    ports: tuple[_Port, ...] = ()
+
+
+class _Service(Struct, frozen=True):
+    metadata: _Metadata
+    spec: _ServiceSpec = _ServiceSpec()
+
+
+class _Condition(Struct, frozen=True):
+    type: str
+    status: str
+
+
+class _PodStatus(Struct, frozen=True):
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Pod(Struct, frozen=True):
+    metadata: _Metadata
+    status: _PodStatus = _PodStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        return any(it.type == "Ready" and it.status == "True" for it in self.status.conditions)
+
+
+class _Services(Struct):
+    items: list[_Service] = []
+
+
+class _Pods(Struct):
+    items: list[_Pod] = []
+
+
+_SERVICES: Final = Decoder[_Services](_Services)
+_PODS: Final = Decoder[_Pods](_Pods)
+_JSON: Final = Decoder[dict[str, Any]](dict[str, Any])
+
+
+class ClusterConnection:
+    """Connection to the API server of a cluster, used by one synchronous command."""
+
+    def __init__(self, login: Login) -> None:
+        """Check the credentials. Raises ``CredentialsError``."""
+        self.login: Final = login
+        self._credentials = login.credentials()  # read once, because that can run an exec plugin
+
+    def get(self, path: str, query: Mapping[str, str]) -> bytes:
+        """Return the answer to a GET. Raises ``KubeError``."""
+        return self._answer(lambda client: client.read(path, query, timeout=_ANSWER_SECONDS))
+
+    def read(self, path: str, query: Mapping[str, str]) -> bytes:
+        """Return the answer to a GET of the API server itself.
+
+        Raises ``ApiError`` if it refuses, and ``CommandError`` if it does not answer or rejects the credentials.
+        """
+        try:
+            return self.get(path, query)
+        except ApiError as error:
+            if error.status == _UNAUTHORIZED:
+                raise CommandError(self._credentials.rejection(error.message or str(error))) from error
+            raise
+        except KubeError as error:
+            raise CommandError(f"the API server ({self._credentials.server}) does not answer: {error}") from error
+
+    def post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        """Return the answer to a POST that stores nothing. Raises ``KubeError``."""
+        return self._answer(lambda client: client.review(path, body, timeout=_ANSWER_SECONDS))
+
+    def _answer(self, ask: Callable[[KubeClient], Coroutine[Any, Any, bytes]]) -> bytes:
+        async def answer() -> bytes:
+            async with KubeClient(self._credentials) as client:
+                return await ask(client)
+
+        return asyncio.run(answer())
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+
+
+class ServiceProxy:
+    """Implementation of ``Pages`` by a Service, through the API server's proxy for services."""
+
+    def __init__(self, connection: ClusterConnection, service: _Service, port: _Port) -> None:
+        self._connection = connection
+        namespace, name = service.metadata.namespace, service.metadata.name
+        name = quote(f"{port.scheme}:{name}:{port.name or port.port}", safe=":")
+        self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/services/{name}/proxy"
+
+    def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        with _user_errors():
+            return _JSON.decode(self._connection.get(f"{self._path}{path}", query))
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        with _user_errors():
+            return _JSON.decode(self._connection.post(f"{self._path}{path}", body))
+
+
+@contextmanager
+def _user_errors() -> Iterator[None]:
+    """Convert errors of the API server, or of Homeport behind its proxy, into ``CommandError``."""
+    try:
+        yield
+    except ApiError as error:
+        raise CommandError((error.message or str(error)).removeprefix("homeport: ")) from error
+    except (KubeError, msgspec.DecodeError) as error:
+        raise CommandError(str(error)) from error
+
+
+def by_service(connection: ClusterConnection, namespace: str, missed: list[str]) -> tuple[ServiceProxy, str] | None:
+    """Return the pages of the first operator Service that answers, and its name; ``None`` if there is none.
+
+    ``namespace``: where to search; empty for all. The reasons for which nothing was found are added to ``missed``.
+    Raises ``CommandError`` if the API server does not answer or rejects the credentials.
+    """
+    try:
+        services = _SERVICES.decode(connection.read(_collection("services", namespace), {"labelSelector": SERVICES}))
+    except (ApiError, msgspec.DecodeError) as error:
+        missed.append(f"no Service of Homeport: {error}")
+        return None
+    for service in services.items:
+        for port in service.spec.ports:
+            pages = ServiceProxy(connection, service, port)
+            try:
+                pages.get(_STATUS, {})
+            except CommandError as error:
+                missed.append(f"Service {service.metadata}: {error}")
+            else:
+                return pages, f"Service {service.metadata}, through the API server"
+    if not services.items:
+        missed.append("no Service of Homeport")
+    return None
+
+
+class PortForward:
+    """Implementation of ``Pages`` by ``kubectl port-forward`` to one pod, which ends with this object."""
+
+    def __init__(self, login: Login, namespace: str, pod: str) -> None:
+        """Start kubectl. Raises ``CommandError`` if it is missing or does not forward within ten seconds."""
+        kubectl = shutil.which("kubectl")
+        if kubectl is None:
+            raise CommandError("kubectl is not in PATH")
+        flags = {"--kubeconfig": login.kubeconfig, "--context": login.context, "--as": login.impersonated}
+        options = [text for name, value in flags.items() if value for text in (name, value)]
+        command = [kubectl, *options, "-n", namespace, "port-forward", "--address=127.0.0.1", f"pod/{pod}", f":{PORT}"]
+        self._process = subprocess.Popen(  # noqa: S603  # kubectl, with the user's own flags
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        finalize(self, _end, self._process)
+        self._server = Server(f"http://127.0.0.1:{self._port()}")
+
+    def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        return self._server.get(path, query)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        return self._server.post(path, body)
+
+    def _port(self) -> str:
+        """Return the local port, which kubectl prints. Raises ``CommandError``."""
+        timer = Timer(_FORWARD_SECONDS, self._process.kill)
+        timer.start()
+        printed: list[str] = []
+        try:
+            for line in self._process.stdout or ():
+                if forwarding := _FORWARDING.search(line):
+                    Thread(target=self._process.communicate, daemon=True).start()  # reads a line for each connection
+                    return forwarding[1]
+                printed.append(line.strip())
+        finally:
+            timer.cancel()
+        self._process.communicate()
+        raise CommandError(" ".join(printed) or "kubectl port-forward does not answer")
+
+
+def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[str]) -> tuple[PortForward, str] | None:
+    """Return the pages of the first ready pod that a port-forward reaches, and its name; ``None`` if there is none.
+
+    ``namespace``: where to search; empty for all. The reasons for which nothing was found are added to ``missed``.
+    Raises ``CommandError`` if the API server does not answer or rejects the credentials.
+    """
+    try:
+        pods = _PODS.decode(connection.read(_collection("pods", namespace), {"labelSelector": PODS}))
+    except (ApiError, msgspec.DecodeError) as error:
+        missed.append(f"no pod of Homeport: {error}")
+        return None
+    ready = [pod.metadata for pod in pods.items if pod.is_ready]
+    for pod in ready:
+        try:
+            pages = PortForward(connection.login, pod.namespace, pod.name)
+            pages.get(_STATUS, {})
+        except CommandError as error:
+            missed.append(f"pod {pod}: {error}")
+        else:
+            return pages, f"pod {pod}, through kubectl port-forward"
+    if not ready:
+        missed.append("no ready pod of Homeport")
+    return None
+
+
+def _collection(plural: str, namespace: str) -> str:
+    scope = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
+    return f"/api/v1/{scope}{plural}"

@@ -1,0 +1,32 @@
+"""Formats of answers on standard output: JSON, YAML, and colours on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, TextIO
+
+import yaml
+
+BAD: Final = "31"
+GOOD: Final = "32"
+BOLD: Final = "1"
+
+
+def structured(answer: Mapping[str, Any], output: str) -> str | None:
+    """Return an answer as JSON or YAML if ``output`` is one of these formats, else ``None``."""
+    if output == "json":
+        return json.dumps(answer, indent=2)
+    if output == "yaml":
+        return str(yaml.safe_dump(dict(answer), sort_keys=False, allow_unicode=True)).rstrip("\n")
+    return None
+
+
+def coloured(text: str, colour: str, stream: TextIO | None = None) -> str:
+    """Return the text in a colour if ``stream`` is a terminal and ``NO_COLOR`` is not set. Default: standard output."""
+    stream = sys.stdout if stream is None else stream
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
+        return text
+    return f"\x1b[{colour}m{text}\x1b[0m"

@@ -1,0 +1,81 @@
+"""``homeport pending``: lists the pods that wait for a node, each with the reason that matters most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from app.commands import table
+from app.commands.output import structured
+from app.commands.service import Pages
+
+PATH: Final = "/api/v1/pending"
+_COLUMNS: Final = ("namespace", "name", "waits", "nodes", "reason")
+_WIDE: Final = ("opens", "profile", "schedulername")
+
+
+def pods(server: Pages, namespace: str) -> dict[str, Any]:
+    """Return the whole list; of all namespaces if ``namespace`` is empty. Raises ``CommandError``."""
+    query = {"namespace": namespace} if namespace else {}
+    answer = server.get(PATH, query)
+    following = answer["next"]
+    while following is not None:
+        page = server.get(PATH, {**query, "start": str(following)})
+        answer["items"] += page["items"]
+        following = page["next"]
+    return {name: value for name, value in answer.items() if name != "next"}
+
+
+def listing(answer: dict[str, Any], namespace: str, output: str, *, headers: bool) -> str:
+    """Return the text to print about the pods. A table without rows is empty."""
+    text = structured(answer, output)
+    if text is not None:
+        return text
+    items = answer["items"]
+    if output == "name":
+        return "\n".join(f"pod/{it['name']}" for it in items)
+    columns = [*_COLUMNS[bool(namespace) :], *(_WIDE if output == "wide" else ())]
+    rows = [[cells[it] for it in columns] for cells in map(_cells, items)]
+    return "\n".join(table.lines(columns, rows, headers=headers)) if items else ""
+
+
+def _cells(pod: dict[str, Any]) -> dict[str, str]:
+    return {
+        "namespace": pod["namespace"],
+        "name": pod["name"],
+        "waits": age(pod["since"]),
+        "nodes": f"{pod['feasible']}/{pod['total']}" if pod["judged"] else "-",
+        "reason": _reason(pod),
+        "opens": f"{pod['opens']}" if pod["plugin"] else "-",
+        "profile": pod["profile"] or "-",
+        "schedulername": pod["schedulerName"],
+    }
+
+
+def _reason(pod: dict[str, Any]) -> str:
+    if pod["gated"]:
+        return "held by its scheduling gates"
+    if not pod["profile"]:
+        return "no profile has its schedulerName"
+    if not pod["judged"]:
+        return "not judged yet"
+    texts = ", ".join(pod["reasons"])
+    return f"{pod['plugin']}: {texts}" if pod["plugin"] else texts or "fits now"
+
+
+def age(since: str, now: datetime | None = None) -> str:
+    """Return the time since an RFC 3339 timestamp like kubectl: ``45s``, ``12m``, ``3h``, ``9d``; ``-`` if unknown."""
+    try:
+        passed = (now or datetime.now(UTC)) - datetime.fromisoformat(since)
+    except (ValueError, TypeError):
+        return "-"
+    seconds = max(0, int(passed.total_seconds()))
+    return next(_units(seconds))
+
+
+def _units(seconds: int) -> Iterator[str]:
+    for unit, size, most in (("s", 1, 120), ("m", 60, 180 * 60), ("h", 3600, 48 * 3600)):
+        if seconds < most:
+            yield f"{seconds // size}{unit}"
+    yield f"{seconds // 86400}d"

@@ -1,0 +1,52 @@
+"""Progress of long work on standard error, so that standard output has the result alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from time import monotonic
+from typing import Final, TextIO
+
+_FIRST_SECONDS: Final = 0.5
+_TERMINAL_SECONDS: Final = 0.1
+_OTHER_SECONDS: Final = 10.0
+_CLEAR: Final = "\r\x1b[K"
+
+
+class ProgressLine:
+    """A line that is replaced on a terminal, and repeated every ten seconds elsewhere.
+
+    Nothing is shown in the first half second, nor if ``quiet``.
+    """
+
+    def __init__(
+        self, *, quiet: bool = False, stream: TextIO | None = None, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._quiet = quiet
+        self._stream = sys.stderr if stream is None else stream
+        self._clock = clock
+        self._began = clock()
+        self._next = self._began + _FIRST_SECONDS
+        self._is_shown = False
+
+    def show(self, text: str) -> None:
+        """Show ``text`` and the seconds since the start, if the previous line is old enough."""
+        now = self._clock()
+        if self._quiet or now < self._next:
+            return
+        line = f"homeport: {text}, {now - self._began:.0f} s"
+        if self._stream.isatty():
+            self._next = now + _TERMINAL_SECONDS
+            self._is_shown = True
+            self._stream.write(f"{_CLEAR}{line}")
+        else:
+            self._next = now + _OTHER_SECONDS
+            self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Remove the line from the terminal."""
+        if self._is_shown:
+            self._is_shown = False
+            self._stream.write(_CLEAR)
+            self._stream.flush()

@@ -1,0 +1,194 @@
+"""Flags and help texts of the commands that ask about a cluster, for ``homeport`` and ``kubectl homeport``.
+
+The flags have the names and meanings of kubectl's.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, Final
+
+SERVER: Final = "HOMEPORT_SERVER"
+"""Environment variable with the default of ``--server``."""
+
+LIST_FORMATS: Final = ("table", "wide", "json", "yaml", "name")
+TEXT_FORMATS: Final = ("text", "wide", "json", "yaml", "name")
+
+_HOMES: Final = """\
+List and change homes. Without an action, homes are listed. move, release and keep write to the API server, like
+kubectl annotate, with the permissions of your kubeconfig. OWNER is KIND/NAME, such as vm/db01, or KIND/NAME/ORDINAL if
+each pod has its own home, such as sts/db/0.
+"""
+
+_HOMES_EPILOG: Final = """\
+examples:
+  {prog} homes -A -o wide                         all homes, with policies, times and pods
+  {prog} homes -A --orphaned                      homes whose node or owner is gone
+  {prog} homes move vm/db01 node-b3 -n machines   make node-b3 the home of db01
+  {prog} homes release sts/db/0                   let pod 0 of StatefulSet db start anywhere
+  {prog} drain node-b2                            homes on node-b2, and where their pods would go
+
+flags that select homes: {prog} homes list -h
+"""
+
+_EXPLAIN_EPILOG: Final = """\
+examples:
+  {prog} explain web-7d4b9c-x2x7k                 one pod
+  {prog} explain deploy/web -n shop               all pods of a Deployment, equal ones together
+  {prog} explain -l app=web --node node-b2        why not on node-b2
+
+exit code: 0 if a node fits or the pod is bound, 1 if it waits, 2 for wrong usage, 3 if there is no answer
+"""
+
+
+def with_list(argv: list[str]) -> list[str]:
+    """Return the arguments with ``list`` inserted after ``homes`` if no action is given; others unchanged."""
+    if argv[:1] != ["homes"] or argv[1:2] in (["-h"], ["--help"]) or (argv[1:] and not argv[1].startswith("-")):
+        return argv
+    return ["homes", "list", *argv[1:]]
+
+
+def add_questions(commands: Any, prog: str) -> None:
+    """Add all commands that ask about a cluster. ``prog``: how the user calls the program."""
+    _add_explain(commands, prog)
+    _add_pending(commands)
+    _add_homes(commands, prog)
+    _add_drain(commands.add_parser("drain", **_DRAIN))
+
+
+def _add_explain(commands: Any, prog: str) -> None:
+    parser = commands.add_parser(
+        "explain",
+        help="explain which nodes fit a pod, why the others do not, and what would open them",
+        description="Judge a pod, or the pods of a workload, on all nodes with all rules, and print the reasons and "
+        "the changes that would help.",
+        epilog=_EXPLAIN_EPILOG.format(prog=prog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "target", nargs="?", metavar="POD", help="NAME, pod/NAME, KIND/NAME such as deploy/web, or NAMESPACE/NAME"
+    )
+    parser.add_argument("-l", "--selector", default="", help="explain all pods with these labels")
+    parser.add_argument("--node", default="", help="also print the verdict and the score of each plugin on this node")
+    _add_namespace(parser, "namespace of the pod")
+    _add_output(parser, TEXT_FORMATS)
+    _add_source(parser)
+    parser.set_defaults(run="explain")
+
+
+def _add_pending(commands: Any) -> None:
+    parser = commands.add_parser(
+        "pending",
+        help="list the pods that wait for a node, longest first, each with the reason that matters most",
+        description="List the pods that wait for a node, the longest wait first. The reason shown is that of the "
+        "plugin without which the most nodes would fit.",
+    )
+    _add_namespace(parser, "namespace of the pods")
+    _add_all_namespaces(parser, "pods")
+    _add_output(parser, LIST_FORMATS)
+    _add_watch(parser)
+    _add_source(parser)
+    parser.set_defaults(run="pending")
+
+
+def _add_homes(commands: Any, prog: str) -> None:
+    parser = commands.add_parser(
+        "homes",
+        help="list, move, release and keep homes",
+        description=_HOMES,
+        epilog=_HOMES_EPILOG.format(prog=prog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _add_list(actions)
+    move = _add_change(actions, "move", "make another node the home")
+    move.add_argument("node", metavar="NODE", help="the new home")
+    move.add_argument("--force", action="store_true", help="do not check that the node exists")
+    _add_change(actions, "release", "remove the home; the next first bind creates one")
+    _add_change(actions, "keep", "make the pod's current node its home")
+    _add_drain(actions.add_parser("drain", **_DRAIN))
+
+
+def _add_list(actions: Any) -> None:
+    parser = actions.add_parser("list", help="list homes, sorted by namespace, kind, name and ordinal")
+    _add_namespace(parser, "namespace of the owners")
+    _add_all_namespaces(parser, "homes")
+    parser.add_argument("--node", default="", help="list only homes on this node")
+    parser.add_argument(
+        "--orphaned",
+        action="store_true",
+        help="list only homes whose node is gone or another machine, or whose owner is gone",
+    )
+    parser.add_argument("--away", action="store_true", help="list only homes whose node accepts no pods now")
+    parser.add_argument("--contradictory", action="store_true", help="list only homes that contradict other settings")
+    _add_output(parser, LIST_FORMATS)
+    _add_watch(parser)
+    _add_source(parser)
+    parser.set_defaults(run="homes list")
+
+
+def _add_change(actions: Any, name: str, help_text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
+    parser.add_argument("owner", metavar="OWNER", help="owner of the home: KIND/NAME, or KIND/NAME/ORDINAL")
+    _add_namespace(parser, "namespace of the owner")
+    _add_source(parser)
+    parser.set_defaults(run=f"homes {name}")
+    return parser
+
+
+_DRAIN: Final = {
+    "help": "list homes on a node, where their pods would go, and which pods would wait",
+    "description": "Show where the pods that run on a node or have their home there would go, and which would wait. "
+    "Homeport evicts no pods. Exit code 1: a pod would wait.",
+}
+
+
+def _add_drain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("node", metavar="NODE", help="node to be drained")
+    parser.add_argument("--dry-run", action="store_true", help="accepted for kubectl's sake: it is always a dry run")
+    _add_output(parser, LIST_FORMATS)
+    _add_source(parser)
+    parser.set_defaults(run="drain")
+
+
+def _add_namespace(parser: argparse.ArgumentParser, of: str) -> None:
+    parser.add_argument("-n", "--namespace", help=f"{of}. Default: the context's namespace, else default.")
+
+
+def _add_all_namespaces(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help=f"list {what} in all namespaces")
+
+
+def _add_output(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
+    parser.add_argument(
+        "-o", "--output", choices=formats, default=formats[0], help="output format. Default: %(default)s."
+    )
+    if formats is LIST_FORMATS:
+        parser.add_argument("--no-headers", action="store_true", help="print no column names")
+
+
+def _add_watch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-w", "--watch", action="store_true", help="after the list, print what changes")
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say where the answer comes from."""
+    source = parser.add_argument_group(
+        "where the answer comes from",
+        "Without --server or --saved: the Homeport that runs in the cluster, through the API server or a port-forward. "
+        "If there is none, this process lists the cluster and judges itself. Nothing is installed.",
+    )
+    one = source.add_mutually_exclusive_group()
+    one.add_argument("--server", metavar="URL", help=f"URL of Homeport's pages. Environment: {SERVER}.")
+    one.add_argument("--saved", metavar="FILE", help="judge this saved cluster (homeport dump)")
+    one.add_argument("--local", action="store_true", help="list the cluster and judge in this process")
+    source.add_argument("--config", metavar="FILE", help="configuration file with the profiles, if this process judges")
+    source.add_argument("--homeport-namespace", metavar="NAME", default="", help="search Homeport only there")
+    source.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig. Default: like kubectl.")
+    source.add_argument("--context", metavar="NAME", default="", help="context of the kubeconfig")
+    source.add_argument("--as", metavar="USER", dest="impersonated", default="", help="user to impersonate")
+    source.add_argument("--certificate-authority", metavar="FILE", help="certificate authorities of --server, PEM")
+    source.add_argument("--client-certificate", metavar="FILE", help="client certificate for --server, PEM")
+    source.add_argument("--client-key", metavar="FILE", help="key of the client certificate, PEM")
+    source.add_argument("-q", "--quiet", action="store_true", help="do not print on standard error where it comes from")

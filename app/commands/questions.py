@@ -1,0 +1,200 @@
+"""Commands that ask about a cluster. Each prints the answer and returns the exit code.
+
+The exit code is 0 if all is well, 1 if something is blocked, and for lists 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+from urllib.parse import quote
+
+from app.commands import drain, explain, homes, pending
+from app.commands.output import structured
+from app.commands.service import CommandError, Pages, UsageError
+from app.commands.sources import login_of
+from app.kube.names import is_label, shown
+
+WAITS: Final = 1
+"""Exit code if a pod waits, or would wait."""
+
+_WATCH_SECONDS: Final = 2.0
+
+_PODS: Final = ("pod", "pods", "po")
+"""Names that kubectl accepts for the kind Pod."""
+
+_KINDS: Final = {
+    "deploy": "Deployment",
+    "deployment": "Deployment",
+    "deployments": "Deployment",
+    "sts": "StatefulSet",
+    "statefulset": "StatefulSet",
+    "statefulsets": "StatefulSet",
+    "job": "Job",
+    "jobs": "Job",
+    "rs": "ReplicaSet",
+    "replicaset": "ReplicaSet",
+    "replicasets": "ReplicaSet",
+    "ds": "DaemonSet",
+    "daemonset": "DaemonSet",
+    "daemonsets": "DaemonSet",
+    "rc": "ReplicationController",
+    "replicationcontroller": "ReplicationController",
+    "vm": "VirtualMachine",
+    "vms": "VirtualMachine",
+    "virtualmachine": "VirtualMachine",
+    "virtualmachines": "VirtualMachine",
+}
+"""Kinds of workloads by the names that kubectl accepts."""
+
+Ask = Callable[[], Pages]
+
+
+def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
+    if bool(arguments.target) == bool(arguments.selector):
+        raise UsageError("explain needs a POD or -l SELECTOR, and not both")
+    path, query = _explained(arguments)
+    answer = ask().get(path, query)
+    explanations = [answer] if "items" not in answer else [it["explanation"] for it in answer["items"]]
+    text = structured(answer, arguments.output)
+    if text is None:
+        text = "\n".join(explain.lines(answer, arguments.output))
+    if text:
+        print(text)  # noqa: T201  # the answer of the command
+    if not explanations:
+        raise CommandError(f"no pods with the labels {arguments.selector} in namespace {_namespace(arguments)}")
+    return WAITS if any(it["verdict"] in ("NoNodeFits", "Gated") for it in explanations) else 0
+
+
+def _explained(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
+    """Return the path and the query for the target of ``explain``."""
+    query = {"node": arguments.node} if arguments.node else {}
+    target = arguments.target or ""
+    first, slash, name = target.rpartition("/")
+    if arguments.selector or (slash and first.lower() in _KINDS):
+        if query:
+            raise UsageError("--node is for one pod")
+        of = (
+            {"labelSelector": arguments.selector}
+            if arguments.selector
+            else {"kind": _KINDS[first.lower()], "name": name}
+        )
+        return f"/api/v1/explain/{quote(_namespace(arguments), safe='')}", of
+    if slash and first.lower() not in _PODS:
+        if arguments.namespace not in (None, first):
+            raise UsageError(f"{shown(target)} is in another namespace than -n {arguments.namespace}")
+        arguments.namespace = first
+    return f"/api/v1/explain/{quote(_namespace(arguments), safe='')}/{quote(name, safe='')}", query
+
+
+def run_pending(arguments: argparse.Namespace, ask: Ask) -> int:
+    namespace = "" if arguments.all_namespaces else _namespace(arguments)
+    server = ask()
+
+    def listed(*, headers: bool) -> tuple[str, int]:
+        answer = pending.pods(server, namespace)
+        return pending.listing(answer, namespace, arguments.output, headers=headers), len(answer["items"])
+
+    _print_list(arguments, listed, f"no pods wait {_where(namespace)}")
+    return 0
+
+
+def run_homes_list(arguments: argparse.Namespace, ask: Ask) -> int:
+    selection = homes.HomeSelection(
+        "" if arguments.all_namespaces else _namespace(arguments),
+        arguments.node,
+        orphaned=arguments.orphaned,
+        away=arguments.away,
+        contradictory=arguments.contradictory,
+    )
+    server = ask()
+
+    def listed(*, headers: bool) -> tuple[str, int]:
+        text = homes.listing(server, selection, arguments.output, headers=headers)
+        return text, len(text)
+
+    what = "no such homes" if selection.narrows else "no homes"
+    _print_list(arguments, listed, f"{what} {_where(selection.namespace)}")
+    return 0
+
+
+def _where(namespace: str) -> str:
+    return f"in namespace {namespace} (-A: in all)" if namespace else "anywhere"
+
+
+def _print_list(arguments: argparse.Namespace, listed: Callable[..., tuple[str, int]], none: str) -> None:
+    """Print a list; with ``--watch`` print afterwards what is new or changed, until the user ends it."""
+    text, number = listed(headers=not arguments.no_headers)
+    if text:
+        print(text, flush=True)  # noqa: T201  # the answer of the command
+    if not number and arguments.output != "name":
+        print(f"homeport: {none}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
+    if not arguments.watch:
+        return
+    known = set(text.splitlines())
+    for again in _again(lambda: listed(headers=False)[0]):
+        lines = again.splitlines()
+        for line in lines:
+            if line not in known:
+                print(line, flush=True)  # noqa: T201  # the answer of the command
+        known = set(lines)
+
+
+def _again(read: Callable[[], str]) -> Iterator[str]:
+    while True:
+        time.sleep(_WATCH_SECONDS)
+        yield read()
+
+
+def run_move(arguments: argparse.Namespace, ask: Ask) -> int:
+    server = ask()
+    owner = homes.owner_of(server, _namespace(arguments), arguments.owner)
+    print(homes.move(server, login_of(arguments), owner, arguments.node, force=arguments.force))  # noqa: T201
+    return 0
+
+
+def run_release(arguments: argparse.Namespace, ask: Ask) -> int:
+    server = ask()
+    owner = homes.owner_of(server, _namespace(arguments), arguments.owner)
+    print(homes.release(server, login_of(arguments), owner))  # noqa: T201  # the answer of the command
+    return 0
+
+
+def run_keep(arguments: argparse.Namespace, ask: Ask) -> int:
+    server = ask()
+    owner = homes.owner_of(server, _namespace(arguments), arguments.owner)
+    print(homes.keep(server, login_of(arguments), owner))  # noqa: T201  # the answer of the command
+    return 0
+
+
+def run_drain(arguments: argparse.Namespace, ask: Ask) -> int:
+    planned = drain.plan(ask(), arguments.node, arguments.output, headers=not arguments.no_headers)
+    print(planned.text)  # noqa: T201  # the answer of the command
+    if not planned.node_exists:
+        raise CommandError(f"there is no node {shown(arguments.node)}")
+    return WAITS if planned.waits else 0
+
+
+def _namespace(arguments: argparse.Namespace) -> str:
+    """Return the namespace given by ``--namespace``, else kubectl's default. Raises ``UsageError`` if invalid."""
+    namespace: str | None = arguments.namespace
+    if namespace is None:
+        namespace = login_of(arguments).namespace()
+    if not is_label(namespace):
+        raise UsageError(f"{shown(namespace)} cannot be the name of a namespace")
+    return namespace
+
+
+QUESTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Ask], int]]] = {
+    "explain": run_explain,
+    "pending": run_pending,
+    "homes list": run_homes_list,
+    "homes move": run_move,
+    "homes release": run_release,
+    "homes keep": run_keep,
+    "drain": run_drain,
+}
+"""Function of each command, by the name that the parser stores as ``run``."""

@@ -1,0 +1,107 @@
+"""Choice of the Homeport that answers a command: a URL, a file, one in the cluster, or this process."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from app.commands.cluster_pages import ClusterConnection, by_port_forward, by_service
+from app.commands.progress import ProgressLine
+from app.commands.question_flags import SERVER
+from app.commands.service import WHERE, CommandError, PageNotServed, Pages, Server, UsageError
+from app.config.variables import CONFIG
+from app.kube.credential_sources import CredentialsError
+from app.kube.credentials import Login
+
+STATUS_PATH = "/api/v1/status"
+
+OfFile = Callable[[str], Pages]
+"""Function that returns the pages about the saved cluster in a file."""
+
+OfCluster = Callable[[Login, ProgressLine], Pages]
+"""Function that lists the cluster of a login, and returns the pages about it."""
+
+
+def login_of(arguments: argparse.Namespace) -> Login:
+    return Login(arguments.kubeconfig, arguments.context, arguments.impersonated)
+
+
+def source_of(
+    arguments: argparse.Namespace, of_file: OfFile, of_cluster: OfCluster, *, nearby: Sequence[str] = ()
+) -> Pages:
+    """Return the pages that answer, and say on standard error which they are.
+
+    The order is: ``--server``, ``--saved``, a Homeport at one of the URLs ``nearby``, the operator Service through the
+    API server, a port-forward to a pod, this process. A ``--config`` rules out a running Homeport, which has its own.
+    Raises ``UsageError``, ``CommandError`` and ``CredentialsError``.
+    """
+    judges_here = bool(arguments.saved or arguments.local or arguments.config)
+    server = arguments.server or (None if judges_here else os.environ.get(SERVER))
+    if arguments.config and server:
+        raise UsageError("--config is for --saved and --local: a running Homeport has its own configuration")
+    if judges_here and getattr(arguments, "watch", False):
+        raise UsageError("--watch needs a running Homeport: a listed or saved cluster does not change")
+    if server:
+        _say(arguments, f"the answer comes from {server}")
+        return Server(server, arguments.certificate_authority, arguments.client_certificate, arguments.client_key)
+    if arguments.saved:
+        _say(arguments, f"the answer comes from {arguments.saved}, judged here by {_profiles(arguments)}")
+        return of_file(arguments.saved)
+    missed: list[str] = []
+    if not judges_here and (pages := _nearby(nearby, missed)) is not None:
+        _say(arguments, f"the answer comes from {pages[1]}")
+        return pages[0]
+    try:
+        return _of_cluster(arguments, of_cluster, judges_here=judges_here)
+    except (CommandError, CredentialsError) as error:
+        if not missed:
+            raise
+        raise CommandError("\n".join((*missed, str(error), WHERE))) from error
+
+
+def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Pages, str] | None:
+    for url in urls:
+        server = Server(url)
+        try:
+            server.get(STATUS_PATH, {})
+        except PageNotServed as cause:
+            missed.append(str(cause))
+        except CommandError:
+            return server, url  # a Homeport that refuses this page can serve others
+        else:
+            return server, url
+    return None
+
+
+def _of_cluster(arguments: argparse.Namespace, of_cluster: OfCluster, *, judges_here: bool) -> Pages:
+    """Return the pages of the Homeport in the cluster; without one, or if ``judges_here``, those of this process."""
+    login, missed = login_of(arguments), ""
+    if not judges_here:
+        pages, missed = _in_cluster(login, arguments.homeport_namespace)
+        if pages is not None:
+            _say(arguments, f"the answer comes from {missed}")
+            return pages
+        if getattr(arguments, "watch", False):
+            raise UsageError(f"--watch needs a running Homeport ({missed})")
+    why = f"{missed}: " if missed else ""
+    _say(arguments, f"{why}this process lists the cluster and judges by {_profiles(arguments)}")
+    return of_cluster(login, ProgressLine(quiet=arguments.quiet))
+
+
+def _in_cluster(login: Login, namespace: str) -> tuple[Pages | None, str]:
+    """Return the pages of the Homeport in the cluster and their name, or ``None`` and the reasons."""
+    connection, missed = ClusterConnection(login), list[str]()
+    reached = by_service(connection, namespace, missed) or by_port_forward(connection, namespace, missed)
+    return (None, "; ".join(missed)) if reached is None else reached
+
+
+def _profiles(arguments: argparse.Namespace) -> str:
+    config = arguments.config or os.environ.get(CONFIG)
+    return f"the profiles of {config}" if config else "the default profile"
+
+
+def _say(arguments: argparse.Namespace, text: str) -> None:
+    if not arguments.quiet:
+        print(f"homeport: {text}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
