@@ -17,7 +17,7 @@ import yaml
 
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS
 from tests.controlplane import objects
-from tests.controlplane.client import Json
+from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.integration import stuck
 from tests.integration.explains import Explains
@@ -41,12 +41,22 @@ IN_ORDER: Final = list(KUBE_SCHEDULER_DEFAULTS)
 class Stage(Explains):
     """Six nodes, two for each zone a, b and c, and what explain and kube-scheduler say of pods."""
 
+    def __init__(self, client: Client, homeport: Homeport, scheduler: Scheduler) -> None:
+        super().__init__(client, homeport)
+        self._scheduler = scheduler
+
     def make_nodes(self, **third: Any) -> None:
-        """Make the nodes; ``third``: fields of those in zone c."""
+        """Make the nodes, and wait until kube-scheduler knows them; ``third``: fields of those in zone c."""
         for zone in "abc":
             for number in range(2):
                 more = third if zone == "c" else {}
                 self.client.create(objects.node(f"{zone}{number}", zone=f"zone-{zone}", **{"cpu": "8", **more}))
+
+        self.client.wait_for(lambda: self._known_nodes() == NODES, what="kube-scheduler to know the nodes")
+
+    def _known_nodes(self) -> int:
+        log = self._scheduler.log()
+        return log.count('"Add event for node"') - log.count('"Delete event for node"')
 
     def fill(self, *zones: str) -> None:
         """Let one of the pods that are spread run in each of the zones."""
@@ -111,7 +121,7 @@ def homeport(running: ControlPlane, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def stage(plane: ControlPlane, homeport: Homeport, scheduler: Scheduler) -> Iterator[Stage]:
-    yield Stage(plane.client, homeport)
+    yield Stage(plane.client, homeport, scheduler)
     stuck.clear(plane.client)
 
 

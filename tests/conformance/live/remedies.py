@@ -157,20 +157,23 @@ class RemedyTrial:
         return count == nodes
 
     def is_stuck(self, pod: str, nodes: int) -> bool:
-        """Return true once kube-scheduler has refused the pod on all nodes, false if it has placed it."""
+        """Return true once kube-scheduler has refused the pod and explain finds no node, false if the pod is placed.
+
+        kube-scheduler can try the pod before it knows the last node, and does not try it again if that does not fit.
+        """
 
         def decided() -> bool:
-            written = self._explains.condition(pod).startswith(f"0/{nodes} ")
-            return written or bool(self._client.node_of(pod))
+            if self._client.node_of(pod):
+                return True
+            written = self._explains.condition(pod).startswith("0/")
+            return written and self._explains.explained(pod, nodes)["verdict"] == "NoNodeFits"
 
-        self._client.wait_for(decided, what=f"kube-scheduler to decide on {pod}")
+        self._client.wait_for(decided, what=f"kube-scheduler and explain to agree on {pod}")
         return not self._client.node_of(pod)
 
     def best_remedy(self, pod: str, nodes: int) -> Json | None:
-        """Return the best remedy of a pod that kube-scheduler has refused; ``None`` if it has none."""
-        found = self._explains.refused(pod, nodes)
-        assert found["verdict"] == "NoNodeFits", f"{pod}: {found['summary']}, and kube-scheduler refused it"
-        return next(iter(found["remedies"]), None)
+        """Return the best remedy of a stuck pod; ``None`` if it has none."""
+        return next(iter(self._explains.explained(pod, nodes)["remedies"]), None)
 
     def bound_to(self, pod: str) -> str:
         """Return the node to which the pod is bound, and wait for it; empty if it stays unbound."""
