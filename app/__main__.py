@@ -94,8 +94,6 @@ def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[st
     except _MISTAKES as mistake:
         _complain(mistake)
         return USAGE_ERROR
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except BrokenPipeError as failure:
         if not _has_no_reader(sys.stdout.fileno()):
             _complain(failure)
@@ -112,12 +110,17 @@ def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[st
 
 
 def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
-    """Run a command that asks about a cluster. Without usable credentials there is no answer, so the code is 3."""
+    """Run a command that asks about a cluster. Without usable credentials there is no answer, so the code is 3.
+
+    A user can end a question with Ctrl-C at any time, for example one with ``--watch``.
+    """
     try:
         return QUESTIONS[arguments.run](arguments, _ask(arguments, nearby=nearby))
     except CredentialsError as failure:
         _complain(failure)
         return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _flush() -> None:
