@@ -14,7 +14,7 @@ from app.framework.explanation import Explanation, Figure, Table
 from app.framework.handle import Handle, NodeVerdict
 from app.framework.node_info import Candidates
 from app.framework.objects import Objects, Unreadable
-from app.homes.protocol import Home, HomeOwner, Policy, State, Whereabouts
+from app.homes.protocol import POLICY, Home, HomeOwner, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
 from plugins.sticky_node.annotations import HOME, Claim, PendingHomes, readable, recorded_home, rfc3339, slot_key
@@ -23,7 +23,7 @@ from plugins.sticky_node.events import reasons_text
 from plugins.sticky_node.grace import GraceClocks
 from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Missing, Owner
-from plugins.sticky_node.policy import POLICY, STATES, Action, Decider, Decision, Policies
+from plugins.sticky_node.policy import STATES, Action, Decider, Decision, Policies
 
 AWAY: Final = "away"
 NODE_GONE: Final = "node_gone"
