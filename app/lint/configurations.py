@@ -29,6 +29,10 @@ _GROUP: Final = "kubescheduler.config.k8s.io/"
 _VERBS: Final[Mapping[str, str]] = {"filter": "filterVerb", "score": "prioritizeVerb"}
 """Verb of an extender by the extension point at which Homeport then runs."""
 
+_EVERYWHERE: Final = "multiPoint"
+_POINTS: Final = (_EVERYWHERE, "preFilter", "filter", "preScore", "score")
+_REQUIRED: Final = ("PrioritySort", "DefaultBinder")
+
 _EFFECTS: Final[Mapping[str, str]] = {"filter": "hard constraints", "score": "soft constraints"}
 
 
@@ -179,21 +183,37 @@ def _homeport_profiles(document: Mapping[str, Any]) -> Sequence[Profile]:
 
 
 def _scheduler_profile(document: Mapping[str, Any], place: Place, registry: Registry) -> Profile:
-    """Return a profile of kube-scheduler without plugins and arguments that Homeport does not know."""
+    """Return a profile of kube-scheduler, reduced to the points and plugins that decide whether pods are spread."""
     plugins = document.get("plugins")
-    sets = plugins.items() if isinstance(plugins, dict) else ()
-    reduced = {point: _known(it, registry) for point, it in sets}
-    named = {"schedulerName": document.get("schedulerName"), "preset": "complete", "plugins": reduced}
-    return _profile(named, place)
+    sets = plugins if isinstance(plugins, dict) else {}
+    reduced = {point: _known(sets[point], registry) for point in _POINTS if point in sets}
+    everywhere = reduced.get(_EVERYWHERE)
+    if isinstance(everywhere, dict):
+        reduced[_EVERYWHERE] = _with_required(everywhere)
+    return _profile({"schedulerName": document.get("schedulerName"), "preset": "complete", "plugins": reduced}, place)
 
 
 def _known(plugin_set: Any, registry: Registry) -> Any:
+    """Return a plugin set without the plugins that only the scheduler knows."""
     if not isinstance(plugin_set, dict):
         return plugin_set
-    enabled = plugin_set.get("enabled")
-    named = (it for it in enabled if isinstance(it, dict)) if isinstance(enabled, list) else ()
-    ours = [it for it in named if registry.get(str(it.get("name"))) or it.get("name") in KUBE_SCHEDULER_DEFAULTS]
+    ours = [
+        it for it in _named(plugin_set, "enabled") if registry.get(it["name"]) or it["name"] in KUBE_SCHEDULER_DEFAULTS
+    ]
     return {**plugin_set, "enabled": ours}
+
+
+def _with_required(everywhere: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``multiPoint`` with the plugins that a profile must have. The scheduler's own can be at other points."""
+    enabled = [it for it in _named(everywhere, "enabled") if it["name"] not in _REQUIRED]
+    disabled = [it for it in _named(everywhere, "disabled") if it["name"] not in _REQUIRED]
+    return {"enabled": [*enabled, *({"name": it} for it in _REQUIRED)], "disabled": disabled}
+
+
+def _named(plugin_set: Mapping[str, Any], field: str) -> Sequence[Mapping[str, Any]]:
+    entries = plugin_set.get(field)
+    every = entries if isinstance(entries, list) else ()
+    return [it for it in every if isinstance(it, dict) and isinstance(it.get("name"), str)]
 
 
 def _profile(document: Any, place: Place) -> Profile:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from app.cache.cluster import Cluster
-from app.framework.counts import DomainCounts, Unprepared, inclusion_of
+from app.cache.counters import run_prepared
+from app.framework.counts import DomainCounts, inclusion_of
 from app.kube.core_v1 import DEFAULT_SCHEDULER_NAME, Node, Pod, TopologySpreadConstraint
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Kind
 from app.kube.selectors import EVERYTHING
@@ -17,8 +18,6 @@ FACTS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLU
 
 _TEMPORARY: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
 """Beginnings of the keys of taints that controllers add for some time, for example while a node is not ready."""
-
-T = TypeVar("T")
 
 
 class ClusterFacts:
@@ -44,7 +43,7 @@ class ClusterFacts:
         )
         selector = constraint.selector or EVERYTHING
         counts = self._cluster.counts
-        return _prepared(lambda: counts.domains(pod.namespace, selector, constraint.topology_key, keys, inclusion))
+        return run_prepared(lambda: counts.domains(pod.namespace, selector, constraint.topology_key, keys, inclusion))
 
     def usable_nodes(self, pod: Pod) -> Iterator[Node]:
         """Yield the nodes that the pod's node affinity, hard constraints and tolerations allow.
@@ -88,13 +87,3 @@ class ClusterFacts:
             bound = (it.spec.scheduler_name for it in self._cluster.pods() if it.node_name)
             self._schedulers = frozenset((DEFAULT_SCHEDULER_NAME, *bound))
         return self._schedulers
-
-
-def _prepared(ask: Callable[[], T]) -> T:
-    """Return the result, and run the steps that it needs first. Nothing else waits, so they run at once."""
-    while True:
-        try:
-            return ask()
-        except Unprepared as missing:
-            for _ in missing.steps:
-                pass

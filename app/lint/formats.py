@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -79,7 +80,7 @@ def _result(finding: LintFinding, number: int) -> dict[str, Any]:
 
 
 def _place(file: str, line: int) -> dict[str, Any]:
-    artifact: dict[str, Any] = {"artifactLocation": {"uri": file}}
+    artifact: dict[str, Any] = {"artifactLocation": {"uri": quote(file)}}
     return {"physicalLocation": artifact | ({"region": {"startLine": line}} if line else {})}
 
 

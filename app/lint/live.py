@@ -25,9 +25,10 @@ def _decoder(api_version: str, kind: str) -> Kind[LintedWorkload]:
     def decode(raw: bytes | Raw) -> LintedWorkload:
         document = {**_JSON.decode(raw), "apiVersion": api_version, "kind": kind}
         try:
-            return workload_of(document)
+            workload = workload_of(document)
         except BadField as error:
             raise ValueError(f"{written(error.place)}: {error}") from None
+        return replace(workload, namespace=workload.namespace or "default")
 
     return Kind(api_version, kind, decode)
 

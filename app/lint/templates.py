@@ -74,10 +74,10 @@ def _mismatches(workload: LintedWorkload) -> Iterator[Mistaken]:
 def _lacking(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> str:
     """Return the first requirement that the labels do not meet, as text."""
     labels = {} if workload.pod is None else workload.pod.labels
-    for it in () if constraint.selector is None else _known_part(workload, constraint.selector).requirements:
-        if not it.matches(labels):
-            value = labels.get(it.key)
-            return f" ({it.key} is {value})" if value is not None else f" ({it.key} is not set)"
+    for requirement in () if constraint.selector is None else _known_part(workload, constraint.selector).requirements:
+        if not requirement.matches(labels):
+            value = labels.get(requirement.key)
+            return f" ({requirement.key} is {value})" if value is not None else f" ({requirement.key} is not set)"
     return ""
 
 
