@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,7 @@ from app.commands.output import BAD, coloured
 from app.commands.progress import ProgressLine
 from app.commands.service import CommandError
 from app.commands.sources import login_of
-from app.feeds.listed import list_for
-from app.feeds.listing import ListingError
+from app.feeds.listing import ListingError, list_live
 from app.feeds.saved import SavedClusterError, load_saved
 from app.kube.kinds import Kind
 from app.kube.names import is_label, shown
@@ -103,7 +103,7 @@ def _cluster(arguments: argparse.Namespace) -> Cluster:
         progress.show(f"listing the cluster: {count:,} objects ({kind.kind})")
 
     try:
-        list_for(login_of(arguments), cluster, kinds, show)
+        asyncio.run(list_live(login_of(arguments), cluster, kinds, show))
     except ListingError as error:
         raise CommandError(str(error)) from error
     finally:

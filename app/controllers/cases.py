@@ -22,13 +22,13 @@ _UNKNOWN_SECONDS: Final = 2.0
 """Maximum number of seconds to wait for the watch to report a pod that filter was called for."""
 
 _LATEST_UNSEEN_SECONDS: Final = 0.1
-"""Seconds after the patch within which a filter call can still have the pod as it was before its nomination."""
+"""Seconds after the patch within which a filter call can still contain the pod without the nomination."""
 
 QUIET_SECONDS: Final = 0.01
 """Seconds between Homeport's last refusal of a pod and the patch that nominates it.
 
-By then the scheduler has processed the refusal. Usually it has also made the retry that its own update of the pod's
-condition causes 6 ms later.
+After this time the scheduler has processed the refusal. Usually it has also retried the pod once more: it updates the
+pod's condition itself, and this update triggers a retry 6 ms later.
 """
 
 LONGEST_QUIET_SECONDS: Final = 0.1
@@ -114,10 +114,10 @@ class Case:
         return self.effect
 
     def _miss(self, pod: Pod, now: float) -> None:
-        """Record a filter call for the pod that does not have the nomination.
+        """Process a refusal of the pod: if its request lacks the written nomination, the nomination might be lost.
 
-        The first one proves nothing, because it can have begun before the patch. At the second, or if the first is
-        late, the nomination is lost.
+        The first such request proves nothing, because it might have been sent before the patch. The nomination is lost
+        at the second one, or if the first one comes late.
         """
         if self.taken_at is not None and not pod.nominated_node_name:
             self.unseen += 1
@@ -149,8 +149,9 @@ class Case:
 class NominationStep(Struct, frozen=True):
     """Next step for a pod: nominate it to ``node``, or, if ``node`` is empty, evaluate it again later or never.
 
-    ``wait`` is the number of seconds until the next evaluation, and ``wait_if_called`` the number of seconds until one
-    that takes place only if filter is called for the pod meanwhile. 0 means that there is no such evaluation.
+    ``wait`` is the number of seconds until the next evaluation. ``wait_if_called`` is the number of seconds until an
+    evaluation that takes place only if filter is called for the pod meanwhile. 0 means that there is no such
+    evaluation.
     """
 
     node: str = ""

@@ -1,6 +1,6 @@
 """Expires cached verdicts whose end time has come.
 
-Then it evaluates the pods again that were refused by a plugin of such a verdict, and activates those that fit now.
+Pods that the plugin of such a verdict refused are then evaluated again. Pods that fit a node now are activated.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from app.kube.core_v1 import Pod
 from app.memory.recent_refusals import RecentRefusals
 
 CHECK_SECONDS: Final = 0.1
-"""Seconds between two checks, which is the longest that a verdict is used after its end.
+"""Seconds between two checks. A verdict is used for at most this long after its end.
 
-The end is polled instead of awaited with a timer, because the wall clock can be set.
+A timer for the end would be wrong after a change of the wall clock.
 """
 
 
 class ExpiringVerdicts:
-    """Background task that expires verdicts. It runs in every replica; only the leader has refused pods to evaluate."""
+    """Background task that expires verdicts. It runs in every replica; only the leader has refused pods that must be
+    evaluated.
+    """
 
     def __init__(
         self, cluster: Cluster, refused: Callable[[], RecentRefusals], second_looks: SecondLooks, wall_clock: Clock

@@ -1,4 +1,4 @@
-"""Distinguishes nominations by the sampling guard from those by schedulers: only a scheduler's reserves capacity."""
+"""Distinguishes nominations by the sampling guard from those by schedulers. Only the latter reserve capacity."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MOST: Final = 4096
 
 
 class CountedNominations:
-    """Nominations that filters count as if the pod ran on the node: all but those by the sampling guard.
+    """Nominations that filters count as if the pod ran on the node: all except those by the sampling guard.
 
-    The guard's nominations reserve no capacity, because they might fail, and other pods would be rejected in vain. bind
-    checks hard constraints against the newest snapshot in any case.
+    The guard's nominations reserve no capacity. If one fails, other pods would have been rejected for nothing. In any
+    case, bind checks hard constraints against the newest snapshot.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -25,7 +25,9 @@ class CountedNominations:
         self._nodes = Newest[str, str](_MOST)
 
     def on(self, cluster: Cluster) -> CountedNominations:
-        """Return the nominations in another snapshot of the same cluster, with the same record of the guard's."""
+        """Return the nominations in another snapshot of the same cluster, with the same record of the guard's
+        nominations.
+        """
         other = CountedNominations(cluster)
         other._nodes = self._nodes
         return other

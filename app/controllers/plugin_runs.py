@@ -42,7 +42,7 @@ class PluginRun:
     async def run(self) -> None:
         """Run the plugin's task until cancelled, with restarts after faults.
 
-        A task that returns is not restarted before this process becomes leader again.
+        A task that returns is not restarted until this process becomes leader again.
         """
         await self._complete()
         time, pause = asyncio.get_running_loop().time, AGAIN_SECONDS

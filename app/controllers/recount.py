@@ -24,8 +24,8 @@ _LOG: Final = structlog.get_logger(__name__)
 class RecountController:
     """Verifies the cluster cache, and the verdicts that profiles cache, by a recount.
 
-    ``complete`` waits until the snapshot is complete. ``counted`` is called after each recount, with true if it found a
-    difference.
+    ``complete`` waits until the snapshot is complete. ``counted`` is called after each recount, with true if the
+    recount found a difference.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class RecountController:
     async def once(self) -> list[str]:
         """Recount once; return a description of each difference from the cached counts.
 
-        The recount has short steps, between which requests are answered.
+        The recount runs in short steps. Requests can be answered between two steps.
         """
         differences = await check_in_steps(self._cluster, *(it.checking() for it in self._frameworks))
         self._counted(bool(differences))

@@ -1,8 +1,8 @@
 """The sampling guard: if Homeport refuses all nodes of a sample, nominates the pod to a node outside the sample.
 
 kube-scheduler stops looking for feasible nodes once it has enough of them, at least 100, and sends only those to
-extenders. If Homeport's filters pass few nodes, perhaps none of these is in the sample, and the pod waits although it
-fits a node. ``nominatedNodeName`` makes the scheduler try that node first. The guard handles one pod like this:
+extenders. If Homeport's filters pass few nodes, perhaps none of these is in the sample. The pod then waits, although it
+fits a node. ``nominatedNodeName`` makes the scheduler try that node first. The guard handles each pod in these steps:
 
     refused on a sample --delay--> evaluate all nodes --+-- none passes: evaluate again after the next filter call
                                      ^                  |
@@ -12,15 +12,15 @@ fits a node. ``nominatedNodeName`` makes the scheduler try that node first. The 
                                      |                          |
                                      +-------- failed ----------+-- call for that node alone, and passes: hit
 
-A request does not say why it lacks a node: because of the sample, or because an in-tree filter rejected the node. So
-in-tree filters are run before a nomination, and a rejected node is excluded until it or its pods change. A failed
-nomination excludes the node too, because Homeport cannot run all in-tree filters.
+A request lacks a node either because of the sample or because an in-tree filter rejected the node; it does not say
+which. So in-tree filters are run before a nomination, and a rejected node is excluded until the node or its pods
+change. A refused or unanswered nomination excludes the node too, because Homeport cannot run all in-tree filters.
 
 The next filter call shows the effect of a nomination. A call for the nominated node alone means that in-tree filters
-passed the node. A call for other nodes, if the pod has the nomination, means that they rejected it. kube-scheduler
-clears a nomination that is written before it has processed Homeport's answer; therefore the patch is delayed.
+passed the node. A call for other nodes, in which the pod has the nomination, means that in-tree filters rejected it.
+The patch is delayed, because kube-scheduler clears a nomination if Homeport's answer is not processed yet.
 
-A request only selects the pod to evaluate. Decisions about its nomination use the pod in the cache.
+A request only selects the pod to evaluate. The evaluation and the nomination use the cached pod.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from app.verbs.stepwise import decide_prepared
 from app.writes.nominator import Nominated, Nominator
 
 ANSWER_SECONDS: Final = 5.0
-"""Seconds to wait for the effect of a nomination. A scheduler with a full queue takes long to try the node."""
+"""Seconds to wait for the effect of a nomination. A scheduler with a long queue can take seconds to try the node."""
 
 _MOST_CASES: Final = 4096
 """Maximum number of pods that the guard handles at once. Further refused pods wait for the scheduler's retry."""
@@ -61,7 +61,7 @@ _WATCHED_SECONDS: Final = 0.25
 """Seconds between two looks at the cached pod, while it is nominated or the cache does not have it yet."""
 
 _LOST_FREE: Final = 3
-"""Number of lost nominations after which a pod's further ones cause a back-off."""
+"""Number of lost nominations of a pod that cause no back-off. Each further lost nomination does."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -144,7 +144,7 @@ class SamplingGuard:
     def _may_begin(self, pod: Pod) -> bool:
         """Return true if the guard may handle the pod.
 
-        It leaves pods alone that a scheduler nominated, because the scheduler might be preempting pods for them.
+        It ignores pods that a scheduler nominated, because the scheduler might be preempting other pods for them.
         """
         if self._off or not pod.uid or len(self._cases) >= _MOST_CASES:
             return False
@@ -216,7 +216,7 @@ class SamplingGuard:
             return NominationStep(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, locked)
 
     def _choice(self, case: Case, framework: Framework, pod: Pod, nodes: Candidates, locked: str) -> NominationStep:
-        """Choose a random one of the best nodes that are not excluded; prefer nodes that no other case nominates."""
+        """Choose one of the best nodes that are not excluded, at random; prefer nodes without another nomination."""
         possible = nodes.without(frozenset(name for name in nodes.names if self._excluded.has(case.spec, name)))
         if not len(possible):
             return NominationStep(wait_if_called=case.next_look())
@@ -242,7 +242,7 @@ class SamplingGuard:
         return node is not None and any(other.terminating for other in node.pods.values())
 
     async def _nominate_exclusively(self, case: Case, node: str) -> None:
-        """Nominate the pod once no other case nominates to the node: in-tree filters count all nominated pods."""
+        """Nominate the pod once no other case uses the node, because in-tree filters count all nominated pods."""
         node_lock = self._node_locks.setdefault(node, _NodeLock())
         queued = node_lock.lock.locked()
         node_lock.users += 1
@@ -272,7 +272,9 @@ class SamplingGuard:
         self._settle(case, node, stamp, effect)
 
     async def _refuses(self, case: Case, node: str, stamp: Hashable) -> bool:
-        """Return true if the node is excluded or in-tree filters reject it, and exclude it then for this pod spec."""
+        """Return true if the node is excluded or in-tree filters reject it; exclude a rejected node for the pod
+        spec.
+        """
         framework = self._context.framework_for(case.pod)
         if framework is None:
             return True
@@ -328,7 +330,7 @@ class SamplingGuard:
         self._events.event(Reference.to_pod(case.pod), to, "Normal", "NominatedUnshown", "Nominating", note)
 
     async def _effect(self, case: Case, node: str, pending_effect: asyncio.Future[Effect]) -> Effect:
-        """Wait for the effect of a nomination. It is learned from a filter call, or else from the cached pod."""
+        """Wait for the effect of a nomination. A filter call shows it, or else a change of the cached pod."""
         until = self._clock() + ANSWER_SECONDS
         while self._clock() < until:
             done, _ = await asyncio.wait({pending_effect}, timeout=_WATCHED_SECONDS)

@@ -1,9 +1,9 @@
 """Second looks: activates a refused pod if Homeport's snapshot was older than the scheduler's at the refusal.
 
-kube-scheduler may see an event, activate a pod and call filter before the event reaches Homeport. One event activates
-the pod only once, so a refusal based on the older snapshot would last until another event, or for five minutes. So
-Homeport compares its snapshot again after ``DELAY_SECONDS``. If the state behind the refusal has changed, and a node
-passes now, Homeport activates the pod.
+kube-scheduler can receive an event, activate a pod and call filter before the event reaches Homeport. One event
+activates the pod only once. So a refusal based on the older snapshot would last until another event, or for five
+minutes. So Homeport compares its snapshot again after ``DELAY_SECONDS``. If the state behind the refusal has changed,
+and a node passes now, Homeport activates the pod.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class SecondLooks:
         self._activate = activate
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._changed: asyncio.Queue[Pod] = asyncio.Queue()
-        """Pods to evaluate. Each keeps its entry in ``_timers`` until then, so that no pod is queued twice."""
+        """Pods to evaluate. The entry of a pod in ``_timers`` remains until its evaluation, so that no pod is queued
+        twice.
+        """
 
     def refused(self, pod: Pod) -> None:
         """Schedule a second look at a refused pod, unless one is already scheduled."""
@@ -65,7 +67,7 @@ class SecondLooks:
         except PluginError:
             return None  # the plugins' guard has logged the fault
         except Unprepared:
-            return None  # no second look: constraints without cached counts are so broad that many events activate it
+            return None  # no second look: many events activate a pod with such broad constraints
 
     async def run(self) -> None:
         """Evaluate queued pods one at a time and activate those that fit a node now, until cancelled."""

@@ -35,8 +35,8 @@ class InTree(Protocol):
 async def candidate_nodes(cluster: Cluster, framework: Framework, pod: Pod) -> list[str]:
     """Return the names of nodes that the profile's filters pass, and that are open to the pod.
 
-    A node is open if its cordon, taints and labels allow the pod. Free resources, volumes and ports are not checked
-    beyond the profile's filters, because only the scheduler knows them. Raises ``PluginError``.
+    A node is open if its cordon, taints and labels allow the pod. Free resources, volumes and ports are checked only as
+    far as the profile's filters check them. Raises ``PluginError``.
     """
     is_open = _open_to(pod)
     names: list[str] = []

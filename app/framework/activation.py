@@ -14,9 +14,10 @@ class Activate(Protocol):
     def __call__(self, pods: Iterable[Pod]) -> None:
         """Queue the pods for a retry. Returns at once and never raises; the scheduler is notified shortly afterwards.
 
-        Use it for pods that a plugin rejected and that can pass now for a reason that the scheduler cannot observe. The
-        scheduler itself retries pods after changes of pods, nodes and volumes. Pods that are no longer pending are
-        ignored, and repeated calls for a queued pod cause one retry. The scheduler chooses the node in that retry.
+        Use it for pods that a plugin rejected earlier and would pass now, if the scheduler cannot observe what has
+        changed. The scheduler itself retries pods after changes of pods, nodes and volumes. Pods that are no longer
+        pending are ignored, and repeated calls for a queued pod cause one retry. The retry is an ordinary scheduling
+        cycle, in which the scheduler chooses the node.
         """
         ...
 

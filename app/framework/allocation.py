@@ -23,10 +23,10 @@ _OF_EVERY_NODE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 """Resources that are compared for every pod. Any other resource is compared only if the pod requests it."""
 
 _DRA_SINCE: Final = "1.36"
-"""First release that by default lets DeviceClasses back extended resources (DRAExtendedResource)."""
+"""First Kubernetes release in which DeviceClasses can back extended resources by default (DRAExtendedResource)."""
 
 _IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""Prefix of implicit extended resources. Every DeviceClass backs the resource of this prefix and the class's name."""
+"""Prefix of implicit extended resources. A DeviceClass backs the resource named by this prefix and its own name."""
 
 
 def int64(number: int) -> int:
@@ -63,7 +63,7 @@ CPU_AND_MEMORY: Final = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
 class DeviceClassResources:
     """Set of the extended resources that DeviceClasses back; empty for a ``release`` before 1.36.
 
-    The DynamicResources plugin decides about nodes that lack such a resource.
+    If a node lacks such a resource, the DynamicResources plugin decides whether the pod fits.
     """
 
     def __init__(self, objects: Objects, release: str) -> None:
@@ -106,7 +106,7 @@ class Comparison:
     ) -> None:
         """Create a comparison by ``resources`` for a pod with these ``requests``.
 
-        ``classes`` must be given if a DeviceClass can back one of the resources; else it can be ``None``.
+        ``classes`` can be ``None`` if no DeviceClass can back one of the resources.
         """
         self._each = tuple(
             (it.name, requests.get(it.name, 0), it.weight, classes is not None and classes.backs(it.name))
@@ -125,7 +125,7 @@ class Comparison:
     def uses(self, node: NodeInfo, *, non_zero: bool) -> list[Use]:
         """Return the amounts of each compared resource that the node has.
 
-        ``non_zero``: of the node's pods, containers without cpu or memory requests count with default requests. Raises
+        ``non_zero``: use default requests for containers of the node's pods that have no cpu or memory requests. Raises
         ``NotCounted`` if the node lacks a resource that a DeviceClass backs.
         """
         allocatable, requested_on_node = node.allocatable, node.requested
@@ -142,7 +142,7 @@ class Comparison:
 
 
 class NotCounted(Exception):
-    """Error: a node cannot be compared by a resource that a DeviceClass backs, because its devices are not counted."""
+    """Error: nodes cannot be compared by a resource that a DeviceClass backs, because devices are not counted."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"nodes can't be compared by {name}: it stands for devices of a DeviceClass")

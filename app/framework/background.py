@@ -10,7 +10,9 @@ _T = TypeVar("_T")
 
 
 async def run_together(*runs: Callable[[], Awaitable[None]]) -> None:
-    """Run all ``runs`` concurrently until the last ends. If one fails, cancel the others and raise its exception."""
+    """Run all ``runs`` concurrently until the last one ends. If one fails, cancel the others and raise the
+    exception.
+    """
 
     async def one(run: Callable[[], Awaitable[None]]) -> None:
         await run()

@@ -44,8 +44,8 @@ def not_for_pod(claim: PersistentVolumeClaim, pod: Pod | Mounts) -> str:
 def claims_signature(objects: Objects, pod: Pod) -> Hashable:
     """Return a hashable key of a pod's volumes with their claims, PersistentVolumes and StorageClasses.
 
-    The result is ``NO_CLAIMS`` for a pod without such volumes. Keys of two pods are equal only if all these objects
-    are equal. Raises ``Unreadable``.
+    The result is ``NO_CLAIMS`` for a pod without volumes that a volume plugin must check. The keys of two pods are
+    equal only if all these objects are equal. Raises ``Unreadable``.
     """
     volumes = pod.spec.volumes
     if not volumes and VOLUMES not in pod.spec.oversized:

@@ -17,9 +17,10 @@ from app.kube.taints import Tolerance, Toleration
 
 
 class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
-    """Conditions under which a node is counted, besides its required label keys.
+    """Conditions that a node must meet to be counted, in addition to having the required label keys.
 
-    A condition is ``None`` if ``nodeAffinityPolicy`` or ``nodeTaintsPolicy`` is to ignore it.
+    ``affinity`` is ``None`` if ``nodeAffinityPolicy`` is ``Ignore``, and ``tolerations`` is ``None`` if
+    ``nodeTaintsPolicy`` is ``Ignore``.
     """
 
     affinity: RequiredNodeAffinity | None = None
@@ -61,8 +62,8 @@ def inclusion_of(spec: PodSpec, *, honours_affinity: bool, honours_taints: bool)
 class Unprepared(Exception):  # a request to run steps first, not an error
     """Request to compute data first, because computing it at once would block the event loop for too long.
 
-    Raised for example by ``Counts``; a plugin must let it propagate. The engine's caller runs the ``steps``, each of
-    them short, with other requests in between, and then repeats the decision.
+    Raised for example by ``Counts``; a plugin must let it propagate. The caller of the engine runs the ``steps``, and
+    then repeats the decision. Each step is short, and other requests can run between two steps.
     """
 
     def __init__(self, steps: Iterator[None]) -> None:
@@ -71,7 +72,7 @@ class Unprepared(Exception):  # a request to run steps first, not an error
 
 
 def all_prepared(asks: Iterable[Callable[[], object]]) -> None:
-    """Call all functions. If some raise ``Unprepared``, raise one ``Unprepared`` with the steps of all of these."""
+    """Call all functions. If some raise ``Unprepared``, raise one ``Unprepared`` that has the steps of all."""
     missing: list[Iterator[None]] = []
     for ask in asks:
         try:
@@ -83,10 +84,10 @@ def all_prepared(asks: Iterable[Callable[[], object]]) -> None:
 
 
 class DomainCounts(Protocol):
-    """Number of pods that a selector matches, by domain: the value of a topology key on their nodes.
+    """Number of pods that a selector matches, by domain. A domain is one value of a topology key on the nodes.
 
-    Only nodes count that have all required label keys and that the ``Inclusion`` admits. A domain with such a node and
-    no matching pod has the count 0. The object is live, so it is valid until the next ``await``.
+    A node is counted if it has all required label keys and the ``Inclusion`` admits it. A domain with a counted node
+    but without a matching pod has the count 0. The object is live, so it is valid until the next ``await``.
     """
 
     def count(self, value: str) -> int:
@@ -94,7 +95,9 @@ class DomainCounts(Protocol):
         ...
 
     def minimum(self, deltas: Mapping[str, int] | None = None) -> int:
-        """Return the smallest count of any domain; 0 if there are no domains. ``deltas`` are added first, by domain."""
+        """Return the smallest count of any domain; 0 if there are no domains. ``deltas``: added to the counts, by
+        domain.
+        """
         ...
 
     def size(self) -> int:
@@ -128,15 +131,15 @@ class DomainCounts(Protocol):
 class Counts(Protocol):
     """Pod counts that the snapshot maintains, so that no plugin iterates over pods on the hot path.
 
-    Counted are bound pods and assumed pods (whose Binding is not confirmed), except finished and terminating ones. The
-    first query with new arguments can raise ``Unprepared``. A plugin with several queries makes them in
-    ``all_prepared``.
+    Bound pods are counted, and assumed pods, for which the Binding is not confirmed yet. Finished and terminating pods
+    are not counted. The first query with new arguments can raise ``Unprepared``. A plugin with several queries should
+    pass them to ``all_prepared``.
     """
 
     def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:
         """Return, by node, the number of pods in ``namespace`` that ``selector`` matches; nodes without any are absent.
 
-        A pod counts on its node even if the node is unknown.
+        A pod is counted even if the snapshot does not have its node.
         """
         ...
 
@@ -150,8 +153,8 @@ class Counts(Protocol):
     ) -> DomainCounts:
         """Return the counts of matching pods by domain.
 
-        Without the label ``topology_key``, a node is in the domain ``""``; it is not counted if ``required_keys`` has
-        that key.
+        A node without the label ``topology_key`` is in the domain ``""``. If ``required_keys`` contains that key, such
+        a node is not counted.
         """
         ...
 
@@ -164,7 +167,9 @@ class Counts(Protocol):
         ...
 
     def outside(self, topology_key: str, blocked: Collection[str], names: Sequence[str]) -> list[str]:
-        """Return the existing nodes of ``names`` that have the label with a value not in ``blocked``, in order."""
+        """Return the ``names`` of existing nodes that have the label with a value not in ``blocked``, in the same
+        order.
+        """
         ...
 
     def stamp(self, topology_key: str) -> int:
@@ -175,9 +180,9 @@ class Counts(Protocol):
 class PodTerms(Protocol):
     """Pod counts that the snapshot maintains for pod affinity and anti-affinity terms.
 
-    Counted are bound and assumed pods whose nodes have the label ``topology_key``: terminating ones too, but no
-    finished ones. The first query with new arguments can raise ``Unprepared``. Each query raises ``NotDecoded`` if no
-    plugin declares ``Part.POD_AFFINITY``.
+    Bound and assumed pods on nodes with the label ``topology_key`` are counted, terminating pods included. Finished
+    pods are not counted. The first query with new arguments can raise ``Unprepared``. Each query raises ``NotDecoded``
+    if no plugin declares ``Part.POD_AFFINITY``.
     """
 
     def peers(self, peers: Peers, topology_key: str) -> DomainCounts:
@@ -187,7 +192,7 @@ class PodTerms(Protocol):
     def refusing(self, newcomer: Newcomer) -> Mapping[str, DomainCounts]:
         """Return the counts of pods with a required anti-affinity term that matches the newcomer (the evaluated pod).
 
-        They are by topology key, then by domain. Topology keys without such a pod can be absent.
+        The counts are grouped by topology key, then by domain. A topology key without such pods can be absent.
         """
         ...
 
@@ -195,8 +200,8 @@ class PodTerms(Protocol):
         """Return the sum of the weights of preferred terms that match the newcomer, by topology key and domain.
 
         A required affinity term has the weight ``hard_weight``; 0 leaves such terms out. A topology key is present if
-        any pod has a term with it; a domain with the sum 0 can be absent. The mapping is live, so it is valid until the
-        next ``await``.
+        any pod has a term with that key; a domain with the sum 0 can be absent. The mapping is live, so it is valid
+        until the next ``await``.
         """
         ...
 

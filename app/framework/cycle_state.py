@@ -21,7 +21,7 @@ T = TypeVar("T", bound=StateData)
 
 
 class StateKey(Generic[T]):
-    """Typed key of an entry. ``name`` is used in the error if the entry is missing."""
+    """Typed key of an entry. ``name`` appears in the error message if the entry is missing."""
 
     __slots__ = ("name",)
 
@@ -30,16 +30,16 @@ class StateKey(Generic[T]):
 
 
 class StateNotFound(LookupError):
-    """Error: no entry was written under that key, because the extension point that writes it did not run."""
+    """Error: the state has no entry for the key, because the extension point that writes the entry did not run."""
 
 
 class CycleState(Struct, eq=False):
-    """State of one evaluation: entries that plugins write under typed keys, and fields of the engine.
+    """State of one evaluation: entries that plugins write under typed keys, and fields that the engine uses.
 
     The verbs filter and prioritize are separate evaluations, so no entry passes from one to the other. ``skip_filter``
-    and ``skip_score`` name the plugins that returned Skip at PreFilter and PreScore. The Binding writes ``annotations``
-    to the pod; plugins add to them in ``pre_bind``. ``views`` caches the pod as plugins see it. ``deadline`` is the
-    time on the handle's clock by which a bind must end.
+    and ``skip_score`` name the plugins that returned Skip at PreFilter and PreScore. ``annotations`` are sent with the
+    Binding, which writes them to the pod; plugins add to them in ``pre_bind``. ``views`` caches the pod as plugins see
+    it. ``deadline`` is the time on the handle's clock by which a bind must end.
     """
 
     skip_filter: set[str] = field(default_factory=set)

@@ -1,6 +1,7 @@
-"""Default selector of a pod, derived from its Services and its owner; used to spread pods without own constraints.
+"""Default selector of a pod, derived from its Services and its owner; used to spread pods that have no spread
+constraints.
 
-Source of the rules: ``helper.DefaultSelector`` of Kubernetes 1.36, unchanged since 1.28.
+Source of the rules: ``helper.DefaultSelector``, which is the same in Kubernetes 1.28 to 1.36.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class DefaultSelectors:
         return selector((*merged.values(), *owned)) if merged or owned else EVERYTHING
 
     def _owner_requirements(self, pod: Pod, merged: dict[str, Requirement]) -> tuple[Requirement, ...]:
-        """Return the requirements of the owner's selector. Those of a ReplicationController are put into ``merged``
-        instead, where they replace requirements of equal keys.
+        """Return the requirements of the owner's selector. For a ReplicationController, add the requirements to
+        ``merged`` instead, where they replace those with the same key.
         """
         owner = pod.owner
         if owner is None:

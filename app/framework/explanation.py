@@ -1,4 +1,4 @@
-"""Types in which a plugin explains its verdicts and exposes gauges."""
+"""Types with which a plugin explains its verdicts and exposes gauges."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Figure(Struct, frozen=True):
     """One sample of a gauge, exposed as ``homeport_<name>`` with ``labels``.
 
     Homeport adds the label ``profile`` with the profile's schedulerName. ``text`` describes the gauge, and must be the
-    same for all samples of a name. Each label must have few possible values, none of them set by a tenant.
+    same for all samples of a name. Each label must have few possible values, and no tenant must be able to set them.
     """
 
     name: str

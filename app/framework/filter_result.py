@@ -13,8 +13,8 @@ class FilterResult(Struct, eq=False):
     """Nodes that pass a filter, and the rejections of all other candidates.
 
     ``passed``: names in the order of the candidates. ``rejections``: statuses by node name, or a function that returns
-    them. The function is called once, when rejections are first read. They must be read in the same evaluation, before
-    any ``await``, because their inputs can change afterwards.
+    them. The function is called once, when rejections are first read. Read them in the same evaluation, before any
+    ``await``, because the inputs of the function can change afterwards.
     """
 
     passed: Sequence[str]

@@ -19,9 +19,10 @@ _STEP: Final = 64
 class Following:
     """Queue of the objects of a kind that were added, changed or deleted since they were last processed.
 
-    ``take`` is called with the namespace and name of an object, which can be deleted. It updates the derived data, and
-    returns how many ordinary objects take as long. ``restart`` is called to discard all derived data; every object is
-    processed after that. After ``Unprepared``, the next ``catch_up`` continues where the last one stopped.
+    ``take`` is called with the namespace and name of an object, which might have been deleted. It updates the derived
+    data and returns its own cost, as the number of ordinary objects that take the same time. ``restart`` is called to
+    discard all derived data; then every object is processed again. After ``Unprepared``, the next ``catch_up``
+    continues where the last one stopped.
     """
 
     def __init__(
@@ -64,7 +65,9 @@ class Following:
                 return
 
     def _taking(self) -> Iterator[int]:
-        """Process one object per iteration and yield its cost: the changed ones, then the rest after a ``restart``."""
+        """Process one object per iteration and yield its cost: changed objects first, then, after a ``restart``, all
+        others.
+        """
         while self._changed:
             count = self._take(*next(reversed(self._changed)))
             self._changed.popitem()

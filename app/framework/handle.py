@@ -20,7 +20,7 @@ from app.framework.status import Status
 from app.kube.core_v1 import Pod
 
 DEFAULT_RELEASE: Final = "1.36"
-"""Kubernetes release whose in-tree plugins and defaults a profile follows if it names no release."""
+"""Kubernetes release that a profile follows if it names none. It determines the in-tree plugins and their defaults."""
 
 
 class WaitingPod(Protocol):
@@ -133,10 +133,10 @@ def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
 class Timing(Struct, frozen=True):
     """Clocks and delays of a plugin, which tests can replace.
 
-    ``clock``: monotonic seconds. ``wall_clock``: seconds since 1970, for times that outlive a process. It can go
-    backward, and it differs between replicas. ``sleep`` suspends an ``async def`` for a number of seconds.
-    ``repair_interval``: seconds between two searches for writes that a crash left incomplete; it is the setting
-    ``repairInterval``.
+    ``clock``: monotonic seconds. ``wall_clock``: seconds since 1970, for times that must stay valid after a restart.
+    This clock can go backward, and differs between replicas. ``sleep`` suspends an ``async def`` for a number of
+    seconds. ``repair_interval``: seconds between two searches for writes that a crash left incomplete; it is the
+    setting ``repairInterval``.
     """
 
     clock: Clock = time.monotonic
@@ -150,9 +150,9 @@ class ProfileContext(Struct, frozen=True):
 
     ``serves`` returns True if the profile schedules pods of a schedulerName. ``release`` is the Kubernetes release, for
     example ``1.36``, whose in-tree plugins and defaults the profile follows. ``dry_run`` starts a dry run for a pod
-    whose state PreFilter has prepared. ``why`` runs in-tree filters on one node, also filters that the profile lacks.
-    Its verdict is for messages, never for decisions. ``is_sample`` takes the number of names in a filter request. It
-    returns True if kube-scheduler may have omitted nodes that its own filters pass.
+    whose state PreFilter has prepared. ``why`` runs in-tree filters on one node, including filters that the profile
+    does not have. Its verdict is for messages, never for decisions. ``is_sample`` takes the number of names in a filter
+    request. It returns True if kube-scheduler might have left out nodes that its own filters pass.
     """
 
     serves: Callable[[str], bool] = _any_scheduler
@@ -166,9 +166,9 @@ class Handle(Struct, frozen=True):
     """Services through which a plugin reaches the cluster and the engine.
 
     ``waiting`` holds the pods that wait at Permit. ``event_recorder`` records Events on an object, like
-    kube-scheduler's ``Handle.EventRecorder``. ``activate`` makes the scheduler retry pending pods, like its
-    ``Handle.Activate``. ``is_asked`` returns True during a read-only request, for example ``explain``. A plugin must
-    not change its own state then.
+    kube-scheduler's ``Handle.EventRecorder``. ``activate`` makes the scheduler retry pending pods, like
+    kube-scheduler's ``Handle.Activate``. ``is_asked`` returns True during a read-only request, for example ``explain``.
+    During such a request, a plugin must not change its own state.
     """
 
     counts: Counts

@@ -28,7 +28,7 @@ class NodeLister(Protocol):
     """
 
     def list(self) -> Collection[NodeInfo]:
-        """Return all nodes; a node that became unreadable is in its last readable form."""
+        """Return all nodes. If a node can no longer be decoded, its last readable version is returned."""
         ...
 
     def get(self, name: str) -> NodeInfo | None:
@@ -38,7 +38,8 @@ class NodeLister(Protocol):
         ...
 
     def uses_of_claim(self, namespace: str, name: str) -> int:
-        """Return how many volumes of pods on nodes name the claim. Ephemeral volumes are not counted.
+        """Return the number of volumes that name the claim, in all pods that have a node. Ephemeral volumes are not
+        counted.
 
         Raises ``NotDecoded`` if no plugin declares ``Part.VOLUMES``.
         """
@@ -51,7 +52,7 @@ class NodeLister(Protocol):
 
     @property
     def generation(self) -> int:
-        """Number that changes when a node is added or deleted, or changes in a decoded field but its resourceVersion.
+        """Number that changes when a node is added or deleted, or a decoded field other than resourceVersion changes.
 
         While it is unchanged, data derived from Node objects alone stays valid. Heartbeats and pods do not change it.
         """

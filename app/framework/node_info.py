@@ -15,8 +15,8 @@ from app.kube.requests import ResourceList
 class NodeInfo:
     """Node of the snapshot with its pods. ``pods``: bound and assumed pods by UID, terminating ones included.
 
-    Totals of the pods, for example their requests, exist only if a plugin declares the ``Part`` that is named at each
-    property. Otherwise reading them raises ``NotDecoded``. Plugins must not change a node info.
+    Totals of the pods, for example their requests, exist only if a plugin declares the ``Part`` that the property's
+    docstring names. Otherwise reading the property raises ``NotDecoded``. Plugins must not change a node info.
     """
 
     __slots__ = ("_totals", "node", "pods")
@@ -38,7 +38,7 @@ class NodeInfo:
 
     @property
     def requested(self) -> ResourceList:
-        """Sum of the requests of its pods (``Part.RESOURCES``). Their number is ``len(pods)``."""
+        """Sum of the requests of its pods (``Part.RESOURCES``). The number of pods is ``len(pods)``."""
         return self.totals.requested
 
     @property
@@ -53,7 +53,7 @@ class NodeInfo:
 
     @property
     def mounts(self) -> Mapping[str, Mounts]:
-        """Volumes with claims or named disks by UID of the pod; pods without any are absent (``Part.VOLUMES``)."""
+        """Volumes that have a claim or name a disk, by pod UID; pods without any are absent (``Part.VOLUMES``)."""
         return self.totals.mounts
 
     @property
@@ -82,7 +82,7 @@ class NodeInfo:
         return NodeInfo(node, self.pods, self._totals)
 
     def with_pods(self, pods: Iterable[Pod]) -> NodeInfo:
-        """Return a copy on which ``pods`` run, too."""
+        """Return a copy with ``pods`` added."""
         added = {pod.uid: pod for pod in pods}
         return NodeInfo(self.node, {**self.pods, **added}, self._totals and self._totals_without(added, added.values()))
 
@@ -114,7 +114,7 @@ class NodeInfo:
 
 
 class HypotheticalPods:
-    """Pods that are evaluated as if they ran on any given node, under UIDs that no other pod has."""
+    """Pods that can be added to any node for an evaluation, with UIDs that no other pod has."""
 
     __slots__ = ("_pods", "_requested")
 
@@ -155,11 +155,12 @@ class _CrowdedNodeInfo(NodeInfo):
 
 
 class Candidates:
-    """Nodes that a request asks about; iterating yields their node infos.
+    """Nodes that are evaluated for one request; iterating yields their node infos.
 
-    ``names``: node names in the order of the request, which can repeat names. Only a filter with ``takes_any_names``
-    gets names of nodes that do not exist. Set and dict operations on ``names`` are much faster than node infos.
-    ``sent``: nodes that are evaluated as the request sent them, because the snapshot lacks them or has another version.
+    ``names``: node names in the order of the request. A name can occur twice. Names of nodes that do not exist are
+    passed only to filters with ``takes_any_names``. Set and dict operations on ``names`` are much faster than a loop
+    over node infos. ``sent``: nodes that are evaluated as the request sent them, because the snapshot lacks them or has
+    another version.
     """
 
     __slots__ = ("_info", "_set", "names", "sent")

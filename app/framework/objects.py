@@ -30,22 +30,24 @@ class Objects(Protocol):
         ...
 
     def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
-        """Return a stamp that changes with every object of the kind in the namespace, to validate derived data.
+        """Return a stamp that changes whenever an object of the kind in the namespace changes.
 
-        Without a namespace it covers all objects of the kind; ``""`` is the namespace of cluster-scoped kinds.
+        Use it to check if derived data is current. Without a namespace, the stamp covers all objects of the kind;
+        ``""`` is the namespace of cluster-scoped kinds.
         """
         ...
 
     def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
         """Return (key, object or ``None`` if deleted) for each change since ``version(kind)`` was ``seen``.
 
-        Returns ``None`` if the changes are unknown, for example at the first call. Any object can have changed then.
+        Returns ``None`` if the changes are unknown, for example at the first call. In that case any object might have
+        changed.
         """
         ...
 
     def annotated_pods(self) -> Collection[Pod]:
-        """Return bound pods with annotations of the domain ``homeport.dev``, terminating ones included. Used to repair
-        incomplete writes.
+        """Return bound pods with annotations of the domain ``homeport.dev``, terminating ones included. It is used to
+        repair incomplete writes.
         """
         ...
 
@@ -68,12 +70,14 @@ class Objects(Protocol):
     def has_node(self, name: str) -> bool: ...
 
     def misses_node(self, name: str) -> bool:
-        """Return True if the node certainly does not exist; False also for a node that exists and cannot be decoded."""
+        """Return True if the node does not exist. A node that exists but cannot be decoded gives False."""
         ...
 
 
 class WriteConflict(Exception):
-    """Error: the object changed since it was read, or its name exists. The snapshot now holds its newest version."""
+    """Error: the object has changed since it was read, or its name is taken. The snapshot now has the newest
+    version.
+    """
 
 
 class ObjectGone(Exception):
@@ -81,7 +85,7 @@ class ObjectGone(Exception):
 
 
 class Unreadable(Exception):
-    """Error: an object exists but cannot be decoded, so it cannot be judged. ``key`` is ``namespace/name``."""
+    """Error: an object exists but cannot be decoded, so no decision can use it. ``key`` is ``namespace/name``."""
 
     def __init__(self, kind: str, key: str, cause: str) -> None:
         super().__init__(f"{kind} {key} cannot be read: {cause}")
@@ -101,11 +105,15 @@ class Writer(Protocol):
     async def annotate(
         self, kind: Kind[AnnotatedObject], target: AnnotatedObject, annotations: Mapping[str, str | None]
     ) -> None:
-        """Set annotations of ``target``, or remove those given as ``None``, if it is unchanged since it was read."""
+        """Set annotations of ``target``, or remove those given as ``None``, if ``target`` is unchanged since it was
+        read.
+        """
         ...
 
     async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
-        """Create an object. Raises ``WriteConflict`` if its name exists, ``ObjectGone`` if its namespace terminates."""
+        """Create an object. Raises ``WriteConflict`` if the name is taken, ``ObjectGone`` if the namespace
+        terminates.
+        """
         ...
 
     async def change(self, kind: Kind[AnnotatedObject], target: AnnotatedObject, spec: Mapping[str, Any]) -> None:
@@ -120,13 +128,14 @@ class Writer(Protocol):
 class Binder(Protocol):
     """Binds pods to nodes. Each Binding has the pod's UID and resourceVersion as preconditions.
 
-    If the outcome is unknown, the pod is read back. Bind plugins use a binder within ``BindPlugin.bind``, or a task
-    started there, for the same pod and node. The decision is checked again immediately before the Binding is sent.
+    If the outcome of a Binding is unknown, the pod is read to find out. A bind plugin must use the binder only within
+    ``BindPlugin.bind`` or a task started there, and only for the same pod and node. The decision is checked again
+    immediately before the Binding is sent.
     """
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
-        """Bind the pod. Return Success once it is bound to that node, or why it is not, for example because it changed.
+        """Bind the pod. Return Success once the pod is bound to that node, otherwise a status with the reason.
 
-        Let an exception of a filter plugin in the last check propagate.
+        The last check can raise the exception of a filter plugin; let it propagate.
         """
         ...

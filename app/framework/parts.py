@@ -11,8 +11,8 @@ from app.kube.extras import Extra
 
 @unique
 class Part(Enum):
-    """Part of a pod or node, by its attribute path below ``Pod``. The path of a part that only nodes have begins with
-    ``node.``.
+    """Part of a pod or node. The value is the attribute path below ``Pod``. For parts that only nodes have, it begins
+    with ``node.``.
     """
 
     NAMESPACE = "namespace"
@@ -52,7 +52,7 @@ class Part(Enum):
     """Pod affinity and anti-affinity terms, including those of existing pods (``Handle.terms``)."""
 
     VOLUMES = "spec.volumes"
-    """Volumes with claims, and disks named in the pod."""
+    """Volumes that have a claim or name a disk."""
 
     CLAIMS = "spec.claims"
     """Resource claims, and containers with extended resources."""
@@ -61,7 +61,7 @@ class Part(Enum):
     """Volumes with a claim, decoded only for pods without a node."""
 
     DISRUPTION = "disruption"
-    """``preemptionPolicy``, start time, and the condition that tells that the pod is being preempted."""
+    """``preemptionPolicy``, start time, and the condition of pods that are being preempted."""
 
     NODE_STATE = "node.state"
     """Conditions, systemUUID and deletion state of a node."""
@@ -86,7 +86,7 @@ _OF_NODES: Final = "node."
 
 
 def extras_of(parts: Iterable[Part]) -> frozenset[Extra]:
-    """Return the ``Extra`` of each part that is decoded only if declared; other parts have none."""
+    """Return the ``Extra`` of each part that is decoded only if a plugin declares it; other parts have no ``Extra``."""
     return frozenset(_EXTRAS[part] for part in parts if part in _EXTRAS)
 
 

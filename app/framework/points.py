@@ -1,8 +1,8 @@
 """The contract between Homeport and a plugin: extension points, their inputs and their results.
 
-Extension points carry kube-scheduler's names and meaning. A plugin inherits from one or more of the protocols below.
-A class that inherits from a protocol without its method, or has the method without the base, is refused at start.
-Each verb runs these points:
+Extension points have kube-scheduler's names and meanings. A plugin inherits from one or more of the protocols below.
+Homeport does not start if a class inherits from a protocol but lacks its method, or has the method but lacks the
+protocol. Each verb runs these points:
 
     filter      pre_filter, filter, filter_last
     prioritize  pre_score, score, normalize, then weights
@@ -13,12 +13,12 @@ Each verb runs these points:
     cycle       all deciding points, and pre_enqueue, post_filter and less, which the extender protocol lacks
     none        run: in the background, in the replica that is the leader
 
-A plugin declares the inputs of its verdicts once, by ``PluginSpec.reads`` and ``parts``. From these the engine derives
+A plugin declares the inputs of its verdicts once, by ``PluginSpec.reads`` and ``parts``. From them the engine derives
 which verdicts it caches, which binds are certain, and which pods must wait for the binds of others.
 
-Deciding points are plain ``def``: they run without an ``await``, hence on one consistent snapshot. Acting points
-(``pre_bind``, ``bind``, ``post_bind``) are ``async def``. A plugin reaches the cluster, clocks and other services
-only through its ``Handle``. An exception that leaves a plugin becomes an Error status with the plugin's name.
+Deciding points are plain ``def``. They run without an ``await``, so each decision uses one consistent snapshot. Acting
+points (``pre_bind``, ``bind``, ``post_bind``) are ``async def``. A plugin reaches the cluster, clocks and other
+services only through its ``Handle``. An exception that leaves a plugin becomes an Error status with the plugin's name.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class Plugin(Protocol):
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
         """Return (kind, namespace, name) of each object that a decision needs and the snapshot lacks.
 
-        Homeport reads these from the API server first, since a pod can arrive before its owner. Allowed are the kinds
-        that the plugin declares, and ``NODES`` with an empty namespace.
+        Homeport reads them from the API server before the decision, because a request for a pod can arrive before the
+        watch event of its owner. Only the kinds that the plugin declares are allowed, and ``NODES`` with an empty
+        namespace.
         """
         return ()
 
@@ -97,7 +98,7 @@ class QueueSortPlugin(Plugin, Protocol):
 
     @abstractmethod
     def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
-        """Return True if ``pod`` is scheduled before ``other``. Each was queued at the time given, in seconds."""
+        """Return True if ``pod`` is scheduled before ``other``. The times at which they were queued are in seconds."""
         ...
 
 
@@ -128,7 +129,7 @@ class FilterPlugin(Plugin, Protocol):
     """Decides if a pod can run on a node.
 
     ``takes_any_names``: ``filter_nodes`` accepts names of nodes that do not exist, and never passes them. The engine
-    then skips its check of each name.
+    then does not check each name.
     """
 
     takes_any_names: ClassVar[bool] = False
@@ -141,21 +142,21 @@ class FilterPlugin(Plugin, Protocol):
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """Filter all nodes in one call. Override it if that is faster; the result must equal that of ``filter``.
 
-        Return the passing nodes in the order of ``nodes.names``; reasons of the others are computed when first read.
+        Return the passing nodes in the order of ``nodes.names``. Reasons of rejections are computed when first read.
         """
         statuses = {it.name: self.filter(state, pod, it) for it in nodes}
         passed = [name for name, status in statuses.items() if status.is_success]
         return FilterResult(passed, {name: it for name, it in statuses.items() if not it.is_success})
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        """Return the nodes of ``passed`` that still pass, in order; reasons of the others are computed when read.
+        """Return the nodes of ``passed`` that still pass, in order. Reasons of rejections are computed when read.
 
-        Use it for a rule like "this node if feasible, else any". ``filter`` cannot express such a rule, because it
-        judges one node. Bind, preemption and dry runs check one node, so they never call ``filter_last``.
-        ``nodes`` are all nodes of the search, one or many, also those that a PreFilter left out. ``passed`` are the
-        nodes, at least one, that passed every filter and every earlier ``filter_last``. Called by searches (filter,
-        cycle, explain, evaluate, the sampling guard), unless PreFilter returned Skip. Its rejections are never cached,
-        because they depend on both sets of nodes. So they can also depend on a clock.
+        Use it for a rule like "this node if feasible, else any". ``filter`` cannot express such a rule, because it sees
+        one node at a time. Bind, preemption and dry runs check one node, so they never call ``filter_last``. ``nodes``
+        are all nodes of the search, including those that a PreFilter left out. ``passed`` are the nodes that passed
+        every filter and every earlier ``filter_last``; there is at least one. Called by searches (filter, cycle,
+        explain, evaluate, the sampling guard), unless PreFilter returned Skip. Its rejections are never cached, because
+        they depend on both sets of nodes. They can therefore also depend on a clock.
         """
         return FilterResult(passed, {})
 
@@ -164,8 +165,8 @@ class FilterPlugin(Plugin, Protocol):
 class ClusterFilterPlugin(FilterPlugin, Protocol):
     """A filter that reads the cluster (``Reads.CLUSTER``) and can name the pods that affect its verdict.
 
-    The defaults assume the worst: every pod matters, rejections are not cached, and no verdict is certain while other
-    pods are being bound.
+    By default, every pod is assumed to affect the verdict, rejections are not cached, and no verdict is certain while
+    other pods are being bound.
     """
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
@@ -173,24 +174,25 @@ class ClusterFilterPlugin(FilterPlugin, Protocol):
         return True
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Like ``filter``, but return Success only if it holds whichever subset of ``in_flight`` fails to bind.
+        """Like ``filter``, but return Success only if the node passes no matter which pods of ``in_flight`` fail to
+        bind.
 
-        ``in_flight`` are pods that are counted as bound while their Binding is not confirmed.
+        ``in_flight`` are pods that are counted as bound, although their Binding is not confirmed yet.
         """
         return NOT_CERTAIN if any(self.depends_on(pod, it) for it in in_flight) else SUCCESS
 
     def signature(self, pod: Pod) -> Hashable | None:
         """Return a cache key that covers all inputs of the rejections of ``pre_filter`` and ``filter``, pod included.
 
-        Equal signatures, at any two times and for any two pods, promise equal verdicts for every node of the snapshot
-        if no pod is nominated. Called before each cache lookup, so it must be much cheaper than the verdict. ``None``:
-        rejections cannot be cached now, for example while ``required_objects`` returns anything.
+        While no pod is nominated, equal signatures must mean equal verdicts on every node of the snapshot, even at
+        different times and for different pods. Called before each cache lookup, so it must be much cheaper than the
+        verdict. ``None``: rejections cannot be cached now, for example because ``required_objects`` returns an object.
         """
         return None
 
 
 class Victims(Struct, frozen=True):
-    """Preemption victims on one node, most important first, and how many of them violate a PodDisruptionBudget."""
+    """Preemption victims on one node, most important first, and the number that violate a PodDisruptionBudget."""
 
     pods: tuple[Pod, ...]
     pdb_violations: int = 0
@@ -220,7 +222,7 @@ class PostFilterPlugin(Plugin, Protocol):
         """Return a generator that returns a result and a status; it must yield every few milliseconds of work.
 
         Other requests run at each yield. The generator then receives the state of a new PreFilter. Data that it read
-        from the cluster before is invalid, because the cluster can have changed.
+        from the cluster before the yield is invalid, because the cluster might have changed.
 
         Success means that the pod can be retried. After Unschedulable, the next plugin is called. After
         UnschedulableAndUnresolvable, no other plugin is called, because none can help. A result of ``None`` leaves the
@@ -235,7 +237,9 @@ class PreScorePlugin(Plugin, Protocol):
 
     @abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
-        """Prepare ``state`` for scoring. Return Success, or Skip to omit this plugin's score; else it is an Error."""
+        """Prepare ``state`` for scoring. Return Success, or Skip to omit this plugin's score. Any other status is an
+        Error.
+        """
         ...
 
 
@@ -257,7 +261,7 @@ class ScorePlugin(Plugin, Protocol):
     def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
         """Scale the raw scores, by class, to 0..100; each class has at least one candidate.
 
-        A resulting score outside 0..100 becomes 0, for the nodes of that class alone.
+        If a result is outside 0..100, the nodes of its class get 0.
         """
         return scores
 
@@ -287,8 +291,8 @@ class PermitPlugin(Plugin, Protocol):
 
     @abstractmethod
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
-        """Return a status and, for Wait, the timeout in seconds. The engine limits it to 15 minutes, or less if the
-        client of the bind request stops waiting sooner.
+        """Return a status and, for Wait, the timeout in seconds. The engine limits the timeout to 15 minutes, or less
+        if the client of the bind request stops waiting sooner.
 
         A waiting pod proceeds once every plugin that returned Wait has allowed it, see ``Handle.waiting``.
         """
@@ -301,13 +305,13 @@ class PreBindPlugin(Plugin, Protocol):
 
     @abstractmethod
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Prepare the bind; any status but Success ends it. The Binding writes ``state.annotations`` to the pod."""
+        """Prepare the bind. Any status but Success ends it. The Binding writes ``state.annotations`` to the pod."""
         ...
 
 
 @runtime_checkable
 class BindPlugin(Plugin, Protocol):
-    """Binds the pod. Bind plugins run in order, and the first that does not return Skip is the last that runs."""
+    """Binds the pod. Bind plugins run in order until one returns a status other than Skip."""
 
     @abstractmethod
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status: ...

@@ -19,7 +19,7 @@ _STAMPS: Final = itertools.count(1)
 
 
 def add(amounts: ResourceList, to: dict[str, int], times: int = 1) -> None:
-    """Add ``amounts`` to ``to`` ``times`` times (-1 subtracts). An amount that becomes 0 is removed."""
+    """Add ``amounts`` multiplied by ``times`` to ``to`` (-1 subtracts). An amount that becomes 0 is removed."""
     for name, amount in amounts.items():
         total = to.get(name, 0) + times * amount
         if total:
@@ -31,8 +31,8 @@ def add(amounts: ResourceList, to: dict[str, int], times: int = 1) -> None:
 class HostPorts:
     """Host ports that are in use on a node, with the number of pods that use each; iterable.
 
-    Two pods can have one port if another scheduler, or a user, assigned a pod to the node. The port then stays in use
-    until both pods are gone. (kube-scheduler's ``HostPortInfo`` frees it when the first is gone.)
+    Two pods can use the same port if another scheduler or a user assigned one of them to the node. The port then stays
+    in use until both pods are gone. (kube-scheduler's ``HostPortInfo`` frees it when the first is gone.)
     """
 
     __slots__ = ("_taken",)
@@ -78,7 +78,9 @@ class HostPorts:
 
 
 class Mounts(Struct, frozen=True, gc=False):
-    """Volumes of a pod with claims or named disks, and the identity of the pod, by which its claims are found."""
+    """Volumes of a pod that have a claim or name a disk, with the pod's identity, which is needed to look up its
+    claims.
+    """
 
     namespace: str
     name: str

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class SparseClasses(Sequence[Hashable]):
-    """Sequence of node classes: ``usual`` for all nodes except those in ``others``, by name."""
+    """Class of each node in ``names``: its entry in ``others``, otherwise ``usual``."""
 
     __slots__ = ("names", "others", "usual")
 

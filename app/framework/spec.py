@@ -1,4 +1,4 @@
-"""Declaration of a plugin: its name, its arguments, and its reads and writes."""
+"""Declaration of a plugin: its name, its arguments, and the data that it reads and writes."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ class Reads(Enum):
     """The pod and the Node object."""
 
     PODS_ON_NODE = "pods on node"
-    """The pod, the Node object, and the pods on that node. More pods there must never turn a rejection into Success."""
+    """The pod, the Node object, and the pods on that node. More pods on the node must never turn a rejection into
+    Success.
+    """
 
     CLUSTER = "cluster"
-    """The whole cluster, and the whole pod, its name and UID included."""
+    """The whole cluster, and the whole pod, including its name and UID."""
 
 
 class PluginArgs(BaseModel):
-    """Base of every ``<PluginName>Args``. Fields are in camelCase as in KubeSchedulerConfiguration; unknown fields are
-    refused.
+    """Base class of plugin arguments (``<PluginName>Args``). Fields are in camelCase like in
+    KubeSchedulerConfiguration; unknown fields are rejected.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    apiVersion: str | None = None  # noqa: N815  # a KubeSchedulerConfiguration carries both on every args object
+    apiVersion: str | None = None  # noqa: N815  # args objects in a KubeSchedulerConfiguration can have both
     kind: str | None = None
 
 
@@ -50,7 +52,7 @@ class Writes(Struct, frozen=True):
     """Objects of ``kind`` that the plugin writes through ``Handle.writer``. ``what``: description of the writes for
     users.
 
-    ``whole``: True if objects are also created and deleted, else only annotated or changed.
+    ``whole``: True if the plugin also creates and deletes objects; False if it only annotates or changes them.
     """
 
     kind: Kind[Any]
@@ -59,11 +61,12 @@ class Writes(Struct, frozen=True):
 
 
 class Needs(Struct, frozen=True):
-    """Access that a plugin with given arguments needs to the cluster's objects.
+    """Access to the cluster's objects that a plugin with given arguments needs.
 
-    ``kinds``: kinds that it reads besides pods and nodes. ``writes``: kinds that it writes, and can read too. The
-    permissions of Homeport follow from both. ``parts``: parts that it reads besides ``PluginSpec.parts``, for plugins
-    that read the cluster. ``node_annotations``: keys of the node annotations that it reads; others are not decoded.
+    ``kinds``: kinds that it reads besides pods and nodes. ``writes``: kinds that it writes and can also read.
+    Homeport's RBAC permissions are derived from ``kinds`` and ``writes``. ``parts``: parts that it reads besides
+    ``PluginSpec.parts``, for plugins that read the cluster. ``node_annotations``: keys of the node annotations that it
+    reads; others are not decoded.
     """
 
     kinds: tuple[Kind[Any], ...] = ()
@@ -79,9 +82,9 @@ def _nothing(_args: Any) -> Needs:
 class PluginSpec(Generic[Args]):
     """Plugin that a profile can name, created by ``plugin(args, handle)``.
 
-    ``reads`` and ``parts`` declare the inputs of its verdicts and scores. It cannot see other parts of the pod unless
-    it reads the cluster. Some parts are decoded only if a plugin declares them. ``needs`` takes the arguments, and
-    returns further access that the plugin needs for them.
+    ``reads`` and ``parts`` declare the inputs of its verdicts and scores. The plugin cannot see other parts of the pod
+    unless it reads the cluster. Some parts are decoded only if a plugin declares them. ``needs`` is called with the
+    arguments and returns the further access that the plugin needs.
     """
 
     def __init__(

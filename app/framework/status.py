@@ -1,7 +1,7 @@
-"""Answers of plugins: kube-scheduler's status codes with reasons.
+"""Results of plugins: kube-scheduler's status codes with reasons.
 
-A rejection is a value, a fault is an exception; ``app.runtime.guard`` converts an exception that a plugin does not
-handle into an ``Error``.
+A plugin returns a rejection as a status, and raises an exception for a fault. ``app.runtime.guard`` converts the
+exception into an ``Error``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Code(IntEnum):
     ERROR = 1
     """Unexpected failure: the cycle ends, and the pod is retried after a back-off."""
     UNSCHEDULABLE = 2
-    """Rejection that preemption may resolve."""
+    """Rejection that preemption might resolve."""
     UNSCHEDULABLE_AND_UNRESOLVABLE = 3
     """Rejection that preemption cannot resolve."""
     WAIT = 4
-    """The pod waits at Permit; returned only there."""
+    """The pod waits at Permit. No other extension point returns this code."""
     SKIP = 5
     """At PreFilter and PreScore: omit the plugin's filter or score. At Bind: try the next plugin."""
     PENDING = 6
@@ -74,8 +74,8 @@ class Status(Struct, frozen=True):
 
 
 def distinct(statuses: Collection[Status]) -> dict[int, Status]:
-    """Return the distinct status objects by ``id``. Thousands of nodes share a few objects, so each
-    is processed once.
+    """Return the distinct status objects by ``id``. Thousands of nodes share a few objects, so callers process each
+    object once.
     """
     return dict(zip(map(id, statuses), statuses, strict=True))
 
@@ -93,7 +93,7 @@ def success(*, until: float) -> Status:
 
 
 def unschedulable(*reasons: str, until: float | None = None) -> Status:
-    """Return a rejection that preemption may resolve. Reasons are constant texts without names or numbers."""
+    """Return a rejection that preemption might resolve. Reasons are constant texts without names or numbers."""
     return Status(Code.UNSCHEDULABLE, reasons, until=until)
 
 

@@ -12,8 +12,9 @@ from app.kube.kinds import Kind
 class Use(Struct, frozen=True):
     """Access of a plugin to a kind, which it lists and watches.
 
-    ``looks_up``: True if single objects are also read, because the watch can lack them. ``writes``: description of its
-    writes for users, empty if there are none. ``whole``: True if it also creates and deletes objects.
+    ``looks_up``: True if single objects are also read from the API server, because the watch might not have delivered
+    them yet. ``writes``: description of its writes for users, empty if there are none. ``whole``: True if it also
+    creates and deletes objects.
     """
 
     plugin: str

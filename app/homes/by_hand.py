@@ -1,9 +1,11 @@
-"""Manual changes by commands: one annotation of one object, with the permissions of the user's kubeconfig.
+"""Commands that change a home by hand: each writes one annotation of one object, as the user of the kubeconfig.
 
-The home of a deleted object can be remembered in a Home of its name; releasing it deletes that Home.
+A Home object can remember the home of a deleted object under the same name. Releasing such a home deletes the Home
+object.
 
-The object's version is a precondition. Its status changes it often, so after a conflict the object is read and the
-write is repeated. If the annotation itself changed, the command fails, and the user decides again.
+The resourceVersion is a precondition of each write. Status updates change it often, so after a conflict the object is
+read again and the write is repeated. If the annotation itself has changed, the command fails and the user decides
+again.
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ _CONFLICT: Final = 409
 
 
 class ByHandError(Exception):
-    """Nothing was changed, or the outcome is unknown; the message is for the user."""
+    """Error: nothing was changed, or the outcome is unknown. The message is for the user."""
 
 
 class _Missing(ByHandError):
-    """The object does not exist."""
+    """Error: the object does not exist."""
 
 
 class AnnotationTarget(Struct, frozen=True):
     """Annotation of an object, printed as ``VirtualMachine machines/db01``.
 
-    ``slot``: ordinal of the pod, if each has a home.
+    ``slot``: ordinal of the pod, if each pod of the object has its own home.
     """
 
     api_version: str
@@ -71,9 +73,9 @@ _OBJECT: Final = Decoder[_Object](_Object)
 
 
 class Released(Struct, frozen=True):
-    """Result of a release. ``before``: the former home, empty if none.
+    """Result of a release. ``before``: the former home, empty if there was none.
 
-    ``remembered``: it was that of a deleted object.
+    ``remembered``: True if the home was remembered for a deleted object.
     """
 
     before: str
@@ -81,9 +83,9 @@ class Released(Struct, frozen=True):
 
 
 async def change(login: Login, target: AnnotationTarget, value: str | None, *, check_node: bool = False) -> str:
-    """Set the annotation, or remove it with ``None``; return its former value, empty if none.
+    """Set the annotation, or remove it with ``None``; return its former value, empty if there was none.
 
-    Writes nothing if the value is already as requested. ``check_node``: ``value`` must name a node. Raises
+    Writes nothing if the annotation already has this value. ``check_node``: ``value`` must name a node. Raises
     ``ByHandError``, and ``CredentialsError`` without a usable kubeconfig.
     """
     async with KubeClient(login.credentials()) as client:
@@ -91,7 +93,7 @@ async def change(login: Login, target: AnnotationTarget, value: str | None, *, c
 
 
 async def release(login: Login, target: AnnotationTarget) -> Released:
-    """Remove the annotation; without one, delete the Home remembered under the object's name.
+    """Remove the annotation. If there is none, delete the Home object that remembers a home under the object's name.
 
     Raises ``ByHandError`` and ``CredentialsError``.
     """
@@ -144,7 +146,7 @@ async def _released(client: KubeClient, target: AnnotationTarget) -> Released:
             gone = missing
         memory = await client.resolve(API_VERSION, KIND)
         home = None if memory is None else await _remembered(client, memory, target, is_there=gone is None)
-        if memory is None or home is None or home.keeper.uid == uid:  # a Home of the object itself has no effect
+        if memory is None or home is None or home.keeper.uid == uid:  # a Home of an existing object has no effect
             if gone is not None:
                 raise gone
             return Released("")
@@ -156,7 +158,7 @@ async def _released(client: KubeClient, target: AnnotationTarget) -> Released:
 
 
 async def _is_deleted(client: KubeClient, resource: Resource, home: HomeRecord) -> bool:
-    """Delete the version of the Home that was read; return false if it has changed. Raises ``KubeError``."""
+    """Delete the version of the Home that was read; return false if the Home has changed. Raises ``KubeError``."""
     try:
         await client.delete(resource, home.namespace, home.name, uid=home.uid, resource_version=home.resource_version)
     except ApiError as refused:
@@ -169,7 +171,7 @@ async def _is_deleted(client: KubeClient, resource: Resource, home: HomeRecord) 
 async def _remembered(
     client: KubeClient, resource: Resource, target: AnnotationTarget, *, is_there: bool
 ) -> HomeRecord | None:
-    """Return the Home remembered under the object's name; ``None`` if there is none, or if it belongs to another owner.
+    """Return the Home under the object's name; ``None`` if there is none, or if its owner is another object.
 
     ``is_there``: true if the object exists. Raises ``ByHandError`` and ``KubeError``.
     """

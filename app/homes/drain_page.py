@@ -54,18 +54,18 @@ class PodOutcome(_DrainPageModel):
 
 
 class DrainedHome(ListedHome, PodOutcome):
-    """Home on the node, or home of a pod that runs there."""
+    """Home on the drained node, or home of a pod that runs on that node."""
 
 
 class DrainedPod(PodOutcome):
-    """Pod of the node that has no home, and that its controller would recreate."""
+    """Pod on the drained node that has no home and that its controller would recreate."""
 
     namespace: str
     pod: str
 
 
 class DrainPlan(_DrainPageModel):
-    """Plan of a drain, in the order in which pods were placed; pods that were not judged come last."""
+    """Plan of a drain, in the order in which pods were placed; pods that were not evaluated come last."""
 
     node: str
     known: bool = Field(description="True if the node exists.")

@@ -1,12 +1,14 @@
-"""Plan of a drain: which pods leave the node, where each finds room together with all the others, and which pods wait.
+"""Plan of a drain: the pods that leave the node, a node for each on which all fit together, and the pods that wait.
 
-The pods are placed one after the other on a snapshot in which all of them have left the node, and in which earlier ones
-are on their new nodes: resources, spread and all else that the profile's filters read add up. Their order is that of
-schedulers: first pods that can start elsewhere at once, then pods that wait for their home during their grace; within
-each group by priority, then by age. Pods that wait for their home forever take no room elsewhere. Plugins that keep
-homes do not filter nodes here; their policies only decide when a pod can start elsewhere.
+The pods are placed one after the other. For each, the profile's filters see a snapshot in which all these pods have
+left the node and earlier ones are on their new nodes. So resources, spread and other inputs of the filters add up. Pods
+that can start elsewhere at once are placed first, then pods that wait for their home during their grace period. Within
+each group the order is by priority, then by age, like in the scheduling queue. Pods that wait for their home forever
+take no capacity elsewhere. Plugins that keep homes do not filter nodes here; their policies only decide when a pod can
+start elsewhere.
 
-The plan is read-only: no Event, write or cache change. Each pod is judged on the snapshot at that time.
+Computing a plan writes nothing, records no Event and changes no cache. Each pod is evaluated on the snapshot of that
+moment.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import run_stepwise
 
 SECONDS: Final = 8.0
-"""Time limit for evaluating pods. The request has ten seconds."""
+"""Time limit in seconds for evaluating pods. The whole request is limited to ten seconds."""
 
 
 class PlannedDrain(Struct, frozen=True):
-    """Plan of a drain. ``profile``: profile whose filters apply; empty if each pod's own profile does.
+    """Plan of a drain. ``profile``: profile that is used for all pods; empty if each pod's own profile is used.
 
-    ``counted``, ``not_counted``: filter plugins that were applied or not · ``homes``, ``others``: in the order of
-    placement · ``more``, ``more_others``: number of each that is not listed · ``lost``: number of pods that no
-    controller would recreate.
+    ``counted``, ``not_counted``: filter plugins that were applied, and those that were not · ``homes``, ``others``:
+    outcomes for homes and for other pods, in the order of placement · ``more``, ``more_others``: number of homes and of
+    other pods that are not listed · ``lost``: number of pods that no controller would recreate.
     """
 
     node: str

@@ -16,16 +16,18 @@ from app.runtime.guard import PluginError
 from app.verbs.context import VerbContext
 
 MOST_HOMES: Final = 1000
-"""Maximum number of homes of one node that are listed, and whose pods are judged; the others are counted."""
+"""Maximum number of homes of one node that are listed and evaluated. Further homes are only counted."""
 
 MOST_PODS: Final = 512
-"""Maximum number of other pods of one node that are judged and listed. Kubelets run 110 by default."""
+"""Maximum number of other pods of one node that are evaluated and listed. By default, a kubelet runs at most 110
+pods.
+"""
 
 MOST_NAMES: Final = 100
 """Maximum number of nodes listed for a pod."""
 
 _STAYING: Final = frozenset({"DaemonSet", "Node"})
-"""Controllers whose pods a drain does not evict; those of a Node are its static pods."""
+"""Controllers whose pods a drain does not evict. Pods owned by a Node are its static pods."""
 
 
 class Restart(Enum):
@@ -41,10 +43,10 @@ class Restart(Enum):
 class DrainOutcome(Struct, frozen=True):
     """Outcome for a home on the node, or for a pod that runs there. ``home`` is ``None`` for a pod without one.
 
-    ``nodes``: the first nodes that fit the pod together with all pods placed before, ``count`` in total; ``None`` if
-    not checked · ``goes_to``: the node on which it was placed · ``waits_for``: the home that it waits for, for some
-    time or forever · ``fits_alone``: true if it would fit a node without the other pods · ``why``: most frequent
-    rejection · ``then``: the outcome as text.
+    ``nodes``: the first of the ``count`` nodes on which the pod fits together with all pods placed before; ``None`` if
+    not checked · ``goes_to``: the node on which the pod was placed · ``waits_for``: the home that the pod waits for,
+    for some time or forever · ``fits_alone``: true if the pod would fit on a node without the other pods · ``why``:
+    most frequent rejection · ``then``: the outcome as text.
     """
 
     namespace: str
@@ -71,7 +73,9 @@ class NodeSearch(Struct, frozen=True):
 
 
 class EvictedPod(Struct, frozen=True):
-    """Pod that leaves the node, as in the snapshot. ``fault``: why its restart condition is unknown; mostly empty."""
+    """Pod that leaves the node, as in the snapshot. ``fault``: why its restart condition is unknown; empty if it is
+    known.
+    """
 
     pod: Pod
     condition: Restart
@@ -80,7 +84,7 @@ class EvictedPod(Struct, frozen=True):
 
     @property
     def place(self) -> tuple[int, str, str, str]:
-        """Sort key in the order of the scheduling queue."""
+        """Sort key, for the order of the scheduling queue."""
         return (-self.pod.spec.priority, self.pod.created, *self.pod.key)
 
     def outcome(self, then: str, result: NodeSearch | None = None, **more: Any) -> DrainOutcome:
@@ -93,7 +97,7 @@ class EvictedPod(Struct, frozen=True):
 
 
 def restart_condition(home: Home, node: str) -> Restart:
-    """Return the restart condition of a pod with that home, once ``node`` accepts no pods."""
+    """Return the condition under which a pod with that home can start again, once ``node`` accepts no pods."""
     if not home.node or not home.holds:
         return Restart.FREE
     has_grace = home.policy is Policy.GRACE
@@ -103,20 +107,22 @@ def restart_condition(home: Home, node: str) -> Restart:
 
 
 def _is_elsewhere(home: Home, node: str) -> bool:
-    """Return true if the home is another node that accepts the pod."""
+    """Return true if the home is another node that exists, accepts pods, and can reach the pod's volumes."""
     is_usable = not (home.is_away or home.is_orphaned or home.state is State.VOLUME_ELSEWHERE)
     return is_usable and home.node not in ("", node)
 
 
 def tried_first(home: Home | None, node: str) -> str:
-    """Return the home if it is another node that the pod tries first; else empty."""
+    """Return the home if it is another node that the pod tries first; otherwise an empty string."""
     if home is None or home.policy is Policy.OFF or home.state is State.TARGET or not _is_elsewhere(home, node):
         return ""
     return home.node
 
 
 class EvictedPods:
-    """Pods of the node: those to evaluate, and all that would leave it."""
+    """Pods that leave the node or wait for it as their home (``leaving``), and those that are evaluated
+    (``evicted``).
+    """
 
     def __init__(self, context: VerbContext, homes: HomeLists, node: str) -> None:
         self._context = context
@@ -139,7 +145,7 @@ class EvictedPods:
     def reading(self) -> Iterator[None]:
         """Collect homes and pods in short steps.
 
-        If several profiles list a home, the one that judges its pod takes precedence.
+        If several profiles list a home, the profile that schedules its pod takes precedence.
         """
         for home in self._homes.homes():
             if home is None:
@@ -194,9 +200,9 @@ class EvictedPods:
         self.more_others = max(0, others - MOST_PODS)
 
     def _other(self, pod: Pod) -> EvictedPod:
-        """Return another pod with its home.
+        """Return the home of a pod that is not in the list of homes, together with the pod.
 
-        The list has one pod per home, so the home of any other pod is read from the pod's profile.
+        The list has only one pod per home, so the pod's profile is queried for the home.
         """
         framework = self._context.framework_for(pod)
         try:

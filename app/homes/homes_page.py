@@ -121,7 +121,7 @@ class HomesQuery(BaseModel):
     contradictory: bool | None = Field(default=None, description="True: homes with a contradiction.")
 
     def admits(self, home: Home) -> bool:
-        """Return true if the home matches, on any page."""
+        """Return true if the home matches all given parameters, regardless of its page."""
         owner = home.owner
         texts = (
             (self.node, home.node),
@@ -172,7 +172,7 @@ def homes_router(homes: HomeLists, problem: Problem) -> APIRouter:
 def _paged(
     each: Callable[[], Iterator[Home | None]], query: HomesQuery, after: Place | None, page: _Page
 ) -> Iterator[None]:
-    """Fill ``page``. If several profiles list a home, the profile that judges its pod takes precedence."""
+    """Fill ``page``. If several profiles list a home, the profile that schedules its pod takes precedence."""
     homes: dict[Place, Home] = {}
     for home in each():
         if home is None:

@@ -17,7 +17,9 @@ _POINT: Final = "Homes"
 
 
 class HomeLists:
-    """Homes of ``frameworks``. Every method raises ``PluginError``, because an incomplete list would look complete."""
+    """Homes of ``frameworks``. Every method raises ``PluginError`` if a plugin fails, because an incomplete list would
+    look complete.
+    """
 
     def __init__(self, frameworks: Iterable[Framework], guard: Guard) -> None:
         self._guard = guard
@@ -27,7 +29,7 @@ class HomeLists:
                 guard.expect(name, _POINT)
 
     def homes(self) -> Iterator[Home | None]:
-        """Yield the homes of all profiles in short steps; a home kept by several profiles is repeated."""
+        """Yield the homes of all profiles in short steps; a home that several profiles list is repeated."""
         for framework in self._frameworks:
             for name, plugin in _keeping(framework):
                 for item in read_only_steps(self._guard, name, _POINT, plugin.homes):
@@ -36,8 +38,8 @@ class HomeLists:
                     yield item
 
     def home_of(self, framework: Framework, pod: Pod) -> Home | None:
-        """Return the home of one pod, from the profile's first plugin that keeps one for it; ``None`` without a
-        home.
+        """Return the home of a pod, from the first plugin of the profile that has one for the pod; ``None`` if none
+        has.
         """
         with read_only():
             for name, plugin in _keeping(framework):

@@ -1,4 +1,4 @@
-"""Places pods that leave a node, each together with all pods placed before."""
+"""Places the pods that leave a drained node, so that each fits together with all pods placed before."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from app.verbs.context import VerbContext
 from app.verbs.stepwise import decide_prepared, yield_to_loop
 
 _A_STEP: Final = 512
-"""Maximum number of nodes judged in one step."""
+"""Maximum number of nodes evaluated in one step."""
 
 _MOST_SCORED: Final = 256
-"""Maximum number of passing nodes that are scored: those with the fewest pods."""
+"""Maximum number of passing nodes that are scored. If more pass, those with the fewest pods are scored."""
 
 _COMPLETE: Final = "complete"
 _DELEGATED: Final = "delegated"
@@ -73,7 +73,7 @@ def _rejection_text(plugin: str, reasons: Iterable[str]) -> str:
 
 
 def _judged_but_last(filters: Filters, pod: Pod, nodes: Candidates) -> tuple[Status, Mapping[str, Status]]:
-    """Run PreFilter and all filters except last filters, which depend on the passing nodes; return status and
+    """Run PreFilter and all filters except ``filter_last``, which depends on the passing nodes; return status and
     rejections.
     """
     state = CycleState()
@@ -89,7 +89,9 @@ def _counted(rejections: Mapping[str, Status]) -> Counter[tuple[str, tuple[str, 
 
 
 class Rulebook:
-    """Profile used for each pod: its own, or a complete one if there are other profiles."""
+    """Selects the profile that is used for each pod: the first profile with the preset ``complete``, if there are also
+    profiles without it; otherwise the pod's own profile.
+    """
 
     def __init__(self, context: VerbContext) -> None:
         self._context = context
@@ -105,7 +107,9 @@ class Rulebook:
         return None if framework is None else self._of(framework)
 
     def filters(self) -> list[str]:
-        """Return the filters applied to every pod judged; if none was, those that would apply."""
+        """Return the filters that were applied to all evaluated pods. If no pod was evaluated, return those that would
+        apply.
+        """
         profiles = self._context.profiles
         frameworks_without_pods = [profiles[self.profile]] if self.profile else list(profiles.values())
         frameworks = [it.framework for it in self._made.values()] or frameworks_without_pods
@@ -138,7 +142,7 @@ class DrainPlacement:
         self._placed: dict[ObjectKey, Pod] = {}
 
     async def all(self, evicted: Iterable[EvictedPod]) -> list[DrainOutcome]:
-        """Return the outcome for each pod in the order of placement; pods that are not judged come last."""
+        """Return the outcome for each pod in the order of placement; pods that are not evaluated come last."""
         outcomes: list[DrainOutcome] = []
         waiting: dict[Restart, list[EvictedPod]] = {Restart.GRACE: [], Restart.HELD: []}
         for evicted_pod in sorted(evicted, key=lambda it: it.place):
@@ -154,15 +158,17 @@ class DrainPlacement:
         return sorted(outcomes, key=lambda it: not it.is_judged)
 
     async def _guarded(self, evicted_pod: EvictedPod, ask: Callable[[EvictedPod], Awaitable[_T]]) -> _T | DrainOutcome:
-        """Judge one pod. A fault about this pod, such as an unreadable object, does not affect the others."""
+        """Evaluate one pod. A fault that concerns this pod, such as an unreadable object, does not affect the
+        others.
+        """
         try:
             return await ask(evicted_pod)
         except PluginError as fault:
             return evicted_pod.outcome(NOT_JUDGED.format(fault.status.message), is_judged=False)
 
     async def _at_once(self, evicted_pod: EvictedPod) -> DrainOutcome | None:
-        """Place a pod that can start now; ``None`` if its home is another node that rejects it, so that it must
-        wait.
+        """Place a pod that can start now. Return ``None`` if the pod must wait, because its home is another node that
+        rejects the pod.
         """
         rules, reason = self._rules_of(evicted_pod)
         if rules is None:
@@ -191,9 +197,9 @@ class DrainPlacement:
         )
 
     async def _held(self, evicted_pod: EvictedPod) -> DrainOutcome:
-        """Judge a pod that waits for its home forever.
+        """Evaluate a pod that waits for its home forever.
 
-        It is not placed: its nodes show where it could run after a release.
+        The pod is not placed. The listed nodes are those where it could run if its home were released.
         """
         rules, reason = self._rules_of(evicted_pod)
         if rules is None or evicted_pod.home is None:
@@ -213,7 +219,7 @@ class DrainPlacement:
         return evicted_pod.outcome(f"{waits}: {why}", result, fits_alone=bool(alone.passed))
 
     def _rules_of(self, evicted_pod: EvictedPod) -> tuple[Rules | None, str]:
-        """Return the rules for a pod, or ``None`` and the reason why it is not judged."""
+        """Return the rules for a pod, or ``None`` and the reason why the pod is not evaluated."""
         if evicted_pod.fault:
             return None, NOT_JUDGED.format(evicted_pod.fault)
         if self._is_over():
@@ -250,7 +256,7 @@ class DrainPlacement:
         return NodeSearch(progress.passed, best, progress.why)
 
     def _judge(self, rules: Rules, pod: Pod, names: Sequence[str], progress: _Search, alone: bool) -> None:
-        """Judge one batch of nodes. Raises ``PluginError`` or ``Unprepared`` before any result is stored."""
+        """Evaluate one batch of nodes. Raises ``PluginError`` or ``Unprepared`` before any result is stored."""
         with self._overlaid(alone=alone):
             nodes = self._known(names)
             if rules.search.filters.has_last_filters:
@@ -267,7 +273,9 @@ class DrainPlacement:
             progress.pre_filter = pre_filter
 
     def _judge_last(self, rules: Rules, pod: Pod, names: Sequence[str], progress: _Search, alone: bool) -> None:
-        """Apply the last filters, which depend on all passing nodes. Raises ``PluginError`` or ``Unprepared``."""
+        """Apply ``filter_last`` of all plugins, which depends on all passing nodes. Raises ``PluginError`` or
+        ``Unprepared``.
+        """
         with self._overlaid(alone=alone):
             state, nodes = CycleState(), self._known(names)
             passed = nodes.among(list(filter(self._cluster.has_node, progress.passed)))
@@ -293,7 +301,7 @@ class DrainPlacement:
         return Candidates(list(filter(self._cluster.has_node, names)), self._cluster.nodes.__getitem__)
 
     def _overlaid(self, *, alone: bool) -> AbstractContextManager[None]:
-        """Overlay the snapshot with the pods as placed."""
+        """Overlay the snapshot, so that it shows the pods as placed."""
         placed = {} if alone else self._placed
         gone = [it for it in self._leaving if it.key not in placed]
         return self._cluster.overlay(without=gone, with_=placed.values())

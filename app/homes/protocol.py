@@ -66,12 +66,12 @@ class State(StrEnum):
 
     @property
     def words(self) -> str:
-        """Return the state as people write it, without underscores."""
+        """Return the state as text without underscores."""
         return self.value.replace("_", " ")
 
 
 LISTED_ONLY: Final = frozenset({State.UNKNOWN, State.OWNER_GONE})
-"""States that no decision depends on."""
+"""States that appear only in lists. No decision depends on them."""
 
 
 class Whereabouts(StrEnum):
@@ -91,7 +91,9 @@ class Whereabouts(StrEnum):
 
 
 class Keeper(Struct, frozen=True):
-    """Kind of object that keeps homes of pods. ``per_slot``: each of its pods has its own home, by ordinal."""
+    """Kind of object that keeps homes of pods. ``per_slot``: True if each pod of an object has its own home, by
+    ordinal.
+    """
 
     api_version: str
     kind: str
@@ -103,7 +105,9 @@ Place = tuple[str, str, str, int, str, str]
 
 
 class HomeOwner(Struct, frozen=True, gc=False):
-    """Object that keeps a home. ``slot``: ordinal of the pod, if each pod has a home; else empty."""
+    """Object that keeps a home. ``slot``: ordinal of the pod, if each pod of the object has its own home; else
+    empty.
+    """
 
     api_version: str
     kind: str
@@ -121,13 +125,14 @@ class HomeOwner(Struct, frozen=True, gc=False):
 class Home(Struct, frozen=True, gc=False):
     """Home and its state, for display.
 
-    ``node``: as written, possibly by a user; empty if a pod runs or waits without a home. ``mark``: cause of the node's
-    state, such as ``cordoned``. ``is_away``: the node exists but accepts no pods now; ``is_orphaned``: the node does
-    not exist or is a different machine, or the owner is gone. ``machine``: location of its pod. ``policy``: ``None`` if
-    it cannot be read, and its source (``policy_source``). ``since``: start of the state, in RFC 3339; empty if unknown.
-    ``pod``: the pod in the most advanced phase, and its node. ``contradiction``: conflict with other settings, as a
-    sentence. ``is_judged``: true if the pod belongs to the profile, if several list the same home. ``holds``: true if
-    its pod waits while the node accepts none, forever or, with the policy ``grace``, for a time that has not ended.
+    ``node``: name of the home node as written, possibly by a user; empty if a pod runs or waits without a home.
+    ``mark``: cause of the node's state, such as ``cordoned``. ``is_away``: the node exists but accepts no pods now;
+    ``is_orphaned``: the node does not exist or is a different machine, or the owner is gone. ``machine``: location of
+    its pod. ``policy``: ``None`` if it cannot be read; ``policy_source`` says where it is set. ``since``: start of the
+    state, in RFC 3339; empty if unknown. ``pod``: the pod in the most advanced phase, and its node. ``contradiction``:
+    conflict with other settings, as a sentence. ``is_judged``: true if the profile of this list schedules the pod.
+    Another profile can list the same home. ``holds``: true if the pod waits while its home accepts no pods. It waits
+    forever or, with the policy ``grace``, until its grace period ends.
     """
 
     owner: HomeOwner
@@ -159,7 +164,9 @@ class HomesPlugin(Protocol):
 
     @abstractmethod
     def home_of(self, pod: Pod) -> Home | None:
-        """Return the home of the pod, with this pod, because several can share one; ``None`` without a home."""
+        """Return the home of the pod; ``None`` if it has none. The result names this pod, although several can share a
+        home.
+        """
         ...
 
     @abstractmethod
@@ -168,9 +175,9 @@ class HomesPlugin(Protocol):
         ...
 
     def share_memory(self, deciding: HomesPlugin) -> None:
-        """Read what ``deciding`` remembers between calls, so that this instance gives its verdicts.
+        """Use the state that ``deciding`` keeps between calls, so that both instances return the same verdicts.
 
-        ``deciding``: instance of the same plugin that takes the decisions. This instance only answers queries, on a
-        snapshot of its own. The default does nothing: for plugins that remember nothing.
+        ``deciding``: instance of the same plugin that takes the decisions. This instance only answers queries, on its
+        own snapshot. The default does nothing, for plugins that keep no state.
         """
         return

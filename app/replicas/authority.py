@@ -1,6 +1,6 @@
 """Self-signed certificates: one authority in a Secret that all replicas share, and certificates that each issues.
 
-At its start, a replica creates an authority in memory, so that its listeners speak TLS at once. Then it reads the
+At its start, a replica creates an authority in memory, so that its listeners can serve TLS at once. Then it reads the
 Secret. If the Secret holds an authority, the replica uses that one. If the Secret is empty, the replica stores its own
 authority there, unless another replica was faster. It repeats this every minute, so that an emptied Secret is filled
 again and a replaced authority comes into use. It also renews certificates after two thirds of their lifetime.
@@ -141,7 +141,8 @@ class Authority:
     def problem(self) -> str:
         """Return why other replicas cannot verify this replica's serving certificate; empty if they can.
 
-        They cannot before this replica uses the authority in the Secret, or once the certificate has expired.
+        They cannot verify it before this replica uses the authority in the Secret, or after the certificate has
+        expired.
         """
         if self._shared.is_set() and self._clock() < certificate_info(self._serving.certificates).ends:
             return ""
@@ -214,7 +215,7 @@ class Authority:
         return info.begins <= self._clock() < info.ends
 
     async def _take_over(self, stored: Pair) -> None:
-        """Switch to the authority in the Secret. It is verified in threads, because large keys take long.
+        """Switch to the authority in the Secret. Its keys are verified in threads, because large keys take long.
 
         If it cannot be used, raises ``_ForeignData``, and the previous authority stays in use.
         """
@@ -234,7 +235,7 @@ class Authority:
     async def _renew(self) -> None:
         """Renew the serving certificate if it is due and the authority is valid.
 
-        ``_settle`` reports an authority that has expired.
+        If the authority has expired, ``_settle`` reports it.
         """
         if self._holds(self._pair) and certificate_info(self._serving.certificates).is_due(self._clock()):
             self._serving = await asyncio.to_thread(self._issued, self._pair)
@@ -266,7 +267,7 @@ class Authority:
         _LOG.info("client pair stored", secret=self._where(spec.client_secret), name=spec.client_name)
 
     async def _is_good(self, pair: Pair) -> bool:
-        """Return true if the pair has the configured name, is issued by the authority in use, and is not due.
+        """Return true if the pair has the configured name, is issued by the authority in use, and need not be renewed.
 
         The signature of a pair is verified only once, because a large key takes a quarter of a second.
         """
@@ -304,7 +305,7 @@ class Authority:
     def _check_ours(self, pair: Pair) -> None:
         """Raise ``_ForeignData`` if Homeport must not overwrite the pair, because it did not issue it.
 
-        Accepts issuers whose common name is that of Homeport's authorities, and authorities in ``ca.crt``.
+        Accepts certificates that name an authority of Homeport as issuer, or that an authority in ``ca.crt`` issued.
         """
         where = self._where(self._spec.client_secret)
         try:

@@ -28,7 +28,7 @@ SERVING_SECONDS: Final = 7 * 86_400.0
 """Lifetime of a serving certificate in seconds (seven days)."""
 
 _EARLY_SECONDS: Final = 3600.0
-"""Seconds before its creation at which the validity of a certificate begins, to tolerate clock skew."""
+"""Seconds by which the validity of a certificate begins before its creation, to tolerate clock skew."""
 
 _RENEWED_AFTER: Final = 2 / 3
 """Fraction of its lifetime after which a certificate is renewed.
@@ -82,7 +82,7 @@ class CertificateInfo(Struct, frozen=True):
     def is_due(self, now: float) -> bool:
         """Return true if the certificate must be renewed, because two thirds of its lifetime are over.
 
-        Also true if it is not valid yet, because then the clock was wrong when it was issued.
+        Also true if it is not valid yet, because the clock was wrong when it was issued.
         """
         issued = self.begins + _EARLY_SECONDS
         return not self.begins <= now < issued + (self.ends - issued) * _RENEWED_AFTER

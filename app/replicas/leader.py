@@ -32,7 +32,7 @@ _EVENTS: Final = Decoder[_Event](_Event)
 
 
 class Elector:
-    """Takes part in one leader election while ``run`` runs: sends the requests that ``election`` decides.
+    """Client of one leader election: while ``run`` runs, it sends the requests that ``election`` decides.
 
     ``election`` holds the state; ``changed`` waits for a change of it. ``retry_period`` is in seconds.
     ``attempt_seconds`` is the time limit of one request.
@@ -61,7 +61,7 @@ class Elector:
         self._failure_logged = False
 
     async def changed(self, seconds: float | None = None) -> bool:
-        """Wait until the election's state may have changed; return false after ``seconds`` without a change."""
+        """Wait until the election's state might have changed; return false after ``seconds`` without a change."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -112,7 +112,7 @@ class Elector:
     def _is_outdated(self, status: int) -> bool:
         """Return true if the write was refused because the Lease has changed, so that it must be read again.
 
-        A create that fails with 404 is different, because the namespace is missing.
+        A create that fails with 404 does not count, because it means that the namespace is missing.
         """
         return status == _CONFLICT or (status == _NOT_FOUND and self.election.record is not None)
 
@@ -138,9 +138,10 @@ class Elector:
         return await self._client.post(LEASES.path(self._namespace), lease, timeout=self._attempt_seconds)
 
     async def release(self) -> bool:
-        """Release the Lease if this replica leads, and never take it again.
+        """If this replica leads, release the Lease and never take it again.
 
-        Return true if the API server confirmed the release. False also means that this replica did not lead.
+        Return true if the API server confirmed the release. False means that the request failed or that this replica
+        did not lead.
         """
         async with self._writing:
             if not self.election.leads:
@@ -158,7 +159,9 @@ class Elector:
         return True
 
     async def _watch_forever(self) -> None:
-        """Watch the Lease, to see changes early. A failed watch only delays that, because the Lease is also polled."""
+        """Watch the Lease, to see changes early. If the watch fails, changes are only seen later, because the Lease is
+        also polled.
+        """
         while True:
             record = self.election.record
             if record is None:

@@ -1,22 +1,24 @@
 """Rules of leader election: what this replica knows about the Lease, and its next step. No I/O.
 
-Each replica measures tenures with its own clock. Another holder's tenure ends one lease duration after this replica saw
-a *change* of the Lease. Its own tenure ends one duration after it *sent* the last successful renewal. So a holder stops
-leading before any other replica takes over, even with slow requests or wrong wall clocks.
+A tenure is the time for which a holder can believe that it leads. Each replica measures it with its own clock. Another
+holder's tenure ends one lease duration after this replica saw a *change* of the Lease. Its own tenure ends one duration
+after it *sent* the last successful renewal. So a holder stops leading before any other replica takes over, even with
+slow requests or wrong wall clocks.
 
 For another holder, the duration in its Lease is used, but at least the configured one and at most ``LONGEST_LEASE``.
-Deleting the Lease does not shorten the wait, because its holder might not know. A replica that saw the deleted Lease
-waits a whole duration from the deletion, unless it leads itself.
+Deleting the Lease does not shorten the wait, because the holder might not notice. A replica that sees the deletion
+waits for a whole duration from then on, unless it leads itself.
 
-If the holder's process is known to have ended (``succeed``), the next leader does not wait. The ended process' requests
-can still arrive, so the new leader fences off all pods before any Binding (``LeadershipTerm.together``).
+If the holder's process is known to have ended (``succeed``), the next leader does not wait. Late Bindings of that
+process can still arrive. So the new leader binds no pod until it has fenced off all pods that such a Binding can reach
+(``LeadershipTerm.together``).
 
     following ──(free: none, released, or not changed for its duration)──▶ write ──(taken)──▶ leading
         ▲                                                                                       │
         └── another holds it, it is gone, or no renewal was answered for ``renew_deadline`` ◀───┘
 
 The Lease also records the schedulers whose pods were bound (``callers``). A scheduler's name is written before the
-first Binding of its pods is sent, so that the next leader knows which waiting pods a late Binding may reach. A holder
+first Binding of its pods is sent, so that the next leader knows which waiting pods a late Binding can reach. A holder
 never removes a recorded name. A holder releases the Lease only once all its binds have ended, so that no Binding can
 arrive late. The released Lease keeps the names, but the next leader raises no fences.
 """
@@ -44,7 +46,7 @@ _POST_PART: Final = 3
 """Divisor of the lease duration that gives the time limit of a Binding request; ``LONGEST_POST`` is its maximum."""
 
 _TRANSITIONS: Final = 2**31
-"""Number of valid values of ``leaseTransitions``, a non-negative int32. The count begins with 0 again after them."""
+"""Number of valid values of ``leaseTransitions``, a non-negative int32. The largest value is followed by 0."""
 
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _POLL: Final = 1.5
@@ -64,7 +66,7 @@ def post_seconds(lease_duration: float) -> float:
 
 
 class _Tenure(NamedTuple):
-    """Time ``until`` which another process can believe that it leads. At ``safe_at`` its last Binding has timed out."""
+    """Another process can believe ``until`` this time that it leads. At ``safe_at``, its last Binding has timed out."""
 
     until: float = -inf
     safe_at: float = -inf
@@ -107,7 +109,7 @@ class Election:
         self._retry_period = retry_period
         self._clock = clock
         self._known = False  # False if the record can be outdated, so that the Lease must be read before a write.
-        # True if a known Lease was deleted, and no term of this replica has fenced off all schedulers since.
+        # True if a known Lease was deleted, and no later term of this replica fences off the pods of all schedulers.
         self._deleted = False
         self._heard_at = -inf
         self._retry_at = -inf
@@ -118,11 +120,11 @@ class Election:
         self._ended: frozenset[str] = frozenset()
         self._terms = 0
         self._next_term: LeadershipTerm | None = None
-        self._callers = NOBODY  # Schedulers for the next write; if this replica is the holder, with all recorded ones.
+        self._callers = NOBODY  # Schedulers for the next write; those of a holder include all recorded ones.
         self._sent_callers: Callers | None = None  # Schedulers in the last write; None before it, or if it failed.
         self._retired = self._resigned = False
         self.is_candidate = True
-        """True if this replica may take a free Lease; false until its snapshot is complete and others can reach it."""
+        """True if this replica may take a free Lease; false until its snapshot is complete and others can verify it."""
 
     # state
 
@@ -132,7 +134,7 @@ class Election:
         return self.term is not None and self._clock() < self._renewed_at + self._renew_deadline
 
     def may_post(self, seconds: float) -> str:
-        """Return why a write with this time limit must not be sent now; empty if the tenure lasts longer."""
+        """Return why a write with this time limit must not be sent now; empty if this replica's tenure lasts longer."""
         if not self.leads:
             return "this replica does not lead"
         if self._renewed_at + self._lease_duration - self._clock() <= seconds:
@@ -159,7 +161,7 @@ class Election:
         return record
 
     def succeed(self, ended: frozenset[str]) -> None:
-        """Do not wait for the tenures of these holders, because all processes with these identities have ended."""
+        """No longer wait for the tenures of these holders, because all processes with these identities have ended."""
         self._ended |= ended
 
     @property
@@ -225,7 +227,7 @@ class Election:
         return by_us and self.record is not None and self.record.holder == self.identity and not self._resigned
 
     def writing(self) -> dict[str, Any]:
-        """Return the Lease with this replica as holder; the caller must send it now, because its send time is noted.
+        """Return the Lease with this replica as holder; the caller must send it now, because its send time is set.
 
         Its ``resourceVersion`` is that of the last seen Lease; it has none if the Lease must be created.
         """
@@ -290,7 +292,7 @@ class Election:
         """Update the state from a Lease; ``None`` if it does not exist. ``lagging`` means that it can be outdated."""
         known = self.record
         if lagging and known is not None and record is not None and precedes(record.version, known.version):
-            return  # outdated; a Lease that was read never is, even if a restored backup of etcd lowered its version
+            return  # outdated; a Lease from a read never is, even if a restored backup of etcd has an older version
         now = self._clock()
         self._known, self._heard_at = True, now
         if known is not None and record is not None and (record.uid, record.version) == (known.uid, known.version):

@@ -101,7 +101,7 @@ class LeadershipTerm(Struct, frozen=True):
     safe_at: float
     """Time, on the election's clock, by which the previous holder's last Binding is answered or timed out."""
     fence: Callers
-    """Schedulers whose pending pods must be fenced off, because a late Binding of the previous holder may reach them.
+    """Schedulers whose pending pods must be fenced off, because a late Binding of the previous holder can reach them.
 
     Empty if the previous holder released the Lease, or if this replica has seen no Lease before.
     """
@@ -110,6 +110,6 @@ class LeadershipTerm(Struct, frozen=True):
     together: bool = False
     """True if no Binding may be sent in any namespace before all these pods are fenced off.
 
-    It is set if the previous holder's process has ended: ``safe_at`` is not delayed then, so that its last Bindings
-    might not have timed out.
+    It is set if the previous holder's process has ended. ``safe_at`` then does not include the time limit of its last
+    Bindings, so they might still be in flight.
     """

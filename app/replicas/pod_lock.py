@@ -1,4 +1,4 @@
-"""File lock that shows a restarted container which earlier processes of its pod have ended.
+"""File lock with a list of earlier processes of a pod. Once a restarted container has the lock, they have all ended.
 
 The file lies in an emptyDir, which outlives a container and is not shared with other pods. A process appends its
 identity only while it holds an exclusive flock. The kernel releases the flock when the last process with the
@@ -22,7 +22,7 @@ RETRY_SECONDS: Final = 0.5
 """Seconds until the next attempt to get the lock, if another process holds it."""
 
 MOST_NAMED: Final = 16
-"""Maximum number of identities in the file. The oldest are dropped, because by then their Leases have expired."""
+"""Maximum number of identities in the file. The oldest are dropped, because their Leases have expired by that time."""
 
 _MOST_BYTES: Final = 16_384
 
@@ -75,8 +75,8 @@ class PodLock:
     def _append(self, descriptor: int, names: list[str]) -> None:
         """Write the newest identities and that of this process to the file; failures are logged.
 
-        If the process is killed during the write, an identity in the file can be cut off. That does no harm, because
-        the rest of it names no living process.
+        If the process is killed during the write, an identity in the file can be cut off. That is harmless, because a
+        cut-off identity is not the name of a running process.
         """
         lines = "".join(f"{it}\n" for it in (*names[1 - MOST_NAMED :], self._identity)).encode()
         try:

@@ -1,8 +1,8 @@
-"""One of several replicas: which of them decides, and when its Bindings may be sent.
+"""Leadership of one of several replicas: which replica decides, and when this replica may send Bindings.
 
     take-over   1. wait until the previous leader's last Binding is answered or timed out
                 2. wait until the snapshot has everything that was written before
-                3. lead, and fence off the waiting pods that a late Binding may reach: those of the schedulers that
+                3. lead, and fence off the waiting pods that a late Binding can reach: those of the schedulers that
                    the Lease lists, first in namespaces in which a bind waits
     hand-over   begin no new binds, settle binds in flight, release the Lease, stay until another replica leads
 
@@ -189,7 +189,7 @@ class Replica:
     def route(self, *, binds: bool) -> Route:
         """Return the process that decides a verb now. ``binds`` is true for the bind verb.
 
-        A leader that is handing over begins no binds, so that ``soon`` is returned for them.
+        A replica that is handing over begins no binds, and returns ``soon`` for them.
         """
         if self.leads:
             return _SOON if self._retiring and binds else _HERE
@@ -199,7 +199,7 @@ class Replica:
         return _SOON if self._election.vacant else _NOWHERE
 
     async def changed(self, seconds: float) -> bool:
-        """Wait until the leader may have changed; return false after ``seconds`` without a change."""
+        """Wait until the leader might have changed; return false after ``seconds`` without a change."""
         return await self._elector.changed(seconds)
 
     def problem(self) -> str:
@@ -241,7 +241,7 @@ class Replica:
     async def _become_candidate(self) -> None:
         """Become a candidate once the snapshot is complete and other replicas can verify this one.
 
-        If a replica took the Lease earlier, it could not decide, and would keep the Lease from replicas that can.
+        A replica that takes the Lease earlier cannot decide, and keeps the Lease from replicas that can.
         """
         await self._feed.complete()
         await self._known_to_others()
@@ -249,16 +249,16 @@ class Replica:
         self._elector.notify()
 
     async def _succeed(self, ended: Callable[[], Awaitable[frozenset[str]]]) -> None:
-        """Wait for the identities of ended processes; the election then does not wait for their tenures."""
+        """Wait for the identities of ended processes. After that, the election does not wait for their tenures."""
         self._election.succeed(await ended())
         self._elector.notify()
 
     async def hand_over(self, settle: Callable[[], Awaitable[bool]]) -> None:
         """Let another replica lead, and wait at most ``SUCCESSOR_SECONDS`` for it.
 
-        ``settle`` waits for requests in flight and returns true if all of them have ended. Otherwise, or if this
-        replica's take-over is not complete, the Lease is not released. It expires, and the next leader waits and
-        raises fences like after a crash.
+        ``settle`` waits for requests in flight and returns true if all of them have ended. The Lease is released only
+        if it returns true and no Binding of the previous leader can still take effect. Otherwise the next leader takes
+        over like after a crash.
         """
         self._retiring = True
         self._election.retire()
@@ -281,7 +281,8 @@ class Replica:
     def _nothing_in_flight(self) -> bool:
         """Return true if no Binding of the previous leader can take effect any more.
 
-        That is so once all its pods are fenced off. If none had to be, it is so once its Bindings have timed out.
+        True once all pods are fenced off that such a Binding can reach. If there were none, true once its Bindings have
+        timed out.
         """
         term = self._election.term
         return term is not None and (self._fenced is term or (not term.fence and term.safe_at <= self._clock()))

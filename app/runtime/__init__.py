@@ -5,5 +5,5 @@ The engine runs the extension points in their order, and converts an exception o
 plugin. It also holds the pods that wait at Permit.
 
 Not here: plugins, and the snapshot of the cluster, which is passed in through the protocols of ``app.framework``. No
-decision contains an ``await``, so each is made on one consistent snapshot.
+decision contains an ``await``, so each decision uses one consistent snapshot.
 """

@@ -94,7 +94,7 @@ class BindingCycle:
 
     @timed_point("Permit")
     def _permit(self, state: CycleState, pod: Pod, node_name: str, limit: float) -> tuple[Status, dict[str, float]]:
-        """Return Success, a rejection, or Wait with the wait in seconds of each plugin that returned Wait."""
+        """Return Success, a rejection, or Wait with the timeout in seconds of each plugin that returned Wait."""
         waits: dict[str, float] = {}
         status: Status
         for slot in self.slots["permit"]:
@@ -114,7 +114,7 @@ class BindingCycle:
 
     def _clipped(self, plugin: str, seconds: float, limit: float) -> float:
         """Return ``seconds``, or ``limit`` if that is less. After ``limit`` seconds the client of the bind request
-        gives up, so a pod that waits longer could not be bound.
+        gives up. A pod that waits longer could no longer be bound.
         """
         if seconds > limit and (held_back := self._clips.admit(plugin)) is not None:
             _LOG.warning(

@@ -1,4 +1,6 @@
-"""Creation of a ``Framework`` from a resolved profile: each plugin is created once and put at its extension points."""
+"""Creation of a ``Framework`` from a resolved profile: each plugin is created once and registered at its extension
+points.
+"""
 
 from __future__ import annotations
 
@@ -99,12 +101,12 @@ class _AllBut:
 
 
 def served_names(profile_names: Collection[str]) -> Container[str]:
-    """Return the scheduler names whose pods any of these profiles handles."""
+    """Return the scheduler names of all pods that these profiles handle."""
     return _AllBut(()) if ANY in profile_names else frozenset(profile_names)
 
 
 def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str]:
-    """Return the scheduler names whose pods the profile ``profile_name`` handles."""
+    """Return the scheduler names of all pods that the profile ``profile_name`` handles."""
     return _AllBut({*profile_names} - {ANY}) if profile_name == ANY else frozenset((profile_name,))
 
 

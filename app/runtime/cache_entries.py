@@ -1,7 +1,7 @@
-"""Base classes of caches of a plugin's answers: one entry holds its answers about nodes, for pods of one signature.
+"""Base classes of caches of plugin results. An entry holds one plugin's results for nodes, for pods of one signature.
 
-A signature is a value of the pod parts that the plugin declares. Here are the invalidation of entries and the limits of
-work in one step.
+A signature is a hashable value of the pod parts that the plugin declares. This module invalidates entries and limits
+the work in one step.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ STEP: Final = 512
 """Maximum number of nodes evaluated in one step, once an evaluation must be divided into steps."""
 
 PIECE: Final = 64
-"""Number of nodes per step when cached answers are compared with new ones."""
+"""Number of nodes per step when cached results are compared with new ones."""
 
 _MOST_AT_ONCE: Final = 8192
-"""Maximum number of answers that a plugin gives in one step, because they take some milliseconds."""
+"""Maximum number of results that a plugin computes in one step, because they take some milliseconds."""
 
 _LIGHT: Final = 4 << 10
-"""Size in bytes of a pod's parts up to which it does not affect the number of nodes in one step."""
+"""Size in bytes of a pod's parts. Above this size, fewer nodes are evaluated in one step."""
 
 _BYTES_AT_ONCE: Final = 5 << 20
-"""Maximum product of bytes and nodes in one step for larger pod parts, for example hundreds of affinity terms. A pod
-part of 64 KiB is estimated at 400 KiB, and takes up to a millisecond per node.
+"""Maximum product of bytes and nodes in one step if pod parts are larger, for example with hundreds of affinity terms.
+A pod part of 64 KiB is estimated at 400 KiB, and takes up to a millisecond per node.
 """
 
 _FEWEST_AT_ONCE: Final = 8
@@ -71,9 +71,9 @@ class CacheEntry:
 
 
 class PluginEntry(CacheEntry):
-    """Cached answers of one plugin about nodes, for pods of one signature. ``pod`` is the plugin's view of such a pod.
+    """Cached results of one plugin for nodes, for pods of one signature. ``pod`` is the plugin's view of such a pod.
 
-    ``objects``: versions of the plugin's declared kinds for which the answers are valid.
+    ``objects``: versions of the plugin's declared kinds for which the results are valid.
     """
 
     __slots__ = ("_size", "key", "objects", "pod", "slot")

@@ -1,6 +1,6 @@
 """Cached verdicts of one plugin on nodes, for plugins that read only nodes and the pods on them.
 
-An entry belongs to one plugin and one pod signature. It holds the set of evaluated nodes and the rejections; an
+An entry belongs to one plugin and one pod signature. It holds the set of evaluated nodes and the rejections. An
 evaluated node without a rejection passes. Before each use, an entry is updated from the journal of changed nodes. So a
 filter evaluates each node about once per workload, and again only after the node has changed.
 
@@ -33,8 +33,8 @@ _REJECTION_BYTES: Final = 300
 """Estimated bytes of one entry in ``rejected``: a node name and a status."""
 
 _MOST_AGAIN: Final = 256
-"""Maximum number of changed nodes that ``refresh`` evaluates again to confirm their rejections. If more have changed,
-each is evaluated when it is next requested.
+"""Maximum number of changed nodes that ``refresh`` evaluates again to confirm their rejections. If more nodes have
+changed, each is evaluated when a request next names it.
 """
 
 _CROWDED_COST: Final = 8
@@ -116,7 +116,7 @@ class CachedVerdicts(PluginEntry):
 
     def refresh(self, snapshot: Snapshot, evaluate: Evaluate) -> None:
         """Drop the verdicts on changed nodes. Changed nodes that were rejected are evaluated again, so that the stamp
-        stays the same if their rejections do.
+        stays the same if the rejections are unchanged.
         """
         changed = self.changed(snapshot)
         if changed is None:

@@ -19,7 +19,7 @@ class UndatedAnswer(Exception):
 
 
 class ClockReads:
-    """Counter of the times that a plugin read its clocks."""
+    """Number of clock reads by a plugin."""
 
     __slots__ = ("count",)
 

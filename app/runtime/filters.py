@@ -53,7 +53,7 @@ class Filters:
 
     ``slots``: plugins of every extension point in order. Only nominated pods with a scheduler name in ``served`` are
     considered. ``deciding``: plugins at PreFilter or Filter, each once. ``has_last_filters``: True if a plugin
-    implements ``filter_last``, whose answer depends on the set of nodes that passed so far.
+    implements ``filter_last``, which depends on the set of nodes that passed so far.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class Filters:
         self._without: dict[frozenset[str], ActiveFilters] = {}
 
     def depends(self, pod: Pod, other: Pod) -> bool:
-        """Return True if ``other`` can affect a filter of ``pod`` that reads the cluster. Raises ``PluginError``."""
+        """Return True if ``other`` can affect the verdict on ``pod`` of a filter that reads the cluster. Raises
+        ``PluginError``.
+        """
         return any(
             slot.depends_on is None or self.guard.call(slot.name, "DependsOn", slot.depends_on, pod, other)
             for slot in self._reading_cluster
@@ -128,7 +130,7 @@ class Filters:
         return status, frozenset(names)
 
     def active_filters(self, state: CycleState) -> ActiveFilters:
-        """Return the filters that PreFilter did not skip. Cached by the set of skipped plugins, as few sets occur."""
+        """Return the filters that PreFilter did not skip. Cached by the set of skipped plugins; few sets occur."""
         skipped = frozenset(state.skip_filter)
         active = self._without.get(skipped)
         if active is None:
@@ -203,7 +205,7 @@ class Filters:
         return self.rejections(plugin, self.guard.call(plugin, "Filter", result.rejected))
 
     def rejections(self, plugin: str, rejected: Any) -> Mapping[str, Status]:
-        """Return rejections with the name of their plugin. Raises ``PluginError`` for any other status."""
+        """Return rejections with the name of their plugin. Raises ``PluginError`` if a status is not a rejection."""
         if not isinstance(rejected, Mapping):
             raise self.guard.wrong_answer(plugin, "Filter", rejected, "a mapping of rejected nodes")
         statuses = distinct(rejected.values())
@@ -224,7 +226,9 @@ class Filters:
     def last_results(
         self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
     ) -> Sequence[FilterResult]:
-        """Run each ``filter_last`` on the nodes that the previous ones left; return the answers that reject a node."""
+        """Run each ``filter_last`` on the nodes that passed the previous ones; return the results that reject a
+        node.
+        """
         results: list[FilterResult] = []
         for slot in self.active_filters(state).last:
             if not passed:
@@ -256,8 +260,8 @@ class Filters:
         return self.filter_with_nominated(state, pod, node, pods) if pods else self._filter_one(state, pod, node)
 
     def filter_with_nominated(self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]) -> Status:
-        """Run Filter for one node. It must pass with the ``nominated`` pods and without them, because they might be
-        bound to other nodes.
+        """Run Filter for one node. It must pass with the ``nominated`` pods and without them, because the nominated
+        pods might be bound to other nodes.
         """
         dry_run = state.clone()
         self.add_pods(dry_run, pod, nominated, node)
@@ -304,9 +308,9 @@ class Filters:
         return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in deciding))
 
     def _certain(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> bool:
-        """Return True if the plugin's Success stays valid whichever of the binds in flight fail.
+        """Return True if the plugin's Success stays valid no matter which binds in flight fail.
 
-        That is certain for plugins that read only the node and its pods, because fewer pods never turn Success into a
+        True for all plugins that read only the node and its pods, because fewer pods never turn Success into a
         rejection.
         """
         if slot.is_cached or slot.filter_certain is None:

@@ -60,9 +60,9 @@ class Framework:
     ``added_at_bind``, which run only in that check.
 
     ``slots``: plugins of every extension point in order. ``served``: scheduler names whose nominated pods are
-    considered, those of the other profiles included. ``snapshot``: source of the changes that invalidate cached
-    verdicts. ``at_most``: maximum number of nodes in a lean answer (below ``/lean``), 0 for all. ``pick``: True if a
-    lean answer names only the best node.
+    considered, including names of other profiles. ``snapshot``: source of the changes that invalidate cached verdicts.
+    ``at_most``: maximum number of nodes in an answer below ``/lean``, 0 for all. ``pick``: True if an answer below
+    ``/lean`` names only the best node.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_unicode(text: Any) -> bool:
-    """Return True if the value is a string that can be encoded in UTF-8. A lone surrogate cannot."""
+    """Return True if the value is a string that can be encoded in UTF-8, which fails for lone surrogates."""
     try:
         str.encode(text)
     except (TypeError, UnicodeEncodeError):

@@ -61,7 +61,7 @@ class PluginError(Exception):
 
 
 def plugin_error(plugin: str, point: str, what: object) -> PluginError:
-    """Return the error of a plugin at an extension point, in kube-scheduler's words."""
+    """Return the error of a plugin at an extension point, with kube-scheduler's text."""
     message = _MESSAGES.get(point)
     text = f'running {point} plugin "{plugin}": {what}' if message is None else message.format(plugin, what)
     return PluginError(error(text, plugin))
@@ -151,7 +151,7 @@ def _described(value: object) -> str:
 
 
 def status_label(answer: object) -> str:
-    """Return the value of the metric label ``status`` for an answer. It is Success for an answer without a
+    """Return the value of the metric label ``status`` for an answer. The label is Success for an answer without a
     ``Status``.
     """
     first = answer[0] if isinstance(answer, tuple) and answer else answer
@@ -159,7 +159,7 @@ def status_label(answer: object) -> str:
 
 
 class Guard:
-    """Calls plugins, and catches every exception, so that no plugin can end the service.
+    """Calls plugins, and catches every exception, so that a fault of a plugin cannot end the process.
 
     A fault is logged at most once a minute per plugin, extension point and exception type. ``sampled``: True if the
     current evaluation is timed.
@@ -185,7 +185,7 @@ class Guard:
             started = 0.0
             raise  # not a fault: the caller runs the steps and repeats the evaluation
         except PluginError:
-            raise  # this plugin called another one, for example in a dry run, and that one failed; already logged
+            raise  # this plugin called another plugin, for example in a dry run, which failed; already logged
         except FaultAtNode as at_node:
             raise self._fault(plugin, point, at_node.fault, args, node=at_node.node) from at_node.fault
         except Exception as fault:  # a plugin can raise anything
@@ -239,7 +239,7 @@ class Guard:
             raise self._fault(plugin, point, fault) from fault
 
     def expect(self, plugin: str, point: str, profile: str = "") -> None:
-        """Create the metric series of a plugin's method at 0. ``profile``: empty if it is not an extension point."""
+        """Create the metric series of a plugin's method at 0. ``profile``: empty unless it is an extension point."""
         if (plugin, point, profile) in self._expected:
             return
         self._expected.add((plugin, point, profile))
@@ -269,7 +269,7 @@ class Guard:
         self._plugin_series(plugin, point, status_label(answer)).observe(perf_counter() - started)
 
     def observe_point(self, point: str, answer: object, profile: str, started: float) -> None:
-        """Record the duration of all plugins at an extension point together. ``started``: its ``perf_counter``."""
+        """Record the duration of all plugins at an extension point. ``started``: ``perf_counter`` at the start."""
         self._point_series(point, status_label(answer), profile).observe(perf_counter() - started)
 
     def observe_wait(self, status: Status, seconds: float) -> None:

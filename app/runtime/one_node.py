@@ -1,7 +1,7 @@
 """In-tree filters for one node at a time, for messages to people.
 
-Only filters run whose verdicts depend on nothing but the node and the pods on it. Other filters need further objects,
-which the snapshot lacks if the profile does not run these filters.
+Only filters that read nothing but the node and its pods are run. Other filters need further objects, which the snapshot
+lacks if the profile does not have these filters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ALONE: Final = (Reads.NODE, Reads.PODS_ON_NODE)
 
 
 class _AnyDeviceClass:
-    """Partial ``Objects``, which pretends that each resource that the pod requests is backed by a DeviceClass.
+    """Partial ``Objects`` in which a DeviceClass backs each resource that the pod requests.
 
     The real DeviceClasses are unknown here. If one backs a resource, DynamicResources decides about nodes that lack the
     resource. With this class, no filter here rejects such nodes.
@@ -55,7 +55,8 @@ class _AnyDeviceClass:
 
 
 class OneNodeFilters:
-    """In-tree filters that run for one node: with the profile's arguments if it names the plugin, else with defaults.
+    """In-tree filters for one node, with the profile's arguments if it names the plugin, otherwise with default
+    arguments.
 
     ``core``: decoder of pods and nodes with the parts that these filters need. ``unasked``: in-tree filters that
     neither run here nor in the profile.
@@ -93,8 +94,8 @@ class OneNodeFilters:
         return NodeVerdict((), (*self._plugins, *self.unasked))
 
     def verdict(self, pod: Pod, node: NodeInfo) -> NodeVerdict:
-        """Return the verdict on a pod and a node, both decoded by ``core``. ``node`` must have the pods beside which
-        the pod would run.
+        """Return the verdict on a pod and a node, both decoded by ``core``. ``node`` must have all pods that run on
+        it.
         """
         self._classes.set_resources(tuple(pod.spec.resources.requests))
         reasons: dict[str, None] = {}

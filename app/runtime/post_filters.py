@@ -118,8 +118,8 @@ class PostFilters:
         return why
 
     def victims_on(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-        """Return the pods that must be evicted from the node and Success, or a status that tells why evicting pods
-        would not help. Raises ``PluginError`` or ``NoPreemption``.
+        """Return the pods that must be evicted from the node and Success, or a status with the reason why evicting pods
+        does not help. Raises ``PluginError`` or ``NoPreemption``.
         """
         slot = self._preemption
         select = slot.plugin.select_victims_on_node
@@ -129,7 +129,7 @@ class PostFilters:
         return victims, self._guard.checked(slot.name, _POINT, status)
 
     def pick(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
-        """Return the nodes of which preemption would choose one. Raises ``PluginError`` or ``NoPreemption``."""
+        """Return the nodes from which preemption would choose one. Raises ``PluginError`` or ``NoPreemption``."""
         slot = self._preemption
         nodes: tuple[str, ...] = self._guard.call(slot.name, _POINT, slot.plugin.select_candidates, victims)
         return nodes

@@ -36,7 +36,9 @@ class PreFiltered(Struct, frozen=True):
         return unresolvable(_OUTSIDE.format(_bracketed(self.narrowed_by)))
 
     def narrowed(self, plugin: str, names: frozenset[str]) -> PreFiltered:
-        """Return the result after one more plugin allows only ``names``. It is a rejection if no node is left."""
+        """Return the result after one more plugin allows only ``names``. If no node is left, the result is a
+        rejection.
+        """
         by = (*self.narrowed_by, plugin)
         both = names if self.names is None else self.names & names
         if both:

@@ -31,8 +31,8 @@ EVERY_PLUGIN: Final = "*"
 
 
 class ProfileErrors(ValueError):
-    """Error: the profiles have mistakes. ``mistakes``: each with its paths in the document. ``messages``: their
-    sentences alone.
+    """Error: the profiles have mistakes. ``mistakes``: the mistakes, with their paths in the document. ``messages``:
+    their texts without the paths.
     """
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
@@ -45,9 +45,10 @@ class ResolvedProfile(Struct, frozen=True):
     """Checked profile: plugin sets merged with the defaults and arguments parsed, but no plugin created yet.
 
     ``place``: path of the profile in the document. ``absent``: enabled in-tree plugins that run only in the scheduler.
-    ``bind_recheck``: plugins named for the check before a bind. ``at_most``: maximum number of nodes in a lean answer
-    (below ``/lean``), 0 for all. ``pick``: True if a lean answer names only the best node. ``not_judged``: filters of
-    kube-scheduler's default profile that this profile does not run. ``lacking``: the registered plugins among these.
+    ``bind_recheck``: plugins named for the check before a bind. ``at_most``: maximum number of nodes in an answer below
+    ``/lean``, 0 for all. ``pick``: True if such an answer names only the best node. ``not_judged``: filters of
+    kube-scheduler's default profile that this profile does not run. ``lacking``: those plugins of ``not_judged`` that
+    are registered here.
     """
 
     place: Place
@@ -69,8 +70,8 @@ class ResolvedProfile(Struct, frozen=True):
     def at(self, point: str) -> tuple[PluginRef, ...]:
         """Return the plugins at an extension point, in order.
 
-        First come the plugins that the point enables and that multiPoint has, too. The remaining plugins of multiPoint
-        follow, then the remaining plugins that the point enables.
+        The order is: plugins that both the point and multiPoint enable, other plugins of multiPoint, other plugins of
+        the point.
         """
         custom = self.points[point]
         explicit = {ref.name: ref for ref in custom.enabled if ref.name in self.specs}
@@ -101,8 +102,8 @@ class ResolvedProfile(Struct, frozen=True):
     def with_default_filters(self) -> ResolvedProfile:
         """Return the profile with the plugins that only the scheduler runs, or that run only at bind, as filters too.
 
-        They follow the plugins of the profile, and run at no other extension point. Those that the profile does not
-        have get their default arguments.
+        The added plugins follow the plugins of the profile, and run at no other extension point. Plugins that the
+        profile does not have get their default arguments.
         """
         specs = {**self.lacking, **self.specs}
         points = dict(self.points)

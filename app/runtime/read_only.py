@@ -1,8 +1,8 @@
 """Read-only mode for plugin calls that answer a query: their events, writes, binds and activations have no effect.
 
 Plugins, including their filters, are also called to explain a pod and to compute metrics. Within ``read_only()``, also
-in tasks that a plugin starts there, Events are dropped, writes and binds are refused, and no pod is activated. A plugin
-must not change its own state there; it can ask ``is_read_only`` (``Handle.is_asked``).
+in tasks that a plugin starts there, Events are dropped, writes and binds are refused, and no pod is activated. In this
+mode, a plugin must not change its own state; it can check ``is_read_only`` (``Handle.is_asked``).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _END: Final = object()
 
 @contextmanager
 def read_only() -> Iterator[None]:
-    """Make plugin calls of the current task read-only. It must not stay open across a generator's ``yield``, because
-    the code that runs until the next step would be read-only, too.
+    """Make plugin calls of the current task read-only. Do not ``yield`` from a generator within this context, because
+    other code that runs until the next step would be read-only, too.
     """
     token = _READ_ONLY.set(True)
     try:

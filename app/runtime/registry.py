@@ -50,7 +50,7 @@ KUBE_SCHEDULER_DEFAULTS: Final[Mapping[str, int]] = {
 """``multiPoint`` of kube-scheduler 1.36 with default feature gates, in its order and with its weights."""
 
 _DEFAULT_SINCE: Final[Mapping[str, str]] = {"NodeDeclaredFeatures": "1.36"}
-"""First Kubernetes release in which a plugin is a default one. Other default plugins exist in all supported
+"""First Kubernetes release in which a plugin is enabled by default. All other default plugins exist in all supported
 releases.
 """
 

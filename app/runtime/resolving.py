@@ -116,8 +116,8 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
 
 
 def _against_picking(profile: Profile, resolved: ResolvedProfile, registry: Registry) -> Iterable[Mistake]:
-    """Yield the mistakes of a profile with ``pick``: default plugins of kube-scheduler that it lacks, and
-    ``atMost``.
+    """Yield the mistakes of a profile with ``pick``: default plugins of kube-scheduler that it lacks, and ``atMost`` if
+    it is set.
     """
     where, at = f'profile "{resolved.scheduler_name}"', (*resolved.place, "pick")
     runs = {point: {ref.name for ref in resolved.at(point)} for point in _CHOOSING}

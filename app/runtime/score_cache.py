@@ -1,8 +1,8 @@
 """Cached raw scores, for plugins that read only nodes and the pods on them.
 
 Scores of each plugin are cached by pod signature, like verdicts. In addition, each node has a row number. The row holds
-the scores that all these plugins gave the node. So a node is looked up once, whatever the number of plugins.
-The scores are then normalized and summed for each row, and there are far fewer rows than nodes.
+the scores of all these plugins for the node, and nodes with equal scores share a row. So each node takes one lookup for
+all plugins. The scores are then normalized and summed for each row, and there are far fewer rows than nodes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _ROW_BYTES: Final = 300
 
 
 _ROWS_A_NODE: Final = 2
-"""Maximum number of rows per node of the snapshot. If there are more, most rows belong to no node any more, so all rows
-are discarded.
+"""Maximum number of rows per node of the snapshot. If there are more rows, all are discarded, because most of them no
+longer belong to a node.
 """
 
 _FEWEST_ROWS: Final = 64

@@ -1,4 +1,4 @@
-"""Search for the nodes that a pod may use: cached verdicts first, then the plugins that read the whole cluster."""
+"""Search for the nodes that a pod can use: cached verdicts first, then the plugins that read the whole cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SearchResult(FilterResult):
     """Result of a search. ``pre_filter``: status of PreFilter; unless it is Success, no node passes.
 
     ``lasts``: True if each rejection depends only on the plugin that gave it. It is False if a ``filter_last`` rejected
-    a node, because that also depends on all requested nodes and on the nodes that passed.
+    a node, because such a rejection also depends on all requested nodes and on the nodes that passed.
     """
 
     pre_filter: Status
@@ -224,8 +224,8 @@ class Search:
     def _cluster_reasons(
         self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, progress: _SearchState
     ) -> Mapping[str, Status]:
-        """Return a plugin's rejections in the search, and new ones for nodes that it did not evaluate there because of
-        a cached rejection.
+        """Return a plugin's rejections. Nodes that the search did not evaluate, because of a cached rejection, are
+        evaluated now.
         """
         result = progress.results[slot.name]
         rejections = result.rejected()
@@ -246,9 +246,9 @@ class Search:
     ) -> frozenset[str]:
         """Return the UIDs of pods in ``expected`` that might leave no room for ``pod`` on some node in ``passed``.
 
-        ``expected``: pods that will be placed soon, each with the nodes that it can get. If all of them together leave
-        no room for ``pod`` on a node, those that can get that node are returned. ``state``: state of the search. Raises
-        ``PluginError`` or ``Unprepared``.
+        ``expected``: pods that will be placed soon, each with the nodes that it can get. A node is full if it rejects
+        ``pod`` with all these pods on it. The UIDs of pods that can get a full node are returned. ``state``: state of
+        the search. Raises ``PluginError`` or ``Unprepared``.
         """
         slots = self.filters.active_filters(state).by_pods_on_node
         expected = [(it, places) for it, places in expected if not self._snapshot.place_of(it.uid, it.key)]
@@ -263,7 +263,7 @@ class Search:
         return frozenset(it.uid for it, places in expected if not full.isdisjoint(places))
 
     def signatures(self, pod: Pod) -> dict[str, Hashable]:
-        """Return a value for each plugin that stays equal as long as the plugin's rejections of the pod are valid.
+        """Return a value for each plugin, which stays equal while the plugin's rejections of the pod are valid.
 
         Plugins without a known signature are absent. ``ALL_PLUGINS`` is present if no plugin is absent. Raises
         ``PluginError`` or ``Unprepared``.

@@ -47,8 +47,8 @@ def overrides(plugin: type[Any], base: type[Any], method: str) -> bool:
 
 @cache
 def flaws(plugin: Any, reads: Reads) -> tuple[str, ...]:
-    """Return the mistakes of a plugin class, one text each. Missing abstract methods are not among them, because Python
-    raises for them when the plugin is created.
+    """Return the mistakes of a plugin class, one text each. Missing abstract methods are not reported, because Python
+    raises an error for them when the plugin is created.
     """
     return tuple(_flaws(plugin, reads))
 
@@ -117,8 +117,8 @@ class PluginSlot(Struct, frozen=True, eq=False):
         kinds: tuple[Kind[Any], ...] = (),
         clock_reads: ClockReads | None = None,
     ) -> PluginSlot:
-        """Create a slot, and look up the methods that the plugin overrides. ``reads`` and ``parts``: from its spec.
-        ``kinds``: kinds that it reads besides pods and nodes.
+        """Create a slot, and look up the methods that the plugin overrides. ``reads`` and ``parts``: as declared in its
+        ``PluginSpec``. ``kinds``: kinds that it reads besides pods and nodes.
         """
         form = type(plugin)
 

@@ -33,11 +33,11 @@ verdicts.
 
 
 class PassingNodes(CacheEntry):
-    """Set of the nodes that pass several plugins. A node takes one lookup, whatever the number of plugins.
+    """Set of the nodes that pass several plugins, so that each node takes one lookup for all these plugins.
 
     ``blocked``: nodes that at least one plugin rejects. ``passing``: nodes that pass all plugins. It becomes ``None``
     once all nodes of the snapshot have been evaluated. From then on, ``open`` holds the nodes that have changed and
-    were not evaluated again, and every node passes that is in neither ``blocked`` nor ``open``.
+    were not evaluated again. A node then passes if it is neither in ``blocked`` nor in ``open``.
     """
 
     __slots__ = ("blocked", "open", "passing")
@@ -79,8 +79,8 @@ class PassingNodes(CacheEntry):
         return left if len(left) == len(names) else None
 
     def left(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the ``names`` of nodes that pass. None of them must be ``missing``. Once all nodes have been
-        evaluated, names of nodes that do not exist are returned, too.
+        """Return the ``names`` of nodes that pass. Before this call, all nodes that ``missing`` returns must be
+        evaluated. Once all nodes have been evaluated, names of nodes that do not exist are returned, too.
         """
         if self.passing is not None:
             return list(filter(self.passing.__contains__, names))
@@ -99,8 +99,8 @@ class PassingNodes(CacheEntry):
     def evaluate(
         self, entries: Sequence[CachedVerdicts], names: Sequence[str], snapshot: Snapshot, evaluate: Evaluate
     ) -> None:
-        """Evaluate nodes that have no verdict, and add them to the set. A plugin evaluates the nodes that all plugins
-        before it pass.
+        """Evaluate nodes that have no verdict, and add them to the set. A plugin evaluates only the nodes that pass all
+        previous plugins.
         """
         left = names
         for entry in entries:
@@ -136,7 +136,9 @@ class VerdictCache(PluginCache):
         self._held: dict[Hashable, CachedVerdicts] = {}
 
     def of(self, slot: PluginSlot, pod: Pod) -> CachedVerdicts:
-        """Return the cached verdicts of a plugin on pods of this pod's signature; changed nodes are not dropped."""
+        """Return the cached verdicts of a plugin on pods of this pod's signature, possibly outdated for changed
+        nodes.
+        """
         entry = self._entry(CachedVerdicts, self._verdicts, slot, pod, self._held)
         if len(self._held) >= _MOST_HELD:
             self._held.clear()
@@ -203,7 +205,7 @@ class VerdictCache(PluginCache):
         self, entry: CachedVerdicts, beside: Sequence[Pod], names: Sequence[str], evaluate: Evaluate
     ) -> Iterator[None]:
         """Evaluate the nodes ``names`` in batches. Stop once a pod in ``beside`` is on a node, because the caller then
-        asks about a smaller set of pods.
+        repeats the query with fewer pods.
         """
         for start in range(0, len(names), STEP):
             if any(self._snapshot.place_of(it.uid, it.key) for it in beside):
@@ -240,12 +242,12 @@ class VerdictCache(PluginCache):
         self.weigh(entries)
 
     def weigh(self, entries: Iterable[CachedVerdicts]) -> None:
-        """Update the stored sizes of entries that may have grown."""
+        """Update the stored sizes of entries that might have grown."""
         for entry in entries:
             self._verdicts.put(entry.key, entry, entry.weight())
 
     def rejection_stamp(self, slot: PluginSlot, pod: Pod, evaluate: Evaluate) -> Hashable:
-        """Return a stamp that stays equal as long as all rejections of pods of this signature by the plugin are valid.
+        """Return a stamp that stays equal while all rejections by the plugin of pods with this signature are valid.
 
         Raises ``PluginError``.
         """

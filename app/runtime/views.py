@@ -1,7 +1,7 @@
 """Views of pods and nodes for plugins that do not read the whole cluster: they show only the declared parts.
 
-The signature of a pod is a value of its declared parts. Pods of one signature look equal to such a plugin, because it
-cannot read undeclared parts. So a verdict that is cached for one of these pods is right for all of them.
+The signature of a pod is a hashable value of its declared parts. Pods of one signature look equal to such a plugin,
+because it cannot read undeclared parts. So a verdict that is cached for one of these pods is valid for all of them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class NodeView(NodeInfo):
 
 
 class UndeclaredPods(Exception):
-    """Error: a plugin read the pods of a node, although it declares that it reads only the Node object."""
+    """Error: a plugin read the pods of a node, although it declares to read only the Node object."""
 
     def __init__(self, name: str) -> None:
         super().__init__(

@@ -10,7 +10,7 @@ from app.framework.status import SUCCESS, Status, unschedulable
 from app.kube.core_v1 import Pod
 
 MAX_WAIT_SECONDS: Final = 15 * 60.0
-"""Longest wait at Permit, like in kube-scheduler. A plugin's longer timeout is reduced to it."""
+"""Longest wait at Permit, like in kube-scheduler. A longer timeout of a plugin is reduced to this value."""
 
 
 class Reservations(Protocol):
@@ -21,7 +21,7 @@ class Reservations(Protocol):
         ...
 
     def proceed(self, uid: str) -> None:
-        """End the reservation; called when the pod no longer waits, whether allowed, rejected or cancelled."""
+        """End the reservation; called when the pod no longer waits, because it was allowed, rejected or cancelled."""
         ...
 
 
@@ -42,8 +42,8 @@ class PodAtPermit:
     """Implements ``framework.WaitingPod``. ``waits``: for each plugin, the seconds after which the pod is rejected
     unless that plugin has allowed it.
 
-    ``proceed`` is called as soon as the pod is allowed or rejected, without an ``await`` in between. So of several pods
-    that are allowed together, the first already sees the binds of all others as in flight.
+    ``proceed`` is called as soon as the pod is allowed or rejected, without an ``await`` in between. If several pods
+    are allowed together, the bind of the first already sees the binds of all others as in flight.
     """
 
     def __init__(self, pod: Pod, node_name: str, waits: Mapping[str, float], proceed: Callable[[str], None]) -> None:

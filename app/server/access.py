@@ -8,8 +8,8 @@
 
 Without an operator listener, the listener for verbs also serves the pages, with the access rules for verbs.
 
-Listeners reject requests that web pages of other sites send through a user's browser, because the browser may be able
-to reach the listener. Other sites can only link to the operator's pages.
+Listeners reject requests that web pages of other sites send through a user's browser, because such a browser might be
+able to reach the listener. Other sites can only link to the operator's pages.
 
 Not here: certificates (``tls``), and the format of refusals (``errors``, ``failures``).
 """
@@ -116,7 +116,7 @@ class ListenerAccess(Struct, frozen=True):
 
 
 def _is_link(headers: Headers) -> bool:
-    """Return true if the browser follows a link, so that the page is not embedded in a frame of the other site."""
+    """Return true if the browser follows a link and does not embed the page in a frame of the other site."""
     return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest", b"document") == b"document"
 
 
@@ -131,7 +131,7 @@ def is_local_client(address: str) -> bool:
 def is_own_host(host: bytes) -> bool:
     """Return true if a Host header is empty, or a loopback name or address.
 
-    Other names are rejected, because an attacker can let a domain name of their own resolve to a loopback address.
+    Other names are rejected, because an attacker's domain name can resolve to a loopback address.
     """
     return not host or (len(host) <= _LONGEST_OWN_HOST and _names_loopback(host))
 
@@ -150,8 +150,8 @@ def _names_loopback(host: bytes) -> bool:
 
 
 def _is_same(origin: bytes, host: bytes) -> bool:
-    """Return true if the host of an Origin equals the requested host. The Origin ``null`` has no host, so it never
-    does.
+    """Return true if the host of an Origin equals the requested host. The Origin ``null`` has no host, so the result is
+    false.
     """
     try:
         url = urlsplit(origin.decode("latin-1"))

@@ -55,11 +55,10 @@ def _feed(name: str, state: FeedState) -> ReadinessCheck:
 
 
 def _permissions(check: PermissionCheck) -> Iterator[ReadinessCheck]:
-    """Yield a failed check for each missing permission, or one that succeeded.
+    """Yield a failed check for each missing permission; if none is missing, yield one successful check.
 
-    A permission that only explain needs is a detail of a check that succeeded. Another missing permission does not make
-    the process unready by itself. If a required kind cannot be listed without it,
-    the check of the snapshot fails.
+    If only explain needs a missing permission, it is the detail of a successful check. Other missing permissions do not
+    make the process unready by themselves. But if a required kind cannot be listed, the check of the snapshot fails.
     """
     if check.problem:
         yield ReadinessCheck("permissions", f"not checked: {check.problem}")

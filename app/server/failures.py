@@ -1,4 +1,4 @@
-"""Bodies of error answers. Below ``/api/v1`` they are a ``Status``, as those of the Kubernetes API server are.
+"""Bodies of error answers. Below ``/api/v1`` they are a ``Status``, like those of the Kubernetes API server.
 
 Through the API server's service proxy, kubectl shows the message of a Status, and drops any other body. Other paths
 answer ``{"detail": message}``. Not here: the answers of the verbs (``errors``).
@@ -93,7 +93,7 @@ def status_body(code: int, message: str, causes: Sequence[FailureCause] = ()) ->
 def mistakes_body(code: int, mistakes: Sequence[Mapping[str, Any]]) -> bytes:
     """Return a Status for an invalid body or query as JSON. Its message also counts the mistakes that are not listed.
 
-    ``mistakes`` are pydantic's, with "body" or "query" as the first part of each ``loc``.
+    ``mistakes`` are errors of pydantic, with "body" or "query" as the first part of each ``loc``.
     """
     causes = [
         FailureCause(reason=_CAUSES.get(it["type"], "FieldValueInvalid"), message=it["msg"], field=_field(*it["loc"]))
@@ -115,8 +115,8 @@ def sentence(cause: FailureCause) -> str:
 
 
 def _field(root: str, *location: str | int) -> str:
-    """Return a place in the body or the query as Kubernetes writes it, for example ``pods[0].name``. Return the root
-    for all of it, because kubectl prints an empty place too.
+    """Return a place in the body or the query as Kubernetes writes it, for example ``pods[0].name``. For the whole body
+    or query, return ``root``, because kubectl prints the place even if it is empty.
     """
     parts = (f"[{it}]" if isinstance(it, int) else f".{it}" for it in location)
     return "".join(parts).removeprefix(".") or root

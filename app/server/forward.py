@@ -62,7 +62,7 @@ class RoutingLeadership(Protocol):
     def route(self, *, binds: bool) -> Route: ...
 
     async def changed(self, seconds: float) -> bool:
-        """Return ``True`` as soon as the leader may have changed, or ``False`` after ``seconds`` without a change."""
+        """Return ``True`` as soon as the leader might have changed, or ``False`` after ``seconds`` without a change."""
         ...
 
 

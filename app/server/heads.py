@@ -1,8 +1,8 @@
 """Cache of request heads, because a client repeats the same head, except for the length of the body.
 
-Parsing a head and checking access took 7 % of a filter of 500 names. So the head of a request that took the fast path
-is cached, and later requests with the same bytes skip both steps. A head is cached only if it gives the length of its
-body as a decimal number.
+Parsing a head and checking access took 7 % of the time of a filter call with 500 names. So the head of a request that
+took the fast path is cached, and later requests with the same bytes skip both steps. A head is cached only if it gives
+the length of its body as a decimal number.
 
 All clients of a listener share the cache. This is safe, because a head must match in all its bytes, and access depends
 only on the head. If access also depends on a certificate, ``protocol`` checks it for each request.

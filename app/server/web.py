@@ -42,7 +42,7 @@ from app.verbs.outcome import VerbFailure
 _KEEP_ALIVE_SECONDS: Final = 120
 """Seconds after which an idle connection is closed: longer than the 90 s after which a Go client closes it.
 
-If we closed it first, a POST sent at that moment would fail, because Go does not retry a POST.
+If Homeport closed the connection first, a POST sent at that moment would fail, because Go does not retry a POST.
 """
 CLOSE_SECONDS: Final = 14.0
 """Seconds from the first signal until unfinished requests are aborted.
@@ -99,8 +99,8 @@ class Web(FastAPI):
 
 
 async def _send_if_open(send: Send, message: Message) -> None:
-    """Send a message unless the connection is closed. uvloop raises an exception if uvicorn does not yet know that it
-    is.
+    """Send a message unless the connection is closed. If uvicorn does not know yet that it is closed, uvloop raises an
+    exception.
     """
     try:
         await send(message)
@@ -185,7 +185,7 @@ class _Server(uvicorn.Server):
             )
         self.servers = cast(
             "list[asyncio.Server]", list(self._listeners)
-        )  # uvicorn closes listeners and waits for them as it does for servers
+        )  # uvicorn closes listeners and waits for them like for servers
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -24,7 +24,7 @@ from plugins.sticky_node.owners import HOMES, Owner, Owners, Slot
 from plugins.sticky_node.pods import slots
 
 _STEP: Final = 32
-"""Number of items between two pauses of a generator. Generators count items because they do not measure time."""
+"""Number of items between two pauses of a generator. Generators count items instead of measuring time."""
 
 STEP_SECONDS: Final = 0.001
 """Processor time in seconds after which a task yields. It first finishes the current item."""
@@ -303,7 +303,7 @@ class HomeScan:
             if home is None:
                 yield None
                 continue
-            with suppress(Unreadable):  # an owner that is unreadable does exist
+            with suppress(Unreadable):  # an unreadable owner exists
                 owner = self._owners.gone(home)
                 if owner is not None:
                     yield HomeEntry(owner, home.node)

@@ -2,8 +2,8 @@
 usable.
 
 Sources: ``well_known_taints.go`` of Kubernetes 1.36, ``taints.go`` of cluster-autoscaler and of Karpenter, the
-heartbeat of KubeVirt's virt-handler, and the arguments. PreferNoSchedule taints are ignored, because they keep no pod
-off the node.
+heartbeat of KubeVirt's virt-handler, and the arguments. PreferNoSchedule taints are ignored, because they do not keep
+pods off the node.
 
 If a home's node is missing from the cache, it is read from the API server before a decision for a pod of that home.
 """

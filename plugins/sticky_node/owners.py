@@ -138,7 +138,7 @@ class Owners:
         return self._claims is not None
 
     def controllers(self) -> Collection[Kind[AnnotatedObject]]:
-        """Return the kinds of controllers whose pods may have a home, each once."""
+        """Return the kinds of controllers whose pods can have a home, each once."""
         return [it[0].kinds[0] for it in self._chains.values()]
 
     def keepers(self) -> Collection[Kind[AnnotatedObject]]:
@@ -146,13 +146,13 @@ class Owners:
         return self._keepers
 
     def pods(self) -> Iterator[Pod]:
-        """Yield all pods that may have a home, some of them twice. Pods can change during the iteration."""
+        """Yield all pods that can have a home, some of them twice. Pods can change during the iteration."""
         for groups in (*self._controlled, *(() if self._claims is None else (self._claims.pods,))):
             for group in tuple(groups):
                 yield from tuple(groups.get(group, {}).values())
 
     def newest_pod(self, pod: Pod) -> Pod | None:
-        """Return the newest version of a pod that may have a home; ``None`` if it was deleted."""
+        """Return the newest version of a pod that can have a home; ``None`` if it was deleted."""
         if pod.owner is not None:
             for groups in self._controlled:
                 newest = groups.get(pod.owner.uid, {}).get(pod.uid)
@@ -286,8 +286,8 @@ HOMES: Final[Kind[HomeRecord]] = Kind(API_VERSION, KIND, decode_home)
 
 
 def remembered(objects: Objects, kind: Kind[Any], obj: AnnotatedObject, slot: str) -> HomeRecord | None:
-    """Return the Home remembered under an object's name, whatever the UID; ``None`` if there is none, or its node name
-    is invalid.
+    """Return the Home remembered under an object's name, regardless of the UID; ``None`` if there is none, or its node
+    name is invalid.
     """
     home = objects.get(HOMES, obj.namespace, memory_name(kind.api_version, kind.kind, obj.name, slot))
     if home is None or not is_subdomain(home.node):

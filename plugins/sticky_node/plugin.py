@@ -3,8 +3,8 @@
 Besides taking decisions, the leader runs these loops:
 
     homes      write to each owner the time at which its home became unusable, and report changes
-    pods       wake waiting pods once filter may answer differently: kube-scheduler wakes no pod
-               because time has passed or a home was moved
+    pods       wake waiting pods once the verdict of filter might have changed, because kube-scheduler
+               does not wake pods when time passes or a home is moved
     refusals   report why a usable home rejects the pod that waits for it
     reconcile  correct the recorded homes whenever an owner or a machine changes
     repair     write homes that a bind or a crash left unwritten, every ``repairInterval``
@@ -199,9 +199,10 @@ class StickyNode(
                 return True
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        """Allow only a soft home, if it passed all filters. If a sample omits the home, reject the pod once.
+        """If the pod has a soft home that passed all filters, allow only this node.
 
-        If a request that is not a sample omits the home, another filter rejected it, and all nodes stay allowed.
+        If the scheduler's request has only a sample of the nodes, without the home, reject the pod once. If a request
+        with all nodes lacks the home, another filter rejected the home, and all nodes stay allowed.
         """
         decision = state.read(_DECIDED)
         home = decision.home
@@ -236,8 +237,8 @@ class StickyNode(
     def signature(self, pod: Pod) -> Hashable | None:
         """Return the signature; ``None`` if verdicts must not be shared between pods.
 
-        They must not be shared while the owner is missing, because each call must look it up again, or if volumes
-        decide.
+        They must not be shared while the owner is missing, because each call must look it up again, nor if they depend
+        on volumes.
         """
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
@@ -297,7 +298,7 @@ class StickyNode(
         return self._decider.of(owner, pod, self._home(owner, pod))
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        """Return whether both pods have the same owner: the first bind makes the home of the other.
+        """Return whether both pods have the same owner, because the first bind makes the home for both.
 
         The other pod's owner is looked up last, because it can belong to another tenant and be unreadable.
         """

@@ -264,7 +264,7 @@ def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: M
     """Return whether the pod, once on that node, is the machine's active pod by KubeVirt's own rule.
 
     That is the newest pod controlled by the instance on ``status.nodeName``, or on any node while that is empty
-    (``CurrentVMIPod`` of ``pkg/controller/controller.go``). If two pods were created in the same second, KubeVirt may
+    (``CurrentVMIPod`` of ``pkg/controller/controller.go``). If two pods were created in the same second, KubeVirt can
     take either one; Homeport chooses by UID.
 
     A virtual machine without a node cannot migrate. If it has a migration target, the watch of virtual machine

@@ -228,7 +228,7 @@ class UnusableHomes:
             events.unknown_policy(self._handle.event_recorder, owner, policy)
 
     async def _changes(self, obj: AnnotatedObject, homes: HomesBySlot, steps: Steps) -> dict[str, str | None]:
-        """Return the annotations to write on the owner. Annotations that another profile may need are kept."""
+        """Return the annotations to write on the owner. Annotations that another profile might need are kept."""
         changes: dict[str, str | None] = {}
         for slot, home in homes.items():
             await steps()

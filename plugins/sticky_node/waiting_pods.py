@@ -1,6 +1,6 @@
 """Wakes pods that wait for a home once filter might answer differently, and reports why usable homes reject their pods.
 
-kube-scheduler wakes no pod because time has passed or a home was moved. The reported reasons do not affect decisions.
+kube-scheduler does not wake pods when time passes or a home is moved. The reported reasons do not affect decisions.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class PodWaker:
             self._stamp = None
 
     def _add_if_held(self, pod: Pod, decision: Decision) -> None:
-        """Add the pod unless nothing restricts it: it can only become restricted later."""
+        """Add the pod if the decision does not allow all nodes. An unrestricted pod need not be woken."""
         if decision.action is not Action.ALL:
             self.answered(pod, self._verdict(pod))
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from app.__main__ import main
-from app.feeds import listed
+from app.feeds import listing
 from tests.api.service import SAMPLE
 from tests.apiserver import SERVED, ApiServer, Resource, client_of, kubeconfig
 from tests.builders import ZONE, JsonObject, constraint, node_object
@@ -129,7 +129,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
         in_namespace(WRONG, "shop", "there"),
         served=KINDS,
     )
-    monkeypatch.setattr(listed, "KubeClient", lambda _credentials: client_of(plane))
+    monkeypatch.setattr(listing, "KubeClient", lambda _credentials: client_of(plane))
     return plane
 
 

@@ -67,7 +67,7 @@ class NodeAttachments:
         self._examined = 0
         self.faults: dict[str, Fault] = {}
         self._shared: dict[str, int] = {}
-        """Number of pods beyond the first that use a volume, by volume name."""
+        """Number of pods that use a volume, minus one, by volume name."""
 
     def __len__(self) -> int:
         """Return the number of volumes of pods and of VolumeAttachments that were examined."""

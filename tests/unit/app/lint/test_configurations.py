@@ -10,18 +10,23 @@ from app.lint.rules import Severity
 from tests.builders import JsonObject
 from tests.unit.app.lint.examples import ids, linted, workload
 
-BOTH_VERBS: Final = {"filterVerb": "filter", "prioritizeVerb": "prioritize"}
+BOTH_VERBS: Final[JsonObject] = {"filterVerb": "filter", "prioritizeVerb": "prioritize"}
 OFF: Final[JsonObject] = {"multiPoint": {"disabled": [{"name": "PodTopologySpread"}]}}
 
 
-def scheduler(plugins: JsonObject | None = None, name: str = "default-scheduler", **extender: Any) -> JsonObject:
-    url = {"urlPrefix": "http://127.0.0.1:8888/lean", **(extender or BOTH_VERBS)}
+def scheduler(
+    plugins: JsonObject | None = None,
+    name: str = "default-scheduler",
+    *,
+    url: str = "http://127.0.0.1:8888/lean",
+    verbs: JsonObject = BOTH_VERBS,
+) -> JsonObject:
     profile = {"schedulerName": name, "plugins": plugins or {}}
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "profiles": [profile],
-        "extenders": [url],
+        "extenders": [{"urlPrefix": url, **verbs}],
     }
 
 
@@ -39,7 +44,7 @@ def homeport(*profiles: JsonObject, **settings: Any) -> JsonObject:
         (scheduler(OFF), homeport({"schedulerName": "*", "plugins": OFF}), ["spread-nowhere"]),
         (scheduler(OFF), homeport({"schedulerName": "other"}), ["spread-nowhere"]),
         (scheduler(OFF), homeport({"schedulerName": "default-scheduler", "preset": "complete"}), []),
-        (scheduler(OFF, filterVerb="filter"), homeport(), ["spread-nowhere"]),
+        (scheduler(OFF, verbs={"filterVerb": "filter"}), homeport(), ["spread-nowhere"]),
         (scheduler({"score": {"disabled": [{"name": "*"}]}}), homeport(), ["spread-twice"]),
         (scheduler({"multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": "Theirs"}]}}), homeport(), []),
         (
@@ -47,9 +52,9 @@ def homeport(*profiles: JsonObject, **settings: Any) -> JsonObject:
             homeport(),
             ["spread-twice"],
         ),
-        (scheduler(urlPrefix="http://other:1234", **BOTH_VERBS), homeport(), []),
-        (scheduler(urlPrefix="https://homeport.x.svc:1234", **BOTH_VERBS), homeport(), ["spread-twice"]),
-        (scheduler(urlPrefix="http://other:9999", **BOTH_VERBS), homeport(port=9999), ["spread-twice"]),
+        (scheduler(url="http://other:1234"), homeport(), []),
+        (scheduler(url="https://homeport.x.svc:1234"), homeport(), ["spread-twice"]),
+        (scheduler(url="http://other:9999"), homeport(port=9999), ["spread-twice"]),
         ({**scheduler(), "profiles": None}, homeport(), ["spread-twice"]),
     ],
 )
@@ -114,7 +119,7 @@ def test_the_names_in_a_configuration_are_served() -> None:
         ([homeport(1)], "profiles[0]: must be a mapping"),  # type: ignore[arg-type]
         ([sticky(gracePeriod="5")], 'args.gracePeriod: "5" is not a duration such as'),
         ([scheduler(), homeport({"preset": "some"})], "profiles[0].preset: must be one of delegated, complete"),
-        ([scheduler({"filter": []}), homeport()], "profiles[0].plugins.filter"),  # type: ignore[dict-item]
+        ([scheduler({"filter": []}), homeport()], "profiles[0].plugins.filter"),
     ],
 )
 def test_a_configuration_that_cannot_be_read(objects: list[JsonObject], told: str) -> None:

@@ -56,7 +56,7 @@ def test_labels_that_a_controller_adds_are_not_missed(kind: str, key: str) -> No
 
 
 def test_labels_of_a_virtual_machine() -> None:
-    machine = workload(constraint(soft=True, **{"kubevirt.io": "virt-launcher", "app": "web"}))
+    machine = workload(constraint(soft=True, selector={"matchLabels": {"kubevirt.io": "virt-launcher", "app": "web"}}))
     machine |= {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"}
 
     assert [] == ids([machine])

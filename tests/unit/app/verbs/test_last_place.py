@@ -1,4 +1,4 @@
-"""With ``preset: complete`` and without ``pick``: the pod that asked first gets the last place of a node."""
+"""With ``preset: complete`` and without ``pick``, the pod that is filtered first gets the last free place on a node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tests.unit.app.verbs.test_filter import ASKS, ask, roomy
 
 
 async def asking(other: JsonObject, pod: JsonObject, *nodes: JsonObject) -> tuple[bool, Any]:
-    """Ask about ``other``, then about ``pod``, then bind ``other`` to n1: did ``pod`` wait, and its answer."""
+    """Filter ``other``, then ``pod``, then bind ``other`` to n1. Return whether ``pod`` waited, and its feasible
+    nodes.
+    """
     asked = Filter(World(*nodes, profile={"preset": "complete"}), lean=True, due_wait=10.0)
     names = [it["metadata"]["name"] for it in nodes]
     assert "feasible" == (await ask(asked, by_name(other, names)))[1]
@@ -73,7 +75,7 @@ async def test_binds_that_leave_no_room_together_are_waited_for() -> None:
 
 
 async def test_thousands_of_nodes_are_looked_at_in_steps() -> None:
-    """They end when the bind that was due has come."""
+    """The steps end once the expected bind has arrived."""
     names = [f"n{number}" for number in range(3_000)]
     asked = Filter(World(*map(roomy, names), profile={"preset": "complete"}), lean=True, due_wait=10.0)
     assert "feasible" == (await ask(asked, by_name(pod_object("web-a", containers=ASKS), names)))[1]
