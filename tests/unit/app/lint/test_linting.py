@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from app.lint.facts import ClusterFacts
 from app.lint.linting import Linter
 from app.lint.live import workloads_in
 from app.lint.manifests import ManifestObject
 from app.lint.rules import RULES, LintRule, Need
-from tests.builders import constraint, node_object, pod_object
+from tests.builders import JsonObject, constraint, node_object, pod_object
 from tests.unit.app.lint.examples import REGISTRY, cluster_of, linted, workload
 
 WRONG = """\
@@ -95,3 +101,57 @@ def test_manifests_without_a_namespace_count_in_that_of_the_command() -> None:
 def _ids(linter: Linter, obj: dict[str, object]) -> list[str]:
     linter.add_manifests([ManifestObject("f", obj, (), {}, 1)])
     return [it.id for it in linter.report().findings]
+
+
+WHOLE = workload(
+    constraint(app="web"),
+    affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+    tolerations=[{"key": "a"}],
+    volumes=[{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}],
+    annotations={"homeport.dev/policy": "hard", "homeport.dev/ignore": "x"},
+    more={"volumeClaimTemplates": [{"metadata": {"name": "d"}}], "ordinals": {"start": 1}, "strategy": {"type": "x"}},
+)
+PAIR = [
+    {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "a", "plugins": {"filter": {"disabled": [{"name": "*"}]}}}],
+        "extenders": [{"urlPrefix": "http://homeport", "filterVerb": "filter"}],
+    },
+    {
+        "apiVersion": "homeport.dev/v1alpha1",
+        "kind": "HomeportConfiguration",
+        "profiles": [{"pluginConfig": [{"name": "StickyNode", "args": {"gracePeriod": "1s", "namespaces": [{}]}}]}],
+    },
+]
+KINDS = ["Deployment", "StatefulSet", "CronJob", "Pod", "ConfigMap"]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.floats(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def places(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """The paths of all values within ``value``."""
+    items = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
+    return [place for key, inner in items for place in ((*at, key), *places(inner, (*at, key)))]
+
+
+@given(st.sampled_from([[WHOLE], PAIR]), st.data())
+def test_no_value_of_a_manifest_ends_the_run(objects: list[JsonObject], data: st.DataObject) -> None:
+    """Any value can be anywhere. A sound object beside it is still judged."""
+    changed = deepcopy(objects)
+    place = data.draw(st.sampled_from(places(changed)))
+    inner: Any = changed
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = data.draw(VALUES)
+    if objects == [WHOLE] and isinstance(changed[0], dict) and data.draw(st.booleans()):
+        changed[0]["kind"] = data.draw(st.sampled_from(KINDS))
+
+    report = linted([*changed, workload(constraint(app="wep"))], cluster_of(node_object(zone="a")))
+
+    assert "selector-mismatch" in {it.id for it in report.findings}
