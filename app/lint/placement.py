@@ -8,7 +8,7 @@ from itertools import count
 from typing import Final
 
 from app.kube.core_v1 import Pod, TopologySpreadConstraint
-from app.lint.facts import ClusterFacts
+from app.lint.facts import HOSTNAME, ClusterFacts
 from app.lint.rules import (
     MIN_DOMAINS,
     TAINTED_DOMAINS,
@@ -22,7 +22,6 @@ from app.lint.rules import (
 from app.lint.templates import selects_own
 from app.lint.workloads import LintedWorkload
 
-_HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST_SHOWN: Final = 5
 _MOST_REPLICAS: Final = 10_000
 """Maximum number of replicas whose claims are looked up."""
@@ -95,8 +94,8 @@ def _tainted(
         return
     key = constraint.topology_key
     counted = facts.domains(pod, constraint)
-    usable = {it.labels[key] for it in facts.usable_nodes(pod)}
-    closed = [it for it in counted.nodes_by_domain() if it not in usable and not counted.count(it)]
+    usable = facts.usable_hosts(pod, key)
+    closed = [it for it in counted.nodes_by_domain().keys() - usable.keys() if not counted.count(it)]
     if not usable or not closed:
         return
     most = len(usable) * constraint.max_skew
@@ -120,14 +119,11 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _zone_and_host(workload: LintedWorkload, pod: Pod, facts: ClusterFacts) -> Iterator[Mistaken]:
-    hosts = [it for _, it in workload.hard if it.topology_key == _HOSTNAME and selects_own(workload, it)]
+    hosts = [it for _, it in workload.hard if it.topology_key == HOSTNAME and selects_own(workload, it)]
     for number, wide in workload.hard:
-        if wide.topology_key == _HOSTNAME or not hosts or not selects_own(workload, wide):
+        if wide.topology_key == HOSTNAME or not hosts or not selects_own(workload, wide):
             continue
-        by_domain: dict[str, set[str]] = defaultdict(set)
-        for node in facts.usable_nodes(pod):
-            by_domain[node.labels[wide.topology_key]].add(node.labels[_HOSTNAME])
-        sizes = {domain: len(names) for domain, names in by_domain.items()}
+        sizes = facts.usable_hosts(pod, wide.topology_key)
         replicas = workload.replicas or 0
         most = most_replicas(sizes, wide.max_skew, hosts[0].max_skew, replicas)
         if most < replicas:
@@ -136,7 +132,7 @@ def _zone_and_host(workload: LintedWorkload, pod: Pod, facts: ClusterFacts) -> I
                 ZONE_AND_HOST,
                 Severity.ERROR,
                 workload.constraint_place(number),
-                f"together with the hard constraint over {_HOSTNAME}, at most {most} pods fit, and there are "
+                f"together with the hard constraint over {HOSTNAME}, at most {most} pods fit, and there are "
                 f"{replicas} replicas: the domains of {wide.topology_key} have unequal numbers of hosts ({numbers})",
                 "set whenUnsatisfiable: ScheduleAnyway in one of the two constraints, or raise its maxSkew",
             )

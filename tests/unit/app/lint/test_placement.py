@@ -50,6 +50,14 @@ def test_a_key_that_no_node_has() -> None:
     assert [] == ids([workload(hard())], cluster)
 
 
+def test_a_large_cluster() -> None:
+    """Counts of many nodes are computed in steps."""
+    nodes = [node_object(f"n{number}", zone=f"z{number % 3}") for number in range(1500)]
+    both = [hard(min_domains=4), hard(RACK)]
+
+    assert ["min-domains", "unknown-key"] == ids([workload(*both)], cluster_of(*nodes))
+
+
 IN_A = required_affinity(term(expression(ZONE, "In", "a")))
 
 
