@@ -24,6 +24,7 @@ ELSEWHERE: Final = {
         "app/server/explain.py",
         "app/analysis/explaining.py",
     ],
+    "tests/api/test_skew.py": ["app/wire/skew_v1.py"],
     "tests/api/test_pending.py": [
         "app/analysis/workloads.py",
         "app/wire/pending_v1.py",
@@ -35,7 +36,6 @@ ELSEWHERE: Final = {
     "tests/api/test_explain_command.py": [
         "app/commands/explain.py",
         "app/commands/question_flags.py",
-        "app/commands/questions.py",
     ],
     "tests/api/test_homes_command.py": ["app/commands/service.py"],
     "tests/api/test_saved_option.py": ["app/commands/dump.py", "app/commands/in_process.py"],
