@@ -15,7 +15,7 @@ from app.commands.progress import ProgressLine
 from app.commands.service import CommandError
 from app.commands.sources import login_of
 from app.feeds.listing import ListingError, list_live
-from app.feeds.saved import SavedClusterError, load_saved
+from app.feeds.saved import load_saved
 from app.kube.kinds import Kind
 from app.kube.names import is_label, shown
 from app.lint.facts import FACTS, ClusterFacts
@@ -37,7 +37,7 @@ _YELLOW: Final = "33"
 def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> int:
     """Print the findings, and return the exit code: 0 without any, 1 with some, 3 if something could not be read.
 
-    ``registry``: all plugins. Raises ``CommandError`` and ``CredentialsError``.
+    ``registry``: all plugins. Raises ``CommandError``, ``CredentialsError`` and ``SavedClusterError``.
     """
     manifests, notes = read_paths(arguments.paths)
     namespace = _namespace(arguments)
@@ -88,14 +88,11 @@ def _namespace(arguments: argparse.Namespace) -> str:
 
 
 def _cluster(arguments: argparse.Namespace) -> Cluster:
-    """Load the saved cluster or list the live one. Raises ``CommandError`` and ``CredentialsError``."""
+    """Load the saved cluster or list the live one. Raises the errors of ``run``."""
     cluster = Cluster(CORE)
     kinds = (*FACTS, *WORKLOADS)
     if arguments.saved:
-        try:
-            load_saved(Path(arguments.saved), cluster, (), optional=kinds)
-        except SavedClusterError as error:
-            raise CommandError(str(error)) from error
+        load_saved(Path(arguments.saved), cluster, (), optional=kinds)
         return cluster
     progress = ProgressLine(quiet=arguments.quiet)
 
