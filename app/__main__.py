@@ -94,8 +94,6 @@ def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[st
     except _MISTAKES as mistake:
         _complain(mistake)
         return USAGE_ERROR
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except BrokenPipeError as failure:
         if not _has_no_reader(sys.stdout.fileno()):
             _complain(failure)
@@ -112,7 +110,10 @@ def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[st
 
 
 def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
-    """Run a command that asks about a cluster. Without usable credentials there is no answer, so the code is 3."""
+    """Run a command that asks about a cluster. Without usable credentials there is no answer, so the code is 3.
+
+    A user can end a question with Ctrl-C at any time, for example one with ``--watch``.
+    """
     try:
         if arguments.run == "lint":
             return lint.run(arguments, Registry(_specs(), DEFAULT_WEIGHTS), version=version("homeport"))
@@ -120,6 +121,8 @@ def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
     except CredentialsError as failure:
         _complain(failure)
         return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _flush() -> None:

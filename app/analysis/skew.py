@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import thread_time
@@ -18,13 +18,13 @@ from typing import Final
 from msgspec import Struct
 
 from app.analysis.explain_snapshot import ExplainSnapshot
+from app.analysis.pods_by_labels import PodsByLabels
 from app.analysis.spread_blocks import SPREAD
+from app.analysis.workloads import workload_of
 from app.framework.explanation import DomainLimit
 from app.framework.handle import Clock
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod, TopologySpreadConstraint
-from app.kube.labels import LabelSet
-from app.kube.selectors import IN, Selector
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.read_only import read_only
@@ -56,8 +56,6 @@ MOST_SERIES: Final = 200
 
 _MOST_KEYS: Final = 16
 _STEP: Final = 512
-_HASH: Final = "pod-template-hash"
-_INSTANCE: Final = "VirtualMachineInstance"
 _ORDINAL: Final = re.compile(r"-([0-9]+)$")
 
 Key = tuple[str, str, str, tuple[TopologySpreadConstraint, ...]]
@@ -193,7 +191,7 @@ class Skews:
     async def _count(self) -> _Counted:
         now, began = self._clock(), thread_time()
         workloads: dict[Key, list[Pod]] = {}
-        pods = _PodsByLabels()
+        pods = PodsByLabels()
         await run_stepwise(self._collect(workloads, pods))
         sorted_keys = sorted(workloads, key=lambda it: it[:3])
         candidates: list[Key] = []
@@ -205,7 +203,7 @@ class Skews:
         above.sort(key=lambda it: (it.max_skew - it.skew, it.namespace, it.kind, it.name))
         return _Counted({key: workloads[key] for key in sorted_keys}, above, now, thread_time() - began)
 
-    def _collect(self, workloads: dict[Key, list[Pod]], pods: _PodsByLabels) -> Iterator[None]:
+    def _collect(self, workloads: dict[Key, list[Pod]], pods: PodsByLabels) -> Iterator[None]:
         for number, pod in enumerate(self._cluster.pods()):
             if not pod.terminating:
                 pods.add(pod)
@@ -216,7 +214,7 @@ class Skews:
                 yield
 
     def _estimate(
-        self, keys: Sequence[Key], workloads: Mapping[Key, Sequence[Pod]], pods: _PodsByLabels, candidates: list[Key]
+        self, keys: Sequence[Key], workloads: Mapping[Key, Sequence[Pod]], pods: PodsByLabels, candidates: list[Key]
     ) -> Iterator[None]:
         """Add the workloads whose skew can be larger than ``maxSkew``, at most ``MOST_CANDIDATES``.
 
@@ -270,47 +268,6 @@ class Skews:
         return framework.explain_with(SPREAD, pod, Candidates.of(self._cluster.nodes)).limits
 
 
-class _PodsByLabels:
-    """Bound pods of each namespace by label set, and the label sets by label, for estimates without cached counts."""
-
-    def __init__(self) -> None:
-        self._nodes: dict[tuple[str, LabelSet], Counter[str]] = {}
-        self._with: dict[tuple[str, str, str], list[LabelSet]] = {}
-
-    def add(self, pod: Pod) -> None:
-        if not pod.node_name:
-            return
-        key = (pod.namespace, pod.labels)
-        if key not in self._nodes:
-            self._nodes[key] = Counter()
-            for label, value in pod.labels.items():
-                self._with.setdefault((pod.namespace, label, value), []).append(pod.labels)
-        self._nodes[key][pod.node_name] += 1
-
-    def by_domain(
-        self, namespace: str, constraint: TopologySpreadConstraint, labels: LabelSet, domain_of: Mapping[str, str]
-    ) -> Counter[str]:
-        """Return the number of pods that a constraint selects, by domain. ``labels``: of the pod that has it."""
-        counts: Counter[str] = Counter()
-        if constraint.selector is None:
-            return counts
-        pairs = [(key, labels[key]) for key in constraint.match_label_keys if key in labels]
-        selector = constraint.selector.with_labels(pairs)
-        for matching in self._candidates(namespace, selector):
-            if selector.matches(matching):
-                for node, number in self._nodes[namespace, matching].items():
-                    if node in domain_of:
-                        counts[domain_of[node]] += number
-        return counts
-
-    def _candidates(self, namespace: str, selector: Selector) -> Iterable[LabelSet]:
-        """Return the label sets that can match: those with the first label that must have one value, else all."""
-        for requirement in selector.requirements:
-            if requirement.operator == IN and len(requirement.values) == 1:
-                return self._with.get((namespace, requirement.key, requirement.values[0]), ())
-        return [labels for of, labels in self._nodes if of == namespace]
-
-
 def _matches(values: Sequence[str], wanted: Sequence[str]) -> bool:
     return all(not it or it == value for it, value in zip(wanted, values, strict=True))
 
@@ -350,17 +307,6 @@ def _skew_of(key: Key, limit: DomainLimit, pods: int, first: str) -> WorkloadSke
         len(limit.pods),
         first,
     )
-
-
-def workload_of(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of the workload that a pod with a controller belongs to, like ``workloads.is_of``."""
-    owner = pod.owner
-    if owner is None:
-        return "Pod", pod.name
-    suffix = f"-{pod.labels.get(_HASH, '')}"
-    if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
-        return "Deployment", owner.name.removesuffix(suffix)
-    return ("VirtualMachine" if owner.kind == _INSTANCE else owner.kind), owner.name
 
 
 def removed_first(kind: str, pods: Sequence[Pod]) -> str:

@@ -113,6 +113,11 @@ class WorkloadExplainer:
         return ExplainedWorkload(items, selection.total, selection.total - len(selection.pods))
 
 
+def workload_of(pod: Pod) -> tuple[str, str]:
+    """Return kind and name of the outermost workload that a pod with a controller belongs to, else of the pod."""
+    return [("Pod", pod.name), *workloads_of(pod)][-1]
+
+
 def workloads_of(pod: Pod) -> Iterator[tuple[str, str]]:
     """Yield kind and name of each workload that the pod belongs to: its controller, and what the controller is of."""
     owner = pod.owner

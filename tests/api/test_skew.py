@@ -10,7 +10,8 @@ from typing import Any, Final
 import pytest
 
 from app.analysis import skew
-from app.analysis.skew import removed_first, workload_of
+from app.analysis.skew import removed_first
+from app.analysis.workloads import workload_of
 from app.config.profile import Profile
 from app.config.settings import Settings
 from app.kube.core_v1 import Pod

@@ -58,7 +58,7 @@ def test_the_page_is_right(title: str, stage: Explains, capsys: pytest.CaptureFi
         stage.explained(pod, len(NODES))
     else:
         stage.client.wait_for(lambda: stage.ask(pod).status_code == 404, what="the pod to be read")
-    main(["explain", pod, "-n", "default", "--server", stage.homeport.url])
+    main(["explain", pod, "-n", "default", "--server", stage.homeport.url, "-q"])
 
     assert expected.condition == stage.condition(pod)
     assert lines(expected.explained) == lines("".join(capsys.readouterr()))

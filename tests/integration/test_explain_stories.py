@@ -247,14 +247,14 @@ def test_a_claim_whose_volume_is_in_another_zone(stage: Stage) -> None:
     """The volume is in zone a, and the constraint leaves zone c."""
     stage.make_nodes()
     stage.fill("a", "b")
-    volume, claim = objects.bound_claim("data")
+    volume, claim = objects.bound_claim("far")
     values = {"key": objects.ZONE_LABEL, "operator": "In", "values": ["zone-a"]}
     volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [values]}]}}
     volume["spec"]["claimRef"]["uid"] = stage.client.create(claim)["metadata"]["uid"]
     stage.client.create(volume)
     stage.client.patch_status("PersistentVolume", volume["metadata"]["name"], {"phase": "Bound"})
-    stage.client.patch_status("PersistentVolumeClaim", "data", {"phase": "Bound"})
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    stage.client.patch_status("PersistentVolumeClaim", "far", {"phase": "Bound"})
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "far"}}]
     stage.client.create(objects.pod("web", labels=WEB, volumes=volumes, spread_constraints=SPREAD))
 
     found = stage.refused("web", NODES)
