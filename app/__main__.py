@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import structlog
 
-from app.commands import completion, dump, evaluate, in_process, plugins, rbac, service
+from app.commands import completion, dump, evaluate, in_process, lint, plugins, rbac, service
 from app.commands.arguments import FLAGS, kubectl_parser, parser
 from app.commands.progress import ProgressLine
 from app.commands.question_flags import with_list
@@ -88,7 +88,7 @@ def _guarded(run: Callable[[], int]) -> int:
 def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[str]) -> int:
     arguments = known.parse_args(with_list(argv))
     try:
-        if arguments.run in QUESTIONS:
+        if arguments.run in (*QUESTIONS, "lint"):
             return _questioned(arguments, nearby)
         _RUNS[arguments.run](arguments)
     except _MISTAKES as mistake:
@@ -115,6 +115,8 @@ def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
     A user can end a question with Ctrl-C at any time, for example one with ``--watch``.
     """
     try:
+        if arguments.run == "lint":
+            return lint.run(arguments, Registry(_specs(), DEFAULT_WEIGHTS), version=version("homeport"))
         return QUESTIONS[arguments.run](arguments, _ask(arguments, nearby=nearby))
     except CredentialsError as failure:
         _complain(failure)

@@ -13,6 +13,7 @@ SERVER: Final = "HOMEPORT_SERVER"
 """Environment variable with the default of ``--server``."""
 
 LIST_FORMATS: Final = ("table", "wide", "json", "yaml", "name")
+LINT_FORMATS: Final = ("text", "json", "sarif", "github")
 TEXT_FORMATS: Final = ("text", "wide", "json", "yaml", "name")
 
 _HOMES: Final = """\
@@ -56,6 +57,7 @@ def add_questions(commands: Any, prog: str) -> None:
     _add_skew(commands)
     _add_homes(commands, prog)
     _add_drain(commands.add_parser("drain", **_DRAIN))
+    _add_lint(commands, prog)
 
 
 def _add_explain(commands: Any, prog: str) -> None:
@@ -168,6 +170,52 @@ def _add_drain(parser: argparse.ArgumentParser) -> None:
     _add_output(parser, LIST_FORMATS)
     _add_source(parser)
     parser.set_defaults(run="drain")
+
+
+_LINT_EPILOG: Final = """\
+examples:
+  {prog} lint deploy/ web.yaml                    manifests in a folder and a file
+  helm template chart | {prog} lint -             a rendered chart
+  {prog} lint web.yaml --local                    a manifest, compared with the nodes of the cluster
+  {prog} lint -A                                  all workloads of the cluster
+
+A comment "# homeport.dev/ignore: ID" or an annotation homeport.dev/ignore ignores a rule for one object.
+
+exit code: 0 without findings, 1 with findings, 2 for wrong usage, 3 if something could not be read
+"""
+
+
+def _add_lint(commands: Any, prog: str) -> None:
+    parser = commands.add_parser(
+        "lint",
+        help="find mistakes in manifests and workloads that can be seen without scheduling",
+        description="Check manifests, or without FILE the workloads of the cluster, for mistakes in topology spread, "
+        "homes, schedulerName and configurations. Some rules need a cluster: for manifests give --local or --saved.",
+        epilog=_LINT_EPILOG.format(prog=prog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("paths", nargs="*", metavar="FILE", help="manifest, folder, or - for standard input")
+    _add_namespace(parser, "namespace of the workloads, and of manifests without one")
+    _add_all_namespaces(parser, "findings")
+    _add_output(parser, LINT_FORMATS)
+    _add_cluster(parser)
+    parser.set_defaults(run="lint")
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that choose a cluster which this process lists itself."""
+    cluster = parser.add_argument_group("the cluster")
+    one = cluster.add_mutually_exclusive_group()
+    one.add_argument("--saved", metavar="FILE", help="use this saved cluster (homeport dump)")
+    one.add_argument("--local", action="store_true", help="list the cluster. This is the default without FILE.")
+    _add_login(cluster)
+
+
+def _add_login(group: Any) -> None:
+    group.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig. Default: like kubectl.")
+    group.add_argument("--context", metavar="NAME", default="", help="context of the kubeconfig")
+    group.add_argument("--as", metavar="USER", dest="impersonated", default="", help="user to impersonate")
+    group.add_argument("-q", "--quiet", action="store_true", help="do not print notes on standard error")
 
 
 def _add_namespace(parser: argparse.ArgumentParser, of: str) -> None:

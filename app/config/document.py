@@ -13,6 +13,9 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from app.config.mistakes import Mistake, Place, written
 
+MOST_PLACES: Final = 2_000_000
+"""Maximum number of keys and list items of one document, aliases resolved. They take some 500 MB."""
+
 _MERGE: Final = "tag:yaml.org,2002:merge"
 
 
@@ -40,7 +43,7 @@ class Document(Struct, frozen=True):
 
 def read_document(path: Path) -> Document:
     """Read a file with one YAML document. Raises ``UnreadableFile`` if that fails."""
-    reader = _Reader()
+    reader = YamlReader()
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
         value = reader.read(root, ()) if root is not None else None
@@ -56,13 +59,15 @@ def read_document(path: Path) -> Document:
     return Document(str(path), value, reader.lines, mistakes)
 
 
-class _Reader:
+class YamlReader:
     """Converts PyYAML's composed nodes to values, like its safe loader, and records lines and duplicate keys.
 
-    Unlike the safe loader, it keeps all keys as strings.
+    Unlike the safe loader, it keeps all keys as strings. ``above``: number of lines of the file before the text that
+    was composed. Raises ``ValueError`` after ``MOST_PLACES`` keys and list items, because aliases can multiply.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, above: int = 0) -> None:
+        self._above = above
         self.lines: dict[Place, int] = {}
         self.repeated: list[tuple[int, str]] = []
         self._values = SafeConstructor()
@@ -84,8 +89,13 @@ class _Reader:
             self._open.discard(id(node))
 
     def _item(self, node: Node, place: Place) -> Any:
-        self.lines[place] = node.start_mark.line + 1
+        self._note(place, node)
         return self.read(node, place)
+
+    def _note(self, place: Place, node: Node) -> None:
+        if len(self.lines) >= MOST_PLACES:
+            raise ValueError(f"more than {MOST_PLACES:,} keys and list items")
+        self.lines[place] = self._above + node.start_mark.line + 1
 
     def _mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
         # Check each node only once. An alias can refer to it again, after flattening has added merged keys to it.
@@ -96,7 +106,7 @@ class _Reader:
         mapping = {}
         for key, value in node.value:
             name = self._key(key)
-            self.lines[*place, name] = key.start_mark.line + 1
+            self._note((*place, name), key)
             mapping[name] = self.read(value, (*place, name))
         return mapping
 
@@ -105,7 +115,7 @@ class _Reader:
         for key, _ in node.value:
             if key.tag == _MERGE:
                 continue
-            name, line = self._key(key), key.start_mark.line + 1
+            name, line = self._key(key), self._above + key.start_mark.line + 1
             if name in seen:
                 text = f"{written((*place, name))} is set twice, also in line {seen[name]}"
                 self.repeated.append((line, text))

@@ -8,7 +8,7 @@ from typing import Final, NoReturn, Protocol
 
 from msgspec import Struct
 
-from app.kube.core_v1 import Node
+from app.kube.core_v1 import Node, PodSpec
 from app.kube.extras import Extra, NotDecoded
 from app.kube.node_affinity import RequiredNodeAffinity
 from app.kube.pod_affinity import Newcomer, Peers
@@ -44,6 +44,19 @@ class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
 
 
 ALL_NODES: Final = Inclusion()
+
+
+def inclusion_of(spec: PodSpec, *, honours_affinity: bool, honours_taints: bool) -> Inclusion:
+    """Return the inclusion for the node inclusion policies of a constraint of a pod.
+
+    Without node affinity, its policy is omitted, so that more pods share cached counts.
+    """
+    affinity = spec.affinity
+    restricts = bool(affinity.node_selector) or affinity.terms is not None
+    return Inclusion(
+        affinity=affinity if honours_affinity and restricts else None,
+        tolerations=tuple(sorted(set(spec.tolerations))) if honours_taints else None,
+    )
 
 
 class Unprepared(Exception):  # a request to run steps first, not an error

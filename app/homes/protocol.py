@@ -10,6 +10,17 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from app.kube.core_v1 import Pod
+from app.kube.meta_v1 import ANNOTATION_DOMAIN
+
+POLICY: Final = f"{ANNOTATION_DOMAIN}policy"
+"""Annotation of an owner or a pod that sets the policy of its home."""
+
+SHORTEST_GRACE: Final = 350.0
+"""Shortest useful grace period, in seconds. A shorter one ends before the pods of a failed node are even evicted.
+
+After a failing node's last heartbeat, it takes 50 s until the node counts as unreachable. Its pods tolerate that for
+another 300 s before they are evicted (Kubernetes 1.32 and later).
+"""
 
 
 class Policy(StrEnum):

@@ -56,6 +56,20 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
     match_label_keys: tuple[str, ...] = ()
     invalid: str = ""
 
+    @property
+    def is_hard(self) -> bool:
+        return self.when_unsatisfiable == DO_NOT_SCHEDULE
+
+    @property
+    def honours_affinity(self) -> bool:
+        """True if only the nodes count that the pod's required node affinity matches."""
+        return self.node_affinity_policy in (None, HONOR)
+
+    @property
+    def honours_taints(self) -> bool:
+        """True if only the nodes count whose taints the pod tolerates."""
+        return self.node_taints_policy == HONOR
+
 
 class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     """Fields of ``spec`` that scheduling reads, except the node name. The pods of one workload share one object.

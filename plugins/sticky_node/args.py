@@ -13,13 +13,6 @@ from app.homes.protocol import Policy
 from app.kube.durations import Seconds as Duration
 from app.kube.selectors import InvalidSelector, LabelSelectorObject, Selector
 
-SHORTEST_GRACE: Final = 350.0
-"""Shortest useful grace period, in seconds. A shorter one ends before the pods of a failed node are even evicted.
-
-After a failing node's last heartbeat, it takes 50 s until the node counts as unreachable. Its pods tolerate that for
-another 300 s before they are evicted (Kubernetes 1.32 and later).
-"""
-
 Seconds = Annotated[Duration, Field(ge=0.0, allow_inf_nan=False)]
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from app.framework.events import EventRecorder, EventType, Reference
 from app.framework.handle import Handle
-from app.homes.protocol import Policy, State
+from app.homes.protocol import POLICY, Policy, State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, NODES, PERSISTENT_VOLUMES, AnnotatedObject, Kind
 from app.kube.names import is_subdomain, shown
@@ -31,7 +31,7 @@ from plugins.sticky_node.annotations import (
 from plugins.sticky_node.grace import read_since
 from plugins.sticky_node.home_state import HomeState
 from plugins.sticky_node.owners import Owner, Slot
-from plugins.sticky_node.policy import POLICY, Action, Decision
+from plugins.sticky_node.policy import Action, Decision
 
 _LOG: Final = structlog.get_logger(__name__)
 _BINDING: Final = "Binding"

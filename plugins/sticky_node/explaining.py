@@ -7,11 +7,11 @@ from typing import Final
 from app.framework.explanation import Explanation, HomeFacts, HomeKeeper, Table
 from app.framework.handle import NodeVerdict
 from app.framework.node_info import Candidates
-from app.homes.protocol import Policy, State
+from app.homes.protocol import POLICY, Policy, State
 from plugins.sticky_node.annotations import HOME, Claim, readable, rfc3339, slot_key
 from plugins.sticky_node.events import reasons_text
 from plugins.sticky_node.owners import Missing, Owner
-from plugins.sticky_node.policy import POLICY, STATES, Action, Decision
+from plugins.sticky_node.policy import STATES, Action, Decision
 
 _COLUMNS: Final = ("kept by", "node", "policy", "state", "what happens", "grace", "recorded", "made by")
 _ASKED: Final = ("node", "in-tree filters refuse it for", "not asked here")

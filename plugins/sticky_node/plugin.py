@@ -43,7 +43,7 @@ from app.framework.points import (
 from app.framework.score_classes import ScoreClasses, SparseClasses
 from app.framework.spec import Needs, PluginSpec, Writes
 from app.framework.status import SKIP, SUCCESS, Status, unresolvable
-from app.homes.protocol import Home, HomesPlugin, Keeper, Policy
+from app.homes.protocol import SHORTEST_GRACE, Home, HomesPlugin, Keeper, Policy
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NODES, Kind
 from plugins.sticky_node.annotations import (
@@ -54,7 +54,7 @@ from plugins.sticky_node.annotations import (
     pod_annotations,
     recorded_home,
 )
-from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
+from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.background import HomeScan
 from plugins.sticky_node.events import report_edits
 from plugins.sticky_node.explaining import explain_home, explain_missing, explain_refused

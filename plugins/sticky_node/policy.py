@@ -17,10 +17,9 @@ from msgspec import Struct
 
 from app.framework.handle import Clock
 from app.framework.objects import Objects
-from app.homes.protocol import Policy, State
+from app.homes.protocol import POLICY, Policy, State
 from app.kube.core_v1 import Pod
 from app.kube.kinds import NAMESPACES, Kind
-from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.selectors import Selector
 from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.grace import GraceClocks
@@ -103,7 +102,6 @@ STATES: Final[Mapping[State, str]] = {
 """Description of each state, in the table's order."""
 
 
-POLICY: Final = f"{ANNOTATION_DOMAIN}policy"
 _BY_NAME: Final = {it.value: it for it in Policy}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from app.homes.protocol import LISTED_ONLY, Policy, State
-from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
+from app.homes.protocol import LISTED_ONLY, SHORTEST_GRACE, Policy, State
+from plugins.sticky_node.args import StickyNodeArgs
 from plugins.sticky_node.policy import STATES, TABLE, Action, Cell
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "homes.md").read_text()

@@ -29,6 +29,8 @@ ELSEWHERE: Final = {
         "app/analysis/workloads.py",
         "app/wire/pending_v1.py",
     ],
+    "tests/unit/app/lint/test_linting.py": ["app/lint/rules.py"],
+    "tests/unit/app/lint/test_placement.py": ["app/lint/facts.py"],
     "tests/contract/test_reads.py": ["app/framework/points.py"],
     "tests/unit/app/runtime/test_declared.py": ["app/framework/objects.py"],
     "tests/api/test_explain_command.py": [

@@ -7,9 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from app.framework.counts import Inclusion
+from app.framework.counts import Inclusion, inclusion_of
 from app.kube.core_v1 import (
-    HONOR,
     LABELS,
     NODE_SELECTOR,
     SPREAD,
@@ -72,9 +71,9 @@ def unread_part(pod: Pod, constraints: Iterable[TopologySpreadConstraint]) -> st
     read: set[str] = set()
     for constraint in constraints:
         read.add(LABELS)
-        if _honours_affinity(constraint):
+        if constraint.honours_affinity:
             read |= {AFFINITY, NODE_SELECTOR}
-        if _honours_taints(constraint):
+        if constraint.honours_taints:
             read.add(TOLERATIONS)
     return next((part for part in oversized if part in read), "")
 
@@ -103,35 +102,18 @@ def _selector_of(constraint: TopologySpreadConstraint, labels: Mapping[str, str]
     return constraint.selector.with_labels(pairs) if pairs else constraint.selector
 
 
-def _honours_affinity(constraint: TopologySpreadConstraint) -> bool:
-    return constraint.node_affinity_policy in (None, HONOR)
-
-
-def _honours_taints(constraint: TopologySpreadConstraint) -> bool:
-    return constraint.node_taints_policy == HONOR
-
-
 class _Inclusions:
-    """Node inclusion policies of one pod's constraints. Each distinct one is created once.
-
-    A node affinity policy is omitted if the pod has no node affinity, so that more pods share cached counts.
-    """
+    """Node inclusion policies of one pod's constraints. Each distinct one is created once."""
 
     def __init__(self, pod: Pod) -> None:
         self._spec = pod.spec
         self._made: dict[tuple[bool, bool], Inclusion] = {}
 
     def of(self, constraint: TopologySpreadConstraint) -> Inclusion:
-        policies = (_honours_affinity(constraint), _honours_taints(constraint))
+        policies = (constraint.honours_affinity, constraint.honours_taints)
         inclusion = self._made.get(policies)
         if inclusion is None:
-            inclusion = self._made[policies] = self._inclusion(*policies)
+            inclusion = self._made[policies] = inclusion_of(
+                self._spec, honours_affinity=policies[0], honours_taints=policies[1]
+            )
         return inclusion
-
-    def _inclusion(self, honours_affinity: bool, honours_taints: bool) -> Inclusion:
-        affinity, tolerations = self._spec.affinity, self._spec.tolerations
-        restricts = bool(affinity.node_selector) or affinity.terms is not None
-        return Inclusion(
-            affinity=affinity if honours_affinity and restricts else None,
-            tolerations=tuple(sorted(set(tolerations))) if honours_taints else None,
-        )

@@ -1,0 +1,233 @@
+"""Rules about configurations of kube-scheduler and of Homeport, and about the pair of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from pydantic import ValidationError
+
+from app.config.loading import API_VERSION, KIND, KUBE_SCHEDULER_KIND
+from app.config.mistakes import NOTHING, Place, mistakes_in, value_at
+from app.config.profile import ANY, DEFAULT_PROFILES, Profile
+from app.config.settings import Settings
+from app.homes.protocol import SHORTEST_GRACE
+from app.kube.core_v1 import DEFAULT_SCHEDULER_NAME
+from app.kube.durations import BadDuration, duration, parse_duration
+from app.lint.manifests import ManifestObject
+from app.lint.rules import SHORT_GRACE, SPREAD_NOWHERE, SPREAD_TWICE, Mistaken, Severity
+from app.lint.workloads import BadField
+from app.runtime.profiles import ProfileErrors
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
+from app.runtime.resolving import resolve
+
+_SPREAD: Final = "PodTopologySpread"
+_STICKY: Final = "StickyNode"
+_GROUP: Final = "kubescheduler.config.k8s.io/"
+_VERBS: Final[Mapping[str, str]] = {"filter": "filterVerb", "score": "prioritizeVerb"}
+"""Verb of an extender by the extension point at which Homeport then runs."""
+
+_EVERYWHERE: Final = "multiPoint"
+_POINTS: Final = (_EVERYWHERE, "preFilter", "filter", "preScore", "score")
+_REQUIRED: Final = ("PrioritySort", "DefaultBinder")
+
+_EFFECTS: Final[Mapping[str, str]] = {"filter": "hard constraints", "score": "soft constraints"}
+
+
+def is_scheduler(document: Mapping[str, Any]) -> bool:
+    """Return true for a KubeSchedulerConfiguration."""
+    return document.get("kind") == KUBE_SCHEDULER_KIND and str(document.get("apiVersion")).startswith(_GROUP)
+
+
+def is_homeport(document: Mapping[str, Any]) -> bool:
+    """Return true for a HomeportConfiguration."""
+    return (document.get("apiVersion"), document.get("kind")) == (API_VERSION, KIND)
+
+
+def scheduler_names(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the schedulerName of each profile. Raises ``BadField``."""
+    profiles = _profiles(document)
+    for profile in profiles:
+        name = profile.get("schedulerName")
+        yield name if isinstance(name, str) and name else DEFAULT_SCHEDULER_NAME
+    if not profiles:
+        yield DEFAULT_SCHEDULER_NAME
+
+
+def of_grace(document: Mapping[str, Any]) -> Iterator[Mistaken]:
+    """Yield the grace periods that are too short, in the arguments of StickyNode. Raises ``BadField``."""
+    for number, profile in enumerate(_profiles(document)):
+        entries = profile.get("pluginConfig")
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if isinstance(entry, dict) and entry.get("name") == _STICKY:
+                yield from _graces(document, ("profiles", number, "pluginConfig", index, "args"))
+
+
+def _graces(document: Mapping[str, Any], args: Place) -> Iterator[Mistaken]:
+    rules = value_at(document, (*args, "namespaces"))
+    within = ((*args, "namespaces", number) for number in range(len(rules) if isinstance(rules, list) else 0))
+    for place in (args, *within):
+        grace = value_at(document, (*place, "gracePeriod"))
+        if grace in (NOTHING, None):
+            continue
+        try:
+            seconds = parse_duration(grace)
+        except BadDuration as error:
+            raise BadField((*place, "gracePeriod"), str(error)) from None
+        if isinstance(seconds, float) and seconds < SHORTEST_GRACE:
+            yield Mistaken(
+                SHORT_GRACE,
+                Severity.WARNING,
+                (*place, "gracePeriod"),
+                f"a gracePeriod of {duration(seconds)} is over before the pods of a failed node are evicted, which "
+                f"takes {SHORTEST_GRACE:g} s: after a node failure, homes are not waited for",
+                f"set gracePeriod to {SHORTEST_GRACE:g}s or more, or the policy soft",
+            )
+
+
+class Pairing(Struct, frozen=True):
+    """KubeSchedulerConfiguration and the HomeportConfiguration of its extender."""
+
+    scheduler: ManifestObject
+    homeport: ManifestObject
+
+
+def pairings(schedulers: Sequence[ManifestObject], homeports: Sequence[ManifestObject]) -> Iterator[Pairing]:
+    """Yield each scheduler with the only Homeport of its file, or the only one of all files."""
+    for scheduler in schedulers:
+        beside = [it for it in homeports if it.file == scheduler.file] or homeports
+        if len(beside) == 1:
+            yield Pairing(scheduler, beside[0])
+
+
+def of_pairing(pairing: Pairing, registry: Registry) -> Iterator[Mistaken]:
+    """Yield the scheduler profiles whose pods are spread twice, or not at all. Raises ``BadField``.
+
+    Places are those of the scheduler's configuration. ``registry``: all plugins of Homeport.
+    """
+    extender = _extender(pairing)
+    if extender is None:
+        return
+    ours = _homeport_profiles(pairing.homeport.value)
+    every = _profiles(pairing.scheduler.value)
+    for number, document in enumerate(every or ({},)):
+        place: Place = ("profiles", number) if every else ()
+        profile = _scheduler_profile(document, place, registry)
+        theirs = _spread_points(profile, registry, place)
+        mine = next((it for it in ours if it.scheduler_name == profile.scheduler_name), None)
+        mine = mine or next((it for it in ours if it.scheduler_name == ANY), None)
+        points = _spread_points(mine, registry, ()) if mine is not None else set()
+        points = {point for point in points if extender.get(_VERBS[point])}
+        yield from _compared(profile.scheduler_name, place, theirs, points)
+
+
+def _compared(name: str, place: Place, theirs: set[str], ours: set[str]) -> Iterator[Mistaken]:
+    twice = [point for point in _VERBS if point in theirs and point in ours]
+    nowhere = [point for point in _VERBS if point not in theirs and point not in ours]
+    if twice:
+        yield Mistaken(
+            SPREAD_TWICE,
+            Severity.WARNING,
+            place,
+            f"profile {name}: the scheduler and Homeport both run {_SPREAD} ({', '.join(twice)}): the work is done "
+            "twice, and where scores are added, spread weighs more than configured",
+            f"disable {_SPREAD} in the scheduler's profile (plugins.multiPoint.disabled)",
+        )
+    if nowhere:
+        effects = " and ".join(_EFFECTS[point] for point in nowhere)
+        yield Mistaken(
+            SPREAD_NOWHERE,
+            Severity.ERROR,
+            place,
+            f"profile {name}: neither the scheduler nor Homeport runs {_SPREAD} ({', '.join(nowhere)}): {effects} of "
+            "topology spread have no effect",
+            f"enable {_SPREAD} in one of the two, and set {' and '.join(_VERBS[it] for it in nowhere)} of the extender",
+        )
+
+
+def _extender(pairing: Pairing) -> Mapping[str, Any] | None:
+    """Return the extender that is Homeport: its URL has this name, or the port of Homeport's configuration."""
+    extenders = pairing.scheduler.value.get("extenders")
+    port = pairing.homeport.value.get("port", Settings().port)
+    for extender in extenders if isinstance(extenders, list) else ():
+        url = extender.get("urlPrefix") if isinstance(extender, dict) else None
+        if isinstance(url, str) and ("homeport" in url or _port(url) == port):
+            return dict(extender)
+    return None
+
+
+def _port(url: str) -> int | None:
+    try:
+        return urlsplit(url).port
+    except ValueError:
+        return None
+
+
+def _profiles(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    profiles = document.get("profiles")
+    if profiles is None:
+        return ()
+    if not isinstance(profiles, list):
+        raise BadField(("profiles",), "must be a list")
+    for number, profile in enumerate(profiles):
+        if not isinstance(profile, dict):
+            raise BadField(("profiles", number), "must be a mapping")
+    return profiles
+
+
+def _homeport_profiles(document: Mapping[str, Any]) -> Sequence[Profile]:
+    profiles = [_profile(it, ("profiles", number)) for number, it in enumerate(_profiles(document))]
+    return profiles or DEFAULT_PROFILES
+
+
+def _scheduler_profile(document: Mapping[str, Any], place: Place, registry: Registry) -> Profile:
+    """Return a profile of kube-scheduler, reduced to the points and plugins that decide whether pods are spread."""
+    plugins = document.get("plugins")
+    sets = plugins if isinstance(plugins, dict) else {}
+    reduced = {point: _known(sets[point], registry) for point in _POINTS if point in sets}
+    everywhere = reduced.get(_EVERYWHERE)
+    if isinstance(everywhere, dict):
+        reduced[_EVERYWHERE] = _with_required(everywhere)
+    return _profile({"schedulerName": document.get("schedulerName"), "preset": "complete", "plugins": reduced}, place)
+
+
+def _known(plugin_set: Any, registry: Registry) -> Any:
+    """Return a plugin set without the plugins that only the scheduler knows."""
+    if not isinstance(plugin_set, dict):
+        return plugin_set
+    ours = [
+        it for it in _named(plugin_set, "enabled") if registry.get(it["name"]) or it["name"] in KUBE_SCHEDULER_DEFAULTS
+    ]
+    return {**plugin_set, "enabled": ours}
+
+
+def _with_required(everywhere: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``multiPoint`` with the plugins that a profile must have. The scheduler's own can be at other points."""
+    enabled = [it for it in _named(everywhere, "enabled") if it["name"] not in _REQUIRED]
+    disabled = [it for it in _named(everywhere, "disabled") if it["name"] not in _REQUIRED]
+    return {"enabled": [*enabled, *({"name": it} for it in _REQUIRED)], "disabled": disabled}
+
+
+def _named(plugin_set: Mapping[str, Any], field: str) -> Sequence[Mapping[str, Any]]:
+    entries = plugin_set.get(field)
+    every = entries if isinstance(entries, list) else ()
+    return [it for it in every if isinstance(it, dict) and isinstance(it.get("name"), str)]
+
+
+def _profile(document: Any, place: Place) -> Profile:
+    try:
+        return Profile.model_validate(document)
+    except ValidationError as error:
+        mistake = next(mistakes_in(error, Profile, place))
+        raise BadField(next(iter(mistake.places), place), mistake.message) from None
+
+
+def _spread_points(profile: Profile, registry: Registry, place: Place) -> set[str]:
+    """Return the extension points, of filter and score, at which a profile runs PodTopologySpread."""
+    try:
+        resolved = resolve([profile], registry)[0]
+    except ProfileErrors as errors:
+        raise BadField(place or ("profiles",), errors.messages[0]) from None
+    return {point for point in _VERBS if any(ref.name == _SPREAD for ref in resolved.at(point))}

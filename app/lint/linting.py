@@ -1,0 +1,182 @@
+"""Applies the rules to manifests and to the workloads of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.config.mistakes import meant, written
+from app.kube.core_v1 import DEFAULT_SCHEDULER_NAME
+from app.lint.configurations import is_homeport, is_scheduler, of_grace, of_pairing, pairings, scheduler_names
+from app.lint.facts import ClusterFacts
+from app.lint.manifests import BrokenManifest, ManifestObject
+from app.lint.placement import of_placement, of_scheduler
+from app.lint.rules import RULES, LintFinding, LintRule, Mistaken, Need
+from app.lint.templates import of_template
+from app.lint.workloads import BadField, LintedWorkload, has_template, workload_of
+from app.runtime.registry import Registry
+
+_IDS: Final = tuple(it.id for it in RULES)
+T = TypeVar("T")
+
+
+class LintReport(Struct, frozen=True):
+    """Result of a run.
+
+    ``broken``: parts of manifests that cannot be judged. ``notes``: ids in comments and annotations that are no rules.
+    ``skipped``: rules that were not applied, because an input is missing. ``objects``: number of judged objects.
+    ``ignored``: number of mistakes that comments and annotations ignore.
+    """
+
+    findings: tuple[LintFinding, ...]
+    broken: tuple[BrokenManifest, ...]
+    notes: tuple[BrokenManifest, ...]
+    skipped: tuple[LintRule, ...]
+    objects: int
+    ignored: int
+
+
+class Linter:
+    """Collects the findings of one run. ``registry``: all plugins of Homeport. ``facts``: ``None`` without a cluster.
+
+    ``namespace``: that of manifests without one, for counts of pods in the cluster.
+    """
+
+    def __init__(self, registry: Registry, facts: ClusterFacts | None, namespace: str = "") -> None:
+        self._registry = registry
+        self._facts = facts
+        self._namespace = namespace
+        self._schedulers: set[str] = set() if facts is None else set(facts.schedulers())
+        self._is_paired = False
+        self._findings: list[LintFinding] = []
+        self._broken: list[BrokenManifest] = []
+        self._notes: list[BrokenManifest] = []
+        self._objects = 0
+        self._ignored = 0
+
+    def report(self) -> LintReport:
+        """Return all findings so far, sorted by line within each file. Files are in the order of their objects."""
+        met = {Need.NOTHING}
+        if self._facts is not None:
+            met.add(Need.CLUSTER)
+        if self._schedulers:
+            met.add(Need.SCHEDULERS)
+        if self._is_paired:
+            met.add(Need.BOTH_CONFIGURATIONS)
+        skipped = tuple(it for it in RULES if it.need not in met)
+        broken, notes = tuple(self._broken), tuple(self._notes)
+        files = {name: number for number, name in enumerate(dict.fromkeys(it.file for it in self._findings))}
+        findings = tuple(sorted(self._findings, key=lambda it: (files[it.file], it.line)))
+        return LintReport(findings, broken, notes, skipped, self._objects, self._ignored)
+
+    def add_broken(self, broken: Iterable[BrokenManifest]) -> None:
+        """Add parts of the input that could not be read."""
+        self._broken.extend(broken)
+
+    def add_workloads(self, workloads: Iterable[LintedWorkload], file: str = "") -> None:
+        """Judge workloads of the cluster. ``file``: the saved cluster, if any."""
+        for workload in workloads:
+            self._objects += 1
+            names = (workload.kind, workload.namespace, workload.name)
+            self._note_unknown(workload.ignored, file, 0)
+            for mistake in self._of_workload(workload):
+                self._add(mistake, names, workload.ignored, file, 0)
+
+    def add_manifests(self, manifests: Sequence[ManifestObject]) -> None:
+        """Judge the objects of all files together."""
+        schedulers = [it for it in manifests if is_scheduler(it.value)]
+        homeports = [it for it in manifests if is_homeport(it.value)]
+        for scheduler in schedulers:
+            self._schedulers |= {DEFAULT_SCHEDULER_NAME, *self._taken(scheduler, scheduler_names(scheduler.value))}
+        for manifest in manifests:
+            self._note_unknown(manifest.ignored, manifest.file, manifest.line)
+            if has_template(manifest.value):
+                self._add_template(manifest)
+        for configuration in (*schedulers, *homeports):
+            self._objects += 1
+            self._add_all(configuration, of_grace(configuration.value))
+        for pairing in pairings(schedulers, homeports):
+            self._is_paired = True
+            self._add_all(pairing.scheduler, of_pairing(pairing, self._registry))
+
+    def _add_template(self, manifest: ManifestObject) -> None:
+        self._objects += 1
+        try:
+            workload = workload_of(manifest.value)
+        except BadField as error:
+            self._break(manifest, error)
+            return
+        self._note_unknown(workload.ignored, manifest.file, manifest.line)
+        ignored = manifest.ignored | workload.ignored
+        if workload.pod is not None and not workload.namespace and self._namespace:
+            workload = replace(workload, pod=replace(workload.pod, namespace=self._namespace))
+        self._add_all(manifest, self._of_workload(workload), ignored)
+
+    def _of_workload(self, workload: LintedWorkload) -> Iterator[Mistaken]:
+        yield from of_template(workload)
+        if self._facts is not None:
+            yield from of_placement(workload, self._facts)
+        if self._schedulers:
+            yield from of_scheduler(workload, self._schedulers)
+
+    def _add_all(
+        self, manifest: ManifestObject, mistakes: Iterable[Mistaken], ignored: frozenset[str] | None = None
+    ) -> None:
+        named = (manifest.within or manifest).value
+        metadata = named.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
+        names = (str(named["kind"]), str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+        for mistake in self._taken(manifest, mistakes):
+            skips = manifest.ignored if ignored is None else ignored
+            self._add(mistake, names, skips, manifest.file, manifest.line_of(mistake.place))
+
+    def _add(
+        self, mistake: Mistaken, names: tuple[str, str, str], ignored: Collection[str], file: str, line: int
+    ) -> None:
+        if mistake.rule.id in ignored:
+            self._ignored += 1
+            return
+        kind, namespace, name = names
+        self._findings.append(
+            LintFinding(
+                id=mistake.rule.id,
+                severity=mistake.severity,
+                file=file,
+                line=line,
+                kind=kind,
+                namespace=namespace,
+                name=name,
+                field=written(mistake.place),
+                message=mistake.message,
+                fix=mistake.fix,
+            )
+        )
+
+    def _taken(self, manifest: ManifestObject, values: Iterable[T]) -> list[T]:
+        """Return the values up to the first field that cannot be read, and report that field."""
+        taken: list[T] = []
+        try:
+            taken.extend(values)
+        except BadField as error:
+            self._break(manifest, error)
+        return taken
+
+    def _break(self, manifest: ManifestObject, error: BadField) -> None:
+        named = f"{manifest.value['kind']} {_name(manifest)}"
+        message = f"{named}: {written(error.place)}: {error}" if error.place else f"{named}: {error}"
+        broken = BrokenManifest(manifest.file, manifest.line_of(error.place), message)
+        if broken not in self._broken:
+            self._broken.append(broken)
+
+    def _note_unknown(self, ids: Collection[str], file: str, line: int) -> None:
+        for unknown in sorted(it for it in ids if it and it not in _IDS):
+            message = f"homeport.dev/ignore: there is no rule {unknown}{meant(unknown, _IDS)}"
+            self._notes.append(BrokenManifest(file or "cluster", line, message))
+
+
+def _name(manifest: ManifestObject) -> str:
+    named = (manifest.within or manifest).value.get("metadata")
+    return str(named.get("name") or "") if isinstance(named, dict) else ""

@@ -1,0 +1,85 @@
+"""Workloads of a snapshot: the listed objects, and groups of pods whose owners are not listed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from app.cache.cluster import Cluster
+from app.config.mistakes import written
+from app.homes.protocol import POLICY
+from app.kube.core_v1 import Pod
+from app.kube.decoding import Decoder
+from app.kube.kinds import PODS, Kind
+from app.lint.workloads import IGNORE, KINDS, BadField, LintedWorkload, workload_of
+
+_JSON: Final[Decoder[Any]] = Decoder(Any)
+_HASH: Final = "pod-template-hash"
+
+
+def _decoder(api_version: str, kind: str) -> Kind[LintedWorkload]:
+    def decode(raw: bytes | Raw) -> LintedWorkload:
+        document = {**_JSON.decode(raw), "apiVersion": api_version, "kind": kind}
+        try:
+            workload = workload_of(document)
+        except BadField as error:
+            raise ValueError(f"{written(error.place)}: {error}") from None
+        return replace(workload, namespace=workload.namespace or "default")
+
+    return Kind(api_version, kind, decode)
+
+
+WORKLOADS: Final = tuple(_decoder(*pair) for pair in KINDS if pair != (PODS.api_version, PODS.kind))
+"""Kinds of all objects with a pod template, decoded for the rules. Not for snapshots that plugins read."""
+
+
+def workloads_in(cluster: Cluster, namespace: str) -> Iterator[LintedWorkload]:
+    """Yield what is judged in a namespace, or in all if it is empty: objects without a listed controller, and pods.
+
+    Pods of one owner are one workload, named like the owner. Old ReplicaSets, without pods, are left out.
+    """
+    listed = [it for it in _listed(cluster) if namespace in ("", it.namespace)]
+    known = {(it.namespace, it.kind, it.name) for it in listed if it.pod is not None}
+    for workload in listed:
+        controller = workload.controller
+        is_part = controller is not None and (workload.namespace, *controller) in known
+        if workload.pod is not None and not is_part and workload.replicas != 0:
+            yield workload
+    yield from _groups(cluster.pods_in(namespace) if namespace else cluster.pods(), known)
+
+
+def _listed(cluster: Cluster) -> Iterator[LintedWorkload]:
+    for kind in WORKLOADS:
+        for key in cluster.others.keys(kind):
+            workload = cluster.others.get(kind, *key)
+            if workload is not None:
+                yield workload
+
+
+def _groups(pods: Iterable[Pod], known: set[tuple[str, str, str]]) -> Iterator[LintedWorkload]:
+    groups: dict[tuple[str, str, str], list[Pod]] = {}
+    for pod in pods:
+        kind, name = (pod.owner.kind, pod.owner.name) if pod.owner is not None else (PODS.kind, pod.name)
+        machine = "VirtualMachine" if kind == "VirtualMachineInstance" else kind
+        is_judged = (pod.namespace, machine, name) in known or kind == "Node" or pod.finished or pod.terminating
+        if not is_judged:
+            groups.setdefault((pod.namespace, kind, name), []).append(pod)
+    for (namespace, kind, name), members in groups.items():
+        newest = max(members, key=lambda it: it.created)
+        policy = newest.annotations.get(POLICY)
+        yield LintedWorkload(
+            kind=kind,
+            namespace=namespace,
+            name=sys.intern(name),
+            uid="",
+            pod=replace(newest, name=name),
+            template=(),
+            replicas=None if kind == "DaemonSet" else len(members),
+            rolls=kind == "ReplicaSet" and _HASH in newest.labels,
+            policies={} if policy is None else {("metadata", "annotations", POLICY): policy},
+            ignored=frozenset(part.strip() for part in newest.annotations.get(IGNORE, "").split(",")),
+        )

@@ -1,0 +1,192 @@
+"""Reader of manifests: Kubernetes objects with the lines of their fields, and comments that ignore rules.
+
+A file is split at its ``---`` lines first. So a document that is not YAML does not hide the others.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import yaml
+from msgspec import Struct
+
+from app.config.document import YamlReader
+from app.config.mistakes import Place, written
+
+MOST_BYTES: Final = 64 << 20
+"""Maximum size of a manifest. A larger one would take minutes and gigabytes, because the line of each field is kept."""
+
+_FAST_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DEEPEST: Final = 500
+"""Nesting above which the loader in Python is used, because libyaml's overflows the stack of the process."""
+
+_SEPARATOR: Final = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
+_DIRECTIVE: Final = re.compile(r"^%.*$", re.MULTILINE)
+_INDICATORS: Final = re.compile(r"(?:[-?][ \t]+){50}")
+_IGNORE: Final = re.compile(r"(?:^|\s)#+\s*homeport\.dev/ignore:\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
+_NO_CONTENT: Final = re.compile(r"\s*(?:#.*)?")
+_TEMPLATE: Final = re.compile(r"\{\{.*\}\}")
+_CONFIGURATIONS: Final = re.compile(r"^kind:\s*[\"']?(?:KubeScheduler|Homeport)Configuration\b", re.MULTILINE)
+
+
+class BrokenManifest(Struct, frozen=True):
+    """Part of the input that cannot be judged, or is judged only in part. ``line`` is 0 if it is unknown."""
+
+    file: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}{f':{self.line}' if self.line else ''}: {self.message}"
+
+
+class ManifestObject(Struct, frozen=True):
+    """Kubernetes object in a file.
+
+    ``place``: path of the object in its document, not empty for an item of a List. ``lines``: line of each key and list
+    item of the document. ``line``: first line of the object. ``ignored``: ids in comments. ``within``: the ConfigMap
+    that holds the object as text, if any.
+    """
+
+    file: str
+    value: Mapping[str, Any]
+    place: Place
+    lines: Mapping[Place, int]
+    line: int
+    ignored: frozenset[str] = frozenset()
+    within: ManifestObject | None = None
+
+    def line_of(self, place: Place) -> int:
+        """Return the line of a field, or of its innermost parent that the file has."""
+        full = (*self.place, *place)
+        while len(full) > len(self.place):
+            if full in self.lines:
+                return self.lines[full]
+            full = full[:-1]
+        return self.line
+
+
+class ReadManifests(Struct):
+    """Objects of one or more files, and the parts that cannot be read."""
+
+    objects: list[ManifestObject]
+    broken: list[BrokenManifest]
+
+
+def read_manifests(text: str, file: str) -> ReadManifests:
+    """Read all documents of a file. Documents without ``apiVersion`` and ``kind`` are left out."""
+    read = ReadManifests([], [])
+    for above, part in _parts(text.removeprefix("\ufeff")):
+        _read_part(part, file, above, read)
+    for holder in [it for it in read.objects if it.value["kind"] == "ConfigMap"]:
+        _read_config_map(holder, read)
+    return read
+
+
+def _parts(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the documents of a stream, each with the number of lines above it."""
+    start = above = 0
+    for separator in _SEPARATOR.finditer(text):
+        yield above, text[start : separator.start()]
+        above += text.count("\n", start, separator.start())
+        start = separator.end()
+    yield above, text[start:]
+
+
+def _read_part(part: str, file: str, above: int, read: ReadManifests) -> None:
+    text = _DIRECTIVE.sub("", part) if part.startswith("%") else part
+    if not text.strip():
+        return
+    try:
+        for root in yaml.compose_all(text, Loader=_loader(text)):
+            reader = YamlReader(above)
+            value = reader.read(root, ())
+            read.broken += (BrokenManifest(file, line, message) for line, message in reader.repeated)
+            first = above + root.start_mark.line + 1
+            read.objects += _objects(value, file, reader.lines, first, above, text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        last = text.rstrip().count("\n") + 1  # an error at the end is about the last line
+        line = above + (min(mark.line + 1, last) if mark is not None else 1)
+        read.broken.append(BrokenManifest(file, line, f"is not YAML: {error.problem or error.context}{_hint(text)}"))
+    except (yaml.YAMLError, ValueError) as error:
+        message = " ".join(str(error).split())
+        read.broken.append(BrokenManifest(file, above + 1, f"is not YAML: {message}{_hint(text)}"))
+    except RecursionError:
+        read.broken.append(BrokenManifest(file, above + 1, "is nested too deeply"))
+
+
+def _loader(text: str) -> Any:
+    """Return the loader in C, unless the text is perhaps nested so deeply that it would crash."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return yaml.SafeLoader if deepest > _DEEPEST or _INDICATORS.search(text) else _FAST_LOADER
+
+
+def _hint(text: str) -> str:
+    return "; it looks like a Helm template: lint the output of helm template" if _TEMPLATE.search(text) else ""
+
+
+def _objects(
+    value: Any, file: str, lines: Mapping[Place, int], first: int, above: int, text: str
+) -> Iterator[ManifestObject]:
+    """Yield the object in a document, or the items of a List."""
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+        return
+    items = value.get("items")
+    if not (value["kind"].endswith("List") and isinstance(items, list)):
+        if isinstance(value.get("apiVersion"), str):
+            yield ManifestObject(file, value, (), lines, first, _ignored(text))
+        return
+    defaults = {"apiVersion": value.get("apiVersion"), "kind": value["kind"].removesuffix("List")}
+    starts = [lines[("items", number)] for number in range(len(items))]
+    by_item = _ignored_by_item(text, above, starts)
+    for number, item in enumerate(items):
+        if isinstance(item, dict):
+            place = ("items", number)
+            completed = {**defaults, **item}
+            if isinstance(completed["kind"], str) and isinstance(completed["apiVersion"], str):
+                yield ManifestObject(file, completed, place, lines, starts[number], by_item.get(number, frozenset()))
+
+
+def _ignored(text: str) -> frozenset[str]:
+    """Return all ids in the comments of a text."""
+    return frozenset(it.strip() for ids in _IGNORE.findall(text) for it in ids.split(","))
+
+
+def _ignored_by_item(text: str, above: int, starts: list[int]) -> dict[int, frozenset[str]]:
+    """Return the ids in comments by item of a List. A comment line belongs to the item of the next line of content."""
+    by_item: dict[int, frozenset[str]] = {}
+    if "homeport.dev/ignore:" not in text:
+        return by_item
+    pending: frozenset[str] = frozenset()
+    for number, line in enumerate(text.splitlines(), above + 1):
+        pending |= _ignored(line)
+        if pending and not _NO_CONTENT.fullmatch(line):
+            item = bisect_right(starts, number) - 1
+            by_item[item] = by_item.get(item, frozenset()) | pending
+            pending = frozenset()
+    return by_item
+
+
+def _read_config_map(holder: ManifestObject, read: ReadManifests) -> None:
+    """Add the configurations of a scheduler or of Homeport that a ConfigMap holds."""
+    data = holder.value.get("data")
+    for key, text in data.items() if isinstance(data, dict) else ():
+        if isinstance(text, str) and _CONFIGURATIONS.search(text):
+            inner = ReadManifests([], [])
+            above = holder.line_of(("data", key))
+            for more, part in _parts(text):
+                _read_part(part, holder.file, above + more, inner)
+            read.broken += (
+                BrokenManifest(it.file, it.line, f"{written(('data', key))}: {it.message}") for it in inner.broken
+            )
+            read.objects += (
+                ManifestObject(it.file, it.value, it.place, it.lines, it.line, it.ignored | holder.ignored, holder)
+                for it in inner.objects
+            )

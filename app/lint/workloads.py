@@ -1,0 +1,277 @@
+"""Objects with a pod template, decoded by the models of ``app.kube``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from app.config.mistakes import NOTHING, Place, value_at
+from app.homes.protocol import POLICY
+from app.kube.core_decoding import core_v1
+from app.kube.core_v1 import SPREAD, Pod, TopologySpreadConstraint
+from app.kube.extras import Extra
+from app.kube.meta_v1 import ANNOTATION_DOMAIN
+
+IGNORE: Final = f"{ANNOTATION_DOMAIN}ignore"
+"""Annotation of an object with the ids of rules that must not be applied to it, separated by commas."""
+
+CORE: Final = core_v1({Extra.VOLUMES})
+"""Decoders of pods and nodes with all parts that the rules read."""
+
+_TEMPLATE: Final = ("spec", "template")
+_TEMPLATES: Final[Mapping[tuple[str, str], Place]] = {
+    ("v1", "Pod"): (),
+    ("apps/v1", "Deployment"): _TEMPLATE,
+    ("apps/v1", "StatefulSet"): _TEMPLATE,
+    ("apps/v1", "ReplicaSet"): _TEMPLATE,
+    ("apps/v1", "DaemonSet"): _TEMPLATE,
+    ("batch/v1", "Job"): _TEMPLATE,
+    ("batch/v1", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
+    ("kubevirt.io/v1", "VirtualMachine"): _TEMPLATE,
+}
+"""Path of the pod template by apiVersion and kind."""
+
+KINDS: Final = tuple(_TEMPLATES)
+"""apiVersion and kind of all objects with a pod template that are judged."""
+
+_REPLICAS: Final[Mapping[str, Place]] = {
+    "Deployment": ("spec", "replicas"),
+    "StatefulSet": ("spec", "replicas"),
+    "ReplicaSet": ("spec", "replicas"),
+    "Job": ("spec", "parallelism"),
+    "CronJob": ("spec", "jobTemplate", "spec", "parallelism"),
+}
+_LAUNCHER: Final = {"kubevirt.io": "virt-launcher"}
+"""Label that KubeVirt adds to the pods of a VirtualMachine."""
+
+_ERROR: Final = re.compile(r"(?:(?P<field>[a-z][\w.]*): )?(?P<text>.+?)(?: - at `\$(?P<path>.*)`)?")
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
+"""Python types by the names that msgspec has for the types of JSON."""
+
+_MAPPING: Final = "must be a mapping"
+
+
+class BadField(ValueError):
+    """The field at ``place`` of an object has a value that Kubernetes does not accept."""
+
+    def __init__(self, place: Place, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+class LintedWorkload(Struct, frozen=True):
+    """Object with a pod template, or a group of pods with the same owner.
+
+    ``pod``: the template, decoded as a pod; ``None`` if the object has no template, as in saved clusters.
+    ``template``: path of the template. ``replicas``: ``None`` if the number depends on the nodes. ``rolls``: true if
+    pods of two revisions run side by side during a rollout. ``claims``: names of ``volumeClaimTemplates``.
+    ``policies``: home policies by the paths of their annotations. ``controller``: kind and name of the controller,
+    if any. ``ignored``: ids in annotations.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    pod: Pod | None
+    template: Place
+    replicas: int | None = 1
+    rolls: bool = False
+    claims: tuple[str, ...] = ()
+    first_ordinal: int = 0
+    policies: Mapping[Place, str] = {}
+    controller: tuple[str, str] | None = None
+    ignored: frozenset[str] = frozenset()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.namespace, self.name)
+
+    @property
+    def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
+        return () if self.pod is None else self.pod.spec.spread
+
+    @property
+    def hard(self) -> tuple[tuple[int, TopologySpreadConstraint], ...]:
+        """Hard constraints, each with its number among all constraints."""
+        return tuple((number, it) for number, it in enumerate(self.constraints) if it.is_hard)
+
+    def constraint_place(self, number: int, *field: str) -> Place:
+        """Return the path of a constraint, or of one of its fields."""
+        return (*self.template, *SPREAD.split("."), number, *field)
+
+
+def has_template(document: Mapping[str, Any]) -> bool:
+    """Return true if objects of this kind have a pod template that is judged."""
+    return (document.get("apiVersion"), document.get("kind")) in _TEMPLATES
+
+
+def workload_of(document: Mapping[str, Any]) -> LintedWorkload:
+    """Decode an object with a pod template. Raises ``BadField``."""
+    kind = str(document["kind"])
+    template = _TEMPLATES[str(document["apiVersion"]), kind]
+    metadata = _mapping(document, ("metadata",))
+    name = metadata.get("name") or metadata.get("generateName")
+    if not isinstance(name, str):
+        raise BadField(("metadata", "name"), "must be a string" if name else "is missing")
+    namespace = _text(document, ("metadata", "namespace"))
+    annotations = {it: _mapping(document, (*it, "annotations")) for it in (("metadata",), (*template, "metadata"))}
+    return LintedWorkload(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        uid=_text(document, ("metadata", "uid")),
+        pod=_pod(document, template, kind, name, namespace),
+        template=template,
+        replicas=_replicas(document, kind),
+        rolls=_rolls(document, kind),
+        claims=tuple(_claim_names(document)),
+        first_ordinal=_number(document, ("spec", "ordinals", "start"), 0) if kind == "StatefulSet" else 0,
+        policies={
+            (*place, "annotations", POLICY): str(found[POLICY])
+            for place, found in annotations.items()
+            if POLICY in found
+        },
+        controller=_controller(document),
+        ignored=frozenset(
+            part.strip() for found in annotations.values() for part in str(found.get(IGNORE, "")).split(",")
+        ),
+    )
+
+
+def _pod(document: Mapping[str, Any], template: Place, kind: str, name: str, namespace: str) -> Pod | None:
+    if value_at(document, (*template, "spec")) in (NOTHING, None):
+        return None
+    metadata, spec = _mapping(document, (*template, "metadata")), _mapping(document, (*template, "spec"))
+    identity = {"name": name, "namespace": namespace or None}
+    if kind == "VirtualMachine":
+        metadata = {**metadata, "labels": {**_LAUNCHER, **_mapping(document, (*template, "metadata", "labels"))}}
+        spec = {**spec, "volumes": list(_launcher_volumes(spec))}
+    pod = {"metadata": {**metadata, **identity}, "spec": spec}
+    try:
+        decoded = CORE.decode_pod(msgspec.json.encode(pod))
+    except msgspec.DecodeError as error:
+        place, message = _explained(str(error), pod)
+        raise BadField((*template, *place), message) from None
+    except (TypeError, RecursionError) as error:
+        raise BadField((*template, "spec"), str(error)) from None
+    for number, constraint in enumerate(decoded.spec.spread):
+        if constraint.invalid:
+            place = (*template, *SPREAD.split("."), number, "labelSelector")
+            raise BadField(place, constraint.invalid)
+    return decoded
+
+
+def _launcher_volumes(spec: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the volumes of a VirtualMachine. A DataVolume has a claim of the same name."""
+    for volume in spec.get("volumes") or ():
+        source = volume.get("dataVolume") if isinstance(volume, dict) else None
+        if isinstance(source, dict):
+            yield {"name": volume.get("name"), "persistentVolumeClaim": {"claimName": source.get("name")}}
+        else:
+            yield volume
+
+
+def _explained(error: str, pod: Mapping[str, Any]) -> tuple[Place, str]:
+    """Return the path in a pod and the text of a decoder's message."""
+    parts = _ERROR.fullmatch(error)
+    if parts is None:
+        return (), error
+    field = tuple((parts["field"] or "").split(".")) if parts["field"] else ()
+    steps = [int(number) if number.isdigit() else key or number for key, number in _STEP.findall(parts["path"] or "")]
+    got = re.search(r"got `(\w+)`", parts["text"])
+    wanted = _TYPES.get(got[1]) if got else None
+    text = parts["text"].replace("`", "").replace(" | null", "")
+    place = _search(value_at(pod, field), steps, wanted, deeper=True) if field else _search(pod, steps, wanted)
+    return (*field, *(place or ())), text[:1].lower() + text[1:]
+
+
+def _search(value: Any, steps: list[str | int], wanted: Any, *, deeper: bool = False) -> Place | None:
+    """Return the first path that ends with ``steps`` at a value of the ``wanted`` type.
+
+    The step ``...`` stands for any key or index. With ``deeper``, the steps can begin at any level.
+    """
+    if not steps:
+        return () if wanted is None or type(value) is wanted else None
+    children = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
+    for key, child in children:
+        if steps[0] in (key, "..."):
+            rest = _search(child, steps[1:], wanted)
+            if rest is not None:
+                return (key, *rest)
+    for key, child in children if deeper else ():
+        rest = _search(child, steps, wanted, deeper=True)
+        if rest is not None:
+            return (key, *rest)
+    return None
+
+
+def _mapping(document: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    """Return the mapping at a path, empty if it is absent. Raises ``BadField`` if there is another value."""
+    for depth in range(1, len(place) + 1):
+        value = value_at(document, place[:depth])
+        if value in (NOTHING, None):
+            return {}
+        if not isinstance(value, dict):
+            raise BadField(place[:depth], _MAPPING)
+    return dict(value_at(document, place))
+
+
+def _text(document: Mapping[str, Any], place: Place) -> str:
+    value = value_at(document, place)
+    if value in (NOTHING, None):
+        return ""
+    if not isinstance(value, str):
+        raise BadField(place, "must be a string")
+    return value
+
+
+def _number(document: Mapping[str, Any], place: Place, default: int) -> int:
+    value = value_at(document, place)
+    if value in (NOTHING, None):
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise BadField(place, "must be a whole number, 0 or more")
+    return value
+
+
+def _replicas(document: Mapping[str, Any], kind: str) -> int | None:
+    if kind == "DaemonSet":
+        return None
+    place = _REPLICAS.get(kind)
+    return 1 if place is None else _number(document, place, 1)
+
+
+def _rolls(document: Mapping[str, Any], kind: str) -> bool:
+    if kind == "Deployment":
+        return bool(value_at(document, ("spec", "strategy", "type")) != "Recreate")
+    return kind == "ReplicaSet" and (_controller(document) or ("",))[0] == "Deployment"
+
+
+def _claim_names(document: Mapping[str, Any]) -> Iterator[str]:
+    templates = value_at(document, ("spec", "volumeClaimTemplates"))
+    for number in range(len(templates) if isinstance(templates, list) else 0):
+        yield _text(document, ("spec", "volumeClaimTemplates", number, "metadata", "name"))
+
+
+def _controller(document: Mapping[str, Any]) -> tuple[str, str] | None:
+    owners = value_at(document, ("metadata", "ownerReferences"))
+    for owner in owners if isinstance(owners, list) else ():
+        if isinstance(owner, dict) and owner.get("controller") is True:
+            return str(owner.get("kind")), str(owner.get("name"))
+    return None
