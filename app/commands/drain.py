@@ -1,19 +1,20 @@
 """``homeport homes drain NODE --dry-run``: lists homes on a node, where each pod would go, and which pods would wait.
 
 The service computes the answer. It places the pods one after the other, so that their resource requests add up.
+Like ``home_list``, this module is part of the kubectl plugin for krew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.commands import table
-from app.commands.homes import PATH, Json, Output, name_of, named
+from app.commands.home_list import PATH, Json, Output, name_of, named
 from app.commands.output import structured
-from app.commands.service import Pages
+
+if TYPE_CHECKING:
+    from app.commands.service import Pages
 
 _SHOWN: Final = 3
 _COMPLETE: Final = "complete"
@@ -21,7 +22,7 @@ _ROOM: Final = "NodeResourcesFit"
 _MOST_OTHERS: Final = 10
 
 
-class DrainPlan(Struct, frozen=True):
+class DrainPlan(NamedTuple):
     """``text``: what to print. ``node_exists``: false if no node has the name. ``waits``: true if a pod would wait."""
 
     text: str

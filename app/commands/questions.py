@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote
 
-from app.commands import drain, explain, homes, pending
+from app.commands import drain, explain, home_list, homes, pending
+from app.commands.kinds import KINDS, PODS
 from app.commands.output import structured
 from app.commands.service import CommandError, Pages
 from app.commands.sources import login_of
@@ -22,33 +23,6 @@ WAITS: Final = 1
 """Exit code if a pod waits, or would wait."""
 
 _WATCH_SECONDS: Final = 2.0
-
-_PODS: Final = ("pod", "pods", "po")
-"""Names that kubectl accepts for the kind Pod."""
-
-_KINDS: Final = {
-    "deploy": "Deployment",
-    "deployment": "Deployment",
-    "deployments": "Deployment",
-    "sts": "StatefulSet",
-    "statefulset": "StatefulSet",
-    "statefulsets": "StatefulSet",
-    "job": "Job",
-    "jobs": "Job",
-    "rs": "ReplicaSet",
-    "replicaset": "ReplicaSet",
-    "replicasets": "ReplicaSet",
-    "ds": "DaemonSet",
-    "daemonset": "DaemonSet",
-    "daemonsets": "DaemonSet",
-    "rc": "ReplicationController",
-    "replicationcontroller": "ReplicationController",
-    "vm": "VirtualMachine",
-    "vms": "VirtualMachine",
-    "virtualmachine": "VirtualMachine",
-    "virtualmachines": "VirtualMachine",
-}
-"""Kinds of workloads by the names that kubectl accepts."""
 
 Ask = Callable[[], Pages]
 
@@ -74,16 +48,16 @@ def _explained(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
     query = {"node": arguments.node} if arguments.node else {}
     target = arguments.target or ""
     first, slash, name = target.rpartition("/")
-    if arguments.selector or (slash and first.lower() in _KINDS):
+    if arguments.selector or (slash and first.lower() in KINDS):
         if query:
             raise UsageError("--node is for one pod")
         of = (
             {"labelSelector": arguments.selector}
             if arguments.selector
-            else {"kind": _KINDS[first.lower()], "name": name}
+            else {"kind": KINDS[first.lower()], "name": name}
         )
         return f"/api/v1/explain/{quote(_namespace(arguments), safe='')}", of
-    if slash and first.lower() not in _PODS:
+    if slash and first.lower() not in PODS:
         if arguments.namespace not in (None, first):
             raise UsageError(f"{shown(target)} is in another namespace than -n {arguments.namespace}")
         arguments.namespace = first
@@ -103,7 +77,7 @@ def run_pending(arguments: argparse.Namespace, ask: Ask) -> int:
 
 
 def run_homes_list(arguments: argparse.Namespace, ask: Ask) -> int:
-    selection = homes.HomeSelection(
+    selection = home_list.HomeSelection(
         "" if arguments.all_namespaces else _namespace(arguments),
         arguments.node,
         orphaned=arguments.orphaned,
@@ -113,7 +87,7 @@ def run_homes_list(arguments: argparse.Namespace, ask: Ask) -> int:
     server = ask()
 
     def listed(*, headers: bool) -> tuple[str, int]:
-        text = homes.listing(server, selection, arguments.output, headers=headers)
+        text = home_list.listing(server, selection, arguments.output, headers=headers)
         return text, len(text)
 
     what = "no such homes" if selection.narrows else "no homes"

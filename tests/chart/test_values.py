@@ -193,7 +193,7 @@ def test_the_schema_is_closed_wherever_its_keys_are_named() -> None:
 
 def _newer() -> set[str]:
     """Values that a former chart did not have. An upgrade with --reuse-values does not have them either."""
-    former = yaml.safe_load((Path(__file__).parent / "releases" / "0.1.0-defaults.yaml").read_text())
+    former: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "releases" / "0.1.0-defaults.yaml").read_text())
     return values().keys() - former.keys()
 
 
