@@ -39,6 +39,7 @@ SERVICES: Final = "homeport.dev/pages=operator"
 
 _PROG: Final = "kubectl homeport"
 _ERROR: Final = re.compile(r"error: |Error from server(?: \(\w+\))?: ")
+_LOG_LINE: Final = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d")
 _OUTPUTS: Final = ("wide", "json", "name")
 
 Json = dict[str, Any]
@@ -48,7 +49,7 @@ class AskError(Exception):
     """Raised if there is no answer. The message is printed for the user."""
 
 
-class UsageError(Exception):
+class WrongUsage(Exception):
     """Raised if arguments do not fit together."""
 
 
@@ -66,9 +67,14 @@ class Kubectl:
         except OSError as error:
             raise AskError(f"kubectl: {error.strerror}") from error
         if done.returncode:
-            message = _ERROR.sub("", done.stderr.strip(), count=1).removeprefix("homeport: ")
-            raise AskError(message or f"kubectl ended with {done.returncode}")
+            raise AskError(_error(done.stderr) or f"kubectl ended with {done.returncode}")
         return done.stdout
+
+
+def _error(told: str) -> str:
+    """Return what kubectl says on standard error, without its log and without the names of the servers."""
+    text = "\n".join(line for line in told.strip().splitlines() if not _LOG_LINE.match(line))
+    return _ERROR.sub("", text, count=1).removeprefix("homeport: ")
 
 
 @dataclass(frozen=True)
@@ -131,13 +137,13 @@ def run_explain(arguments: argparse.Namespace, namespace: str, ask: Ask) -> int:
 
 
 def explained(target: str, selector: str, node: str, namespace: str) -> tuple[str, dict[str, str]]:
-    """Return path and query for NAME, pod/NAME, KIND/NAME, NAMESPACE/NAME, or a selector. Raises ``UsageError``."""
+    """Return path and query for NAME, pod/NAME, KIND/NAME, NAMESPACE/NAME, or a selector. Raises ``WrongUsage``."""
     if bool(target) == bool(selector):
-        raise UsageError("explain needs a POD or -l SELECTOR, and not both")
+        raise WrongUsage("explain needs a POD or -l SELECTOR, and not both")
     first, slash, name = target.rpartition("/")
     if selector or first.lower() in KINDS:
         if node:
-            raise UsageError("--node is for one pod")
+            raise WrongUsage("--node is for one pod")
         of = {"labelSelector": selector} if selector else {"kind": KINDS[first.lower()], "name": name}
         return f"/api/v1/explain/{quote(namespace, safe='')}", of
     if slash and first.lower() not in PODS:
@@ -249,7 +255,7 @@ def main(version: str, argv: Sequence[str] | None = None) -> int:
 
     try:
         return int(arguments.run(arguments, _namespace_of(arguments, kubectl), ask))
-    except UsageError as error:
+    except WrongUsage as error:
         _say(str(error))
         return USAGE
     except AskError as error:
@@ -263,7 +269,7 @@ def main(version: str, argv: Sequence[str] | None = None) -> int:
 
 
 def _namespace_of(arguments: argparse.Namespace, kubectl: Kubectl) -> str:
-    """Return the namespace to ask about; empty for all. Raises ``UsageError`` if it is not a name."""
+    """Return the namespace to ask about; empty for all. Raises ``WrongUsage`` if it is not a name."""
     if arguments.all_namespaces:
         return ""
     if arguments.namespace is not None:
@@ -276,5 +282,5 @@ def _namespace_of(arguments: argparse.Namespace, kubectl: Kubectl) -> str:
 
 def _checked(namespace: str) -> str:
     if not is_label(namespace):
-        raise UsageError(f"{shown(namespace)} cannot be the name of a namespace")
+        raise WrongUsage(f"{shown(namespace)} cannot be the name of a namespace")
     return namespace

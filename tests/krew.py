@@ -44,6 +44,9 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """Time of each file, so that two builds are equal: the earliest that the format has."""
 
 
+URL: Final = f"{HOMEPAGE}/{version()}"
+
+
 def archive_name() -> str:
     return f"homeport-krew-{version()}.tar.gz"
 
@@ -107,7 +110,7 @@ def build(folder: Path, url: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.krew", description="Build the plugin for krew into dist/.")
-    parser.add_argument("--url", default=f"{HOMEPAGE}/{version()}", help="where the archive will be")
+    parser.add_argument("--url", default=URL, help="where the archive will be")
     build(DIST, parser.parse_args(arguments).url)
     print(DIST / archive_name(), DIST / MANIFEST.name, sep="\n", file=sys.stderr)
     return 0

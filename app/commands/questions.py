@@ -148,7 +148,8 @@ def run_keep(arguments: argparse.Namespace, ask: Ask) -> int:
 
 def run_drain(arguments: argparse.Namespace, ask: Ask) -> int:
     planned = drain.plan(ask(), arguments.node, arguments.output, headers=not arguments.no_headers)
-    print(planned.text)  # noqa: T201  # the answer of the command
+    if planned.text:
+        print(planned.text)  # noqa: T201  # the answer of the command
     if not planned.node_exists:
         raise CommandError(f"there is no node {shown(arguments.node)}")
     return WAITS if planned.waits else 0

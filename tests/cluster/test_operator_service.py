@@ -8,11 +8,13 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import krew
 from tests.cluster.cluster import Cluster
 from tests.cluster.namespaces import BRIDGE_ADDRESS
 from tests.cluster.release import Release
@@ -22,6 +24,7 @@ NAME = "homeport-pages"
 SERVICE = f"{NAME}-operator"
 READER = "reader"
 WAITING = "waits-for-a-disk"
+FROM = f"homeport: the answer comes from Service {NAME}/{SERVICE}"
 Run = subprocess.CompletedProcess[str]
 
 
@@ -36,19 +39,22 @@ def release(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Releas
         cluster.kubectl("delete", "pod", WAITING, "--grace-period=0", "--force")
 
 
+def environment(cluster: Cluster) -> dict[str, str]:
+    """With kubectl and its plugin in PATH, as a user has them."""
+    folders = (str(Path(sys.executable).parent), str(binaries.binary("kubectl").parent))
+    return {**cluster.environment(), "PATH": os.pathsep.join((*folders, os.environ["PATH"]))}
+
+
 def kubectl_homeport(cluster: Cluster, *arguments: str) -> Run:
-    """kubectl runs the plugin that it finds in PATH, as a user's does."""
-    kubectl = binaries.binary("kubectl")
-    path = os.pathsep.join((str(Path(sys.executable).parent), str(kubectl.parent), os.environ["PATH"]))
-    environment = {**cluster.environment(), "PATH": path}
-    command = [str(kubectl), "homeport", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    """kubectl runs the plugin that it finds in PATH."""
+    command = [str(binaries.binary("kubectl")), "homeport", *arguments]
+    return subprocess.run(command, env=environment(cluster), capture_output=True, text=True, check=False)
 
 
 def test_a_pod_is_explained_through_the_api_server(cluster: Cluster, release: Release) -> None:
     run = kubectl_homeport(cluster, "explain", WAITING)
 
-    assert (1, f"homeport: the answer comes from Service {NAME}/{SERVICE}\n") == (run.returncode, run.stderr)
+    assert (1, True) == (run.returncode, run.stderr.startswith(FROM))
     assert run.stdout.startswith(f"default/{WAITING}: ")
     assert "NodeAffinity" in run.stdout
 
@@ -56,15 +62,39 @@ def test_a_pod_is_explained_through_the_api_server(cluster: Cluster, release: Re
 def test_pods_that_wait_are_listed_through_the_api_server(cluster: Cluster, release: Release) -> None:
     run = kubectl_homeport(cluster, "pending", "-A", "-o", "name")
 
-    assert (0, f"homeport: the answer comes from Service {NAME}/{SERVICE}\n") == (run.returncode, run.stderr)
+    assert (0, True) == (run.returncode, run.stderr.startswith(FROM))
     assert f"pod/{WAITING}" in run.stdout.splitlines()
 
 
 def test_a_drain_is_posted_through_the_api_server(cluster: Cluster, release: Release) -> None:
     run = kubectl_homeport(cluster, "drain", "node-a", "-o", "json")
 
-    assert f"homeport: the answer comes from Service {NAME}/{SERVICE}\n" == run.stderr
+    assert run.stderr.startswith(FROM)
     assert "node-a" == json.loads(run.stdout)["node"]
+
+
+def test_the_plugin_for_krew_prints_the_same(cluster: Cluster, release: Release, tmp_path: Path) -> None:
+    """With the kubectl of this cluster: what it sends as a body, and what it makes of an error."""
+    krew.build(tmp_path, krew.URL)
+    with tarfile.open(tmp_path / krew.archive_name()) as archive:
+        archive.extract(krew.PROGRAM, tmp_path, filter="data")
+
+    def plugin(*arguments: str) -> Run:
+        command = [str(tmp_path / krew.PROGRAM), *arguments]
+        return subprocess.run(command, env=environment(cluster), capture_output=True, text=True, check=False)
+
+    for asked in (
+        ("explain", WAITING),
+        ("homes", "-A", "-o", "json"),
+        ("drain", "node-a"),
+        ("drain", "node-b", "-o", "name"),
+    ):
+        both = plugin(*asked), kubectl_homeport(cluster, *asked)
+        assert 1 == len({(it.returncode, it.stdout) for it in both}), both
+        assert [(True, True)] * 2 == [("homeport: " in it.stderr, SERVICE in it.stderr) for it in both]
+    missing = plugin("explain", "nothing", "-q"), kubectl_homeport(cluster, "explain", "nothing", "-q")
+    assert [3, 3] == [it.returncode for it in missing]
+    assert missing[0].stderr == missing[1].stderr
 
 
 def test_the_role_of_the_chart_is_enough(cluster: Cluster, release: Release) -> None:
@@ -77,7 +107,7 @@ def test_the_role_of_the_chart_is_enough(cluster: Cluster, release: Release) -> 
     cluster.kubectl("delete", *binding)
 
     assert (3, "") == (stranger.returncode, stranger.stdout)
-    assert (1, f"homeport: the answer comes from Service {NAME}/{SERVICE}\n") == (reader.returncode, reader.stderr)
+    assert (1, True) == (reader.returncode, reader.stderr.startswith(FROM))
 
 
 def test_the_policy_admits_the_address_of_the_api_server(cluster: Cluster, release: Release) -> None:
@@ -98,7 +128,7 @@ def test_without_the_service_a_port_is_forwarded(cluster: Cluster, release: Rele
     run = kubectl_homeport(cluster, "explain", WAITING)
 
     assert 1 == run.returncode
-    assert run.stderr.startswith(f"homeport: the answer comes from port-forward to pod {NAME}/{NAME}-")
+    assert ("port-forward" in run.stderr, f"pod {NAME}/{NAME}-" in run.stderr) == (True, True)
     assert "NodeAffinity" in run.stdout
 
 
