@@ -195,13 +195,13 @@ def _say(text: str) -> None:
 
 def parser(version: str) -> argparse.ArgumentParser:
     """Return the parser of all commands; their flags have the names and meanings of kubectl's."""
-    found = argparse.ArgumentParser(
+    root = argparse.ArgumentParser(
         _PROG,
         description="Ask the Homeport of this cluster, through the operator Service of its chart. "
         "The Python package homeport has more commands, and works without that Service.",
     )
-    found.add_argument("--version", action="version", version=version)
-    commands = found.add_subparsers(required=True, metavar="COMMAND")
+    root.add_argument("--version", action="version", version=version)
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
 
     of_explain = _command(commands, "explain", run_explain, "explain which nodes fit a pod, and why the others do not")
     of_explain.add_argument("target", nargs="?", default="", metavar="POD", help="NAME, KIND/NAME, or NAMESPACE/NAME")
@@ -223,19 +223,21 @@ def parser(version: str) -> argparse.ArgumentParser:
     for listing in (of_pending, of_homes, of_drain):
         listing.add_argument("-o", "--output", choices=("table", *_OUTPUTS), default="table", help="output format")
         listing.add_argument("--no-headers", action="store_true", help="print no column names")
-    return found
+    return root
 
 
 def _command(commands: Any, name: str, run: Callable[..., int], help_text: str) -> argparse.ArgumentParser:
-    found: argparse.ArgumentParser = commands.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
-    found.add_argument("-n", "--namespace", help="namespace. Default: that of the context.")
-    found.add_argument("--homeport-namespace", metavar="NAME", default="", help="search Homeport only there")
-    found.add_argument("--kubeconfig", metavar="FILE", default="", help="kubeconfig. Default: like kubectl.")
-    found.add_argument("--context", metavar="NAME", default="", help="context of the kubeconfig")
-    found.add_argument("--as", metavar="USER", dest="impersonated", default="", help="user to impersonate")
-    found.add_argument("-q", "--quiet", action="store_true", help="do not print where the answer comes from")
-    found.set_defaults(run=run, all_namespaces=False)
-    return found
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, help=help_text, description=f"{help_text.capitalize()}."
+    )
+    command.add_argument("-n", "--namespace", help="namespace. Default: that of the context.")
+    command.add_argument("--homeport-namespace", metavar="NAME", default="", help="search Homeport only there")
+    command.add_argument("--kubeconfig", metavar="FILE", default="", help="kubeconfig. Default: like kubectl.")
+    command.add_argument("--context", metavar="NAME", default="", help="context of the kubeconfig")
+    command.add_argument("--as", metavar="USER", dest="impersonated", default="", help="user to impersonate")
+    command.add_argument("-q", "--quiet", action="store_true", help="do not print where the answer comes from")
+    command.set_defaults(run=run, all_namespaces=False)
+    return command
 
 
 def main(version: str, argv: Sequence[str] | None = None) -> int:
