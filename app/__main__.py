@@ -18,7 +18,7 @@ from app.commands import completion, dump, evaluate, in_process, plugins, rbac, 
 from app.commands.arguments import FLAGS, kubectl_parser, parser
 from app.commands.progress import ProgressLine
 from app.commands.question_flags import with_list
-from app.commands.questions import QUESTIONS, UsageError
+from app.commands.questions import QUESTIONS
 from app.commands.sources import source_of
 from app.config.flags import given_by
 from app.config.loading import LoadedSettings, SettingsError, read_settings
@@ -49,7 +49,7 @@ _MISTAKES: Final = (
     SavedClusterError,
     CredentialsError,
     CertificateError,
-    UsageError,
+    service.UsageError,
     plugins.PluginLoadError,
     DuplicatePlugin,
 )
@@ -59,9 +59,9 @@ _CERTIFICATES: Final = ("tls_cert_file", "tls_private_key_file", "client_ca_file
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code.
 
-    The exit code is 0 after success, 1 if a pod waits or something was found, 2 for invalid arguments, settings,
-    profiles or plugins, and 3 if there is no answer. If standard output is a pipe without a reader, the process ends by
-    SIGPIPE, like other Unix commands.
+    The exit code is 0 after success, and 1 if a pod waits or something was found. It is 2 for invalid arguments,
+    settings, profiles or plugins, and 3 if there is no answer. If standard output is a pipe without a reader, the
+    process ends by SIGPIPE, like other Unix commands.
     """
     return _guarded(lambda: _run(parser(), list(sys.argv[1:] if argv is None else argv), nearby=service.SERVERS))
 
@@ -97,14 +97,18 @@ def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[st
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError as failure:
-        if _has_no_reader(sys.stdout.fileno()):
-            _end_by_sigpipe()
-        _complain(failure)
-        return FAILED
+        if not _has_no_reader(sys.stdout.fileno()):
+            _complain(failure)
+            return FAILED
     except (service.CommandError, OSError) as failure:
         _complain(failure)
+        if isinstance(failure, service.PageNotServed):
+            _complain(service.CommandError(service.WHERE))
         return FAILED
-    return 0
+    else:
+        return 0
+    _end_by_sigpipe()  # only here, where nothing refers to a port-forward any more, so that it has ended
+    return FAILED
 
 
 def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:

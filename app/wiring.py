@@ -57,8 +57,10 @@ def saved_feed(
     settings: Settings, cluster: Cluster, resolved: Sequence[ResolvedProfile], load: Loader | None
 ) -> SavedFeed:
     """Load the saved cluster that the settings name, or call ``load``. Raises ``SavedClusterError``, or as ``load``."""
-    load = load or partial(load_saved, Path(settings.cluster or ""))
-    return SavedFeed(load, cluster, kinds_of(resolved), kinds_of(_explained(settings, resolved)))
+    kinds, optional = kinds_of(resolved), kinds_of(_explained(settings, resolved))
+    if load is not None:
+        return SavedFeed(load, cluster, kinds, optional, state="listed")
+    return SavedFeed(partial(load_saved, Path(settings.cluster or "")), cluster, kinds, optional)
 
 
 def live_feed(

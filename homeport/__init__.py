@@ -1,12 +1,12 @@
 """Entry point: check that ``app`` and ``plugins`` are Homeport's own packages, then start the command line.
 
-A folder on ``PYTHONPATH`` or another distribution can easily shadow these two package names. A foreign ``app`` must not
-make scheduling decisions. So the location of both packages is compared with the record of the installed distribution
-before any of their code runs. ``homeport`` itself is not checked, because a package that shadows it also replaces this
-check.
+The package names ``app`` and ``plugins`` are common: a folder on ``PYTHONPATH`` or another distribution can contain a
+package of the same name, which Python would import instead. Such a package must not make scheduling decisions. So the
+locations of both packages are compared with the record of the installed distribution before any of their code runs.
+``homeport`` itself is not checked, because a package that shadows it also replaces this check.
 
-Authors of plugins import ``homeport.plugin`` and, in tests, ``homeport.testing``; both call
-``require_own_packages`` first. The command line is ``app.__main__``.
+Authors of plugins import ``homeport.plugin`` and, in tests, ``homeport.testing``. Both modules call
+``require_own_packages`` first. The command line is in ``app.__main__``.
 """
 
 import base64
@@ -29,7 +29,7 @@ REFUSED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """File that importing a package must execute. ``authority``: text that explains why it must be this file."""
+    """File that importing a package must execute. ``authority``: text for the user about the source of this path."""
 
     file: Path
     authority: str
@@ -37,7 +37,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Reason why the program does not start, with cause and cure for an operator."""
+    """Reason why the program does not start, with its cause and what the operator can do."""
 
     package: str
     location: str
@@ -85,14 +85,15 @@ def kubectl_complete(argv: Sequence[str] | None = None) -> int:
 def _refused() -> bool:
     """Print to stderr each reason for which Homeport cannot start; return true if there is one."""
     reasons = tuple(refusals(installed()))
-    sys.stderr.writelines(map(str, reasons))
+    if reasons:  # standard error can be closed
+        sys.stderr.writelines(map(str, reasons))
     return bool(reasons)
 
 
 def require_own_packages() -> None:
     """Raise ``ImportError`` with the message of ``main`` unless ``app`` and ``plugins`` are Homeport's own.
 
-    ``SystemExit`` would also end a test runner, editor or type checker that imports a plugin.
+    It does not raise ``SystemExit``, which would end a test runner, editor or type checker that imports a plugin.
     """
     reasons = tuple(refusals(installed()))
     if reasons:
@@ -123,8 +124,8 @@ def refusals(dist: Distribution | None) -> Iterator[Refusal]:
 def expectation(package: str, dist: Distribution | None) -> Expectation:
     """Return the ``__init__.py`` that importing ``package`` must execute.
 
-    It is in the checkout of an editable install, else in the installed distribution. In a plain checkout, ``package``
-    is beside this package.
+    It is in the checkout of an editable install, else in the installed distribution. If no distribution is installed
+    (a plain checkout), it is in the folder beside ``homeport``.
     """
     init = f"{package}/__init__.py"
     if dist is None:
@@ -140,7 +141,7 @@ def expectation(package: str, dist: Distribution | None) -> Expectation:
 def locate(package: str) -> Path | None:
     """Return the file that importing ``package`` would execute, without importing it.
 
-    For a package without ``__init__.py`` it is the folder; ``None`` if the package does not exist.
+    For a package without ``__init__.py``, return its folder. Return ``None`` if the package does not exist.
     """
     spec = find_spec(package)
     if spec is None:
@@ -160,10 +161,10 @@ def _editable_checkout(dist: Distribution) -> Path | None:
 
 
 def _as_recorded(package: str, dist: Distribution) -> bool:
-    """Return False if the package's ``__init__.py`` lacks the recorded hash, because another wheel overwrote it."""
+    """Return False if the package's ``__init__.py`` does not have its recorded hash: another wheel overwrote it."""
     init = f"{package}/__init__.py"
     recorded = next((path for path in dist.files or () if path.as_posix() == init), None)
-    if recorded is None or recorded.hash is None:  # editable, or packaged by a distributor without hashes
+    if recorded is None or recorded.hash is None:  # an editable install, or a package of a distributor without hashes
         return True
     digest = hashlib.new(recorded.hash.mode, recorded.read_binary()).digest()
     return recorded.hash.value == base64.urlsafe_b64encode(digest).decode().rstrip("=")

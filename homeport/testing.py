@@ -1,6 +1,7 @@
 """Helpers to test a plugin without a cluster: they create pods, nodes and handles, and run a plugin on YAML manifests.
 
-``docs/plugins/first-filter.md`` shows how to use them. They are part of the contract of ``homeport.plugin``.
+``docs/plugins/first-filter.md`` shows how to use the helpers. They are part of the contract with plugins, like the
+names in ``homeport.plugin``.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ _CLUSTER: Final = "cluster"
 """Name of the YAML manifests in error messages."""
 
 _NEEDED: Final = {"queueSort": "PrioritySort", "bind": "DefaultBinder"}
-"""Extension points at which every profile must have a plugin, each with the plugin that ``run_plugin`` adds there if
-the plugin under test lacks the point.
+"""Extension points at which every profile must have a plugin, each with a default.
+
+``run_plugin`` adds the default if the plugin under test does not implement the extension point.
 """
 
 _CODES: Final = {code.word: code for code in Code}
@@ -55,9 +57,10 @@ _CODES: Final = {code.word: code for code in Code}
 class PluginVerdict(Struct, frozen=True):
     """Verdict of one plugin on one pod.
 
-    ``pre_filter``: status of the plugin's preFilter, Success if it has none; unless it is Success, both mappings are
-    empty. ``filter``: status by node, which is an Error if the plugin raised. ``score``: normalized score from 0 to 100
-    by passing node, not multiplied by a weight. It is empty if the plugin does not score, or if its filter raised.
+    ``pre_filter``: status of the plugin's preFilter; Success if the plugin has none. If it is not Success, both
+    mappings are empty. ``filter``: status by node; Error if the plugin raised an exception. ``score``: normalized score
+    (0 to 100) of each passing node, not multiplied by a weight. ``score`` is empty if the plugin does not score, or if
+    its filter raised an exception.
     """
 
     pre_filter: Status
@@ -84,7 +87,7 @@ def make_pod(
     spec: Mapping[str, Any] = _NOTHING,
     status: Mapping[str, Any] = _NOTHING,
 ) -> Pod:
-    """Create a pod with every part that a plugin can declare. Keys in the mappings are spelled like in a manifest.
+    """Create a pod with every part that a plugin can declare. Use the mappings' keys as a manifest spells them.
 
     The UID is ``namespace/name`` unless ``metadata`` has one. Raises ``msgspec.DecodeError`` for an invalid pod.
     """
@@ -100,7 +103,7 @@ def make_node(
     spec: Mapping[str, Any] = _NOTHING,
     status: Mapping[str, Any] = _NOTHING,
 ) -> Node:
-    """Create a node with every part and every annotation. Keys in the mappings are spelled like in a manifest.
+    """Create a node with every part and every annotation. Use the mappings' keys as a manifest spells them.
 
     The UID is the name unless ``metadata`` has one. Raises ``msgspec.DecodeError`` for an invalid node.
     """
@@ -109,10 +112,11 @@ def make_node(
 
 
 def make_handle(spec: PluginSpec[Any], cluster: str = "", args: Mapping[str, Any] = _NOTHING) -> Handle:
-    """Create a handle for a plugin. ``cluster``: manifests in YAML; binds and writes change the copy of it in memory.
+    """Create a handle for a plugin. ``cluster``: YAML manifests of all objects.
 
-    ``handle.objects`` holds the kinds that ``spec`` declares for ``args``, and raises ``LookupError`` for others, like
-    in production. Raises ``ValueError`` for manifests that cannot be read, and for invalid arguments.
+    Binds and writes change a copy of these objects in memory. ``handle.objects`` contains the kinds that ``spec``
+    declares for ``args``, and raises ``LookupError`` for other kinds, as in production. Raises ``ValueError`` for
+    manifests that cannot be read, and for invalid arguments.
     """
     parsed = spec.args.model_validate(dict(args))
     needs = spec.needs(parsed)
@@ -128,12 +132,13 @@ def run_plugin(
 ) -> PluginVerdict:
     """Run a plugin alone, from preFilter to score, for one pending pod and every node.
 
-    ``cluster``: YAML manifests of all objects, like ``kubectl get -o yaml`` writes them. If omitted, ``apiVersion`` is
-    ``v1`` and a pod's namespace ``default``; UIDs can be omitted, too. ``pod``: name of the pod to evaluate. It can be
-    omitted if exactly one pod has no ``spec.nodeName``. ``args``: arguments like in a profile's ``pluginConfig``.
+    ``cluster``: YAML manifests of all objects, in the form of ``kubectl get -o yaml``. ``apiVersion`` defaults to
+    ``v1``, and a pod's namespace to ``default``; UIDs can be omitted. ``pod``: name of the pod to evaluate. It can be
+    omitted if exactly one pod has no ``spec.nodeName``. ``args``: the plugin's arguments, in the form of a profile's
+    ``pluginConfig``.
 
     Raises ``ValueError`` for manifests, arguments or a plugin that Homeport would refuse at start. Raises
-    ``PluginError`` if the plugin fails in preScore or score, or gives a score outside 0 to 100.
+    ``PluginError`` if the plugin fails in preScore or score, or returns a score outside 0 to 100.
     """
     registry = Registry([*SHIPPED, spec], {})
     (profile,) = resolve([Profile.model_validate(_profile(spec, args))], registry)

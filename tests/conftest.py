@@ -29,6 +29,18 @@ def _logs_of_its_own() -> Generator[None]:
     structlog.reset_defaults()
 
 
+@pytest.fixture
+def nobodys_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No kubeconfig, no service account and no kubectl; the folder that is HOME, and all of PATH."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "HOMEPORT_SERVER", "HOMEPORT_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything below tests/integration needs the control plane, and on a busy machine some patience."""
     for item in items:

@@ -23,7 +23,7 @@ from app.runtime.profiles import DECIDING, ResolvedProfile
 from app.telemetry.background import Background
 
 ONLY_PROFILE: Final = "explain judges only the filters of the profile: set explain: complete"
-"""Reason for each default filter that the profile does not run, with ``explain: profile``."""
+"""Reason why a default filter is not judged: with ``explain: profile``, only filters of the profile are."""
 
 NOT_HERE: Final = "this Homeport does not have the plugin"
 
@@ -170,8 +170,10 @@ class ExplainSnapshot:
         return max(states[repr(kind)].age for kind in (PODS, NODES))
 
     def in_flight(self) -> list[Pod]:
-        """Return the pods that only the snapshot of the decisions has on a node, with that node: binds in flight, and
-        pods that wait at Permit. To judge as the verbs do, add them with ``cluster.overlay(with_=…)``.
+        """Return the pods that are on a node only in the snapshot of the decisions, each with that node.
+
+        These are binds in flight, and pods that wait at Permit. To judge like the verbs, add them with
+        ``cluster.overlay(with_=…)``.
         """
         if not self.is_own:
             return []

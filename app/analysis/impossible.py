@@ -111,7 +111,10 @@ class Impossibilities:
 
 
 def _counts(constraint: TopologySpreadConstraint, rejecting: Collection[str]) -> bool:
-    """Return true if a node that these plugins reject counts for the constraint, by its two policies."""
+    """Return true if the constraint counts a node although the plugins ``rejecting`` reject it.
+
+    That depends on the constraint's ``nodeAffinityPolicy`` and ``nodeTaintsPolicy``.
+    """
     is_matched = constraint.node_affinity_policy == _IGNORE or "NodeAffinity" not in rejecting
     return is_matched and (constraint.node_taints_policy != HONOR or _TAINTS.isdisjoint(rejecting))
 

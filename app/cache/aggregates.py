@@ -1,6 +1,6 @@
 """Totals of the pods on each node, and the number of nodes that have each image.
 
-Computed only if a plugin declares that it reads these parts of pods and nodes.
+They are computed only if a plugin declares that it reads these parts of pods and nodes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _SIZES_DIFFER: Final = "the nodes by which images have their size differ from a 
 
 
 class PodIndex(Protocol):
-    """Data derived from the pods on nodes. The cluster cache calls it for changes of pods and nodes.
+    """Data derived from the pods on nodes. The cluster cache calls its methods when pods and nodes change.
 
-    An index reads only namespace, node and spec of a pod. So it is not called for a change of any other field.
+    An index reads only namespace, node and spec of a pod. So it is not called if only other fields change.
     """
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:
@@ -41,7 +41,7 @@ class PodIndex(Protocol):
 
 
 class CheckedIndex(PodIndex, Protocol):
-    """Index that can be compared with a recount of the node infos."""
+    """Index that can be checked: it is compared with a recount of the node infos."""
 
     def differences(self) -> Iterator[str]:
         """Compare the index with a recount, in steps. Each step yields a sentence on a difference, or ``""``.
@@ -54,8 +54,8 @@ class CheckedIndex(PodIndex, Protocol):
 class _ImageRecount:
     """Recount of the nodes that have each image.
 
-    ``see`` counts each node once, and ``changed`` applies changes, so the recount is exact even if nodes change
-    meanwhile.
+    ``see`` counts each node once, and ``changed`` applies changes. So the recount is exact even if nodes change before
+    all are counted.
     """
 
     def __init__(self) -> None:
@@ -143,10 +143,10 @@ class Aggregates:
         self._forget_first(name, old, new)
 
     def _forget_first(self, name: str, old: Node | None, new: Node | None) -> None:
-        """Drop the cached first node of each image whose first node can differ after the change of a node.
+        """Drop the cached first node of each image for which this change of a node can make another node the first.
 
         An added node is the last in the order, so nothing is dropped. A changed node can become the first node of an
-        image that it gained, or stop being the first node of an image that it lost. So both are dropped.
+        image that it gained, or stop being the first node of an image that it lost.
         """
         if old is None or not self._first_with:
             return

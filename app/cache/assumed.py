@@ -1,4 +1,4 @@
-"""Assumed pods: pods that wait at Permit, whose bind is in progress, or whose bind the watch has not shown yet.
+"""Assumed pods: pods that wait at Permit, are being bound, or have been bound but not yet shown as bound by the watch.
 
     (none) --assume--> in flight --accept (the API server's Status)--> accepted
                        |  ^  |  |                                        |
@@ -12,13 +12,13 @@
 
     in any state: the watch shows the pod bound, or deleted --> (none)
 
-The cluster cache places an assumed pod on its intended node and counts it there. So filter and prioritize take it into
-account, like kube-scheduler with its own assumed pods. The binds of pods *in flight*, *unclear* and *reserved* can
+The cluster cache places an assumed pod on its intended node and counts it there, so that filter and prioritize consider
+it. kube-scheduler does the same with its own assumed pods. The binds of pods *in flight*, *unclear* and *reserved* can
 still fail. So a bind of another pod must be valid both with and without each of these pods.
 
-A bind can wait until another bind is no longer in flight or unclear. The bind transaction moves its pod out of *in
-flight*, and ``BindConfirmation`` moves a pod out of *unclear*. No bind waits for a reserved pod, because that pod can
-be waiting at Permit for this very bind.
+A bind can wait until another bind is no longer in flight or unclear. Pods do not stay in these states: the bind
+transaction moves its pod out of *in flight*, and ``BindConfirmation`` moves a pod out of *unclear*. No bind waits for a
+reserved pod, because the reserved pod might wait at Permit for exactly this bind.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class AssumedPods:
         return tuple(pod for table in tables for pod in table.values())
 
     def put(self, pod: Pod) -> None:
-        """Replace an assumed pod by a newer version, which keeps its state; add any other pod as in flight."""
+        """Replace an assumed pod by a newer version and keep its state; add a pod that is not assumed as in flight."""
         known = (table for table in (self._reserved, self._accepted, self._unclear) if pod.uid in table)
         next(known, self._in_flight)[pod.uid] = pod
 
     def reserve(self, uid: str) -> None:
-        """Move a pod from in flight to reserved, because it waits at Permit. It stays counted on its node."""
+        """Move a pod from in flight to reserved, because it waits at Permit. The pod is still counted on its node."""
         pod = self._in_flight.pop(uid, None)
         if pod is not None:
             self._reserved[uid] = pod
@@ -80,7 +80,7 @@ class AssumedPods:
             self._in_flight[uid] = pod
 
     def accept(self, uid: str) -> None:
-        """Move a pod from in flight to accepted: the API server accepted the bind, the watch has not shown it."""
+        """Move a pod from in flight to accepted: the API server accepted its Binding, but no watch event shows it."""
         pod = self._in_flight.pop(uid, None)
         if pod is not None:
             self._accepted[uid] = pod

@@ -1,4 +1,4 @@
-"""LRU cache with a maximum of estimated bytes, for entries that can grow."""
+"""LRU cache with a maximum of estimated bytes. Entries can grow while they are cached."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from app.cache.pins import PINS
 ENTRY_BYTES: Final = 1000
 NODE_BYTES: Final = 50
 COUNT_BYTES: Final = 150
-"""Estimated bytes of an entry without content, of a node name in a table, and of a number by node or domain."""
+"""Estimated bytes of each of these: an empty entry, a node name in a table, a count of one node or domain."""
 
 _AT_LEAST: Final = 8
-"""Minimum number of entries that one call of ``weigh`` weighs again. If the cache has fewer, all are weighed."""
+"""Minimum number of entries whose size one call of ``weigh`` estimates again; all entries if there are fewer."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -23,7 +23,7 @@ class Weighed(Protocol):
     """Entry of a ``Bounded`` cache."""
 
     def weight(self) -> int:
-        """Return the estimated bytes now. They can change while the entry is cached."""
+        """Return an estimate of the entry's bytes, which can change while the entry is cached."""
         ...
 
 
@@ -31,11 +31,11 @@ V = TypeVar("V", bound=Weighed)
 
 
 class Bounded(Generic[K, V]):
-    """LRU cache of entries that together weigh at most ``limit()`` estimated bytes.
+    """LRU cache of entries with together at most ``limit()`` estimated bytes.
 
-    Beyond the limit, the least recently used entries are evicted, but never the newest entry or one with a key in
-    ``PINS``. So the total can exceed the limit. ``make``: builds the missing entry of a key. ``on_evict``: called with
-    each evicted entry.
+    If the total exceeds the limit, the least recently used entries are evicted. The newest entry, and entries with keys
+    in ``PINS``, are never evicted, so the total can stay above the limit. ``make``: builds the missing entry of a key.
+    ``on_evict``: called with each evicted entry.
     """
 
     def __init__(self, limit: Callable[[], int], make: Callable[[K], V], on_evict: Callable[[V], None]) -> None:
@@ -67,7 +67,7 @@ class Bounded(Generic[K, V]):
         return entry
 
     def put(self, key: K, entry: V) -> V:
-        """Cache a new entry, or weigh a changed one again, then evict the excess. Return the entry."""
+        """Cache a new or changed entry, estimate its size, and evict entries if needed. Return the entry."""
         self._entries[key] = entry
         self._weigh(key, entry)
         self._shrink()
@@ -81,7 +81,7 @@ class Bounded(Generic[K, V]):
         return self._entries.get(key) is entry
 
     def touch(self, key: K) -> None:
-        """Mark an entry as just used, because an entry that depends on it is used. No effect if it is not cached."""
+        """Mark an entry as just used, because an entry that depends on it was used. No effect if it is not cached."""
         if PINS.noting:
             PINS.keys.add(key)
         entry = self._entries.pop(key, None)
@@ -96,19 +96,19 @@ class Bounded(Generic[K, V]):
         return tuple(self._entries.items())
 
     def forget(self, key: K) -> None:
-        """Remove an entry, if cached, because an entry that it depends on was evicted. Do not call ``on_evict``."""
+        """Remove an entry, if it is cached, without a call of ``on_evict``: an entry that it depends on was evicted."""
         if self._entries.pop(key, None) is not None:
             self.bytes -= self._weights.pop(key)
 
     def evict(self, key: K) -> bool:
-        """Evict an entry. Return false, and keep the entry, if it is pinned; return false if it is not cached."""
+        """Evict an entry. Return false if it is pinned, and so is not evicted, or if it is not cached."""
         if key in PINS.keys or key not in self._entries:
             return False
         self._evict(key)
         return True
 
     def weigh(self, part: int = 1) -> None:
-        """Weigh at least 1/``part`` of the entries again, other entries at each call, then evict the excess."""
+        """Estimate the size of at least 1/``part`` of the entries again, of others at each call; evict if needed."""
         if not self._unweighed:
             self._unweighed = list(self._entries)
         for _ in range(min(len(self._unweighed), _AT_LEAST + len(self._entries) // part)):
@@ -124,9 +124,9 @@ class Bounded(Generic[K, V]):
         self._weights[key] = weight
 
     def _shrink(self) -> None:
-        """Evict the least recently used entries beyond the limit.
+        """Evict the least recently used entries until the total is within the limit.
 
-        The newest entry stays, because the caller is about to use it.
+        The newest entry is not evicted, because the caller is about to use it.
         """
         while self.bytes > self._limit() and len(self._entries) > 1:
             others = islice(self._entries, len(self._entries) - 1)

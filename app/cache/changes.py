@@ -1,4 +1,4 @@
-"""Logs of changes, which return the nodes or objects that changed after a given change number."""
+"""Logs of changes. Each change has a number; a log returns the nodes or objects that changed after a given number."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final, Generic, TypeVar
 from app.kube.memo import Newest
 
 MOST: Final = 1 << 17
-"""Maximum number of keys in a log: enough for all nodes or objects of a kind, and for some that were deleted."""
+"""Maximum number of keys in a log: enough for all nodes, or objects of a kind, and some deleted ones."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class ChangeLog(Generic[K]):
-    """Keys with the number of their last change, each listed once.
+    """Log that lists each changed key once, with the number of its last change.
 
     ``since``: number at which the log begins. The log lists only changes with a larger number.
     """
@@ -38,7 +38,7 @@ class ChangeLog(Generic[K]):
     def since(self, seen: int) -> list[K] | None:
         """Return the keys that changed after number ``seen``, the latest change first.
 
-        ``None``: the log does not reach back to ``seen``, so any key can have changed.
+        Return ``None`` if the log begins after ``seen``, because any key can have changed then.
         """
         if seen < self._forgotten:
             return None
@@ -66,6 +66,6 @@ class NodeChanges:
     def since(self, seen: int) -> Sequence[str] | None:
         """Return the nodes that changed after number ``seen``, the latest change first.
 
-        ``None``: the log does not reach back to ``seen``, so any node can have changed.
+        Return ``None`` if the log begins after ``seen``, because any node can have changed then.
         """
         return () if seen == self.now else self._log.since(seen)

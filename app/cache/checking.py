@@ -1,4 +1,4 @@
-"""Consistency check of the cluster cache in small steps, so that requests can be answered between the steps."""
+"""Consistency check of the cluster cache, in small steps between which requests are served."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Final
 from app.cache.cluster import Cluster
 
 SLICE_SECONDS: Final = 0.002
-"""Seconds of checking after which other tasks can run."""
+"""Seconds of checking after which the check lets other tasks run."""
 
 
 async def check_in_steps(cluster: Cluster, *more: Iterable[str], clock: Callable[[], float] = monotonic) -> list[str]:
     """Run ``Cluster.checking``, then the steps of ``more``; return each distinct sentence on a difference once.
 
-    ``more``: iterables that yield, like ``Cluster.checking``, a sentence or ``""`` for each step. Other tasks run after
-    each ``SLICE_SECONDS``. If they change the cluster, this is not reported as a difference.
+    ``more``: iterables that yield a sentence or ``""`` for each step, like ``Cluster.checking``. Other tasks run after
+    every ``SLICE_SECONDS``. Changes that they make to the cluster are not reported as differences.
     """
     differences: dict[str, None] = {}
     steps = cluster.checking()

@@ -1,7 +1,7 @@
-"""PersistentVolumeClaims that the volumes of pods name.
+"""Indexes of pods by the PersistentVolumeClaims that their volumes name.
 
 ``ClaimUses`` counts, for each claim, how many volumes of pods on nodes name the claim. The check of ReadWriteOncePod
-needs this number. ``PodsByClaim`` lists the pods that name each claim, including pending ones.
+needs this number. ``PodsByClaim`` lists, for each claim, the pods that name the claim, including pending pods.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from app.kube.core_v1 import Node, Pod
 
 _DIFFER: Final = "uses of claims differ from a recount"
 _SEPARATOR: Final = "/"
-"""Separator of namespace and name. It is not allowed in names of namespaces, so each key identifies one claim."""
+"""Separator of namespace and name. Names of namespaces cannot contain it, so each key identifies one claim."""
 
 
 class ClaimUses:
     """Number of volumes of pods on known nodes that name each claim. Implements ``CheckedIndex``.
 
-    Updated only if a plugin declares ``Part.VOLUMES``. ``changes``: number that increases when a pod with volumes joins
-    or leaves a node, and when a node is added or deleted.
+    The numbers are updated only if a plugin declares ``Part.VOLUMES``. ``changes``: number that increases when a pod
+    with volumes joins or leaves a node, and when a node is added or deleted.
     """
 
     def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
@@ -34,8 +34,8 @@ class ClaimUses:
     def uses(self, namespace: str, name: str, moves: Iterable[tuple[Pod | None, Pod | None]] = ()) -> int:
         """Return the number of volumes of pods on known nodes that name the claim.
 
-        ``moves``: pods that an overlay changes, as pairs of the version in the index and the version in the overlay.
-        ``None``: the pod is absent there.
+        ``moves``: pods that an overlay changes, in pairs: the version in the index, and the version in the overlay.
+        ``None`` stands for a pod that is absent.
         """
         uses = self._uses.get(_key(namespace, name), 0)
         for old, new in moves:
@@ -78,9 +78,9 @@ class ClaimUses:
 
 
 class PodsByClaim:
-    """Pods by each claim that they name, as ``namespace/name``, and by UID.
+    """Pods by claim (``namespace/name``), and by UID. A pod is listed under each claim that it names.
 
-    A generic ephemeral volume does not name its claim, so its pod is not listed for it.
+    A generic ephemeral volume does not name its claim, so its pod is not listed under that claim.
     """
 
     def __init__(self, pods: Iterable[Pod]) -> None:

@@ -1,8 +1,8 @@
 """Snapshot of the cluster: nodes, pods, objects of the kinds that plugins declared, and all data derived from them.
 
-It changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept``, ``doubt``, ``confirm``, ``forget`` and
-``mark_…``. All of these are synchronous, so code without an await sees one consistent state. After any order of events,
-the snapshot equals one that is built from the resulting objects.
+The snapshot changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept``, ``doubt``, ``confirm``, ``forget``
+and ``mark_…``. These methods are synchronous, so code that does not await sees one consistent state. In whatever order
+events arrive, the snapshot equals one that is built from the resulting objects.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from app.kube.meta_v1 import ObjectKey, precedes
 Object = TypeVar("Object", bound=KubeObject)
 
 MOST_MESSAGE_CHARACTERS: Final = 16 << 20
-"""Maximum number of characters of all messages in which kube-scheduler says why pods wait. Others are dropped."""
+"""Maximum total length of kube-scheduler's messages on why pods wait, in characters. Further ones are dropped."""
 
 _NO_OVERLAY: Final = nullcontext()
 _ON_NODES_DIFFER: Final = "pods on nodes differ from the pods"
@@ -93,20 +93,20 @@ class Cluster:
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
-        """Node infos by name, with the current overlay. They change with the cluster.
+        """Node infos by name, with the current overlay. The mapping is live: it changes with the cluster.
 
-        Do not use a mapping that was returned in an overlay after that overlay has ended.
+        A mapping that was returned while an overlay was set must not be used after the end of that overlay.
         """
         return self._nodes if self._overlay is None else self._overlay.nodes(self._nodes)
 
     @property
     def terms(self) -> PodTerms:
-        """Counts of pods by the affinity terms. Each query raises ``NotDecoded`` without ``Part.POD_AFFINITY``."""
+        """Counts of pods by affinity terms. Queries raise ``NotDecoded`` if no plugin declares the part."""
         return NO_POD_TERMS if self._terms is None else self._terms
 
     @property
     def base_nodes(self) -> Mapping[str, NodeInfo]:
-        """Node infos by name without any overlay, for cached verdicts, which must not depend on an overlay."""
+        """Node infos by name without any overlay, because cached verdicts must not depend on an overlay."""
         return self._nodes
 
     @property
@@ -122,12 +122,12 @@ class Cluster:
         return self._pods.get(namespace, {}).get(name)
 
     def pods(self) -> Iterator[Pod]:
-        """Yield all pods. They can change meanwhile: each namespace is copied when its first pod is yielded."""
+        """Yield all pods. Each namespace is copied before its first pod, so that pods can change between two yields."""
         for namespace in tuple(self._pods):
             yield from tuple(self._pods.get(namespace, {}).values())
 
     def pods_in(self, namespace: str) -> Iterator[Pod]:
-        """Yield the pods of a namespace, without overlay. Pods can change meanwhile."""
+        """Yield the pods of a namespace, without overlay. Pods can change between two yields."""
         yield from tuple(self._pods.get(namespace, {}).values())
 
     @property
@@ -162,7 +162,7 @@ class Cluster:
     def mounts_generation(self) -> int:
         """Number that increases when a pod with volumes joins or leaves a node, or a node is added or deleted.
 
-        Constant without ``Part.VOLUMES``.
+        The number is constant if no plugin declares ``Part.VOLUMES``.
         """
         return self._claims.changes
 
@@ -174,8 +174,7 @@ class Cluster:
     def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
         """Return the pods that controllers of this kind own, by the UID of the controller and the UID of the pod.
 
-        The result changes with the cluster. The first call for the name of a kind builds its index, so that unused
-        kinds cost nothing.
+        The result is live: it changes with the cluster. The index of a kind is built at the first call for this kind.
         """
         name = kind.kind
         if name not in self._controlled:
@@ -195,10 +194,10 @@ class Cluster:
         return controlled
 
     def by_claim(self) -> Mapping[str, Mapping[str, Pod]]:
-        """Return the pods by the PersistentVolumeClaims that they name, as ``namespace/name``, and by UID.
+        """Return the pods by the PersistentVolumeClaims that they name (``namespace/name``), and by UID.
 
-        The result changes with the cluster. The first call builds the index. Raises ``NotDecoded`` without
-        ``Part.VOLUMES``.
+        The result is live: it changes with the cluster. The first call builds the index. Raises ``NotDecoded`` if no
+        plugin declares ``Part.VOLUMES``.
         """
         if Extra.VOLUMES not in self.core.extras:
             raise NotDecoded(Extra.VOLUMES)
@@ -278,7 +277,7 @@ class Cluster:
         self._touch(kind, key)
 
     def _touch(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Increase the versions for an object whose readability changed, so that derived data is computed again."""
+        """Increase the versions after an object became readable or unreadable, so that derived data is recomputed."""
         self._changes += 1
         if kind == NODES:
             self._node_changes += 1
@@ -295,7 +294,7 @@ class Cluster:
     def ends(self, node: str, plugin: str, until: float) -> None:
         """Schedule a change of the node at the time ``until``, when a verdict of the plugin on it expires.
 
-        ``until``: seconds since 1970. The next call of ``expiries.expire`` after it marks the node as changed.
+        ``until``: seconds since 1970. The first call of ``expiries.expire`` after this time marks the node as changed.
         """
         self.expiries.add(node, plugin, until)
 
@@ -317,12 +316,12 @@ class Cluster:
                 self.node_changes.note(node.name)
 
     def upsert_read_node(self, node: Node) -> None:
-        """Add a node that was read without the watch, unless it is known or the watch has shown it deleted."""
+        """Add a node from a read outside of the watch, unless it is known or the watch has shown its deletion."""
         if node.name not in self._nodes and node.uid not in self._deleted:
             self.upsert_node(node)
 
     def delete_node(self, name: str) -> None:
-        """Remove a node. Its pods stay in the snapshot, but are on no node until the node is added again."""
+        """Remove a node. Its pods stay in the snapshot without a node, until the node is added again."""
         info = self._nodes.pop(name, None)
         if info is None:
             return
@@ -338,13 +337,13 @@ class Cluster:
     def upsert_pod(self, pod: Pod, *, newest_wins: bool = True) -> None:
         """Add or replace a pod; remove it if it is finished.
 
-        If the pod is bound, it is no longer assumed, even if it was assumed on another node. With ``newest_wins``,
-        ignore a version that is older than the known one.
+        A bound pod is no longer assumed, even if it was assumed on another node. With ``newest_wins``, a version that
+        is older than the known version is ignored.
         """
         self._changes += 1
         known = self.pod(pod.namespace, pod.name)
         if newest_wins and known is not None and precedes(pod.resource_version, known.resource_version):
-            return  # late event: a newer version of this pod, or a newer pod of its name, is already known
+            return  # late event: a newer version of this pod, or a newer pod with the same name, is already known
         if known is not None and known.uid != pod.uid:
             self._forget_pod(known)
             known = None
@@ -360,7 +359,7 @@ class Cluster:
                 listener(pod.uid)
 
     def _with_bounded_message(self, known: Pod | None, pod: Pod) -> Pod:
-        """Return the pod without kube-scheduler's message if the messages of all pods would be too long together."""
+        """Return the pod; drop kube-scheduler's message if all messages would exceed ``MOST_MESSAGE_CHARACTERS``."""
         message = pod.waiting.message
         others = self._message_characters - (0 if known is None else len(known.waiting.message))
         if not message or others + len(message) <= MOST_MESSAGE_CHARACTERS:
@@ -368,11 +367,11 @@ class Cluster:
         return replace(pod, waiting=replace(pod.waiting, message=""))
 
     def on_placed(self, listener: Callable[[str], None]) -> None:
-        """Call ``listener`` with the UID of each pod that ``upsert_pod`` puts on a node, if it was on none before."""
+        """Call ``listener`` with the UID of each pod that had no node before and gets a node by ``upsert_pod``."""
         self._on_placed.append(listener)
 
     def upsert_read_pod(self, pod: Pod) -> None:
-        """Add or replace a pod that was read without the watch, unless the watch has shown it deleted."""
+        """Add or replace a pod from a read outside of the watch, unless the watch has shown its deletion."""
         if pod.uid not in self._deleted:
             self.upsert_pod(pod)
 
@@ -404,7 +403,7 @@ class Cluster:
         self._move(pod, None)
 
     def assume(self, pod: Pod, node_name: str) -> None:
-        """Assume a pending pod on a node, in flight. It is counted there, although its bind can still fail."""
+        """Assume a pending pod on a node. It is counted there while its bind is in flight, although this can fail."""
         self._changes += 1
         known = self.pod(pod.namespace, pod.name)
         if known is not None and known.uid != pod.uid:
@@ -416,16 +415,16 @@ class Cluster:
         self._move(known, placed)
 
     def accept(self, uid: str) -> None:
-        """Record that the API server accepted the binding of an assumed pod."""
+        """Record that the API server accepted the Binding of an assumed pod."""
         self.assumed.accept(uid)
 
     def doubt(self, uid: str) -> bool:
-        """Record that the outcome of an assumed pod's bind is unknown; return true if the pod is unclear now."""
+        """Record that the outcome of an assumed pod's bind is unknown. Return true if the pod is now unclear."""
         self._changes += 1  # invalidates decisions that relied on this bind
         return self.assumed.doubt(uid)
 
     def confirm(self, uid: str) -> None:
-        """Record that a pod was read as bound to the node on which it is assumed; it is no longer assumed."""
+        """End the assumption of a pod, because a read has shown that it is bound to its intended node."""
         self.assumed.remove(uid)
 
     def forget(self, uid: str) -> None:
@@ -445,7 +444,7 @@ class Cluster:
         return self.pod(*key)
 
     def is_placed_or_nominated(self, uid: str, key: ObjectKey) -> bool:
-        """Return true if the pod is on a node or nominated, so that evaluating ``without`` it can differ."""
+        """Return true if the pod is on a node or nominated. Otherwise ``without`` has no effect."""
         known = self._seen(key)
         return known is not None and uid in ("", known.uid) and bool(known.node_name or known.nominated_node_name)
 
@@ -455,7 +454,7 @@ class Cluster:
         return known.node_name if known is not None and uid in ("", known.uid) else ""
 
     def without(self, uid: str, key: ObjectKey) -> AbstractContextManager[None]:
-        """Omit a pod during its own evaluation, so that it is not counted as another pod. The block must not await."""
+        """Omit a pod during its own evaluation, so that it does not count as another pod. The block must not await."""
         if not self.is_placed_or_nominated(uid, key):
             return _NO_OVERLAY
         moves = {} if self._overlay is None else self._overlay.moves
@@ -464,9 +463,9 @@ class Cluster:
     def overlay(self, *, without: Iterable[Pod] = (), with_: Iterable[Pod] = ()) -> AbstractContextManager[None]:
         """Omit some pods and add others during an evaluation. The block must not await.
 
-        Inside the block, all queries return what a snapshot with exactly these pods would return. Cached data does not
-        change. An added pod replaces a pod of the same name. A nested overlay extends the outer one. Results of earlier
-        queries do not include the overlay, so open the overlay before PreFilter.
+        Inside the block, all queries return the results of a snapshot with exactly these pods. Cached data does not
+        change. An added pod replaces a pod of the same name. A nested overlay extends the outer overlay. Results of
+        earlier queries do not include the overlay, so the overlay must be opened before PreFilter.
         """
         moves = {} if self._overlay is None else dict(self._overlay.moves)
         for pod in without:
@@ -531,7 +530,7 @@ class Cluster:
             index.node(name, old, new)
 
     def _regroup(self, old: Pod | None, new: Pod | None) -> None:
-        """Update the length of all messages, and the indexes of pods by controller and claim that were requested."""
+        """Update the total length of messages, and those indexes by controller and by claim that were requested."""
         self._message_characters += _message_length(new) - _message_length(old)
         if self._by_claim is not None:
             self._by_claim.move(old, new)
@@ -572,8 +571,8 @@ class Cluster:
     def checking(self) -> Generator[str, None, None]:
         """Recount all derived data in small steps. Each step yields a sentence on a difference, or ``""``.
 
-        The snapshot can change between the steps. Such changes are applied to the recount too, and each step compares
-        only current values. So every reported difference is real.
+        The snapshot can change between the steps. Each change is applied to the recount too, and each step compares
+        only current values. So no change is reported as a difference.
         """
         recount = PodRecount(self.counts.complete_selections())
         of_terms = None if self._terms is None else self._terms.recount()

@@ -1,7 +1,7 @@
 """Counts of pods by selector, by node and by topology domain, updated with every event.
 
-The counts are cached in levels, each derived from the levels above it. A pod event finds all counts to update with one
-look-up, however many constraints exist. No query iterates over pods.
+The counts are cached in levels, each derived from the levels above it. One look-up finds all counts that a pod event
+changes, independent of the number of constraints. No query iterates over pods.
 
     Group        (namespace, label set)               -> node -> pods       updated by pod events
     Selection    (namespace, selector)                -> node -> pods       updated by the groups that it matches
@@ -9,15 +9,16 @@ look-up, however many constraints exist. No query iterates over pods.
     Topology     Eligibility x topology key           node -> domain        updated by its eligibility
     Domains      Selection x Topology                 -> domain -> pods     updated by both
 
-Pods that are terminating or finished are not counted. Only the Topology stores domains without pods, because otherwise
-thousands of hostname constraints would each store every node.
+Pods that are terminating or finished are not counted. Only the Topology stores domains without pods. If Domains stored
+them too, each of thousands of hostname constraints would need an entry for every node.
 
-A missing entry is built in steps. The first step runs at once and is usually the only one. If more are needed, the
-query raises ``Unprepared`` with the remaining steps, which run between other requests. Events update the partial entry
-meanwhile. Each level has a maximum of estimated bytes, beyond which the least recently used entries are evicted.
+A missing entry is built in steps. The first step runs at once and is usually the only one. If more steps are needed,
+the query raises ``Unprepared`` with the remaining steps, which run between other requests. Events that arrive between
+the steps update the partial entry. Each level has a maximum of estimated bytes; if it is exceeded, the least recently
+used entries are evicted.
 
 The entries for a single pod can exceed the maximum of a level, for example 16 selections of tens of thousands of label
-sets each. So such decisions run one at a time (``slices.prepared``), and their entries are pinned until the decision is
+sets each. So such decisions run one at a time (``decide_prepared``), and their entries are pinned until the decision is
 made. A level then exceeds its maximum by the entries of one pod: one for each of its at most 16 constraints.
 """
 
@@ -55,19 +56,19 @@ _MOST_DOMAINS_BYTES: Final = 96 << 20
 """Maximum estimated bytes of all entries of each level, unless the cluster is so large that ``_limit`` is higher."""
 
 _LARGEST_SHAPE: Final = 32
-"""Number of entries with all nodes for which each level always has room. One pod needs fewer."""
+"""Minimum number of entries with all nodes that fit into each level. The entries of one pod are fewer."""
 
 _PIECE: Final = 384
-"""Number of nodes, counts by node, or requirements per step. Such a step takes some tenths of a millisecond."""
+"""Number of nodes, counts by node, or requirements that one step handles, in some tenths of a millisecond."""
 
 _SKEWS: Final = 64
 """Number of ``Domains`` whose skew one step computes. If they are large, this takes a tenth of a millisecond."""
 
 _WEIGH_EVERY: Final = 64
-"""Number of pod events after which some entries are weighed again, because pod events make them grow."""
+"""Number of pod events after which the size of some entries is estimated again, because pod events make them grow."""
 
 _ROUND: Final = 128
-"""Divisor: each time, 1/128 of the entries of each level is weighed again."""
+"""Divisor: each time, the size of 1/128 of the entries of each level is estimated again."""
 
 _MOST_OF_A_GROUP: Final = 128
 _MOST_OF_A_SELECTION: Final = 32
@@ -78,7 +79,7 @@ selections, and a selection has one ``Domains`` for each topology key. A single 
 """
 
 _AT_AN_EVENT: Final = 1024
-"""Maximum number of requirements that a pod event compares with its new label set. More are compared in later steps."""
+"""Maximum number of requirements that are compared at once with a pod's new label set. More are compared in steps."""
 
 _OVER: Final = object()
 
@@ -90,7 +91,7 @@ Entry = TypeVar("Entry", bound=SteppedEntry)
 def run_prepared(ask: Callable[[], Answer]) -> Answer:
     """Call ``ask`` until it does not raise ``Unprepared``, and return its result.
 
-    Run all steps of each ``Unprepared`` at once, so use this only outside of an event loop.
+    All steps of each ``Unprepared`` run at once, so this function must be used only outside of an event loop.
     """
     while True:
         try:
@@ -101,17 +102,17 @@ def run_prepared(ask: Callable[[], Answer]) -> Answer:
 
 
 class CountOverlay(Protocol):
-    """Changes to the cached counts while a pod is evaluated as if some pods were absent or additional pods existed."""
+    """Changes to results of cached counts, while a pod is evaluated as if some pods were absent or others present."""
 
     def pods_by_node(self, namespace: Scope, selector: Selector, cached: Mapping[str, int]) -> Mapping[str, int]: ...
     def domains(self, cached: Domains) -> DomainCounts: ...
 
 
 class Counters:
-    """Cached counts of pods; implements ``framework.Counts``. The cluster cache calls it for every change.
+    """Cached counts of pods; implements ``framework.Counts``. The cluster cache calls its methods for every change.
 
-    ``nodes``: node infos of the cluster cache. ``overlay``: changes the results of queries, but no cached count; new
-    entries are built without it.
+    ``nodes``: node infos of the cluster cache. ``overlay``: changes the results of queries, but not the cached counts.
+    New entries are built without the overlay.
     """
 
     def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
@@ -137,8 +138,8 @@ class Counters:
     def _limit(self, most: int, node_bytes: int) -> Callable[[], int]:
         """Return a function that computes the maximum bytes of a level.
 
-        The maximum is ``most``, or the bytes of ``_LARGEST_SHAPE`` entries with every current node if that is more. So
-        all entries for one pod fit. ``node_bytes``: bytes of one node in an entry.
+        The maximum is ``most``, or the bytes of ``_LARGEST_SHAPE`` entries with all current nodes if that is more. So
+        all entries for one pod fit into the level. ``node_bytes``: bytes of one node in an entry.
         """
         shape_bytes = _LARGEST_SHAPE * node_bytes
         return lambda: max(most, shape_bytes * len(self._nodes))
@@ -164,7 +165,7 @@ class Counters:
     def domains_of(self, selection: Selection, topology_key: str) -> Domains:
         """Return the counts, by values of the label ``topology_key``, of a selection that the caller itself caches.
 
-        Call this method at each use, because the topology can be evicted. Raises ``Unprepared``.
+        The caller must not keep the result for a later use, because the topology can be evicted. Raises ``Unprepared``.
         """
         topology = self._plain(topology_key)
         domains = next((it for it in selection.domains if it.topology is topology), None)
@@ -175,9 +176,9 @@ class Counters:
         return join_domains(selection, topology)
 
     def _join_own(self, selection: Selection, topology_key: str) -> Iterator[None]:
-        """Build the domains of a selection that the caller caches, in one step like ``_join``.
+        """Build the domains of a selection that the caller caches. Like ``_join``, this takes a single step.
 
-        Do nothing if the selection was evicted, or the domains exist, or the topology is incomplete.
+        Do nothing if the selection was evicted, the domains exist, or the topology is incomplete.
         """
         yield
         topology = self._topologies.get((topology_key, frozenset((topology_key,)), ALL_NODES))
@@ -187,7 +188,7 @@ class Counters:
             yield
 
     def leave(self, selection: Selection) -> None:
-        """Unlink a selection, which the caller of ``domains_of`` has evicted, from its topologies."""
+        """Unlink a selection from its topologies, because the caller of ``domains_of`` has evicted the selection."""
         selection.is_cached = False
         for domains in selection.domains:
             del domains.topology.users[domains]
@@ -209,9 +210,9 @@ class Counters:
         return topology
 
     def _finish(self, entry: Entry, level: Bounded[K, Entry], key: K) -> Iterator[None]:
-        """Complete an entry in steps, then weigh it again. If the entry is evicted meanwhile, stop.
+        """Complete an entry in steps, then estimate its size again. Stop if the entry is evicted between two steps.
 
-        Several callers can run steps of the same entry in turn.
+        Several callers can run steps of the same entry alternately.
         """
         while entry.rest is not None:
             run_next_step(entry)
@@ -270,7 +271,7 @@ class Counters:
         return group.selections
 
     def _weigh(self) -> None:
-        """Weigh a share of the entries of each level again, and evict the excess."""
+        """Estimate the size of a part of each level's entries again, and evict entries if a level is too large."""
         self._moves = 0
         for level in self._levels().values():
             level.weigh(_ROUND)
@@ -281,7 +282,7 @@ class Counters:
             eligibility.update(name, new)
 
     def _touched(self, old: Node | None, new: Node | None) -> Iterable[Eligibility]:
-        """Return the eligibilities whose topologies can change, because they read a changed label or the taints."""
+        """Return the eligibilities that read a changed label or the taints, because their topologies can change."""
         if old is None or new is None:
             return self._eligibilities.values()
         touched = dict(self._by_taints) if old.taints != new.taints else {}
@@ -294,7 +295,7 @@ class Counters:
     def _new_group(self, namespace: str, labels: LabelSet) -> Group:
         """Create a group, and add it to the selections that match it.
 
-        If this must compare many requirements, the group is added in steps before the next query.
+        If many requirements must be compared for this, the group is added in steps before the next query.
         """
         group = Group(labels)
         joining = self._join_group(namespace, group)
@@ -318,7 +319,8 @@ class Counters:
     def _join_group(self, namespace: str, group: Group) -> Iterator[None]:
         """Add a new group to all selections that match it, in steps.
 
-        Between the steps, pods of the group can change. A selection that is created between them adds the group itself.
+        Pods of the group can change between the steps. A selection that is created between the steps adds the group
+        itself.
         """
         labels, looked_at = group.labels, 0
         for pair in found_under(namespace, labels):
@@ -339,7 +341,7 @@ class Counters:
         return selection.selector.matches(group.labels)
 
     def _joining(self) -> Iterator[None]:
-        """Add all new groups to the selections that match them, in steps. Several callers can run steps in turn."""
+        """Add all new groups to the selections that match them, in steps. Several callers can run steps alternately."""
         while self._unjoined:
             group, joining = next(iter(self._unjoined.items()))
             if next(joining, _OVER) is _OVER:
@@ -378,7 +380,7 @@ class Counters:
         return selection
 
     def _count(self, selection: Selection) -> Iterator[None]:
-        """Add every matching group in steps. A group that is created between the steps joins the selection itself."""
+        """Add every matching group in steps. A group that is created between the steps is added by ``_new_group``."""
         matches = selection.selector.matches
         group_cost = 1 + len(selection.selector.requirements) // 2
         looked_at = 0
@@ -412,7 +414,7 @@ class Counters:
             self._domains.forget(domains.key())
 
     def _pairs_of(self, selection: Selection) -> list[tuple[str, ...]]:
-        """Return the keys of ``_by_pair`` under which a new label set finds the selection; see ``pairs_of``."""
+        """Return the keys of ``_by_pair`` under which the selection is indexed for new label sets; see ``pairs_of``."""
         scope = selection.namespace
         return pairs_of((scope,) if isinstance(scope, str) else scope, selection.selector)
 
@@ -469,7 +471,7 @@ class Counters:
                 del self._by_label[label]
 
     def _new_domains(self, key: DomainsKey) -> Domains:
-        """Create the counts by domain. Also build the topology of all nodes, because the evaluation needs it next.
+        """Create the counts by domain. Also build the topology of all nodes, because the evaluation uses it next.
 
         Raises ``Unprepared``.
         """
@@ -492,7 +494,7 @@ class Counters:
         return self._counted_by(selection, topology)
 
     def _counted_by(self, selection: Selection, topology: Topology) -> Domains:
-        """Count a selection by a topology. If it then has more than ``_MOST_OF_A_SELECTION``, evict the oldest."""
+        """Create the domains of a selection. If it now has more than ``_MOST_OF_A_SELECTION``, evict the oldest."""
         domains = join_domains(selection, topology)
         if len(selection.domains) > _MOST_OF_A_SELECTION:
             next((it for it in tuple(selection.domains) if self._domains.evict(it.key())), None)
@@ -501,7 +503,7 @@ class Counters:
     def _join(self, key: DomainsKey, selection: Selection, topology: Topology) -> Iterator[None]:
         """Create the counts by domain in one step, which takes some ten milliseconds for 65,000 nodes.
 
-        Do nothing if the selection or the topology was evicted before the step, or the counts exist.
+        Do nothing if the counts exist, or if the selection or the topology was evicted before the step.
         """
         yield
         namespace, selector, topology_key, required, inclusion = key
@@ -526,9 +528,9 @@ class Counters:
         }
 
     def skews(self, largest: dict[str, int]) -> Iterator[None]:
-        """Fill ``largest``, in short steps, with the largest skew of any cached counts for each topology key.
+        """For each topology key, store the largest skew of all cached counts in ``largest``, in short steps.
 
-        A skew is the difference between the largest and the smallest number of pods in any domain.
+        The skew of counts is the difference between their largest and smallest number of pods in a domain.
         """
         for number, (key, domains) in enumerate(self._domains.items()):
             if number % _SKEWS == _SKEWS - 1:
@@ -538,14 +540,14 @@ class Counters:
                 largest[topology_key] = max(largest.get(topology_key, 0), domains.skew())
 
     def complete_selections(self) -> Iterator[SelectionKey]:
-        """Yield the keys of the selections that are built completely, for a recount."""
+        """Yield the keys of all complete selections. They are recounted for a check."""
         return (key for key, selection in self._selections.items() if selection.rest is None)
 
     def differences(self, recount: PodRecount) -> Iterator[str]:
         """Compare with a recount of all pods, in steps. Each step yields a sentence on a difference, or ``""``.
 
-        The cluster and the recount can change between the steps. Incomplete entries are not compared.
-        Selections that the recount does not include are not compared either.
+        The cluster and the recount can change between the steps. Incomplete entries, and selections that are not in the
+        recount, are not compared.
         """
         for namespace, labels in self._groups_of(recount):
             group = self._groups.get(namespace, {}).get(labels)

@@ -12,7 +12,7 @@ from app.framework.counts import Inclusion
 from app.kube.selectors import Selector
 
 _MAX_LIMITS: Final = 4
-"""Maximum number of limits with a stamp in one ``Domains``. Each pod event compares a count with all of them."""
+"""Maximum number of limits with a stamp in one ``Domains``. Each pod event compares a count with all these limits."""
 
 DomainsKey = tuple[Scope, Selector, str, frozenset[str], Inclusion]
 
@@ -20,8 +20,9 @@ DomainsKey = tuple[Scope, Selector, str, frozenset[str], Inclusion]
 class Domains:
     """Number of pods of one selection in each domain of one topology. Implements ``framework.DomainCounts``.
 
-    ``counts``: number of pods by domain, without zeros. ``by_count``: the domains with each such number. ``stamps``:
-    for each of the latest requested limits, a number that changes when the count of a domain crosses the limit.
+    ``counts``: number of pods by domain, without zeros. ``by_count``: for each number of pods, the domains with that
+    number. ``stamps``: for each of the latest requested limits, a number that changes when the count of a domain
+    crosses the limit.
     """
 
     __slots__ = ("by_count", "counts", "selection", "stamps", "topology")
@@ -33,7 +34,7 @@ class Domains:
         self.counts, self.by_count = self._counted(selection.nodes)
 
     def _counted(self, nodes: Mapping[str, int]) -> tuple[dict[str, int], dict[int, set[str]]]:
-        """Return the counts of ``nodes`` added up by domain, and the domains by this sum. Sums of 0 are omitted."""
+        """Return the sum of the counts of ``nodes`` for each domain, and the domains by sum. Sums of 0 are omitted."""
         counts: dict[str, int] = {}
         by_count: dict[int, set[str]] = {}
         domain = self.topology.domain
@@ -119,7 +120,7 @@ class Domains:
     def _minimum_with(self, deltas: Mapping[str, int]) -> int:
         """Return the smallest count of any domain if the counts change by ``deltas``.
 
-        It is the smaller of two minima: that of the changed domains, and that of all other domains.
+        It is the smaller of two numbers: the minimum of the changed domains, and the minimum of all other domains.
         """
         counts, sizes = self.counts, self.topology.sizes
         candidates = [counts.get(value, 0) + delta for value, delta in deltas.items()]
@@ -151,7 +152,7 @@ class Domains:
 def join_domains(selection: Selection, topology: Topology) -> Domains:
     """Create the counts of a selection by the domains of a topology.
 
-    Both ``selection`` and ``topology`` are linked to the result, and update it at each change.
+    Both ``selection`` and ``topology`` refer to the result, and update it at each change.
     """
     domains = Domains(selection, topology)
     selection.domains[domains] = None

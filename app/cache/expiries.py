@@ -10,7 +10,8 @@ from app.cache.changes import NodeChanges
 class Expiries:
     """Time of the earliest expiry of a verdict, for each node and plugin.
 
-    Later times for the same node and plugin are not stored, because the evaluation after the expiry adds them again.
+    Only the earliest time of a node and a plugin is stored. When it expires, the node is evaluated again, and that
+    evaluation adds the next time.
     """
 
     def __init__(self, node_changes: NodeChanges) -> None:

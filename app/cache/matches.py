@@ -1,7 +1,7 @@
 """Counts of existing pods by their affinity terms.
 
-Pods of a namespace with equal terms form a ``TermGroup``. A ``TermMatch`` counts the existing pods whose terms match
-incoming pods of one namespace with the same labels.
+Pods of a namespace with equal terms form a ``TermGroup``. A ``TermMatch`` counts the existing pods with terms that
+match a certain incoming pod, given by its namespace and labels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _GROUP_BYTES: Final = 400
 """Estimated bytes that a match needs for each group in it."""
 
 TermGroupKey = tuple[str, PodAffinity]
-"""Namespace of the pods, and their affinity as written in the pods."""
+"""Namespace of the pods, and their affinity terms without the default namespace filled in."""
 
 MatchKey = tuple[Newcomer, int | None]
 """Incoming pod, and the weight of a required affinity term.
@@ -32,9 +32,9 @@ The weight is ``None`` if the match counts pods with a required anti-affinity te
 class TermGroup:
     """Number of pods by node, for the pods of one namespace with equal affinity terms.
 
-    ``number``: increases with each group that is created. ``matches``: the matches that count this group, each with the
-    weight of one pod by topology key. ``fan_out``: number of counts that change if a pod of the group joins or leaves a
-    node.
+    ``number``: serial number; a later group has a larger number. ``matches``: the matches that count this group, each
+    with the weight of one pod by topology key. ``fan_out``: number of counts that change if a pod of the group joins or
+    leaves a node.
     """
 
     __slots__ = ("affinity", "fan_out", "key", "matches", "nodes", "number")
@@ -61,7 +61,7 @@ class TermGroup:
             yield weighted.term
 
     def pairs(self) -> set[tuple[str, ...]]:
-        """Return the index keys of the group. For each pod that a term matches, ``found_under`` yields one of them."""
+        """Return the index keys of the group. For a pod that a term matches, ``found_under`` yields one of the keys."""
         pairs: set[tuple[str, ...]] = set()
         for term in self.terms():
             if term.selector is not None:
@@ -71,12 +71,12 @@ class TermGroup:
 
 
 class TermMatch:
-    """Number or weight of the existing pods whose terms match an incoming pod, by topology key and node.
+    """Number or weight of the existing pods with terms that match an incoming pod, by topology key and node.
 
     ``incoming``: namespace and labels of the incoming pod. ``hard_weight``: weight of a required affinity term; if
     ``None``, pods with a matching required anti-affinity term are counted. ``groups``: the matching groups, each with
-    the weight of one pod by topology key. ``seen``: number of the last group that was compared; -1 before the first
-    one. Implements ``SteppedEntry``.
+    the weight of one pod by topology key. ``seen``: number of the last group that was compared; -1 if none was
+    compared. Implements ``SteppedEntry``.
     """
 
     __slots__ = ("groups", "hard_weight", "incoming", "rest", "seen", "selections")
@@ -112,7 +112,7 @@ class TermMatch:
         return weights
 
     def add_group(self, group: TermGroup) -> None:
-        """Add a group if any of its terms matches the incoming pod. Later changes of the group are then counted too."""
+        """Add a group if any of its terms matches the incoming pod. The group then also updates this match."""
         if group in self.groups:
             return
         weights = self.weights_of(group.affinity)
@@ -139,7 +139,7 @@ class TermMatch:
             group.fan_out -= len(weights)
 
     def has_more_than(self, pods: int, topology_key: str, nodes: Collection[str]) -> bool:
-        """Return true if more than ``pods`` pods on these nodes have a matching term with the topology key."""
+        """Return true if these nodes have more than ``pods`` pods with a matching term for the topology key."""
         total = 0
         for group, weights in self.groups.items():
             if topology_key in weights:

@@ -1,4 +1,4 @@
-"""Objects of the kinds that plugins read, except for pods and nodes, by kind, namespace and name."""
+"""Objects of the kinds that plugins read, except pods and nodes, by kind, namespace and name."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from app.kube.meta_v1 import ObjectKey, precedes
 
 Object = TypeVar("Object", bound=KubeObject)
 Listener = Callable[[Any, Any], None]
-"""Callback for an added or changed object, called with the old object or ``None``, and the new object."""
+"""Callback (old, new) for an added or changed object. ``old`` is ``None`` for an added object."""
 
 _MOST_DELETED: Final = 8192
-"""Maximum number of remembered UIDs. Fewer objects than this are deleted while a single read is in flight."""
+"""Maximum number of remembered UIDs. Fewer objects are deleted during a single read."""
 
 
 class DeletedUids:
     """UIDs of recently deleted objects.
 
-    A read without the watch can return an object that the watch has shown deleted meanwhile, which must not be stored.
+    A read outside of the watch can return an object after the watch has shown its deletion. Such an object must not be
+    stored.
     """
 
     __slots__ = ("_uids",)
@@ -40,7 +41,7 @@ class DeletedUids:
 
 
 class ObjectStore:
-    """Newest known version of each object. A late watch event does not replace a version that Homeport wrote since."""
+    """Newest known version of each object. A late watch event does not replace a newer version from a write."""
 
     def __init__(self) -> None:
         self._objects: dict[Kind[Any], dict[str, dict[str, KubeObject]]] = {}
@@ -55,15 +56,15 @@ class ObjectStore:
     def on_change(self, kind: Kind[Any], listener: Listener) -> None:
         """Call ``listener(old, new)`` whenever an object of the kind is added or changed, but not when it is deleted.
 
-        ``old`` is ``None`` if the object is new, or if another object had this name.
+        ``old`` is ``None`` if the object is new, or if an object with another UID had this name.
         """
         self._listeners.setdefault(kind, []).append(listener)
 
     def changed(self, kind: Kind[Any], seen: int) -> list[ObjectKey] | None:
         """Return the keys of the objects of a kind that were added, changed or deleted since its version was ``seen``.
 
-        The earliest change comes first. ``None``: the log of the kind begins after ``seen``, so any object can have
-        changed. The log begins with the first call for the kind.
+        The earliest change comes first. Return ``None`` if the log of the kind begins after ``seen``, because any
+        object can have changed then. The log begins with the first call for the kind.
         """
         log = self._logs.get(kind)
         if log is None:
@@ -80,9 +81,9 @@ class ObjectStore:
     def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
         """Return the version of a kind's objects in a namespace; without ``namespace``, that of all its objects.
 
-        It is a number that increases with every change of these objects. So data derived from these objects is valid
-        while the number stays equal. All namespaces without objects share a number, which increases when a namespace
-        loses its last object.
+        The version is a number that increases with every change of these objects. Data derived from these objects is
+        valid while the version stays the same. All namespaces without objects share a version, which increases when a
+        namespace loses its last object.
         """
         if namespace is None:
             return self.kind_version(kind)
@@ -115,7 +116,7 @@ class ObjectStore:
                 listener(old, obj)
 
     def upsert_read(self, kind: Kind[Any], obj: KubeObject) -> None:
-        """Store an object that was read or written without the watch, unless the watch has shown it deleted."""
+        """Store an object from a read or a write, unless the watch has shown its deletion."""
         if obj.uid not in self._deleted:
             self.upsert(kind, obj)
 
@@ -152,7 +153,7 @@ class ObjectStore:
 def _is_same(known: KubeObject | None, obj: KubeObject) -> bool:
     """Return true if the decoded fields of two versions differ at most in ``resource_version``.
 
-    This is so, for example, after an update of fields that Homeport does not read, or after a list.
+    Examples are an update of fields that Homeport does not read, and an object that is listed again.
     """
     if known is None or type(known) is not type(obj) or not isinstance(obj, Struct):
         return False
@@ -161,5 +162,5 @@ def _is_same(known: KubeObject | None, obj: KubeObject) -> bool:
 
 
 def _is_older(obj: KubeObject, known: KubeObject | None) -> bool:
-    """Return true if ``obj`` is an earlier version of ``known``, or an earlier object of the same name."""
+    """Return true if ``obj`` is an earlier version of ``known``, or an earlier object with the same name."""
     return known is not None and precedes(getattr(obj, "resource_version", ""), getattr(known, "resource_version", ""))

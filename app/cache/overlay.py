@@ -1,8 +1,8 @@
 """Overlay: shows the cluster without some pods, or with additional pods, during one evaluation.
 
-An evaluation omits the evaluated pod itself and the victims of preemption, and adds nominated pods. The overlay
-computes the affected results on demand, as small changes to cached ones. It does not change cached counts, stamps,
-versions and node infos, and returns unaffected results as they are cached.
+An evaluation omits the evaluated pod itself and the victims of preemption, and adds nominated pods. The overlay changes
+no cached counts, stamps, versions or node infos. If omitted or added pods affect a result, the overlay computes the
+result from the cached one; it returns other results unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from app.kube.selectors import Selector
 V = TypeVar("V")
 
 Moves = Mapping[ObjectKey, tuple[Pod | None, Pod | None]]
-"""Affected pods by key, each with its version in the cluster and its version in the overlay; ``None``: absent."""
+"""Affected pods by key: (version in the cluster, version in the overlay). ``None``: the pod is absent there."""
 
 _NOT_REPLACED: Final = object()
 
@@ -58,15 +58,15 @@ class Overlaid(Mapping[str, V]):
         return len(self._table) + sum((row is not None) - (key in self._table) for key, row in self._rows.items())
 
     def keys(self) -> KeysView[str]:
-        """Return the keys. If the table has the same keys, return its own, because those of a dict are faster."""
+        """Return the keys. If the table has the same keys, return those of the table, because a dict is faster."""
         same = all(row is not None and key in self._table for key, row in self._rows.items())
         return self._table.keys() if same else super().keys()
 
 
 class OverlaidDomains:
-    """Counts by domain: the cached ones, changed by ``deltas``. Implements ``framework.DomainCounts``.
+    """Cached counts by domain, changed by ``deltas``. Implements ``framework.DomainCounts``.
 
-    The domains are those of the cached counts, because an overlay changes no nodes.
+    The set of domains does not change, because an overlay does not change nodes.
     """
 
     __slots__ = ("_cached", "_counts", "_deltas", "_minimum", "_stamps")
@@ -107,14 +107,14 @@ class OverlaidDomains:
     def stamp(self, limit: int) -> int:
         """Return a number that changes when the set of domains above ``limit`` changes.
 
-        It is the cached stamp if that exists and the overlay leaves this set equal. Else it is a new stamp, the same
-        for each call in this overlay.
+        Return the cached stamp if there is one and the overlay does not change this set. Else return a new stamp, which
+        stays the same within this overlay.
         """
         stamp = self._cached.stamps.get(limit)
         if stamp is not None and not self._crossing(limit):
             return stamp
         if limit not in self._stamps:
-            # Do not call ``Domains.stamp``, because it could drop the stamp of another limit.
+            # ``Domains.stamp`` is not called, because it could drop the stamp of another limit.
             self._stamps[limit] = new_stamp()
         return self._stamps[limit]
 
@@ -125,7 +125,7 @@ class OverlaidDomains:
 
 
 class CountedMoves:
-    """Changes to cached counts by the pods that an overlay omits or adds. Implements ``counters.CountOverlay``.
+    """Changes that omitted and added pods make to cached counts. Implements ``counters.CountOverlay``.
 
     ``is_counted``: returns true for a pod that the cached counts include.
     """
@@ -158,7 +158,7 @@ class CountedMoves:
         return counts
 
     def moved(self) -> list[tuple[Pod, int]]:
-        """Return the counted pods that the overlay omits, each with -1, and those that it adds, each with 1."""
+        """Return the counted pods that the overlay omits, each with -1, and the counted pods that it adds, with 1."""
         if self._counted is None:
             self._counted = []
             for old, new in self.moves.values():
@@ -169,7 +169,7 @@ class CountedMoves:
         return self._counted
 
     def _deltas(self, namespace: Scope, selector: Selector) -> Mapping[str, int]:
-        """Return the change of the number of matching pods by node, which can be 0."""
+        """Return the change of the number of matching pods by node. A change can be 0."""
         deltas: dict[str, int] = {}
         for pod, delta in self.moved():
             if covers(namespace, pod.namespace) and selector.matches(pod.labels):
@@ -201,7 +201,7 @@ class Overlay(CountedMoves):
         self._nominated: Mapping[str, Mapping[str, Pod]] | None = None
 
     def nodes(self, cached: Mapping[str, NodeInfo]) -> Mapping[str, NodeInfo]:
-        """Return the ``cached`` node infos, with new ones for known nodes on which pods are omitted or added."""
+        """Return the ``cached`` node infos, with new node infos for known nodes on which pods are omitted or added."""
         if self._nodes is None:
             rows = {
                 name: _node_info(cached[name], omitted, added)
@@ -295,7 +295,7 @@ def is_placed(pod: Pod) -> bool:
 def nomination_of(pod: Pod) -> str:
     """Return the node to which a pending pod is nominated.
 
-    Empty for a pod without a nomination, on a node, or with scheduling gates.
+    Return ``""`` for a pod that has no nomination, is on a node, or has scheduling gates.
     """
     return "" if pod.node_name or pod.spec.gated else pod.nominated_node_name
 

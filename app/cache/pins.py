@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Pins:
-    """Keys of the cached counts that are not evicted. ``noting``: true while each look-up of a count pins its key."""
+    """Keys of cached counts that must not be evicted. ``noting``: true while each look-up of a count pins its key."""
 
     __slots__ = ("keys", "noting")
 
@@ -26,7 +26,7 @@ class Pins:
             self.noting = False
 
     def release(self) -> None:
-        """Unpin all keys. Their entries stay cached until bytes are needed for others."""
+        """Unpin all keys. Their entries stay cached until the cache needs the bytes for others."""
         self.keys.clear()
 
 

@@ -1,4 +1,4 @@
-"""Recount of all pods by selector and node, with which the cached counts are compared."""
+"""Recount of all pods by selector and node, to check the cached counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.kube.selectors import Selector
 
 
 class PodRecount:
-    """Recount of pods in steps. ``see`` counts each pod once, and ``moved`` applies each change of a pod meanwhile.
+    """Recount of pods in steps. ``see`` counts each pod once, and ``moved`` applies each change of a pod.
 
     So the recount is exact even if pods change between the steps. ``groups``: number of pods by node, for each
     namespace and label set. ``selections``: number of pods by node, for each given selection.
@@ -54,9 +54,9 @@ class PodRecount:
                 del row[pod.node_name]
 
     def _rows_of(self, group: tuple[str, LabelSet]) -> list[dict[str, int]]:
-        """Return the tables by node that count the pods of a namespace and label set.
+        """Return all tables (number of pods by node) that include the pods of a namespace and label set.
 
-        They are cached, so that each label set is compared with each selector only once.
+        The result is cached, so that each label set is compared with each selector only once.
         """
         rows = self._rows.get(group)
         if rows is None:

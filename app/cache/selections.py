@@ -1,4 +1,4 @@
-"""Number of pods by node that a selector matches.
+"""Number of pods on each node that a selector matches.
 
 A ``Group`` counts the pods with equal labels, and a ``Selection`` adds up all groups that its selector matches.
 """
@@ -20,12 +20,12 @@ _REQUIREMENT_BYTES: Final = 500
 _MOST_PAIRS: Final = 16
 """Maximum number of label values, and of namespaces, by which a selection is indexed.
 
-With more values, the selection is compared with every new label set of its namespaces. With more namespaces, it is
+A selection with more values is compared with every new label set of its namespaces. A selection with more namespaces is
 indexed for all namespaces.
 """
 
 EVERYWHERE: Final = ""
-"""Scope of all namespaces. No namespace has an empty name."""
+"""Scope that includes all namespaces. It cannot be mistaken for one, because no namespace has an empty name."""
 
 Scope = str | frozenset[str]
 """One namespace, a set of namespaces, or ``EVERYWHERE``."""
@@ -41,8 +41,7 @@ def covers(scope: Scope, namespace: str) -> bool:
 class SteppedEntry(Protocol):
     """Cache entry that is built in steps.
 
-    ``rest``: iterator, each step of which does a part of the remaining work; ``None`` if the entry is complete or
-    evicted.
+    ``rest``: iterator over the remaining steps of work; ``None`` if the entry is complete or was evicted.
     """
 
     rest: Iterator[None] | None
@@ -53,7 +52,7 @@ class SteppedEntry(Protocol):
 class Group:
     """Number of pods by node, for the pods of one namespace with one label set.
 
-    ``selections``: the cached selections whose selectors match these labels; the values are ``None``.
+    ``selections``: ordered set (the values are ``None``) of the cached selections with selectors that match the labels.
     """
 
     __slots__ = ("labels", "nodes", "selections")
@@ -83,13 +82,13 @@ class Selection:
         self.is_cached = True
 
     def weight(self) -> int:
-        """Return the estimated bytes, plus a charge for comparing each new label set with the requirements."""
+        """Return the estimated bytes, increased for the time that comparisons with each new label set take."""
         requirements = sum(_REQUIREMENT_BYTES + NODE_BYTES * len(it.values) for it in self.selector.requirements)
         key = requirements + NODE_BYTES * len(self.namespace)
         return ENTRY_BYTES + key + COUNT_BYTES * (len(self.nodes) + len(self.groups))
 
     def join(self, group: Group) -> None:
-        """Add a matching group. Its later changes are counted too. Call this only while ``domains`` is empty."""
+        """Add a matching group, which then reports its changes here. Call this only while ``domains`` is empty."""
         group.selections[self] = None
         self.groups[group] = None
         nodes = self.nodes
@@ -120,8 +119,9 @@ class Selection:
 def pairs_of(namespaces: Collection[str], selector: Selector) -> list[tuple[str, ...]]:
     """Return the index keys of a selector. For each pod that it matches, ``found_under`` yields one of these keys.
 
-    If matching pods must have one of at most ``_MOST_PAIRS`` values of a label, the keys are (scope, label key, value).
-    Else they are (scope,). There is a scope for each namespace, or only ``EVERYWHERE`` for more than ``_MOST_PAIRS``.
+    If the selector requires one of at most ``_MOST_PAIRS`` values of a label, each key is (scope, label key, value).
+    Else each key is (scope,). A scope is a namespace; it is ``EVERYWHERE`` if there are more than ``_MOST_PAIRS``
+    namespaces.
     """
     required = [it for it in selector.requirements if it.operator == IN]
     fewest = min(required, key=lambda it: len(it.values), default=None)
@@ -132,7 +132,7 @@ def pairs_of(namespaces: Collection[str], selector: Selector) -> list[tuple[str,
 
 
 def found_under(namespace: str, labels: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Yield the index keys under which all selectors that can match a pod with these labels are found.
+    """Yield the index keys for a pod with these labels. Every selector that can match the pod has one of these keys.
 
     See ``pairs_of``.
     """

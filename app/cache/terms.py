@@ -6,12 +6,12 @@ So each pod on a node, even a terminating one, is counted by its labels, and by 
     Counters     (namespace, label set) -> node -> pods      for the terms of the incoming pod
     TermGroup    (namespace, terms)     -> node -> pods      for the terms of existing pods
 
-A ``TermMatch`` adds up all groups with terms that match an incoming pod. It is valid for all incoming pods with equal
+A ``TermMatch`` adds up all groups with terms that match an incoming pod. It is shared by all incoming pods with equal
 labels, namespace, and labels of the namespace. It has the number or weight of pods by topology key, node and domain.
 
-A match is built on first use. An index by namespace and label finds the groups to compare. If they are many, the query
-raises ``Unprepared`` with the remaining steps. A change of a pod updates all matches of its group at once. New groups
-are compared when a match is used next. The least recently used matches are evicted.
+A match is built on first use. An index by namespace and label finds the groups to compare. If there are many groups,
+the query raises ``Unprepared`` with the remaining steps. When a pod changes, all matches of its group are updated at
+once. A match compares new groups at its next use. The least recently used matches are evicted.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ _MOST_MATCH_BYTES: Final = 64 << 20
 """Maximum estimated bytes of all matches."""
 
 _PIECE: Final = 384
-"""Number of terms, plus counts by node, per step. Such a step takes some tenths of a millisecond."""
+"""Number of terms and counts by node that one step handles, in some tenths of a millisecond."""
 
 _WEIGH_EVERY: Final = 64
-"""Number of pod events after which some matches are weighed again, because pod events make them grow."""
+"""Number of pod events after which the size of some matches is estimated again, because pod events make them grow."""
 
 _ROUND: Final = 128
-"""Divisor: each time, 1/128 of the matches is weighed again."""
+"""Divisor: each time, the size of 1/128 of the matches is estimated again."""
 
 _MOST_FAN_OUT: Final = 2048
 """Maximum number of counts that a change of one pod updates, which takes up to two milliseconds.
 
-With more, the oldest matches are evicted.
+If there are more counts, the oldest matches are evicted.
 """
 
 _CAUGHT_UP: Final = 512
-"""Maximum number of new groups that a match compares one by one. With more, it uses the index to find candidates."""
+"""Maximum number of new groups that a match compares one by one. If there are more, the index finds candidates."""
 
 
 class Terms:
-    """Counts for inter-pod affinity; implements ``framework.PodTerms``. The cluster cache calls it for every change."""
+    """Counts for inter-pod affinity; implements ``framework.PodTerms``. The cluster cache reports every change here."""
 
     def __init__(self, nodes: Mapping[str, NodeInfo], *, most_match_bytes: int = _MOST_MATCH_BYTES) -> None:
         self._counts = Counters(nodes)
@@ -106,8 +106,7 @@ class Terms:
     def _domains(self, match: TermMatch, moved: Collection[str]) -> dict[str, Domains]:
         """Return the counts by domain for each topology key of the match and of ``moved``.
 
-        Topology keys that no node has as a label are omitted, because they have no effect. So pods with keys that no
-        node has cost nothing here.
+        A topology key is omitted if no node has such a label, because it then has no effect.
         """
         every = {**dict.fromkeys(moved, self._nothing), **match.selections}
         selections = {key: it for key, it in every.items() if key in self._keys}
@@ -151,9 +150,9 @@ class Terms:
         return match
 
     def _finish(self, match: TermMatch, key: MatchKey) -> Iterator[None]:
-        """Complete a match in steps, then weigh it again. If the match is evicted meanwhile, stop.
+        """Complete a match in steps, then estimate its size again. Stop if the match is evicted between two steps.
 
-        Several callers can run steps of the same match in turn.
+        Several callers can run steps of the same match alternately.
         """
         while match.rest is not None:
             run_next_step(match)
@@ -192,13 +191,13 @@ class Terms:
                     self._matches.evict((match.incoming, match.hard_weight))
 
     def _since(self, match: TermMatch) -> Collection[TermGroup]:
-        """Return the groups whose terms can match the incoming pod and that the match has not compared yet."""
+        """Return the groups with terms that can match the incoming pod and that the match has not compared yet."""
         if match.seen < 0 or self._last - match.seen > _CAUGHT_UP:
             return [it for it in self._candidates(match.incoming) if it.number > match.seen]
         return list(takewhile(lambda it: it.number > match.seen, reversed(self._groups.values())))
 
     def _candidates(self, incoming: Newcomer) -> Collection[TermGroup]:
-        """Return the groups that the index finds for an incoming pod. No term of any other group matches this pod."""
+        """Return the groups that the index finds for an incoming pod. Terms of other groups cannot match this pod."""
         groups: dict[TermGroup, None] = {}
         for pair in found_under(incoming.namespace, incoming.labels):
             groups.update(self._by_pair.get(pair, {}))
@@ -237,7 +236,7 @@ class Terms:
             self._drop_group(group)
 
     def relabelled(self, old: Pod, new: Pod, node: str) -> None:
-        """Replace the labels of a pod that stays on ``node`` with an equal spec."""
+        """Replace the labels of a pod, whose node (``node``) and spec have not changed."""
         self._counts.relabelled(old, new, node)
 
     def _new_group(self, key: TermGroupKey) -> TermGroup:
@@ -289,7 +288,7 @@ class Terms:
                 yield from self._match_differences(match)
 
     def _match_differences(self, match: TermMatch) -> Iterator[str]:
-        """Compare one match with its groups in a single step, because the groups must not change meanwhile."""
+        """Compare one match with its groups, in a single step so that the groups cannot change during it."""
         counted: dict[str, dict[str, int]] = {key: {} for key in match.selections}
         candidates = [it for it in self._candidates(match.incoming) if it.number <= match.seen]
         for group in candidates:

@@ -1,6 +1,6 @@
 """Topology domains of nodes.
 
-A ``Topology`` maps nodes to the domains of one topology key. Its ``Eligibility`` is the rule that selects these nodes.
+A ``Topology`` maps nodes to the domains of one topology key. Its ``Eligibility`` selects the nodes that are included.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 _TOPOLOGY_BYTES: Final = 8000
 _ELIGIBLE_BYTES: Final = 1500
-"""Charge in bytes for each part of a node affinity, and each toleration, of an eligibility.
+"""Estimated bytes for each part of a node affinity, and each toleration, of an eligibility.
 
-The charge exceeds their size, because it also stands for the time to match every new node against them.
+The number exceeds their size in memory, because it also covers the time to match every new node against them.
 """
 
 _MAX_UNIONS: Final = 32
-"""Maximum number of cached node sets of one topology, each for a set of excluded domains; see ``Topology.outside``."""
+"""Maximum number of node sets that one topology caches, by their excluded domains; see ``Topology.outside``."""
 
 _FEW_DOMAINS: Final = 64
-"""Maximum number of domains of a topology with cached node sets.
+"""Maximum number of domains of a topology that caches node sets.
 
-With more domains, the same set of excluded domains rarely recurs.
+If a topology has more domains, the same set of excluded domains rarely recurs.
 """
 
 _STAMPS: Final = itertools.count(1)
-"""Source of stamps. No number repeats, so an entry that is evicted and built again gets new stamps."""
+"""Source of stamps. Numbers never repeat, so an entry that is evicted and built again gets new stamps."""
 
 TopologyKey = tuple[str, frozenset[str], Inclusion]
 """Topology key, required label keys, and node inclusion policies of a topology."""
@@ -52,8 +52,8 @@ def new_stamp() -> int:
 class Eligibility:
     """Rule that selects the nodes of a topology: required label keys and node inclusion policies.
 
-    All topologies with an equal rule share it, and are in ``topologies`` by topology key. ``reads``: label keys that
-    the rule reads. ``size``: number of affinity parts and tolerations.
+    ``topologies``: the topologies with this rule, by topology key; topologies with equal rules share one object.
+    ``reads``: label keys that the rule reads. ``size``: number of affinity parts and tolerations.
     """
 
     __slots__ = ("_admits", "_complete", "inclusion", "reads", "required", "size", "topologies")
@@ -74,13 +74,13 @@ class Eligibility:
     def piece(self, most: int) -> int:
         """Return the number of nodes that one step handles.
 
-        It is ``most`` if a complete topology already has the included nodes. Otherwise it is smaller, because each node
-        must be matched against the rule.
+        The number is ``most`` if a complete topology already knows the included nodes. Otherwise it is smaller, because
+        each node must be matched against the rule.
         """
         return most if self._complete is not None else 1 + most // (1 + self.size)
 
     def place(self, topology: Topology, name: str, node: Node) -> None:
-        """Add a node to a topology that is being built, if the rule includes the node and no event has added it yet."""
+        """Add a node to a topology that is being built, if the rule includes it and no event has added it before."""
         complete = self._complete
         if name not in topology.domain and (self.counts(node) if complete is None else name in complete.domain):
             topology.place(name, node.labels.get(topology.key, ""))
@@ -94,7 +94,7 @@ class Eligibility:
             topology.move(name, None if labels is None else labels.get(key, ""))
 
     def finished(self, topology: Topology) -> None:
-        """Record that ``topology`` is complete, so that others can use its nodes without matching them again."""
+        """Record that ``topology`` is complete, so that other topologies can use its nodes without matching again."""
         self._complete = self._complete or topology
 
     def remove(self, topology: Topology) -> None:
@@ -111,8 +111,7 @@ class Eligibility:
 class Topology:
     """Domain of each included node, by one topology key. Implements ``SteppedEntry``.
 
-    The domain is the value of the label. It is ``""`` for an included node without the label, if the key is not
-    required.
+    The domain is the value of the label. If the key is not required, nodes without the label are in the domain ``""``.
     ``sizes``: number of nodes by domain. ``members``: nodes by domain; ``None`` until requested. ``renamed``: number of
     nodes whose domain differs from their name. ``unions``: cached node sets, see ``outside``. ``users``: counts by
     these domains. ``stamp``: changes whenever a node joins, leaves or changes its domain.
@@ -144,13 +143,13 @@ class Topology:
         self.rest: Iterator[None] | None = None
 
     def weight(self) -> int:
-        """Return the estimated bytes, plus a share of the charge for matching each new node against the eligibility."""
+        """Return the estimated bytes, with a share of ``_ELIGIBLE_BYTES`` for matching new nodes to the eligibility."""
         names = len(self.domain) + sum(map(len, self.unions.values()))
         shared = _ELIGIBLE_BYTES * self.eligibility.size // max(1, len(self.eligibility.topologies))
         return _TOPOLOGY_BYTES + shared + NODE_BYTES * (names + len(self.sizes))
 
     def place(self, name: str, value: str) -> None:
-        """Add a node to the domain ``value``. Call it only while the topology is being built and has no users."""
+        """Add a node to the domain ``value``. Use this method only while the topology is built and has no users."""
         self.domain[name] = value
         self.renamed += name != value
         self.sizes[value] = self.sizes.get(value, 0) + 1
@@ -203,7 +202,7 @@ class Topology:
         """Return the included nodes among ``names``, in order, that are in none of the domains ``blocked``."""
         if not blocked:
             return list(filter(self.domain.__contains__, names))
-        if not self.renamed:  # each node is a domain of its own name, as usual for the hostname label
+        if not self.renamed:  # each node is its own domain, which is usual for the hostname label
             full = blocked if isinstance(blocked, Set) else frozenset(blocked)
             return list(filterfalse(full.__contains__, filter(self.domain.__contains__, names)))
         if len(self.sizes) <= _FEW_DOMAINS:

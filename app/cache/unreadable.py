@@ -13,7 +13,7 @@ from app.kube.meta_v1 import ObjectKey
 class UnreadableObjects(dict[Kind[Any], dict[ObjectKey, str]]):
     """Error messages of the objects that cannot be decoded, by kind and key.
 
-    It is usually empty, so callers test its truth value before they call ``require``.
+    The table is usually empty, so callers test ``if unreadable`` before they call ``require``, to save time.
     """
 
     __slots__ = ()

@@ -14,7 +14,7 @@ from app.config.settings import Settings
 from app.framework.handle import DEFAULT_RELEASE
 
 FLAGS: Final = tuple(flags_of(Settings))
-"""Flags of ``serve`` that set a setting of the process."""
+"""Flags of ``serve``, each of which sets one setting."""
 
 _EPILOG: Final = """\
 Every setting except the profiles has a flag. All settings can be set by environment variables HOMEPORT_<NAME> (lists
@@ -38,7 +38,7 @@ examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Create the parser. Its result has the command's name as ``run``, for example ``homes move``."""
+    """Create the parser. The attribute ``run`` of its result is the command's name, for example ``homes move``."""
     top = argparse.ArgumentParser(
         prog="homeport",
         description="A Kubernetes scheduler extender that spreads replicas and returns machines to their home nodes.",

@@ -6,9 +6,9 @@ import asyncio
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from threading import Timer
+from threading import Thread, Timer
 from typing import Any, Final
 from urllib.parse import quote
 from weakref import finalize
@@ -35,16 +35,25 @@ _ANSWER_SECONDS: Final = 65.0
 _FORWARD_SECONDS: Final = 10.0
 _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]+)")
 _STATUS: Final = "/api/v1/status"
+_UNAUTHORIZED: Final = 401
 
 
 class _Metadata(Struct, frozen=True):
     name: str
     namespace: str = "default"
 
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
 
-class _Port(Struct, frozen=True):
+
+class _Port(Struct, frozen=True, rename="camel"):
     port: int
     name: str = ""
+    app_protocol: str = ""
+
+    @property
+    def scheme(self) -> str:
+        return "https" if "https" in (self.name.lower(), self.app_protocol.lower()) else "http"
 
 
 class _ServiceSpec(Struct, frozen=True):
@@ -93,25 +102,50 @@ class ClusterConnection:
     def __init__(self, login: Login) -> None:
         """Check the credentials. Raises ``CredentialsError``."""
         self.login: Final = login
-        self._client = KubeClient(login.credentials())
-        self._runner = asyncio.Runner()  # keeps one event loop, because all requests share their connections
-        finalize(self, self._runner.close)
+        self._credentials = login.credentials()  # read once, because that can run an exec plugin
 
     def get(self, path: str, query: Mapping[str, str]) -> bytes:
         """Return the answer to a GET. Raises ``KubeError``."""
-        return self._runner.run(self._client.read(path, query, timeout=_ANSWER_SECONDS))
+        return self._answer(lambda client: client.read(path, query, timeout=_ANSWER_SECONDS))
+
+    def read(self, path: str, query: Mapping[str, str]) -> bytes:
+        """Return the answer to a GET of the API server itself.
+
+        Raises ``ApiError`` if it refuses, and ``CommandError`` if it does not answer or rejects the credentials.
+        """
+        try:
+            return self.get(path, query)
+        except ApiError as error:
+            if error.status == _UNAUTHORIZED:
+                raise CommandError(self._credentials.rejection(error.message or str(error))) from error
+            raise
+        except KubeError as error:
+            raise CommandError(f"the API server ({self._credentials.server}) does not answer: {error}") from error
 
     def post(self, path: str, body: Mapping[str, Any]) -> bytes:
         """Return the answer to a POST that stores nothing. Raises ``KubeError``."""
-        return self._runner.run(self._client.review(path, body, timeout=_ANSWER_SECONDS))
+        return self._answer(lambda client: client.review(path, body, timeout=_ANSWER_SECONDS))
+
+    def _answer(self, ask: Callable[[KubeClient], Coroutine[Any, Any, bytes]]) -> bytes:
+        async def answer() -> bytes:
+            async with KubeClient(self._credentials) as client:
+                return await ask(client)
+
+        return asyncio.run(answer())
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
 
 
 class ServiceProxy:
     """Implementation of ``Pages`` by a Service, through the API server's proxy for services."""
 
-    def __init__(self, connection: ClusterConnection, namespace: str, service: str, port: str) -> None:
+    def __init__(self, connection: ClusterConnection, service: _Service, port: _Port) -> None:
         self._connection = connection
-        name = quote(f"http:{service}:{port}", safe=":")
+        namespace, name = service.metadata.namespace, service.metadata.name
+        name = quote(f"{port.scheme}:{name}:{port.name or port.port}", safe=":")
         self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/services/{name}/proxy"
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
@@ -140,23 +174,22 @@ def by_service(connection: ClusterConnection, namespace: str, missed: list[str])
     """Return the pages of the first operator Service that answers, and its name; ``None`` if there is none.
 
     ``namespace``: where to search; empty for all. The reasons for which nothing was found are added to ``missed``.
+    Raises ``CommandError`` if the API server does not answer or rejects the credentials.
     """
     try:
-        services = _SERVICES.decode(connection.get(_collection("services", namespace), {"labelSelector": SERVICES}))
-    except (KubeError, msgspec.DecodeError) as error:
+        services = _SERVICES.decode(connection.read(_collection("services", namespace), {"labelSelector": SERVICES}))
+    except (ApiError, msgspec.DecodeError) as error:
         missed.append(f"no Service of Homeport: {error}")
         return None
     for service in services.items:
         for port in service.spec.ports:
-            pages = ServiceProxy(
-                connection, service.metadata.namespace, service.metadata.name, port.name or f"{port.port}"
-            )
+            pages = ServiceProxy(connection, service, port)
             try:
                 pages.get(_STATUS, {})
             except CommandError as error:
-                missed.append(f"Service {service.metadata.namespace}/{service.metadata.name}: {error}")
+                missed.append(f"Service {service.metadata}: {error}")
             else:
-                return pages, f"Service {service.metadata.namespace}/{service.metadata.name}"
+                return pages, f"Service {service.metadata}, through the API server"
     if not services.items:
         missed.append("no Service of Homeport")
     return None
@@ -176,8 +209,8 @@ class PortForward:
         self._process = subprocess.Popen(  # noqa: S603  # kubectl, with the user's own flags
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        finalize(self, self._process.terminate)
-        self._server = Server((f"http://127.0.0.1:{self._port()}",))
+        finalize(self, _end, self._process)
+        self._server = Server(f"http://127.0.0.1:{self._port()}")
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
@@ -189,16 +222,18 @@ class PortForward:
 
     def _port(self) -> str:
         """Return the local port, which kubectl prints. Raises ``CommandError``."""
-        timer = Timer(_FORWARD_SECONDS, self._process.terminate)
+        timer = Timer(_FORWARD_SECONDS, self._process.kill)
         timer.start()
         printed: list[str] = []
         try:
             for line in self._process.stdout or ():
                 if forwarding := _FORWARDING.search(line):
+                    Thread(target=self._process.communicate, daemon=True).start()  # reads a line for each connection
                     return forwarding[1]
                 printed.append(line.strip())
         finally:
             timer.cancel()
+        self._process.communicate()
         raise CommandError(" ".join(printed) or "kubectl port-forward does not answer")
 
 
@@ -206,10 +241,11 @@ def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[
     """Return the pages of the first ready pod that a port-forward reaches, and its name; ``None`` if there is none.
 
     ``namespace``: where to search; empty for all. The reasons for which nothing was found are added to ``missed``.
+    Raises ``CommandError`` if the API server does not answer or rejects the credentials.
     """
     try:
-        pods = _PODS.decode(connection.get(_collection("pods", namespace), {"labelSelector": PODS}))
-    except (KubeError, msgspec.DecodeError) as error:
+        pods = _PODS.decode(connection.read(_collection("pods", namespace), {"labelSelector": PODS}))
+    except (ApiError, msgspec.DecodeError) as error:
         missed.append(f"no pod of Homeport: {error}")
         return None
     ready = [pod.metadata for pod in pods.items if pod.is_ready]
@@ -218,9 +254,9 @@ def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[
             pages = PortForward(connection.login, pod.namespace, pod.name)
             pages.get(_STATUS, {})
         except CommandError as error:
-            missed.append(f"pod {pod.namespace}/{pod.name}: {error}")
+            missed.append(f"pod {pod}: {error}")
         else:
-            return pages, f"port-forward to pod {pod.namespace}/{pod.name}"
+            return pages, f"pod {pod}, through kubectl port-forward"
     if not ready:
         missed.append("no ready pod of Homeport")
     return None

@@ -7,7 +7,7 @@ completion a line, then a directive.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from app.commands.arguments import kubectl_parser
@@ -15,25 +15,37 @@ from app.commands.arguments import kubectl_parser
 _NO_FILES: Final = ":4"
 """Directive of cobra: the shell must not complete names of files."""
 
+_LIST: Final = "list"
+"""Action of ``homes`` if none is given."""
+
 
 def completions(words: Sequence[str]) -> list[str]:
     """Return the completions of the last word, and the directive."""
-    typed, last = [it for it in words[:-1] if not it.startswith("-")], words[-1] if words else ""
+    typed, last = words[:-1], words[-1] if words else ""
     parser: argparse.ArgumentParser = kubectl_parser()
     for word in typed:
         parser = _commands(parser).get(word, parser)
-    known = _flags(parser) if last.startswith("-") else _commands(parser)
-    return [*(word for word in known if word.startswith(last)), _NO_FILES]
+    return [*(word for word in _known(parser, typed[-1] if typed else "", last) if word.startswith(last)), _NO_FILES]
+
+
+def _known(parser: argparse.ArgumentParser, before: str, last: str) -> Iterable[str]:
+    """Return the words that can follow: values of the flag ``before``, flags, or commands."""
+    commands = _commands(parser)
+    if last.startswith("-"):
+        return _flags(commands.get(_LIST, parser))
+    for action in parser._actions:  # noqa: SLF001  # argparse has no other way to list them
+        if before in action.option_strings and action.nargs != 0:
+            return map(str, action.choices or ())
+    return commands
 
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """Return the parsers of the subcommands, by name."""
-    for action in parser._actions:  # noqa: SLF001  # argparse has no other way to list them
+    for action in parser._actions:  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             return dict(action.choices)
     return {}
 
 
-def _flags(parser: argparse.ArgumentParser) -> Iterator[str]:
-    for action in parser._actions:  # noqa: SLF001
-        yield from action.option_strings
+def _flags(parser: argparse.ArgumentParser) -> Iterable[str]:
+    return [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001

@@ -1,7 +1,7 @@
 """``homeport homes drain NODE --dry-run``: lists homes on a node, where each pod would go, and which pods would wait.
 
-The service computes the answer. It places the pods one after the other, so that their resource requests add up.
-Like ``home_list``, this module is part of the kubectl plugin for krew.
+The running Homeport computes the plan. It places the pods one after the other, and each placed pod takes resources of
+its node. Like ``home_list``, this module is part of the kubectl plugin for krew.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROOM: Final = "NodeResourcesFit"
 _MOST_OTHERS: Final = 10
 
 
-class DrainPlan(NamedTuple):
+class PrintedDrain(NamedTuple):
     """``text``: what to print. ``node_exists``: false if no node has the name. ``waits``: true if a pod would wait."""
 
     text: str
@@ -30,15 +30,15 @@ class DrainPlan(NamedTuple):
     waits: bool
 
 
-def plan(server: Pages, node: str, output: Output, *, headers: bool = True) -> DrainPlan:
+def plan(server: Pages, node: str, output: Output, *, headers: bool = True) -> PrintedDrain:
     """Return what a drain of the node would do. Raises ``CommandError`` if the service fails.
 
-    A node that does not exist is no error here, because homes can be on a node that was deleted.
+    A deleted node can be given too, because it can still be the home of pods.
     """
     answer = server.post(f"{PATH}/drain", {"node": node})
     going = [it for it in answer["items"] if it["pod"] and it["podNode"] == node] + answer["others"]
     waits = any(not it["goesTo"] for it in going)
-    return DrainPlan(_text(answer, output, headers=headers), answer["known"], waits)
+    return PrintedDrain(_text(answer, output, headers=headers), answer["known"], waits)
 
 
 def _text(answer: Json, output: Output, *, headers: bool) -> str:
@@ -49,7 +49,7 @@ def _text(answer: Json, output: Output, *, headers: bool) -> str:
 
 
 def rendered(answer: Json, *, wide: bool, headers: bool = True) -> Iterator[str]:
-    """Yield the lines to print for an answer of ``/api/v1/homes/drain``; with ``wide``, with all details."""
+    """Yield the lines to print for an answer of ``/api/v1/homes/drain``. ``wide``: print all details."""
     yield _first(answer)
     if answer["items"]:
         columns = ("namespace", "owner", "policy", "pod", "could run on", "then", *(("others refuse",) if wide else ()))
@@ -72,7 +72,7 @@ def _first(answer: Json) -> str:
 
 
 def _others(answer: Json, *, wide: bool) -> Iterator[str]:
-    """Yield lines about pods without a home: their number, and the pods that would wait; with ``wide``, all pods."""
+    """Yield lines about pods without a home: their number, and the pods that would wait. ``wide``: list all pods."""
     others, lost = answer["others"], answer["lost"]
     if others:
         waiting = [it for it in others if not it["goesTo"]]
@@ -104,7 +104,7 @@ def _how(answer: Json) -> Iterator[str]:
     if answer["notCounted"]:
         yield f"not counted: {' '.join(answer['notCounted'])}"
     if _ROOM in answer["notCounted"]:
-        yield "room for them was not checked: kube-scheduler alone checks cpu, memory and pods here"
+        yield "free cpu, memory and pod capacity were not checked: only kube-scheduler checks them"
 
 
 def _row(item: Json, *, wide: bool) -> tuple[str, ...]:

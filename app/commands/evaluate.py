@@ -1,4 +1,4 @@
-"""``homeport evaluate``: reads saved cases, one per line, and prints the verdicts on each as one line."""
+"""``homeport evaluate``: reads saved cases, one per line, and prints one line with the verdicts for each case."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.telemetry.metrics import Metrics
 def run(path: str | None, specs: Iterable[PluginSpec[Any]], release: str) -> None:
     """Evaluate the cases in a file, or on standard input if ``path`` is ``None``. Print each line of verdicts at once.
 
-    ``release`` is the Kubernetes release for cases that name none. Raises ``OSError`` if the file cannot be read.
+    ``release``: Kubernetes release for cases that do not name a release. Raises ``OSError`` if the file cannot be read.
     """
     evaluator = Evaluator(Registry(specs, KUBE_SCHEDULER_DEFAULTS), Guard(Metrics()), release)
     with Path(path).open("rb") if path else nullcontext(sys.stdin.buffer) as cases:

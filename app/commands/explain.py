@@ -11,7 +11,7 @@ from app.commands.output import BAD, BOLD, GOOD, coloured
 from app.kube.names import is_subdomain, shown
 
 _WIDTH: Final = 100
-"""Number of characters at which lists of names are wrapped."""
+"""Width in characters at which lists of names are wrapped."""
 
 _MOST_NAMED: Final = 8
 """Number of nodes of a group that are named; the formats wide, json and yaml have all of them."""
@@ -79,7 +79,7 @@ def render(answer: dict[str, Any], *, wide: bool) -> Iterator[str]:
 
 
 def _scheduler(condition: dict[str, Any]) -> Iterator[str]:
-    """Yield what kube-scheduler wrote on the pod, and how that differs."""
+    """Yield the reasons in the pod's condition PodScheduled, and the differences from Homeport's verdict."""
     yield ""
     yield f"kube-scheduler says (unschedulable since {_safe(condition['since']) or 'an unknown time'}):"
     if condition["reasons"]:
@@ -91,7 +91,7 @@ def _scheduler(condition: dict[str, Any]) -> Iterator[str]:
 
 
 def _safe(text: str) -> str:
-    """Return text that was written on a pod; quoted and escaped if a terminal could interpret it."""
+    """Return a text from a pod; quoted and escaped if it has characters that a terminal could interpret."""
     return text if text.isprintable() else ascii(text)
 
 

@@ -21,7 +21,7 @@ Output = Literal["table", "wide", "json", "yaml", "name"]
 Json = dict[str, Any]
 
 _MOST: Final = "500"
-"""Value of the query parameter ``limit``: maximum number of homes that one request returns."""
+"""Maximum number of homes that one request returns: value of the query parameter ``limit``."""
 
 _COLUMNS: Final = ("namespace", "owner", "node", "state", "machine", "policy")
 _MORE: Final = ("because", "since", "by", "pod", "on", "contradiction")
@@ -78,7 +78,7 @@ def name_of(owner: Json) -> str:
 
 
 def named(owner: Json) -> str:
-    """Return the owner's name, followed by a slash and the ordinal if it has one."""
+    """Return the owner's name; if it has an ordinal, followed by a slash and the ordinal."""
     return f"{owner['name']}/{owner['slot']}" if owner["slot"] else str(owner["name"])
 
 

@@ -1,8 +1,8 @@
 """``homeport homes``: lets a user move, release and keep homes (``home_list`` lists them).
 
-A home is the node on which Homeport places a pod again when it is recreated; an annotation of the pod's owner stores
-the node's name. Homeport's pages list the homes, and the kinds of owners that can have one. A change is written to the
-API server with the permissions of the user's kubeconfig, like ``kubectl annotate``.
+A home is the node on which Homeport places a pod again when the pod is recreated. The node's name is stored in an
+annotation of the pod's owner. The commands read homes, and the kinds of owners that can have homes, from a running
+Homeport. They write changes to the API server with the permissions of the user's kubeconfig, like ``kubectl annotate``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from app.commands.home_list import PATH, Json, homes
-from app.commands.service import CommandError, Pages
+from app.commands.service import CommandError, Pages, UsageError
 from app.homes import by_hand
 from app.homes.by_hand import AnnotationTarget, ByHandError
 from app.homes.protocol import State
@@ -37,15 +37,15 @@ _SHORT: Final = {
 
 _SAVED: Final = "saved"
 _ORDINAL: Final = re.compile("[0-9]+(-[0-9]+)?")
-"""Ordinal of a pod. In a LeaderWorkerSet it is the number of the group, ``-``, and the worker's index in the group."""
+"""Ordinal of a pod. In a LeaderWorkerSet it is ``GROUP-WORKER``: the group's number and the worker's index in it."""
 
 _PARTS: Final = 3
 
 
 class OwnerArgument(Struct, frozen=True):
-    """Owner of a home, as named on the command line.
+    """Owner of a home, parsed from the command line.
 
-    ``slot`` is the ordinal of the pod if each pod of the owner has its own home, else empty.
+    ``slot``: ordinal of the pod if each pod of the owner has its own home; else empty.
     """
 
     api_version: str
@@ -71,7 +71,7 @@ def keepers(server: Pages) -> list[Json]:
 
 
 def owner_of(server: Pages, namespace: str, text: str) -> OwnerArgument:
-    """Parse ``KIND/NAME`` or ``KIND/NAME/ORDINAL``. Raises ``CommandError`` for an unknown kind or another format."""
+    """Parse ``KIND/NAME`` or ``KIND/NAME/ORDINAL``. Raises ``UsageError``, and ``CommandError`` for an unknown kind."""
     kind, name, slot = _parsed(text)
     kinds = keepers(server)
     matches = {(it["apiVersion"], it["kind"]): bool(it["perSlot"]) for it in kinds if _is_called(it, kind)}
@@ -93,14 +93,14 @@ def _parsed(text: str) -> tuple[str, str, str]:
     parts = text.split("/")
     sound = 1 < len(parts) <= _PARTS and all(map(is_segment, parts))
     if not sound or (len(parts) == _PARTS and not _ORDINAL.fullmatch(parts[-1])):
-        raise CommandError(f"{shown(text)} is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL")
+        raise UsageError(f"{shown(text)} is not an owner: use KIND/NAME, or KIND/NAME/ORDINAL")
     return parts[0], parts[1], parts[2] if len(parts) == _PARTS else ""
 
 
 def _is_called(keeper: Json, word: str) -> bool:
     """Return true if ``word`` names the kind, in upper or lower case.
 
-    It can be the singular or plural, with or without the API group, or kubectl's short name.
+    ``word`` can be the singular or plural, with or without the API group, or kubectl's short name.
     """
     group, slash, _ = keeper["apiVersion"].rpartition("/")
     kind = keeper["kind"].lower()
@@ -114,10 +114,10 @@ def _is_called(keeper: Json, word: str) -> bool:
 def move(server: Pages, login: Login, owner: OwnerArgument, node: str, *, force: bool) -> str:
     """Make the node the home, and return the text to print. With ``force``, the node need not exist.
 
-    Raises ``CommandError`` if that fails.
+    Raises ``CommandError`` if that fails, and ``UsageError`` for an empty ``node``.
     """
     if not node:
-        raise CommandError(f"{owner}: a home has a name; release takes it away")
+        raise UsageError(f"{owner}: a home has a name; release takes it away")
     _require_api_server(server, owner)
     before = _done(by_hand.change(login, owner.target, node, check_node=not force))
     if before == node:
@@ -128,7 +128,8 @@ def move(server: Pages, login: Login, owner: OwnerArgument, node: str, *, force:
 def release(server: Pages, login: Login, owner: OwnerArgument) -> str:
     """Remove the home, and return the text to print. The next bind of the pod then creates a new home.
 
-    If the owner was deleted, its remembered home is removed. Raises ``CommandError`` if there is no home.
+    If the owner was deleted, the home that Homeport still remembers for it is removed. Raises ``CommandError`` if there
+    is no home.
     """
     _require_api_server(server, owner)
     released = _done(by_hand.release(login, owner.target))
@@ -142,7 +143,7 @@ def release(server: Pages, login: Login, owner: OwnerArgument) -> str:
 def keep(server: Pages, login: Login, owner: OwnerArgument) -> str:
     """Make the current node of the owner's pod its home, and return the text to print.
 
-    Raises ``CommandError`` if the owner has no pod, or the pod no node.
+    Raises ``CommandError`` if the owner has no pod, or if its pod has no node.
     """
     items = [*_known(server, owner), *_known(server, owner, state=State.NONE)]
     if not items:
@@ -157,14 +158,14 @@ def keep(server: Pages, login: Login, owner: OwnerArgument) -> str:
 
 
 def _require_api_server(server: Pages, owner: OwnerArgument) -> None:
-    """Raise ``CommandError`` if Homeport serves a saved cluster, because no API server has its homes."""
+    """Raise ``CommandError`` if Homeport serves a saved cluster, because there is no API server to write to."""
     feeds = server.get("/api/v1/status", {})["feeds"]
     if any(feed["state"] == _SAVED for feed in feeds.values()):
         raise CommandError(f"{owner}: Homeport serves a saved cluster here, so there is no API server to write to")
 
 
 def _known(server: Pages, owner: OwnerArgument, **more: str) -> list[Json]:
-    """Return a list of the owner's home, or an empty one. ``more`` are further query parameters."""
+    """Return a list with the owner's home; empty if Homeport knows none. ``more``: further query parameters."""
     query = {"namespace": owner.namespace, "kind": owner.kind, "name": owner.name, **more}
     mine = (owner.api_version, owner.slot)
     return [it for it in homes(server, query) if (it["owner"]["apiVersion"], it["owner"]["slot"]) == mine]

@@ -15,9 +15,8 @@ from app.commands.progress import ProgressLine
 from app.commands.service import CommandError, answered
 from app.config.settings import Settings
 from app.feeds.feed import Loader
-from app.feeds.listing import ListingError, list_cluster
+from app.feeds.listing import ListingError, list_live
 from app.framework.spec import PluginSpec
-from app.kube.client import KubeClient
 from app.kube.credentials import Login
 from app.kube.kinds import Kind
 from app.main import HomeportService
@@ -85,14 +84,10 @@ def of_cluster(
     """
 
     def load(cluster: Cluster, kinds: Collection[Kind[Any]], optional: Collection[Kind[Any]]) -> int:
-        return asyncio.run(listed(cluster, [*kinds, *optional]))
+        return asyncio.run(list_live(login, cluster, [*kinds, *optional], show))
 
-    async def listed(cluster: Cluster, kinds: Iterable[Kind[Any]]) -> int:
-        def show(kind: Kind[Any], count: int) -> None:
-            progress.show(f"listing the cluster: {count:,} objects ({kind.kind})")
-
-        async with KubeClient(login.credentials()) as client:
-            return await list_cluster(client, cluster, kinds, show)
+    def show(kind: Kind[Any], count: int) -> None:
+        progress.show(f"listing the cluster: {count:,} objects ({kind.kind})")
 
     listing = Settings(cluster="the listed cluster", profiles=settings.profiles)
     try:

@@ -39,7 +39,7 @@ def _load(entry: EntryPoint) -> list[PluginSpec[Any]]:
 
 
 def listing(in_tree: Iterable[PluginSpec[Any]], others: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> str:
-    """Return a table of all plugins with their weight in each preset. Plugins with the same name are all listed."""
+    """Return a table of all plugins with their weight in each preset. If plugins have the same name, list all."""
     presets = {name: Registry((), defaults).preset(name, DEFAULT_RELEASE) for name in get_args(Preset)}
     origins = [(spec, "Homeport") for spec in in_tree] + [(spec, spec.plugin.__module__) for spec in others]
     rows = [(*_row(spec), *(_in_preset(spec, it) for it in presets.values()), origin) for spec, origin in origins]
@@ -49,7 +49,7 @@ def listing(in_tree: Iterable[PluginSpec[Any]], others: Iterable[PluginSpec[Any]
 def _in_preset(spec: PluginSpec[Any], weights: Mapping[str, int]) -> str:
     """Return the table cell of a plugin and a preset: the weight of the plugin's score in the preset.
 
-    It is "yes" if the preset has the plugin but the plugin has no score, and "-" if the preset does not have it.
+    The cell is "yes" if the preset has the plugin and the plugin has no score, and "-" if the preset lacks the plugin.
     """
     if spec.name not in weights:
         return "-"

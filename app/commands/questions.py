@@ -15,7 +15,7 @@ from urllib.parse import quote
 from app.commands import drain, explain, home_list, homes, pending
 from app.commands.kinds import KINDS, PODS
 from app.commands.output import structured
-from app.commands.service import CommandError, Pages
+from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
 from app.kube.names import is_label, shown
 
@@ -108,8 +108,6 @@ def _print_list(arguments: argparse.Namespace, listed: Callable[..., tuple[str, 
         print(f"homeport: {none}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
     if not arguments.watch:
         return
-    if arguments.saved or arguments.local:
-        raise UsageError("--watch needs a running Homeport: a listed or saved cluster does not change")
     known = set(text.splitlines())
     for again in _again(lambda: listed(headers=False)[0]):
         lines = again.splitlines()
@@ -156,17 +154,13 @@ def run_drain(arguments: argparse.Namespace, ask: Ask) -> int:
 
 
 def _namespace(arguments: argparse.Namespace) -> str:
-    """Return the namespace given by ``--namespace``, else kubectl's default. Raises ``CommandError`` if invalid."""
+    """Return the namespace given by ``--namespace``, else kubectl's default. Raises ``UsageError`` if invalid."""
     namespace: str | None = arguments.namespace
     if namespace is None:
         namespace = login_of(arguments).namespace()
     if not is_label(namespace):
-        raise CommandError(f"{shown(namespace)} cannot be the name of a namespace")
+        raise UsageError(f"{shown(namespace)} cannot be the name of a namespace")
     return namespace
-
-
-class UsageError(Exception):
-    """The flags and arguments of a command do not fit together."""
 
 
 QUESTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Ask], int]]] = {

@@ -25,13 +25,13 @@ _SOMEWHERE: Final = "127.0.0.1:1"
 
 Object = dict[str, Any]
 Guesses = Mapping[tuple[str, str], str]
-"""Text that says why the plural of a kind is a guess, by API group and plural."""
+"""Explanations for plurals of kinds that are guessed, by API group and plural."""
 
 
 class Account(Struct, frozen=True):
-    """Account to which the roles are bound: the service account ``name``, or the user ``user`` if that is not empty.
+    """Account to which the roles are bound: the user ``user``, or the service account ``name`` if ``user`` is empty.
 
-    In both cases, ``name`` is the name of the roles too.
+    The roles have the name ``name``, too.
     """
 
     namespace: str
@@ -53,9 +53,9 @@ class Role(Struct, frozen=True):
 
 
 def given(kubeconfig: str | None) -> dict[str, Any]:
-    """Return settings that replace those of the configuration, so that it is valid outside Homeport's pod.
+    """Return settings that replace those of the configuration, so that the configuration is valid outside a pod.
 
-    They have no effect on permissions.
+    These settings do not affect which permissions are needed.
     """
     return {"cluster": None, "advertise_address": _SOMEWHERE} | ({"kubeconfig": kubeconfig} if kubeconfig else {})
 

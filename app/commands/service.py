@@ -1,4 +1,4 @@
-"""Client by which commands read the pages of a running Homeport."""
+"""HTTP client with which commands read the pages of a running Homeport."""
 
 from __future__ import annotations
 
@@ -19,84 +19,77 @@ SERVERS: Final = ("http://127.0.0.1:8888", "http://127.0.0.1:8889")
 
 
 _PREFIX: Final = "homeport: "
-_WHERE: Final = "use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
+WHERE: Final = "use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
+"""Advice for a user whose question no Homeport answers."""
 
 
 class CommandError(Exception):
     """Raised if a command fails. The message is printed for the user."""
 
 
-class NotServed(CommandError):
+class PageNotServed(CommandError):
     """Raised if no server answers at a URL, or if it is not a Homeport server that has the page."""
 
 
+class UsageError(Exception):
+    """Raised if the flags and arguments of a command do not fit together."""
+
+
 class Pages(Protocol):
-    """Interface to the pages of Homeport: of a running server, or of a saved cluster in this process."""
+    """Interface to the pages of Homeport: of a running server, or of a service in this process."""
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
         ...
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
         ...
 
 
 class Server(Struct, frozen=True):
-    """Implementation of ``Pages`` by a running Homeport, at the first of ``urls`` that serves the page.
+    """Implementation of ``Pages`` by a running Homeport at a URL. Raises ``PageNotServed`` if it does not serve a page.
 
-    ``authority``, ``certificate`` and ``key`` are paths of PEM files for HTTPS.
+    ``authority``, ``certificate`` and ``key``: paths of PEM files for HTTPS.
     """
 
-    urls: tuple[str, ...]
+    url: str
     authority: str | None = None
     certificate: str | None = None
     key: str | None = None
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
         return self._ask("GET", path, {"params": dict(query)})
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
         return self._ask("POST", path, {"json": dict(body)})
 
     def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer of the first URL that serves the page.
-
-        Raises ``CommandError`` if that answer is an error. If no URL serves the page, its message names all URLs.
-        """
-        missed: list[str] = []
-        for base in self.urls:
-            try:
-                return self._ask_at(method, f"{base.rstrip('/')}{path}", content)
-            except NotServed as cause:
-                missed.append(str(cause))
-        raise CommandError("\n".join((*missed, _WHERE)))
-
-    def _ask_at(self, method: str, url: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        url = f"{self.url.rstrip('/')}{path}"
         try:
             answer = httpx.request(method, url, **content, timeout=_SECONDS, verify=_tls(self))
         except httpx.HTTPError as error:
-            raise NotServed(f"{url}: {error}") from None
+            raise PageNotServed(f"{url}: {error}") from None
         except (httpx.InvalidURL, OSError) as error:
             raise CommandError(f"{url}: {error}") from None
         return answered(url, answer)
 
 
 def answered(url: str, answer: httpx.Response) -> dict[str, Any]:
-    """Return the JSON object in an answer. Raises ``CommandError`` if the answer is an error or no JSON object."""
+    """Return the JSON object in an answer. Raises ``CommandError`` if the answer is an error or not a JSON object."""
     if answer.is_success:
         try:
             return dict(answer.json())
         except (ValueError, TypeError) as error:
-            raise NotServed(f"{url}: {error}") from None
+            raise PageNotServed(f"{url}: {error}") from None
     try:
         failure = FailureStatus.model_validate_json(answer.content)
     except ValueError:
-        raise NotServed(f"{url}: {answer.status_code} {answer.reason_phrase}") from None
+        raise PageNotServed(f"{url}: {answer.status_code} {answer.reason_phrase}") from None
     if failure.message == NOT_SERVED:
-        raise NotServed(f"{url}: {failure.message.removeprefix(_PREFIX)}")
+        raise PageNotServed(f"{url}: {failure.message.removeprefix(_PREFIX)}")
     raise CommandError(_lines(failure))
 
 
@@ -110,7 +103,7 @@ def _tls(server: Server) -> ssl.SSLContext:
 
 
 def _lines(failure: FailureStatus) -> str:
-    """Return an error as text: one line, or one for each invalid part of the request."""
+    """Return the text of an error: one line for each invalid part of the request, or a single line."""
     if failure.details is not None and failure.details.causes:
         return "\n".join(map(sentence, failure.details.causes))
     return failure.message.removeprefix(_PREFIX)

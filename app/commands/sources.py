@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from app.commands.cluster_pages import ClusterConnection, by_port_forward, by_service
 from app.commands.progress import ProgressLine
 from app.commands.question_flags import SERVER
-from app.commands.service import CommandError, NotServed, Pages, Server
+from app.commands.service import WHERE, CommandError, PageNotServed, Pages, Server, UsageError
+from app.config.variables import CONFIG
+from app.kube.credential_sources import CredentialsError
 from app.kube.credentials import Login
 
 STATUS_PATH = "/api/v1/status"
@@ -32,33 +34,39 @@ def source_of(
     """Return the pages that answer, and say on standard error which they are.
 
     The order is: ``--server``, ``--saved``, a Homeport at one of the URLs ``nearby``, the operator Service through the
-    API server, a port-forward to a pod, this process. Raises ``CommandError`` and ``CredentialsError``.
+    API server, a port-forward to a pod, this process. A ``--config`` rules out a running Homeport, which has its own.
+    Raises ``UsageError``, ``CommandError`` and ``CredentialsError``.
     """
-    server = arguments.server or (None if arguments.saved or arguments.local else os.environ.get(SERVER))
-    if arguments.config and not (arguments.saved or arguments.local):
-        raise CommandError("--config is for --saved and --local: a running Homeport has its own configuration")
+    judges_here = bool(arguments.saved or arguments.local or arguments.config)
+    server = arguments.server or (None if judges_here else os.environ.get(SERVER))
+    if arguments.config and server:
+        raise UsageError("--config is for --saved and --local: a running Homeport has its own configuration")
+    if judges_here and getattr(arguments, "watch", False):
+        raise UsageError("--watch needs a running Homeport: a listed or saved cluster does not change")
     if server:
-        return Server((server,), arguments.certificate_authority, arguments.client_certificate, arguments.client_key)
+        _say(arguments, f"the answer comes from {server}")
+        return Server(server, arguments.certificate_authority, arguments.client_certificate, arguments.client_key)
     if arguments.saved:
+        _say(arguments, f"the answer comes from {arguments.saved}, judged here by {_profiles(arguments)}")
         return of_file(arguments.saved)
     missed: list[str] = []
-    if not arguments.local:
-        pages = _nearby(nearby, missed) or _in_cluster(arguments, missed)
-        if pages is not None:
-            _say(arguments, f"the answer comes from {pages[1]}")
-            return pages[0]
-    why = "" if arguments.local else "no Homeport runs in this cluster: "
-    profile = f"the profiles of {arguments.config}" if arguments.config else "kube-scheduler's default profile"
-    _say(arguments, f"{why}this process lists the cluster and judges by {profile}")
-    return of_cluster(login_of(arguments), ProgressLine(quiet=arguments.quiet))
+    if not judges_here and (pages := _nearby(nearby, missed)) is not None:
+        _say(arguments, f"the answer comes from {pages[1]}")
+        return pages[0]
+    try:
+        return _of_cluster(arguments, of_cluster, judges_here=judges_here)
+    except (CommandError, CredentialsError) as error:
+        if not missed:
+            raise
+        raise CommandError("\n".join((*missed, str(error), WHERE))) from error
 
 
 def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Pages, str] | None:
     for url in urls:
-        server = Server((url,))
+        server = Server(url)
         try:
             server.get(STATUS_PATH, {})
-        except NotServed as cause:
+        except PageNotServed as cause:
             missed.append(str(cause))
         except CommandError:
             return server, url  # a Homeport that refuses this page can serve others
@@ -67,10 +75,31 @@ def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Pages, str] | None:
     return None
 
 
-def _in_cluster(arguments: argparse.Namespace, missed: list[str]) -> tuple[Pages, str] | None:
-    connection = ClusterConnection(login_of(arguments))
-    where = arguments.homeport_namespace
-    return by_service(connection, where, missed) or by_port_forward(connection, where, missed)
+def _of_cluster(arguments: argparse.Namespace, of_cluster: OfCluster, *, judges_here: bool) -> Pages:
+    """Return the pages of the Homeport in the cluster; without one, or if ``judges_here``, those of this process."""
+    login, missed = login_of(arguments), ""
+    if not judges_here:
+        pages, missed = _in_cluster(login, arguments.homeport_namespace)
+        if pages is not None:
+            _say(arguments, f"the answer comes from {missed}")
+            return pages
+        if getattr(arguments, "watch", False):
+            raise UsageError(f"--watch needs a running Homeport ({missed})")
+    why = f"{missed}: " if missed else ""
+    _say(arguments, f"{why}this process lists the cluster and judges by {_profiles(arguments)}")
+    return of_cluster(login, ProgressLine(quiet=arguments.quiet))
+
+
+def _in_cluster(login: Login, namespace: str) -> tuple[Pages | None, str]:
+    """Return the pages of the Homeport in the cluster and their name, or ``None`` and the reasons."""
+    connection, missed = ClusterConnection(login), list[str]()
+    reached = by_service(connection, namespace, missed) or by_port_forward(connection, namespace, missed)
+    return (None, "; ".join(missed)) if reached is None else reached
+
+
+def _profiles(arguments: argparse.Namespace) -> str:
+    config = arguments.config or os.environ.get(CONFIG)
+    return f"the profiles of {config}" if config else "the default profile"
 
 
 def _say(arguments: argparse.Namespace, text: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def lines(columns: Sequence[str], rows: Iterable[Sequence[object]], *, headers: bool = True) -> list[str]:
-    """Return the lines of a table: the column names in upper case, then the rows. Booleans are yes and no.
+    """Return the lines of a table: the column names in upper case, then the rows. Booleans become yes and no.
 
     Without ``headers``, the column names are left out.
     """

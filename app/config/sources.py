@@ -57,7 +57,7 @@ class SettingSources(Struct, frozen=True):
         return f"{settings}: {mistake.message}" if settings else mistake.message
 
     def field(self, place: Place) -> str:
-        """Return the name of the field that contains a path; empty for an unknown setting."""
+        """Return the name of the settings field that ``place`` lies in; empty for an unknown setting."""
         return field_names(self.model).get(str(place[0]), "") if place else ""
 
     def _described(self, place: Place) -> str:

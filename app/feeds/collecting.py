@@ -1,4 +1,4 @@
-"""Control of Python's garbage collection: disabled during first lists, and kept short afterwards."""
+"""Control of Python's garbage collection: it is disabled during first lists, and kept short afterwards."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 _LONG_SECONDS: Final = 0.01
-"""Minimum processor seconds of a full collection after which all surviving objects are excluded from later collections.
+"""Processor seconds of a full collection. After a longer one, later collections skip all surviving objects.
 
-A full collection over 400,000 objects took 0.5 s.
+For comparison, a full collection over 400,000 objects took 0.5 s.
 """
 
 
 class _Loads:
-    """Number of first lists in progress in this process, and if collection was enabled before them."""
+    """Number of initial lists in progress in this process.
+
+    ``was_enabled``: true if garbage collection was enabled before the first of them began.
+    """
 
     in_progress = 0
     was_enabled = False
@@ -26,8 +29,8 @@ class _Loads:
 def bulk_load() -> Iterator[None]:
     """Disable garbage collection inside the block, or until the last of several concurrent blocks ends.
 
-    Then exclude all existing objects from later collections, because the snapshot lives as long as the process. Without
-    this, collections took 20 s of a first list of 24 s.
+    Then exclude all existing objects from later collections, because the snapshot exists until the process ends.
+    Without ``bulk_load``, collections took 20 s of a first list of 24 s.
     """
     if _Loads.in_progress == 0:
         _Loads.was_enabled = gc.isenabled()
@@ -45,11 +48,11 @@ def bulk_load() -> Iterator[None]:
 
 @contextmanager
 def short_collections(long: float = _LONG_SECONDS, clock: Callable[[], float] = time.thread_time) -> Iterator[None]:
-    """Exclude all existing objects from later collections after each full collection of ``long`` seconds or more.
+    """After each full collection of ``long`` seconds or more, exclude all existing objects from later collections.
 
-    Later collections then examine newer objects only. Reference counting still frees excluded objects without cycles. A
-    reference cycle among excluded objects is never freed, but caches and closed connections have no such cycles.
-    ``clock``: returns processor seconds.
+    Later collections then examine only newer objects. Reference counting still frees excluded objects that are not part
+    of a cycle. A reference cycle among excluded objects is never freed, but caches and closed connections have no such
+    cycles. ``clock``: returns processor seconds.
     """
     began = 0.0
 

@@ -1,4 +1,4 @@
-"""Responses of the API server to lists and watches, decoded only to versions, names and raw objects."""
+"""Responses of the API server to lists and watches. Only versions and names are decoded; objects stay raw."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.kube.decoding import Decoder
 from app.kube.meta_v1 import ObjectKey
 
 NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector for pods that are not finished. kube-scheduler uses the same one."""
+"""Field selector for pods that are not finished. kube-scheduler uses the same selector."""
 
 
 class ListMeta(Struct, rename="camel"):

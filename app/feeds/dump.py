@@ -24,7 +24,7 @@ _PAGE: Final = 500
 _ATTEMPTS: Final = 3
 """Maximum number of attempts at a list.
 
-A list is repeated if a page fails with 410, because etcd has compacted the version of the list.
+A list is repeated if a page fails with status 410: etcd has compacted the version of the list.
 """
 
 _EXPIRED: Final = 410
@@ -57,7 +57,7 @@ async def dump(
 async def dump_from(
     client: KubeClient, kinds: Iterable[Kind[Any]], node_annotations: Collection[str], file: IO[bytes]
 ) -> DumpSummary:
-    """Write the same List as ``dump``, with an open client. Raises ``DumpError`` and ``OSError``."""
+    """Like ``dump``, but read with ``client``, which is already open. Raises ``DumpError`` and ``OSError``."""
     objects: dict[Kind[Any], int] = {}
     not_served: list[Kind[Any]] = []
     file.write(b'{"apiVersion": "v1", "kind": "List", "items": [')
@@ -119,7 +119,7 @@ async def _items(client: KubeClient, resource: Resource, kind: Kind[Any]) -> Asy
         )
         page = await read_page(raw)
         for item in page.items or ():
-            with suppress(msgspec.DecodeError):  # skip an object that cannot be decoded, like a reflector
+            with suppress(msgspec.DecodeError):  # like a reflector, skip an object that cannot be decoded
                 obj = _JSON.decode(item)
                 if isinstance(obj, dict):
                     yield obj

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import structlog
 from msgspec import Struct
@@ -22,9 +22,9 @@ _LOG: Final = structlog.get_logger(__name__)
 class FeedState(Struct, frozen=True):
     """State of one kind in a feed.
 
-    ``state``: state of its ``Reflector``; ``saved`` for a file. ``age``: seconds since ``Reflector.last_contact``; 0
-    before the first list. ``synced``: true once the first list has been applied, or the kind is not served. ``events``,
-    ``relists``, ``undecodable``: counters that only increase.
+    ``state``: state of its ``Reflector``; ``saved`` for a file; ``listed`` for a cluster that a command listed once.
+    ``age``: seconds since ``Reflector.last_contact``; 0 before the first list. ``synced``: true once the first list has
+    been applied, or the kind is not served. ``events``, ``relists``, ``undecodable``: counters that only increase.
     ``cause``: explanation of ``state`` for users; empty if the state is normal. ``left_out``: names of the objects that
     cannot be decoded, as ``namespace/name``.
     """
@@ -41,7 +41,7 @@ class FeedState(Struct, frozen=True):
 
 
 class Feed(Protocol):
-    """Source that fills the snapshot, with the writers for the cluster that it reads."""
+    """Source that fills the snapshot from a cluster, and provides the writers for this cluster."""
 
     def writes(self, leadership: MayWrite) -> ClusterWrites:
         """Create the writers. Each checks ``leadership`` before it sends a request. Call this once."""
@@ -92,10 +92,17 @@ class SavedFeed(NullReader):
     """Feed that is loaded once, by the constructor. The snapshot is complete and never too old."""
 
     def __init__(
-        self, load: Loader, cluster: Cluster, kinds: Iterable[Kind[Any]], optional: Collection[Kind[Any]] = ()
+        self,
+        load: Loader,
+        cluster: Cluster,
+        kinds: Iterable[Kind[Any]],
+        optional: Collection[Kind[Any]] = (),
+        *,
+        state: Literal["saved", "listed"] = "saved",
     ) -> None:
-        """``optional``: kinds without which decisions are possible, which ``states`` leaves out."""
+        """``optional``: kinds that decisions do not need; ``states`` omits them."""
         self._cluster = cluster
+        self._state = state
         self._kinds: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
         began = monotonic()
         load(cluster, self._kinds[2:], optional)
@@ -125,4 +132,4 @@ class SavedFeed(NullReader):
         return ""
 
     def states(self) -> Mapping[str, FeedState]:
-        return {repr(kind): FeedState("saved", self._cluster.count_of(kind), 0.0, True) for kind in self._kinds}
+        return {repr(kind): FeedState(self._state, self._cluster.count_of(kind), 0.0, True) for kind in self._kinds}

@@ -1,10 +1,10 @@
 """Freshness: how recent the snapshot of one kind is, and when this was last verified.
 
-A watch that sends nothing can have no news, or be disconnected without an error. So Homeport requests the newest
-version from the API server (a *probe*). If it is newer than the last version from the watch, Homeport opens a short
-watch from the last version. Shortly before a watch ends, a bookmark gives its current version, so within seconds a
-short watch sends all missing changes, or shows that no change is missing. A long watch gets a bookmark only once a
-minute.
+If a watch sends nothing, either nothing has changed, or the connection has broken without an error. So Homeport
+requests the newest version from the API server (a *probe*). If that version is newer than the last version from the
+watch, Homeport opens a short watch from the last version. The API server sends a bookmark with the current version
+shortly before a watch ends. So within seconds, a short watch sends all missing changes, or shows that no change is
+missing. A long watch gets a bookmark only once a minute.
 
 Not here: lists and watches (``app.feeds.reflector``).
 """
@@ -20,29 +20,32 @@ from app.kube.api_errors import ApiError, KubeError
 from app.kube.meta_v1 import version_number
 
 QUIET_SECONDS: Final = 30.0
-"""Seconds without contact after which Homeport probes; fewer if the maximum age of the snapshot is short."""
+"""Seconds without contact after which Homeport probes; shorter if the snapshot's maximum age is short."""
 
 SHORT_WATCH_SECONDS: Final = 3
 """Duration of a short watch. API servers send a bookmark two seconds before a watch ends."""
 
 _GAP_INTERVALS: Final = 4
-"""Number of ``quiet`` intervals without contact after which a watch that Homeport itself reopened is ``behind``."""
+"""Number of ``quiet`` intervals without contact that are allowed when Homeport itself has reopened a watch.
+
+After more intervals, the watch is ``behind``.
+"""
 
 _LONGEST_RETRY_AFTER: Final = 10.0
 """Maximum wait after a ``Retry-After`` header, in seconds. API servers usually request one or two."""
 
 _BETWEEN_PROBES: Final = 1.0
-"""Minimum seconds from one probe to the next."""
+"""Minimum seconds between the starts of two probes."""
 
 _PENDING_PROBES: Final = 64
-"""Maximum number of pending probes, whose version the watch has not reached. With more, the oldest is dropped."""
+"""Maximum number of pending probes: the watch has not reached their versions. If there are more, drop the oldest."""
 
 _ProbeResult = Literal["fresh", "newer", "went back", "failed"]
 """Result of a probe.
 
 ``fresh``: the snapshot was up to date when the probe began. ``newer``: the API server has a version that the watch has
-not reached, perhaps of another kind. ``went back``: the version is older than an earlier one. ``failed``: no version,
-because of an error or before the first list.
+not reached, perhaps a version of another kind. ``went back``: the version is older than one of an earlier probe, event
+or list. ``failed``: the probe returned no version, because of an error or because no list was applied yet.
 """
 
 
@@ -56,7 +59,7 @@ class Watch(Protocol):
         ...
 
     async def newest_version(self) -> int | None:
-        """Request the newest version of the API server, over all kinds. Return ``None`` before the first list.
+        """Request the API server's newest resource version, over all kinds. Return ``None`` before the first list.
 
         Raises ``KubeError``.
         """
@@ -67,7 +70,7 @@ class Watch(Protocol):
         ...
 
     def start_over(self) -> None:
-        """List again after versions went back, because the snapshot can have objects that the API server lacks."""
+        """List again after versions went back: the snapshot can have objects that no longer exist in the API server."""
         ...
 
     def list_anew(self) -> None:
@@ -79,7 +82,7 @@ class Freshness:
     """Freshness of one kind, verified by probes. ``version``: last version of a list, an event or a bookmark.
 
     ``last_contact``, ``fresh_as_of``: see ``Reflector``. ``behind``: true if the watch was interrupted and might not
-    have sent all changes since. ``quiet``: seconds without contact after which ``keep`` probes.
+    have sent all later changes yet. ``quiet``: seconds without contact after which ``keep`` probes.
     """
 
     def __init__(
@@ -111,7 +114,7 @@ class Freshness:
         return bool(self._probes)
 
     def reached(self, version: str) -> None:
-        """Record the version of an event, a bookmark or a list, and resolve the probes up to this version."""
+        """Record the version of an event, a bookmark or a list. Resolve the pending probes up to this version."""
         self.version = version
         if not self.behind:
             self.last_contact = self._clock()
@@ -127,7 +130,10 @@ class Freshness:
         self.fresh_as_of = max(self.fresh_as_of, began)
 
     def absent(self, asked_at: float) -> None:
-        """Record that discovery, requested at the time ``asked_at``, did not list the kind, so it has no objects."""
+        """Record that the API server does not serve the kind, so that there are no objects.
+
+        ``asked_at``: time at which discovery was requested.
+        """
         self.last_contact, self.fresh_as_of = self._clock(), max(self.fresh_as_of, asked_at)
 
     def open_again(self, *, broken_off: bool) -> None:
@@ -135,8 +141,8 @@ class Freshness:
 
         While ``behind`` is set, events do not count as contact, because the first events after a gap are old. If
         versions are opaque, list the kind instead, because opaque versions cannot show that the watch has caught up.
-        ``broken_off``: the last watch might have been disconnected, so a gap of one ``quiet`` interval is too long.
-        Else Homeport ended the watch itself, and ``_GAP_INTERVALS`` intervals are too long.
+        ``broken_off``: true if the last watch might have been disconnected; then one ``quiet`` interval is too long.
+        Otherwise Homeport ended the watch itself, and more than ``_GAP_INTERVALS`` intervals are too long.
         """
         gap = self._clock() - self.last_contact
         intervals = 1 if broken_off else _GAP_INTERVALS
@@ -158,10 +164,11 @@ class Freshness:
             await self._sleep(max(next_at - self._clock(), seconds, 0.0))
 
     async def probe(self) -> bool:
-        """Send a probe; return true if the snapshot is known to have been up to date when this was called.
+        """Send a probe; return true if it shows that the snapshot was up to date at the time of this call.
 
-        All kinds share the versions, so the watch of a quiet kind can be at an older version although nothing is
-        missing. The result is then false. ``fresh_as_of`` advances once an event or a bookmark reaches the version.
+        All kinds share the resource versions. So the watch of a kind that rarely changes can be at an older version
+        although no event is missing. The result is then false, and ``fresh_as_of`` advances once an event or a bookmark
+        reaches the version.
         """
         result, _ = await self._probe_once()
         return result == "fresh"
@@ -169,8 +176,8 @@ class Freshness:
     async def _probe_once(self) -> tuple[_ProbeResult, float]:
         """Send one probe; return the result and the seconds of the API server's ``Retry-After``.
 
-        A probe is a consistent read. If its version is older than an earlier one, etcd was restored, and the kind is
-        listed again.
+        A probe is a consistent read. If its version is older than an earlier version, etcd was restored from a backup,
+        and the kind is listed again.
         """
         began = self._clock()
         seen = max((version_number(self.version), *(version for version, _ in self._probes)))
@@ -193,8 +200,8 @@ class Freshness:
     def _reopen_if_stale(self, result: _ProbeResult) -> None:
         """Open the watch again if it might be disconnected, which costs one request.
 
-        It might be if the API server has a newer version, unless the watch is short and ends soon anyway. After failed
-        probes it might be too, but the watch is reopened only once a probe succeeds.
+        Reopen it if the API server has a newer version, except if the watch is short and ends soon. Also reopen it
+        after failed probes, but only once a probe has succeeded.
         """
         if result == "failed":
             self._suspect = True
@@ -203,7 +210,7 @@ class Freshness:
             self._watch.reopen(broken_off=broken_off)
 
     def _resolve(self) -> None:
-        """Remove the probes whose version the watch has reached, and advance the times that they prove."""
+        """Remove the probes with versions that the watch has reached. Advance ``fresh_as_of`` and ``last_contact``."""
         seen = version_number(self.version)
         while self._probes and self._probes[0][0] <= seen:
             _, began = self._probes.popleft()

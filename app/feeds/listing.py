@@ -16,6 +16,7 @@ from app.feeds.stores import Store, store_for
 from app.kube.api_errors import ApiError, KubeError
 from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
+from app.kube.credentials import Login
 from app.kube.kinds import NODES, PODS, Kind
 
 PAGE: Final = 500
@@ -25,10 +26,15 @@ MOST_PODS: Final = 200_000
 """Maximum number of pods. They take some 200 MB."""
 
 _ATTEMPTS: Final = 3
-"""Maximum number of attempts at a list, which is repeated if the API server no longer knows its version (410)."""
+"""Maximum number of attempts at a list that the API server no longer knows (410), and at a page that it throttles."""
 
+_LONGEST_PAUSE: Final = 10.0
+"""Maximum seconds between two attempts at a page. The API server says how many it wants (429)."""
+
+_UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _EXPIRED: Final = 410
+_THROTTLED: Final = 429
 
 Progress = Callable[[Kind[Any], int], None]
 """Function that is called with the kind that is listed, and the number of all objects so far."""
@@ -36,6 +42,12 @@ Progress = Callable[[Kind[Any], int], None]
 
 class ListingError(Exception):
     """The cluster cannot be listed. The message names the permissions that are missing, or the kind and the cause."""
+
+
+async def list_live(login: Login, cluster: Cluster, kinds: Iterable[Kind[Any]], progress: Progress) -> int:
+    """List the cluster of ``login``, see ``list_cluster``. Raises ``ListingError`` and ``CredentialsError``."""
+    async with KubeClient(login.credentials()) as client:
+        return await list_cluster(client, cluster, kinds, progress)
 
 
 async def list_cluster(client: KubeClient, cluster: Cluster, kinds: Iterable[Kind[Any]], progress: Progress) -> int:
@@ -55,6 +67,8 @@ async def list_cluster(client: KubeClient, cluster: Cluster, kinds: Iterable[Kin
                 with bulk_load():
                     loaded += await _Listing(client, cluster, kind, resource, loaded, progress).run()
         except ApiError as error:
+            if error.status == _UNAUTHORIZED:
+                raise ListingError(client.rejection(error)) from error
             if error.status != _FORBIDDEN:
                 raise ListingError(f"{kind!r}: the API server refused: {error.message or error}") from error
             forbidden.append(kind.kind if resource is None else _named(resource))
@@ -93,13 +107,15 @@ class _Listing:
 
     async def run(self) -> int:
         """Load all objects, and return their number. Raises ``KubeError`` and ``ListingError``."""
-        for attempt in range(_ATTEMPTS):
+        attempts = iter(range(1, _ATTEMPTS))
+        while True:
             try:
                 return await self._pages()
             except ApiError as error:
-                if error.status != _EXPIRED or attempt == _ATTEMPTS - 1:
+                if error.status != _EXPIRED or next(attempts, None) is None:
                     raise
-        raise AssertionError
+            for key in tuple(self._store.keys()):  # the next attempt does not list what was deleted meanwhile
+                self._store.delete(key, "")
 
     async def _pages(self) -> int:
         """Load page after page. The next page is requested before the objects of a page are decoded."""
@@ -117,14 +133,23 @@ class _Listing:
         return loaded
 
     async def _page(self, token: str) -> Page:
-        raw = await self._client.list_page(
-            self._resource,
-            limit=PAGE,
-            continue_=token,
-            metadata_only=self._kind.metadata_only,
-            field_selector=NOT_FINISHED if self._kind == PODS else "",
-        )
-        return await read_page(raw)
+        """Return a page. Wait and repeat the request if the API server throttles it. Raises ``KubeError``."""
+        attempts = iter(range(1, _ATTEMPTS))
+        while True:
+            try:
+                raw = await self._client.list_page(
+                    self._resource,
+                    limit=PAGE,
+                    continue_=token,
+                    metadata_only=self._kind.metadata_only,
+                    field_selector=NOT_FINISHED if self._kind == PODS else "",
+                )
+                return await read_page(raw)
+            except ApiError as error:
+                if error.status != _THROTTLED or next(attempts, None) is None:
+                    raise
+                pause = 1.0 if error.retry_after is None else error.retry_after
+            await asyncio.sleep(min(pause, _LONGEST_PAUSE))
 
     def _load(self, page: Page) -> int:
         for item in page.items or ():

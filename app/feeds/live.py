@@ -41,7 +41,7 @@ from app.writes.writes import ClusterWrites, MayWrite
 
 _NOT_FOUND: Final = 404
 _MISSES: Final = (403, _NOT_FOUND)
-"""Statuses of a read after which a node counts as missing until the watch shows it.
+"""Statuses of a read after which a node is treated as missing until the watch shows it.
 
 The node does not exist, or Homeport is not allowed to get nodes.
 """
@@ -56,12 +56,12 @@ _MOST_MISSED: Final = 1024
 """Maximum number of cached failed reads."""
 
 _PROBES_BEFORE_TOO_OLD: Final = 4
-"""Number of probes of a kind without events within the maximum age of the snapshot."""
+"""Number of probes that are sent before a kind without events reaches the maximum age of the snapshot."""
 
 _MANY: Final = 2000
-"""Minimum number of objects of a kind for which ``catch_up`` waits longer before it lists the kind.
+"""Minimum number of objects of a large kind. ``catch_up`` waits longer before it lists a large kind.
 
-The list of such a kind is slow, and its events are frequent.
+Listing a large kind is slow, and its events are frequent.
 """
 
 _LOOK_SECONDS: Final = 0.01
@@ -70,7 +70,7 @@ _LOOK_SECONDS: Final = 0.01
 _PATIENCE_SECONDS: Final = 0.1
 _LONG_PATIENCE_SECONDS: Final = 1.0
 _LIST_PATIENCE_SECONDS: Final = 10.0
-"""Maximum seconds that ``catch_up`` waits for events, then for lists of small kinds, then for lists of large kinds."""
+"""The three limits of ``catch_up``, in seconds: for events, then for lists of small kinds, then of large kinds."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -174,10 +174,10 @@ class LiveFeed:
                 self._background.begin(f"{name} of {kind!r}", work, partial(self._faulted, kind))
 
     def _faulted(self, kind: Kind[Any], fault: BaseException) -> None:
-        """Look up and list a kind again after an unexpected exception in its task, because the task's state can be the
-        cause.
+        """Look up and list a kind again after an unexpected exception in its task.
 
-        ``problem`` reports the fault until the kind has contact with the API server again.
+        The task's state might have caused the exception, so it is discarded. ``problem`` reports the fault until the
+        kind has contact with the API server again.
         """
         self._faults[kind] = (f"the watch of {kind!r} failed with {type(fault).__name__}: {fault}", monotonic())
         self._reflectors[kind].start_anew()
@@ -194,10 +194,10 @@ class LiveFeed:
         await self._complete.wait()
 
     async def catch_up(self) -> None:
-        """Wait until the snapshot has all changes that were written before this call, except for absent kinds.
+        """Wait until the snapshot has all changes that were written before this call.
 
-        The next event of a kind usually proves that. A kind without events is listed, because its watch can be silent
-        for minutes. Kinds that are not served or forbidden are not awaited.
+        The next event of a kind usually shows that the kind is up to date. A kind without events is listed, because its
+        watch can be silent for minutes. Kinds that are not served or forbidden are not awaited.
         """
         since = monotonic()
         while behind := self._behind(since):
@@ -212,7 +212,7 @@ class LiveFeed:
             await self._until_fresh(since, _LIST_PATIENCE_SECONDS)
 
     def _behind(self, since: float) -> list[Reflector[Any]]:
-        """Return the reflectors whose ``fresh_as_of`` is before ``since``.
+        """Return the reflectors with a ``fresh_as_of`` before ``since``.
 
         Kinds that are not served or forbidden are omitted.
         """
@@ -234,7 +234,7 @@ class LiveFeed:
                 raise Unreadable(kind.kind, name, missed.cause)
             return
         if not is_segment(name) or not is_segment(namespace or name):
-            return  # an owner reference can have any text; do not request or cache an invalid name
+            return  # owner references can contain any text, so an invalid name is neither requested nor cached
         try:
             raw = await self._client.get(
                 resource, namespace, name, metadata_only=kind.metadata_only, timeout=_FETCH_SECONDS
@@ -255,7 +255,7 @@ class LiveFeed:
             self._cluster.others.upsert_read(kind, obj)
 
     def _remember_miss(self, kind: Kind[Any], namespace: str, name: str, cause: str) -> None:
-        """Cache a failed read, because a pod whose owner does not exist yet is evaluated again and again."""
+        """Cache a failed read. A pod can be evaluated many times before its owner exists, with a read each time."""
         self._missed.put((kind, namespace, name), _FailedRead(monotonic() + _MISS_SECONDS, cause))
 
     async def fetch_pod(self, namespace: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Logs each outage of the API server once for the whole process, and again each minute while it lasts.
+"""Logs an outage of the API server once for all kinds together, and again each minute until it ends.
 
 ::
 
@@ -24,13 +24,13 @@ PATIENCE_SECONDS: Final = 2.0
 """Minimum duration in seconds of an outage that is logged."""
 
 AGAIN_SECONDS: Final = 60.0
-"""Seconds after which a lasting outage is logged again."""
+"""Seconds after which an outage that continues is logged again."""
 
 STEADY_SECONDS: Final = 1.0
 """Seconds without any failing kind after which an outage is over."""
 
 _LOOK_SECONDS: Final = 1.0
-"""Interval at which ``run`` calls ``look``."""
+"""Interval in seconds at which ``run`` calls ``look``."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -72,7 +72,7 @@ class Outage:
             self.look()
 
     def look(self) -> None:
-        """Log that an outage has begun, still lasts, or is over, if such a message is due."""
+        """Log that an outage has begun, continues, or is over, if such a message is due."""
         if self._since == inf:
             return
         now = self._clock()
@@ -87,7 +87,7 @@ class Outage:
             self._since, self._logged_at, self._is_logged = inf, -inf, False
 
     def _log_outage(self, seconds: float) -> None:
-        """Log an outage as "away" if the API server does not answer, or as "refuses" if it answers with errors."""
+        """Log an outage: "away" if the API server does not answer, "refuses" if it returns errors."""
         cause = next(iter(self._failing.values()))
         _LOG.warning(
             "API server away" if isinstance(cause, ApiUnavailable) else "API server refuses",

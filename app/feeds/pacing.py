@@ -11,13 +11,13 @@ from math import inf
 from typing import Final
 
 MOST_OBJECTS: Final = 1_000_000
-"""Maximum number of objects of one kind; a list with more is aborted. Kubernetes supports 150,000 pods."""
+"""Maximum number of objects of one kind. A larger list is aborted. Kubernetes supports 150,000 pods."""
 
 MOST_FRUITLESS_PAGES: Final = 10
-"""Maximum number of consecutive pages without a new object. A list with more is aborted, because it might never end."""
+"""Maximum number of consecutive pages without a new object. After more, the list is aborted: it might never end."""
 
 MOST_PAGE_BYTES: Final = 64 << 20
-"""Maximum bytes of a page with one object, like those of a watch event. The largest objects have 9 MB of JSON."""
+"""Maximum bytes of a page with a single object, like the maximum of a watch event. The largest objects have 9 MB."""
 
 _FIRST_LIMIT: Final = 50
 """Number of objects on the first page of a list, when their size is unknown."""
@@ -34,19 +34,19 @@ _A_SECOND: Final = 5
 _FREE: Final = 8
 """Number of consecutive fruitless requests (see ``RequestThrottle``) before the back-off begins.
 
-Homeport's start needs two: a list and a watch. More are allowed, because the API server can restart meanwhile.
+Homeport's start needs two requests: a list and a watch. More are allowed, because the API server might be restarting.
 """
 
 _FIRST_DELAY: Final = 0.4
 _LONGEST_DELAY: Final = 60.0
-"""Seconds of the first and of the longest back-off. Each back-off is twice as long as the one before."""
+"""Maximum back-off in seconds. The first back-off has ``_FIRST_DELAY`` seconds, and each further one is doubled."""
 
 
 class PageSize:
     """Maximum size of the next page of a list: ``limit`` objects and ``most_bytes`` bytes."""
 
     def __init__(self, wanted_bytes: int) -> None:
-        """``wanted_bytes``: target size of a page. A page up to twice as large is accepted."""
+        """``wanted_bytes``: target size of a page. A page of up to twice that size is accepted."""
         self.limit = _FIRST_LIMIT
         self._wanted = wanted_bytes
 
@@ -64,7 +64,7 @@ class PageSize:
             self.limit = max(1, min(fitting, _GROWTH * self.limit, _MOST_LIMIT))
 
     def shrink(self) -> bool:
-        """Reduce the limit, because a page was larger than ``most_bytes``. Return false if the limit is 1 already."""
+        """Reduce the limit, because a page was larger than ``most_bytes``. Return false if the limit already is 1."""
         if self.limit == 1:
             return False
         self.limit = max(1, self.limit // _GROWTH)
@@ -75,12 +75,12 @@ class RequestThrottle:
     """Computes the delay before each throttled request.
 
     Three kinds of requests are throttled: the first page of a list, the opening of a watch, and a page of a list that
-    follows a page without a new object. At most ``_A_SECOND`` of them leave in a second.
+    follows a page without a new object. At most ``_A_SECOND`` such requests are sent per second.
 
-    A request is *fruitless* if it leads neither to a new version of an object nor to a watch that lasts. After
+    A request is *fruitless* if it leads neither to a new version of an object nor to a watch that stays open. After
     ``_FREE`` consecutive fruitless requests, a back-off begins and grows to one request a minute. A new version or a
-    watch that lasts ends the back-off. Only answered requests are counted, because retries during an outage have a
-    back-off of their own.
+    watch that stays open ends the back-off. Only answered requests are counted, because retries during an outage have
+    another back-off.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -89,7 +89,7 @@ class RequestThrottle:
         self._fruitless = 0
 
     def delay(self) -> float:
-        """Return the seconds until the next throttled request can leave; 0 or negative if it can leave now."""
+        """Return the seconds until the next throttled request can be sent; 0 or less if it can be sent now."""
         if not self._sent:
             return 0.0
         oldest = self._sent[0] if len(self._sent) == _A_SECOND else -inf
@@ -98,15 +98,15 @@ class RequestThrottle:
         return max(oldest + 1.0, self._sent[-1] + pause) - self._clock()
 
     def sent(self, at: float) -> None:
-        """Count a throttled request that left at the time ``at`` and was answered.
+        """Count a throttled request that was sent at the time ``at`` and was answered.
 
-        The request is fruitless unless ``fruitful`` is called later.
+        The request counts as fruitless until ``fruitful`` is called.
         """
         self._sent.append(at)
         self._fruitless += 1
 
     def fruitful(self) -> None:
-        """End the back-off, because the API server sent a new version or kept a watch open, or a list was requested."""
+        """End the back-off: the API server sent a new version or kept a watch open, or Homeport needs a list now."""
         self._fruitless = 0
 
     def give_up(self) -> None:

@@ -8,13 +8,13 @@
     forbidden (403), not_served (no such kind): logged once, requested again every few seconds
 
 After a broken connection or status 401, 403, 429 or 5xx, the watch resumes from its version. After any other status,
-the kind is listed again. The path of the kind is looked up again after 403, and before each of these lists except after
-410. A second ERROR event at one version also leads to a list. So Homeport does not keep a wrong path or version.
+the kind is listed again. Before that list (except after 410), and after 403, the path of the kind is looked up again. A
+second ERROR event at the same version also leads to a list. So Homeport does not keep a wrong path or version.
 
 A list is applied in slices, between which other tasks run. All objects in the list are stored first. Then the objects
-that are not in the list are deleted. So the snapshot never lacks an object that the cluster still has. An object that
-cannot be decoded or stored is skipped, counted, and listed in ``unreadable`` until it is deleted or can be decoded. All
-other objects are processed.
+that are not in the list are deleted. So the snapshot never lacks an object that still exists in the cluster. An object
+that cannot be decoded or stored is skipped, counted, and listed in ``unreadable`` until it is deleted or can be
+decoded. All other objects are processed.
 
 Not here: stores of the objects (``app.feeds.stores``), the effect of a missing kind (readiness), and how to detect that
 a watch without events is disconnected (``app.feeds.freshness``).
@@ -51,7 +51,7 @@ _LOG: Final = structlog.get_logger(__name__)
 State = Literal["starting", "listing", "watching", "retrying", "forbidden", "not_served"]
 
 FIRST_PAGE_BYTES: Final = 4 << 20
-"""Target bytes of a page of a first list, some 1,000 usual pods.
+"""Target bytes of a page of a first list: about 1,000 usual pods.
 
 Larger pages save no time. Smaller pages cost time: each additional page takes 1.5 ms.
 """
@@ -60,39 +60,39 @@ PAGE_BYTES: Final = 1 << 20
 """Target bytes of a page of later lists. A page of this size blocks the event loop for 1.3 ms."""
 
 SLICE_SECONDS: Final = 0.003
-"""Seconds of work after which other tasks can run."""
+"""Seconds of work after which the reflector lets other tasks run."""
 
 LOOK_AGAIN_SECONDS: Final = 10.0
 """Maximum seconds before a forbidden or unserved kind is requested again.
 
-The delay is at most ``quiet``, and is reduced by a random part of up to one half.
+The delay is also limited to ``quiet``, and is shortened at random by up to one half.
 """
 
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 2.0
-"""Seconds of the first and of the longest back-off between two attempts to list or watch."""
+"""Maximum back-off in seconds between two attempts to list or watch. The first back-off has ``_FIRST_WAIT`` seconds."""
 
 _STEADY_SECONDS: Final = 10.0
-"""Minimum duration in seconds of a watch that ends the back-off even without any event."""
+"""Seconds after which a watch that stays open ends the back-off, even without any event."""
 
 _WATCH_SECONDS: Final = 270.0
 _WATCH_SPREAD: Final = 40.0
-"""Minimum seconds of a long watch, and the maximum of the random seconds that are added.
+"""Maximum number of random seconds that are added to ``_WATCH_SECONDS``, the minimum duration of a long watch.
 
 The random seconds spread the requests of many kinds.
 """
 
 _GRACE_SECONDS: Final = 0.25
-"""Seconds by which a watch can end later, or earlier, than requested."""
+"""Tolerance in seconds: a watch can end this much later, or earlier, than requested."""
 
 _PROBE_SECONDS: Final = 3.0
 """Timeout of a probe in seconds."""
 
 _PATIENCE: Final = 5.0
 _LONGEST_PATIENCE: Final = 60.0
-"""Initial and maximum seconds without any byte after which a request is aborted.
+"""Maximum time in seconds without any byte, after which a request is aborted.
 
-The time is doubled after each request that was aborted for this reason.
+The time is ``_PATIENCE`` at first, and is doubled after each request that was aborted for this reason.
 """
 
 _FORBIDDEN: Final = 403
@@ -102,7 +102,7 @@ _RESUMED: Final = frozenset((401, _FORBIDDEN, 429, *range(500, 600)))
 """Statuses after which a watch resumes from its version."""
 
 _TOO_LARGE: Final = "Too large resource version"
-"""Start of the API server's error message if a request names a version that the API server has not reached."""
+"""Beginning of the API server's error message if it has not reached the requested version."""
 
 T = TypeVar("T")
 
@@ -120,15 +120,15 @@ class Reflector(Generic[T]):
 
     Other code must not change the attributes:
 
-    ``synced``: true once a first list has been applied completely, or the kind turned out not to be served.
-    ``last_contact``: time of the last event, bookmark or list, or of the last probe whose version was reached. After a
-    gap, only a probe or a list counts, because the first events are old.
-    ``fresh_as_of``: all changes before this time are in the snapshot. Both times are of ``clock``, and ``-inf`` before
-    the first list.
+    ``synced``: true once a first list has been applied completely, or if the API server does not serve the kind.
+    ``last_contact``: time of the last event, bookmark or list, or of the last probe with a version that was reached.
+    After a gap, only a probe or a list counts, because the first events are old.
+    ``fresh_as_of``: all changes before this time are in the snapshot. Both times are times of ``clock``, and ``-inf``
+    before the first list.
     ``cause``: explanation of ``state`` for users; empty if the state is normal.
     ``quiet``: seconds without contact after which ``keep_fresh`` probes.
-    ``unreadable``: keys of the objects that exist but cannot be decoded or stored. The empty key stands for objects
-    without a name.
+    ``unreadable``: keys of the objects that exist but cannot be decoded or stored. The empty key stands for all objects
+    without a readable name.
     ``events``, ``relists``, ``restarts`` (ended watches), ``undecodable``: counters that only increase.
     """
 
@@ -156,8 +156,8 @@ class Reflector(Generic[T]):
 
         ``decode``: decodes one object; if it raises any exception, this object is skipped. ``key_of``: returns
         ``(namespace, name)``. ``on_synced``: called once, when ``synced`` becomes true. ``on_failure``: called with the
-        error of a list, a watch or a probe. ``on_answer``: called when one of them is answered. ``beside``: true if
-        decisions are taken during the first list, so that its pages must be small.
+        error of a list, a watch or a probe. ``on_answer``: called when one of these is answered. ``beside``: true if
+        decisions are made during the first list, so that its pages must be small.
         """
         self.resource = resource if isinstance(resource, Resource) else None
         self._is_resolved = self.resource is not None
@@ -233,7 +233,7 @@ class Reflector(Generic[T]):
         await self._opened.wait()
 
     async def newest_version(self) -> int | None:
-        """Request the newest version of the API server; return ``None`` before the first list. Raises ``KubeError``."""
+        """Request the newest resource version; return ``None`` before the first list. Raises ``KubeError``."""
         if self.resource is None or not self._fresh.version:
             return None
         # A list without a resourceVersion is consistent: it is not older than this request.
@@ -247,7 +247,7 @@ class Reflector(Generic[T]):
     def start_over(self) -> None:
         """List again, because etcd was restored from a backup.
 
-        A watch from the last version would send nothing until etcd reaches that version again.
+        After a restore, a watch from the last version sends nothing until etcd reaches that version again.
         """
         self._log.error("versions went back, listing anew")
         self._store.newest_wins = False
@@ -260,7 +260,7 @@ class Reflector(Generic[T]):
         self._end_watch()
 
     def list_anew(self) -> None:
-        """End the watch and list at once, without a back-off for fruitless requests, because the caller waits."""
+        """End the watch and list at once. A back-off for fruitless requests is ended, because the caller waits."""
         self._throttling.fruitful()
         self._list_next()
 
@@ -305,7 +305,7 @@ class Reflector(Generic[T]):
         self._become_synced()
 
     async def _apply_pages(self, resource: Resource, unconfirmed: set[ObjectKey]) -> str:
-        """List and store all objects, and remove their keys from ``unconfirmed``. Return the version of the list."""
+        """List and store all objects, and remove their keys from ``unconfirmed``. Return the list's version."""
         size = PageSize(PAGE_BYTES if self.synced or self._beside else FIRST_PAGE_BYTES)
         fruitless, token = 0, ""
         while True:
@@ -359,7 +359,7 @@ class Reflector(Generic[T]):
         return page.metadata
 
     def _object_count(self) -> int:
-        """Return the number of objects, including unreadable ones."""
+        """Return the number of objects, including unreadable objects."""
         return self._store.count() + len(self.unreadable)
 
     def _list_given_up(self, cause: str) -> ListGivenUp:
@@ -367,12 +367,12 @@ class Reflector(Generic[T]):
         return ListGivenUp(f"list given up: {cause}")
 
     async def _throttle(self) -> None:
-        """Wait until a throttled request can leave."""
+        """Wait until a throttled request can be sent."""
         if (delay := self._throttling.delay()) > 0:
             await self._sleep(delay)
 
     async def _delete(self, unconfirmed: set[ObjectKey]) -> None:
-        """Delete the objects that were known before the list and are not in it, unless they were deleted meanwhile."""
+        """Delete the objects ``unconfirmed``, which were known before the list and are not in the list."""
 
         def forget(key: ObjectKey) -> None:
             if self._store.has(key) or key in self.unreadable:
@@ -410,7 +410,7 @@ class Reflector(Generic[T]):
             try:
                 async with asyncio.timeout(seconds + _GRACE_SECONDS if self.is_short else None) as self._watching:
                     self._opened.set()
-                    if self._anew:  # another list was requested after the last one
+                    if self._anew:  # a new list was requested while the last list was applied
                         self._end_watch()
                     await self._apply_events(lines, requested_at + min(seconds - _GRACE_SECONDS, _STEADY_SECONDS))
             except TimeoutError:
@@ -423,7 +423,7 @@ class Reflector(Generic[T]):
     async def _apply_events(self, lines: AsyncIterator[bytes], steady_at: float) -> None:
         """Apply the events of a watch until it ends. If it ends at the time ``steady_at`` or later, end the back-off.
 
-        ``steady_at`` is computed from the time of the request, because the API server's timer begins before its answer
+        ``steady_at`` is based on the time of the request, because the API server's timer starts before the answer
         arrives.
         """
         until = self._clock() + SLICE_SECONDS
@@ -455,7 +455,7 @@ class Reflector(Generic[T]):
     def _apply_event(self, event: Event) -> None:
         """Apply one event. Raises ``ApiError`` for an ERROR event, which ends the watch.
 
-        A second ERROR event at one version also discards the version, so that the kind is listed again.
+        A second ERROR event at the same version also discards the version, so that the kind is listed again.
         """
         if event.type == "ERROR":
             if self._error_at == self._fresh.version:
@@ -481,8 +481,8 @@ class Reflector(Generic[T]):
     def _upsert(self, raw: Raw) -> ObjectKey:
         """Store an object, and return its key.
 
-        If the object cannot be decoded or stored, skip it. It still exists, so return its key too, and keep its last
-        known version.
+        An object that cannot be decoded or stored is skipped. Because it still exists, its last known version stays,
+        and its key is returned too.
         """
         try:
             obj = self._decode(raw)
@@ -504,7 +504,7 @@ class Reflector(Generic[T]):
     def _skip(self, key: ObjectKey, error: Exception) -> ObjectKey:
         """Count an object that cannot be processed, and mark it as unreadable; return its key.
 
-        The object is logged once, and again only after it could be processed in between.
+        The object is logged once. It is logged again only if it could be processed since then.
         """
         self.undecodable += 1
         if key not in self.unreadable:
@@ -585,7 +585,7 @@ Item = TypeVar("Item")
 def _cause_of(error: Exception) -> str:
     """Return the message of a ``ValueError``, which decoders raise for an invalid object.
 
-    Return the traceback of any other exception, because it is a defect of Homeport.
+    Return the traceback of any other exception, because such an exception is a defect of Homeport.
     """
     if isinstance(error, ValueError):
         return str(error)

@@ -1,4 +1,4 @@
-"""Cluster from a file that ``kubectl get … -o yaml`` or ``-o json`` wrote. Binds and other writes stay in memory."""
+"""Cluster from a file in the format of ``kubectl get … -o yaml`` or ``-o json``. Writes change only the memory."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]], optiona
     """Load all nodes, pods and objects of ``kinds`` and ``optional`` into the snapshot, and return their number.
 
     The file is one List, or several documents, in YAML or JSON. Other kinds are ignored. An object of an ``optional``
-    kind that cannot be decoded is marked as unreadable. Raises ``SavedClusterError``,
-    for example if no node is loaded.
+    kind that cannot be decoded is marked as unreadable. Raises ``SavedClusterError``, also if the file has no nodes.
     """
     try:
         text = path.read_bytes()
@@ -116,7 +115,7 @@ def _documents(text: bytes, source: str) -> Iterable[Any]:
         if text.lstrip().startswith(b"{"):
             with suppress(msgspec.DecodeError):  # several JSON documents are read as YAML
                 return [_JSON.decode(text)]
-        return list(yaml.load_all(text, Loader=_LOADER))  # safe: SafeLoader, in C if available
+        return list(yaml.load_all(text, Loader=_LOADER))  # _LOADER is a SafeLoader, in C if available
     except (yaml.YAMLError, UnicodeDecodeError) as cause:
         raise SavedClusterError(f"{source}: is neither YAML nor JSON: {cause}") from None
     except RecursionError:
@@ -126,7 +125,8 @@ def _documents(text: bytes, source: str) -> Iterable[Any]:
 def _decode(kind: Kind[Any], decode: Callable[[bytes], Any], obj: Mapping[str, Any], where: str) -> Any:
     """Decode an object. Raises ``SavedClusterError``.
 
-    A missing UID is replaced by ``namespace/name``, and a missing version by 1, for files that are written by hand.
+    A missing UID is replaced by ``namespace/name``, and a missing version by 1, because files written by hand lack
+    them.
     """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
@@ -143,12 +143,12 @@ def _decode(kind: Kind[Any], decode: Callable[[bytes], Any], obj: Mapping[str, A
 def _encoded(obj: Any) -> bytes:
     try:
         return msgspec.json.encode(obj)
-    except RecursionError:  # YAML can be nested more deeply than msgspec can encode
+    except RecursionError:  # the YAML is nested more deeply than msgspec can encode
         return msgspec.json.encode(_flattened(obj))
 
 
 def _flattened(value: Any, levels: int = SAFE_DEPTH) -> Any:
-    """Return ``value`` cut off below ``levels`` levels of nesting, because decoders read no deeper ones."""
+    """Return ``value`` without the parts below ``levels`` levels of nesting, which no decoder reads."""
     if isinstance(value, dict):
         return {key: _flattened(part, levels - 1) for key, part in value.items()} if levels else None
     if isinstance(value, list):
@@ -157,7 +157,7 @@ def _flattened(value: Any, levels: int = SAFE_DEPTH) -> Any:
 
 
 def in_memory_handle(cluster: Cluster, waiting: WaitingPods) -> Handle:
-    """Create a handle for plugins that run without an API server: binds and writes only change ``cluster``."""
+    """Create a handle for plugins that run without an API server. Binds and writes change only ``cluster``."""
     return Handle(
         counts=cluster.counts,
         objects=cluster,
@@ -240,7 +240,7 @@ class MemoryWriter:
 
 
 class NullReader:
-    """Base of a feed without an API server; its reads do nothing, because the snapshot already has all objects."""
+    """Base class of a feed without an API server. Reads do nothing, because the snapshot already has all objects."""
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
         return
@@ -250,7 +250,7 @@ class NullReader:
 
 
 def next_version(version: str) -> str:
-    """Return the resource version after ``version``, for a write in memory; "1" after one that is not a number."""
+    """Return the next resource version after ``version``, for a write in memory; "1" if ``version`` is not a number."""
     return str(max(version_number(version), 0) + 1)
 
 

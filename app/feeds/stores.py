@@ -1,4 +1,4 @@
-"""Stores, through which reflectors and the loader of a saved cluster change the snapshot, one for each kind."""
+"""Stores: reflectors and the loader of a saved cluster change the snapshot through them. Each kind has one store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Store(Protocol[T_contra]):
     """Objects of one kind in the snapshot. All methods are synchronous, so no task sees a partial change."""
 
     newest_wins: bool
-    """If true, ``upsert`` ignores versions older than the known one.
+    """If true, ``upsert`` ignores versions that are older than the known version.
 
-    False during the list after etcd was restored from a backup, because versions then went back.
+    It is false during the list after etcd was restored from a backup, because a restore makes versions smaller.
     """
 
     def upsert(self, obj: T_contra) -> None: ...
@@ -31,8 +31,8 @@ class Store(Protocol[T_contra]):
     def keys(self) -> Iterator[ObjectKey]:
         """Yield the keys of all objects at the beginning of a list.
 
-        The reflector deletes each of these objects that the list does not contain. The snapshot can change between two
-        keys.
+        Of these objects, the reflector deletes those that are not in the list. The snapshot can change between two
+        yields.
         """
         ...
 
@@ -74,9 +74,9 @@ class _CacheStore:
 class PodStore(_CacheStore):
     """Store of pods.
 
-    A pod that was known when a list began and is not in the list was deleted, even if its bind is in flight. But before
-    the list ends, a new pod of the same name can be created, read without the watch, and even bound. So ``delete``
-    without a UID keeps a pod that was added after the call of ``keys``.
+    If a pod was known when a list began and is not in the list, it was deleted, even if its bind is in flight. But
+    before the list ends, a new pod with the same name can be created, read outside of the watch, and even bound. So
+    ``delete`` without a UID keeps a pod that was added after the call of ``keys``.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -93,8 +93,8 @@ class PodStore(_CacheStore):
     def _is_newer_than_list(self, key: ObjectKey) -> bool:
         """Return true if the pod was added after the call of ``keys``.
 
-        Only pending pods can be added then, because only pending pods are read without the watch. Assumed pods are
-        still pending in the API server.
+        Only pending pods can be added after that call, because only pending pods are read outside of the watch. Assumed
+        pods are still pending in the API server.
         """
         known = self._cluster.pod(*key)
         return known is not None and self._may_be_bound(known) and known.uid not in self._unbound

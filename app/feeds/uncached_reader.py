@@ -1,4 +1,4 @@
-"""Reads a pod, or a node with its pods, from the API server, with fields that the snapshot does not have."""
+"""Reads a pod, or a node with its pods, from the API server, including fields that the snapshot does not have."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from app.kube.names import is_segment, is_subdomain
 from app.writes.answers import as_requested
 
 MOST_BYTES: Final = 4 << 20
-"""Maximum bytes of a list, enough for some hundred usual pods of a node. Decoding a list blocks the event loop."""
+"""Maximum bytes of a list, enough for some hundred pods of a node. Larger lists would block the event loop for long."""
 
 _CACHED: Final = "0"
-"""Resource version 0, so that the API server answers from its cache, which indexes pods by node.
+"""Resource version 0: the API server may then answer from its cache, which indexes pods by node.
 
-The cache can be slightly behind etcd.
+The cache can be slightly older than etcd.
 """
 
 _SECONDS: Final = 2.0

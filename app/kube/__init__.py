@@ -1,9 +1,9 @@
 """Models of Kubernetes objects, parsers of quantities, selectors and taints, and the client of the API server.
 
-Models are frozen and hold only the fields that decisions read. Only the packages that read and write the cluster are
-allowed to use the client; plugins can use everything else.
+Models are frozen and contain only the fields that decisions read. Only packages that read or write the cluster can use
+the client. Plugins can use everything else.
 
-Only the model of the custom resource Home and the names of Homeport's annotations are specific to Homeport.
+Only two things here are specific to Homeport: the model of the custom resource Home, and the names of annotations.
 
-Not here: decisions, which other packages make.
+Not here: scheduling decisions, which other packages make.
 """

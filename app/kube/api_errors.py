@@ -7,7 +7,7 @@
     ├── ApiUnavailable    a read got no usable answer, or a write was never sent; nothing was changed
     │   ├── ApiSilent         a read timed out: the server is slow or unreachable
     │   └── AnswerTooLong     the answer to a read exceeds the caller's limit; reading was aborted
-    └── UnknownOutcome    a write possibly took effect: read the object again
+    └── UnknownOutcome    a write might have taken effect: read the object again
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ class KubeError(Exception):
 
 
 class ApiUnavailable(KubeError):
-    """A read that got no usable answer, or a write that was never sent."""
+    """Error of a read without a usable answer, or of a write that was never sent."""
 
 
 class ApiSilent(ApiUnavailable):
-    """A read that timed out before its answer was complete."""
+    """Error of a read that timed out before its answer was complete."""
 
 
 class AnswerTooLong(ApiUnavailable):
-    """A read whose answer exceeds the caller's limit in bytes."""
+    """Error of a read with an answer that exceeds the caller's limit in bytes."""
 
 
 class UnknownOutcome(KubeError):
-    """A write that was sent and whose result is unknown: a timeout, a connection reset, or a 5xx answer."""
+    """Error of a write that was sent without a known result: a timeout, a connection reset, or a 5xx answer."""
 
 
 class ApiError(KubeError):
     """Error answer of the API server, or of a proxy in front of it.
 
-    ``retry_after`` is in seconds, ``None`` if the answer has no such header. The error is also raised, without a
-    request, for a name that cannot be part of a path.
+    ``retry_after`` is in seconds; ``None`` if the answer has no such header. The error is also raised for a name that
+    cannot be part of a path; then no request is sent.
     """
 
     def __init__(self, status: int, reason: str = "", message: str = "", retry_after: float | None = None) -> None:
@@ -58,9 +58,9 @@ class ApiError(KubeError):
 
     @classmethod
     def parse(cls, raw: bytes | Raw, *, status: int = 0, retry_after: float | None = None) -> Self:
-        """Create the error from the body of an answer. ``status`` of 0 means the code in the body.
+        """Create the error from the body of an answer. If ``status`` is 0, the code in the body is used.
 
-        The body is a Status object. Any other body becomes the message, because proxies answer with plain text.
+        The body is usually a Status object. Any other body becomes the message, because proxies return plain text.
         """
         try:
             decoded = _STATUS.decode(raw)

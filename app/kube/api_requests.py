@@ -1,4 +1,4 @@
-"""Builders of requests to the API server. A request is plain data; ``app.kube.transport`` sends it."""
+"""Builders of requests to the API server. A request is only data; ``app.kube.transport`` sends it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Resource:
         """Return the path of an object or its ``subresource``, or of a collection if ``name`` is ``None``.
 
         A collection with an empty ``namespace`` spans all namespaces. Raises ``ApiError`` for a name that is not a
-        single path segment, because such a name would change the path.
+        single path segment, because such a name would lead to another path.
         """
         of_object = () if name is None else (name, *filter(None, (subresource,)))
         scope = ("namespaces", namespace) if self.namespaced and (namespace or of_object) else ()
@@ -51,7 +51,7 @@ NODES: Final = Resource(group="", version="v1", plural="nodes", kind="Node", nam
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """HTTP request to the API server. ``query`` holds pairs of name and value that are not yet encoded."""
+    """HTTP request to the API server. ``query`` contains pairs of name and value that are not encoded yet."""
 
     method: Literal["DELETE", "GET", "PATCH", "POST", "PUT"]
     path: str
@@ -63,7 +63,7 @@ class Request:
     """True for a POST that stores nothing, for example a SelfSubjectAccessReview."""
 
     trace: tuple[tuple[str, str], ...] = ()
-    """HTTP headers that pass on the trace context; empty if the caller is not traced."""
+    """HTTP headers with the trace context; empty if the caller is not traced."""
 
     @property
     def writes(self) -> bool:
@@ -88,8 +88,8 @@ def list_request(
 ) -> Request:
     """Return a request for one page of a list over all namespaces.
 
-    With the defaults, the page holds all objects in their newest state. With ``continue_``, ``resource_version`` is
-    omitted: the token contains a version, and the API server rejects requests with both.
+    With the defaults, the page contains all objects in their newest state. With ``continue_``, ``resource_version`` is
+    omitted, because the token contains a version, and the API server rejects requests with two versions.
     """
     query = {
         "limit": str(limit or ""),
@@ -112,7 +112,7 @@ def watch_request(
 ) -> Request:
     """Return a watch request for all events after ``resource_version``, in all namespaces if ``namespace`` is empty.
 
-    The API server ends the watch without an error after ``timeout_seconds``; if that is 0, after its own default.
+    The API server ends the watch without an error after ``timeout_seconds``; 0 means the API server's default.
     """
     query = {
         "watch": "true",

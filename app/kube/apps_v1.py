@@ -1,4 +1,4 @@
-"""ReplicaSets and StatefulSets, reduced to metadata and the selector for default topology spread constraints."""
+"""ReplicaSets and StatefulSets, reduced to metadata and selector. Default topology spread uses the selector."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Device requests of a pod: its resource claims, and the containers that request extended resources.
 
-A DeviceClass can back an extended resource. The scheduler then creates one claim for the pod, with the requests of all
-containers.
+A DeviceClass can provide the devices of an extended resource. The scheduler then creates one claim for the pod, with
+the requests of all containers.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _QUOTA_PREFIX: Final = "requests."
 
 
 class PodClaim(Struct, frozen=True, gc=False):
-    """An entry of ``spec.resourceClaims``. ``name`` is the name of the entry.
+    """Entry of ``spec.resourceClaims``. ``name`` is the name of the entry.
 
-    ``claim`` names an existing claim and ``template`` a ResourceClaimTemplate; each is ``None`` if unset. ``status`` is
-    true if the pod's status has an entry for the claim that was created from the template. ``generated`` is the name of
-    that claim, ``None`` without such an entry or if no claim was needed.
+    ``claim`` is the name of an existing claim, and ``template`` that of a ResourceClaimTemplate; each is ``None`` if
+    unset. ``status`` is true if the pod's status has an entry for the claim that was created from the template.
+    ``generated`` is the name of that claim; ``None`` if there is no such entry, or if no claim was needed.
     """
 
     name: str
@@ -43,10 +43,10 @@ class PodClaim(Struct, frozen=True, gc=False):
 
 
 class ContainerRequests(Struct, frozen=True, gc=False):
-    """Possible device resources that a container requests, as (name, amount, index).
+    """Resources that a container requests and that might be devices: (name, amount, index).
 
-    The index in ``resources`` counts all requests of the container, sorted by name. The field ``index`` is the position
-    of the container among init containers, then regular containers.
+    The index in ``resources`` is the position among all requests of the container, sorted by name. The field ``index``
+    is the position of the container: init containers come first, then regular containers.
     """
 
     index: int
@@ -56,7 +56,7 @@ class ContainerRequests(Struct, frozen=True, gc=False):
 
 
 class PodClaims(Struct, frozen=True):
-    """Device requests of a pod. ``containers`` holds the containers with device requests, init containers first."""
+    """Device requests of a pod. ``containers``: the containers that request devices, init containers first."""
 
     claims: tuple[PodClaim, ...] = ()
     containers: tuple[ContainerRequests, ...] = ()
@@ -70,7 +70,7 @@ NO_CLAIMS: Final = PodClaims()
 
 
 class ClaimStatusObject(Struct, rename="camel"):
-    """An entry of ``status.resourceClaimStatuses``."""
+    """Entry of ``status.resourceClaimStatuses``."""
 
     name: str | None = None
     resource_claim_name: str | None = None
@@ -105,7 +105,7 @@ def _parse_claims(data: bytes) -> tuple[_PodClaimObject, ...]:
 
 
 def _parse_extended(data: bytes) -> tuple[tuple[str, int, int], ...]:
-    """Return (name, amount, index) of each possible device resource. The index counts all requests by name."""
+    """Return (name, amount, index) of each resource that might be a device. See ``ContainerRequests``."""
     requests = _LIST.decode(data) or {}
     try:
         amounts = [
@@ -132,7 +132,7 @@ def _whole(raw: Raw) -> int:
 
 
 def is_device_resource(name: str) -> bool:
-    """Return whether a DeviceClass can back a resource of this name."""
+    """Return whether a DeviceClass can provide a resource of this name."""
     if name.startswith(DEVICE_CLASS_RESOURCE):
         return True
     return "/" in name and "kubernetes.io/" not in name and not name.startswith(_QUOTA_PREFIX)

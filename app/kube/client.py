@@ -1,7 +1,7 @@
-"""Client of the API server, with one method per verb. Answers are raw bytes, which callers decode.
+"""Client of the API server, with one method per verb. Methods return raw bytes, which callers decode.
 
-Callers also handle the errors (``app.kube.api_errors``). A request is retried only after a 401: once, with renewed
-credentials. ``app.kube.api_requests`` builds requests and ``app.kube.transport`` sends them.
+Callers also handle the errors (``app.kube.api_errors``). A request is retried only after status 401, and only once,
+with renewed credentials. ``app.kube.api_requests`` builds requests and ``app.kube.transport`` sends them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from app.telemetry.tracing import Tracing
 REQUEST_SECONDS: Final = 10.0
 LIST_SECONDS: Final = 60.0
 SILENCE_SECONDS: Final = 140.0
-"""Maximum seconds without data on a watch. Bookmarks arrive every minute, or every two without events."""
+"""Maximum seconds without data on a watch. Bookmarks arrive every minute; without events, every two minutes."""
 
 _NOT_FOUND: Final = 404
 
@@ -83,13 +83,17 @@ class KubeClient:
 
     @property
     def server(self) -> str:
-        """URL of the API server. Before the first read of the credentials, it is the name of their source."""
+        """URL of the API server. Before the first read of the credentials, the name of their source."""
         return self._credentials.server
 
     @property
     def certificate_ends(self) -> float | None:
-        """Expiry of the client certificate as a Unix time, or ``None``, see ``Credentials.certificate_ends``."""
+        """Expiry of the client certificate (Unix time), or ``None``; see ``Credentials.certificate_ends``."""
         return self._credentials.certificate_ends
+
+    def rejection(self, error: ApiError) -> str:
+        """Return text for users about a 401, see ``Credentials.rejection``."""
+        return self._credentials.rejection(error.message or str(error))
 
     async def aclose(self) -> None:
         """Close every connection; requests in flight fail."""
@@ -102,7 +106,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> Resource | None:
-        """Read from the API server which resource serves a kind; return ``None`` if it does not serve the kind."""
+        """Look up the resource of a kind in the API server; return ``None`` if the kind is not served."""
         try:
             raw = await self._transport.send(discovery_request(api_version), timeout)
         except ApiError as error:
@@ -130,8 +134,8 @@ class KubeClient:
     ) -> bytes:
         """Return one page of a list over all namespaces, see :func:`list_request`.
 
-        ``timeout`` is the maximum duration and ``silence`` the maximum time without data, in seconds. Reading more than
-        ``most`` bytes is aborted and raises ``AnswerTooLong``.
+        ``timeout`` is the maximum duration and ``silence`` the maximum time without data, in seconds. Raises
+        ``AnswerTooLong`` if the answer has more than ``most`` bytes.
         """
         request = list_request(
             resource,
@@ -152,7 +156,7 @@ class KubeClient:
         metadata_only: bool = False,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Return the current version of one object, or of its metadata only."""
+        """Return the current version of one object; with ``metadata_only``, only its metadata."""
         return await self._transport.send(get_request(resource, namespace, name, metadata_only=metadata_only), timeout)
 
     async def read(
@@ -177,7 +181,7 @@ class KubeClient:
         metadata_only: bool = False,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Patch an object and return its new version. It fails if ``body`` has an outdated ``resourceVersion``."""
+        """Patch an object and return its new version. An old ``resourceVersion`` in ``body`` leads to an error."""
         request = patch_request(
             resource,
             namespace,
@@ -196,7 +200,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Replace the object at a path and return its new version. Fails if ``body`` has an old ``resourceVersion``."""
+        """Replace an object and return its new version. An old ``resourceVersion`` in ``body`` leads to an error."""
         return await self._transport.write(put_request(path, body), timeout)
 
     async def post(
@@ -209,8 +213,9 @@ class KubeClient:
     ) -> bytes:
         """Create an object at a path, see :meth:`Resource.path`, and return it.
 
-        ``before`` is called when a connection is ready. No other task runs between this call and sending, except if a
-        proxy is used. A retry after a 401 calls it again. If it raises, its error is passed on and nothing is sent.
+        ``before`` is called when a connection is ready. No other task runs between this call and the sending, except if
+        a proxy is used. Before a retry after status 401, it is called again. If it raises an exception, nothing is
+        sent, and the exception is passed on.
         """
         return await self._transport.write(post_request(path, body), timeout, before)
 
@@ -234,7 +239,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Post a review, for example a SelfSubjectAccessReview. It stores nothing, so it fails like a read."""
+        """Post a review, for example a SelfSubjectAccessReview. Errors are those of a read: nothing is stored."""
         return await self._transport.send(review_request(path, body), timeout)
 
     def watch(

@@ -1,4 +1,4 @@
-"""Conditions of pods. The list is decoded only if the name of the wanted type occurs in its text, to save time."""
+"""Conditions of pods. To save time, the list is decoded only if its text contains the name of the wanted type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.kube.decoding import Decoder
 
 
 class ConditionObject(Struct, rename="camel"):
-    """Condition of a pod on the wire, reduced to the fields that are read."""
+    """Condition of a pod in JSON, reduced to the fields that are read."""
 
     type: str | None = None
     status: str | None = None
@@ -34,7 +34,7 @@ LONGEST_MESSAGE: Final = 1024
 def condition_of(conditions: Raw, type_: str) -> ConditionObject:
     """Return the first condition of type ``type_``, like kube-scheduler; an empty one if the pod has no such condition.
 
-    Raises ``msgspec.ValidationError`` if ``type_`` occurs in the text of ``conditions``, but the text is invalid.
+    Raises ``msgspec.ValidationError`` if the text of ``conditions`` contains ``type_`` and is invalid.
     """
     data = bytes(conditions)
     if type_.encode() not in data:
@@ -49,8 +49,8 @@ def condition_of(conditions: Raw, type_: str) -> ConditionObject:
 def unschedulable(conditions: Raw) -> tuple[str, str]:
     """Return the time (RFC 3339) since which PodScheduled is False, and its message; both empty if it is not False.
 
-    The time is also empty if it is unset or overlong. Both are empty for a pod with scheduling gates. The condition of
-    such a pod is False although kube-scheduler has not tried to place it.
+    The time is also empty if it is unset or too long. Both are empty for a pod with scheduling gates, because the
+    condition of such a pod is False although kube-scheduler has not tried to place the pod.
     """
     condition = condition_of(conditions, _POD_SCHEDULED)
     if condition.status != _FALSE or condition.reason == _GATED:

@@ -1,7 +1,8 @@
 """Pods and nodes, reduced to the fields that a decision reads.
 
-Each kind has a wire form (``…Object``, the type that JSON decodes to) and a slim form, which is frozen and shares parts
-that are equal among replicas. 150,000 realistic pods take about 100 MB as slim structs and 3 GB as dicts.
+Each kind has two forms. The wire form (``…Object``) has the structure of the JSON. The slim form is frozen, and shares
+parts that are equal among the pods of a workload. 150,000 realistic pods take about 100 MB in slim form, and 3 GB as
+dicts.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ T = TypeVar("T")
 
 
 class TopologySpreadConstraint(Struct, frozen=True, gc=False):
-    """One entry of ``spec.topologySpreadConstraints``.
+    """Entry of ``spec.topologySpreadConstraints``.
 
-    ``selector`` is ``None`` for a null selector, which matches nothing, and for an invalid one. ``invalid`` is the
-    parse error of an invalid selector; plugins return it with their verdict.
+    ``selector`` is ``None`` if the selector is null, and so matches nothing, or if it is invalid. ``invalid`` is the
+    parse error of an invalid selector; plugins return this error in their verdict.
     """
 
     max_skew: int
@@ -59,9 +60,9 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     """Fields of ``spec`` that scheduling reads, except the node name. The pods of one workload share one object.
 
-    ``oversized`` names the fields of the pod that exceed their size limit, including its labels; they are empty here.
-    ``parts`` holds the optional parts. Properties such as ``resources`` return a part, or raise ``NotDecoded`` if no
-    plugin declares it.
+    ``oversized``: names of the pod's fields, labels included, that exceed their size limit and are empty here.
+    ``parts``: the optional parts. Properties such as ``resources`` return a part, or raise ``NotDecoded`` if no plugin
+    declares it.
     """
 
     scheduler_name: str
@@ -126,9 +127,9 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 class Waiting(Struct, frozen=True, gc=False):
     """Scheduling fields of a pod's status, which are empty for most pods.
 
-    ``unschedulable_since`` is the time (RFC 3339) since which the condition PodScheduled is False: the first attempt
-    that found no node. ``message``: message of that condition, at most 1,024 characters. Both are empty once the pod
-    has a node.
+    ``unschedulable_since``: time (RFC 3339) since which the condition PodScheduled is False: the time of the first
+    attempt that found no node. ``message``: message of that condition, at most 1,024 characters. Both are empty once
+    the pod has a node.
     """
 
     nominated_node_name: str = ""
@@ -142,9 +143,8 @@ NOT_WAITING: Final = Waiting()
 class Pod(Struct, frozen=True, gc=False):
     """A pod of the snapshot or of a request. Unset strings are empty.
 
-    ``created`` is in UTC with whole seconds and of fixed length, so its text sorts by time. ``lifecycle`` is an
-    optional part, ``None`` unless a plugin declares it. The property ``disruption`` returns this part, or raises
-    ``NotDecoded``.
+    ``created`` is a UTC time of fixed length, so its text sorts by time. ``lifecycle`` is an optional part; ``None`` if
+    no plugin declares it. The property ``disruption`` returns this part, or raises ``NotDecoded``.
     """
 
     namespace: str
@@ -214,12 +214,12 @@ class Node(Struct, frozen=True, gc=False):
 
     @property
     def features(self) -> frozenset[str]:
-        """Features that the node declares, limited to those that a pod can require."""
+        """Features that the node declares and that a pod can require."""
         return _declared(self.parts.features, Extra.FEATURES)
 
     @property
     def state(self) -> NodeState:
-        """Readiness, pressure and system UUID of the node, and whether it is being deleted."""
+        """Readiness, pressure, system UUID and deletion state of the node."""
         return _declared(self.parts.state, Extra.NODE_STATE)
 
     @property
@@ -234,7 +234,7 @@ def is_same(node: Node, other: Node) -> bool:
 
 
 def is_same_spec(spec: PodSpec, other: PodSpec) -> bool:
-    """Return whether two specs are equal by value. Works for specs that are not interned, too."""
+    """Return whether two specs are equal by value, even if they are not interned."""
     return spec is other or _values(spec) == _values(other)
 
 

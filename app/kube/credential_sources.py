@@ -1,6 +1,6 @@
 """Sources of credentials: a kubeconfig or a pod's service account, read with the ``kubernetes`` library."""
 
-# The ``kubernetes`` library claims to be typed, but its configuration module is not, so mypy allows untyped calls.
+# The ``kubernetes`` library is marked as typed, but its configuration module is not, so mypy allows untyped calls here.
 # mypy: allow-untyped-calls
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader, KubeConf
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 REREAD_SECONDS: Final = 60.0
-"""Seconds between reads of credential files.
+"""Seconds between two reads of credential files.
 
-A minute suffices, because the kubelet replaces a token when a fifth of its lifetime is left.
+A minute is short enough, because the kubelet replaces a token when a fifth of its lifetime is left.
 """
 
 _NO_FILE: Final = "there is no such file"
@@ -39,14 +39,14 @@ _LIBRARY_ERRORS: Final = (ConfigException, yaml.YAMLError, OSError, LookupError,
 
 
 class CredentialsError(Exception):
-    """Credentials are not available. The message names their source, with context and user if they are known."""
+    """Raised if credentials are not available. The message names the source and, if known, context and user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Names and contents of the CA, certificate and key files; the name of a missing file is ``None``.
+    """Names and contents of the CA, certificate and key files. The name of a missing file is ``None``.
 
-    Contents are compared to detect that the kubelet, cert-manager or an exec plugin has replaced a file.
+    The contents show if the kubelet, cert-manager or an exec plugin has replaced a file.
     """
 
     files: tuple[str | None, ...]
@@ -59,7 +59,7 @@ class LoadedCredentials:
     """Credentials read from a source.
 
     ``expires`` is a Unix time, infinite if unknown. ``reread`` is the number of seconds until the source is read again.
-    ``renews_certificate`` is true for an exec plugin, which issues a new certificate before the old one expires.
+    ``renews_certificate`` is true for an exec plugin, which issues a new certificate before the old one has expired.
     """
 
     server: str
@@ -73,20 +73,20 @@ class LoadedCredentials:
 
 
 class Source(Protocol):
-    """Source of credentials. Errors name it by its ``str``."""
+    """Source of credentials. Its ``str`` is its name in error messages."""
 
     def check(self) -> None:
-        """Raise ``CredentialsError`` for mistakes that can be detected without running an exec plugin."""
+        """Check what can be checked without an exec plugin. Raises ``CredentialsError``."""
         ...
 
     def read(self) -> LoadedCredentials:
-        """Read the credentials. Blocks the thread and can run an exec plugin. Raises ``CredentialsError``."""
+        """Read the credentials; this blocks the thread and can run an exec plugin. Raises ``CredentialsError``."""
         ...
 
     def namespace(self, *, required: bool) -> str:
         """Return the default namespace; empty if the source has none. Raises ``CredentialsError``.
 
-        If ``required``, a source that does not exist is an error too.
+        If ``required``, the error is also raised if the source does not exist.
         """
         ...
 
@@ -119,7 +119,7 @@ class ServiceAccount:
             InClusterConfigLoader(token_filename=token, cert_filename=authority).load_and_set(target)
             return target.loaded(expires=inf, reread=REREAD_SECONDS)
 
-    def namespace(self, *, required: bool) -> str:  # required is unused: source_of found the token
+    def namespace(self, *, required: bool) -> str:  # required is unused, because source_of has found the token file
         with credentials_errors(str(self)):
             file = self._folder / "namespace"
             return file.read_text().strip() if file.is_file() else ""
@@ -172,7 +172,7 @@ class Kubeconfig:
             merger = KubeConfigMerger(self._files)
             if merger.config is None:
                 raise ConfigException(_NO_FILE)
-            # Like kubectl, the loader stores a new refresh token of an OIDC user in the file, by config_persister.
+            # Like kubectl, store a new refresh token of an OIDC user in the file; config_persister does this.
             loader = KubeConfigLoader(
                 merger.config,
                 active_context=self._context or None,
@@ -212,12 +212,12 @@ def _is_server_url(url: str) -> bool:
 
 
 def _is_by_plugin(user: ConfigNode | None) -> bool:
-    """Return whether the user has an exec plugin to run. A token or an auth-provider takes precedence over it."""
+    """Return whether an exec plugin supplies the credentials. A token or an auth-provider takes precedence over it."""
     return user is not None and "exec" in user and not any(it in user for it in ("token", "tokenFile", "auth-provider"))
 
 
 def _missing_files(opened: _Opened) -> Iterator[str]:
-    """Yield an error for each missing certificate or key file that TLS needs and inline data does not replace."""
+    """Yield an error for each missing certificate or key file that TLS needs and that inline data does not replace."""
     if not str(opened.cluster["server"]).startswith("https:"):
         return
     folder = Path(opened.cluster.path).absolute().parent
@@ -256,7 +256,8 @@ def _beside(user: ConfigNode, command: str) -> str:
 def _run_plugin(opened: _Opened) -> float:
     """Run the exec plugin and store its credentials in the user entry; return their expiry as a Unix time, or infinity.
 
-    The library's loader is not used for this, because it only logs errors and drops the expiry of certificates.
+    The library's own function for this is not used: it logs errors instead of raising them, and ignores the expiry of
+    certificates.
     """
     user = opened.user
     folder = str(Path(user.path).absolute().parent)
@@ -275,7 +276,7 @@ def _run_plugin(opened: _Opened) -> float:
 
 
 class _Target(SimpleNamespace):
-    """Object to load settings into. The library's own Configuration would read proxies from the environment."""
+    """Object that receives settings. The library's Configuration is not used: it reads proxies from the environment."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -300,7 +301,7 @@ class _Target(SimpleNamespace):
 
 @contextmanager
 def credentials_errors(where: str) -> Iterator[None]:
-    """Convert the library's exceptions into ``CredentialsError``, whose message begins with ``where``."""
+    """Convert the library's exceptions to ``CredentialsError``. The message begins with ``where``."""
     try:
         yield
     except _LIBRARY_ERRORS as mistake:

@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import Final
@@ -33,16 +34,16 @@ from app.kube.credential_sources import (
 _LOG: Final = structlog.get_logger(__name__)
 
 RENEW_AT: Final = 0.9
-"""Fraction of the time from read to expiry after which credentials are renewed."""
+"""Credentials are renewed after this fraction of the time from their reading to their expiry."""
 
 _PLUGIN_SECONDS: Final = 60.0
 _TRY_AGAIN_SECONDS: Final = 5.0
-_SHORTEST_LIFE: Final = 1.0  # seconds; an exec plugin with expired credentials must not run for each request
+_SHORTEST_LIFE: Final = 1.0  # seconds; an exec plugin that returns expired credentials must not run for each request
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Server, credentials and proxy for one request. ``tls`` stays the identical object until certificates change.
+    """Server, credentials and proxy for one request. ``tls`` is the same object until certificates change.
 
     ``impersonated``: user whose permissions the requests have instead of the credentials' own; empty for none.
     """
@@ -79,12 +80,11 @@ def load(
     impersonated: str = "",
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Credentials:
-    """Check and return the first source that exists: ``kubeconfig``, ``$KUBECONFIG``, service account,
-    ``~/.kube/config``.
+    """Return credentials from the first source that exists, after a check. Raises ``CredentialsError``.
 
-    ``kubeconfig`` can be a list of files like ``$KUBECONFIG``. ``context``: name of its context; empty for the current
-    one. ``impersonated``: user as whom requests are sent. Exec plugins do not run before the first request. Raises
-    ``CredentialsError``.
+    The sources are ``kubeconfig``, ``$KUBECONFIG``, the service account and ``~/.kube/config``. ``kubeconfig`` can be a
+    list of files like ``$KUBECONFIG``. ``context``: name of its context; empty for the current one. ``impersonated``:
+    user as whom requests are sent. Exec plugins do not run before the first request.
     """
     source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account, context)
     source.check()
@@ -94,21 +94,21 @@ def load(
 def namespace_in_use(
     kubeconfig: str | None = None, *, context: str = "", service_account: Path = SERVICE_ACCOUNT
 ) -> str:
-    """Return the default namespace like kubectl: the namespace of the current context, or of the pod.
+    """Return the default namespace like kubectl: the namespace of the context, or of the pod.
 
-    Searches the same sources as ``load``; without credentials or a namespace in them, it returns ``default``. The
-    cluster and user need not exist. Raises ``CredentialsError`` if the given ``kubeconfig`` does not exist, or if a
-    file cannot be read.
+    The sources are those of ``load``. Without credentials, or without a namespace in them, ``default`` is returned.
+    Cluster and user of the context need not exist. Raises ``CredentialsError`` if the given ``kubeconfig`` does not
+    exist, or if a file cannot be read.
     """
     source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account, context)
     return source.namespace(required=bool(kubeconfig or context)) or "default"
 
 
 class Credentials:
-    """Credentials that a request reads again if they are due.
+    """Credentials that are read again before a request if necessary.
 
-    They are due after a minute (unless an exec plugin supplies them), shortly before they expire, and when the API
-    server rejects them.
+    This is necessary after a minute (unless an exec plugin supplies the credentials), shortly before they expire, and
+    after the API server has rejected them.
     """
 
     def __init__(self, source: Source, *, impersonated: str = "", now: Callable[[], float] = time.time) -> None:
@@ -127,7 +127,7 @@ class Credentials:
     def certificate_ends(self) -> float | None:
         """Expiry of the client certificate as a Unix time.
 
-        ``None`` if there is no certificate, if an exec plugin renews it, or before the first read.
+        It is ``None`` if there is no certificate, if an exec plugin renews it, or before the first read.
         """
         return self._certificate_ends
 
@@ -136,8 +136,18 @@ class Credentials:
         """URL of the API server; the name of the credentials' source before the first read."""
         return str(self._source) if self._access is None else self._access.server
 
+    def rejection(self, cause: str) -> str:
+        """Return text for users about a 401 of the API server: the expiry of an expired certificate, else ``cause``."""
+        ends = self._certificate_ends
+        if ends is not None and ends <= self._now():
+            cause = f"the client certificate expired on {datetime.fromtimestamp(ends, UTC):%Y-%m-%d %H:%M} UTC"
+        return f"the API server ({self.server}) rejects the credentials: {cause}"
+
     async def access(self) -> Access:
-        """Return the access for the next request. Read due credentials again. Raises ``CredentialsError``."""
+        """Return the access for the next request; first read the credentials again if necessary.
+
+        Raises ``CredentialsError``.
+        """
         if self._access is None or self._now() >= self._renew_at:
             async with self._lock:
                 if self._access is None or self._now() >= self._renew_at:
@@ -145,7 +155,7 @@ class Credentials:
         return self._access
 
     async def renewed(self, rejected: Access) -> Access:
-        """Return the access for the retry of a request whose access got a 401. Raises ``CredentialsError``.
+        """Return the access for the retry of a request that was rejected with status 401. Raises ``CredentialsError``.
 
         The credentials are read again, but only once if many requests are rejected at the same time.
         """
@@ -197,9 +207,9 @@ class Credentials:
 
 
 def _certificate_ends(loaded: LoadedCredentials) -> float | None:
-    """Return the expiry of the client certificate as a Unix time; ``None`` without one, or if a plugin renews it.
+    """Return the expiry of the client certificate (Unix time); ``None`` if there is none or an exec plugin renews it.
 
-    The client's own certificate is the first one in the file; the others belong to its issuers.
+    The client's certificate is the first certificate in the file; the others belong to its issuers.
     """
     authority, certificate, _ = loaded.tls.files
     if not certificate or loaded.renews_certificate:
@@ -214,7 +224,7 @@ def _certificate_ends(loaded: LoadedCredentials) -> float | None:
 def _context(tls: Tls) -> ssl.SSLContext:
     authority, certificate, key = tls.files
     context = ssl.create_default_context(cafile=authority)
-    # Clear a flag that Python 3.13 sets: it requires key identifiers. Cluster CAs often lack them; Go accepts that.
+    # Python 3.13 requires key identifiers in certificates. Cluster CAs often lack them, and Go does not require them.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not tls.verify:
         context.check_hostname = False

@@ -1,7 +1,7 @@
-"""Translation of in-tree volumes to volumes of the CSI drivers that replace their plugins.
+"""Translation of in-tree volumes to volumes of the CSI drivers that replace the in-tree volume plugins.
 
-Covers the plugins that kube-scheduler translates with its default feature gates (``DRIVERS``). Source of the rules:
-``k8s.io/csi-translation-lib`` of Kubernetes 1.36.
+Only those plugins are translated that kube-scheduler translates with its default feature gates (``DRIVERS``). Source of
+the rules: ``k8s.io/csi-translation-lib`` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ DRIVERS: Final[Mapping[str, str]] = {
     CINDER: "cinder.csi.openstack.org",
     PORTWORX: "pxd.portworx.com",
 }
-"""CSI driver of each in-tree plugin whose volumes kube-scheduler translates.
+"""CSI driver of each in-tree plugin with volumes that kube-scheduler translates.
 
 ``isCSIMigrationOn`` (NodeVolumeLimits) and ``isCSIMigrationOnForPlugin`` (VolumeBinding) list these plugins only. Azure
 Files and vSphere volumes have been migrated too, but kube-scheduler does not translate them.
 """
 
 NOT_COUNTED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""Migrated plugins that are not in ``DRIVERS``, so kube-scheduler does not count their volumes for a CSI driver."""
+"""Migrated plugins that kube-scheduler does not translate: it does not count their volumes for a CSI driver."""
 
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
@@ -66,11 +66,11 @@ _BAD_ZONE: Final = "zone in unexpected format, expected: {locale}-{region}-{zone
 
 
 class Untranslatable(ValueError):
-    """The volume cannot be translated. The message equals that of kube-scheduler."""
+    """Raised if a volume cannot be translated. The message equals that of kube-scheduler."""
 
 
 class MigratedVolume(Struct, frozen=True, gc=False):
-    """A volume of the in-tree ``plugin``. ``handle`` identifies the volume to the CSI driver."""
+    """Volume of the in-tree ``plugin``. ``handle`` identifies the volume to the CSI driver."""
 
     plugin: str
     handle: str
@@ -105,8 +105,8 @@ class InTreeSources(Struct, rename="camel"):
     def migrated(self, labels: Mapping[str, str]) -> tuple[str, MigratedVolume | None, str]:
         """Return (in-tree plugin, CSI volume, error) for a PersistentVolume with these labels.
 
-        Without an in-tree source of ``DRIVERS``, the plugin is empty. The error is empty unless the translation fails.
-        The CSI volume is ``None`` without a source, or if the translation fails.
+        Without an in-tree source of ``DRIVERS``, the plugin is ``""`` and the CSI volume ``None``. If the translation
+        fails, the CSI volume is ``None``; otherwise the error is ``""``.
         """
         plugin = ""
         try:
@@ -129,7 +129,7 @@ class InTreeSources(Struct, rename="camel"):
 
 
 def gce_disk(name: str, zones_label: str | None = None) -> MigratedVolume:
-    """Translate a GCE disk; it is regional if ``zones_label``, a label of its PersistentVolume, lists several zones.
+    """Translate a GCE disk. ``zones_label``: zones label of its PersistentVolume; several zones make the disk regional.
 
     Raises ``Untranslatable`` if these zones are malformed or in different regions.
     """
@@ -182,17 +182,17 @@ def portworx_volume(volume_id: str) -> MigratedVolume:
 
 
 def zones_label_of(labels: Mapping[str, str]) -> str:
-    """Return the zones label of a GCE disk, empty if it has none. The beta label takes precedence."""
+    """Return the zones label of a GCE disk; empty if there is none. The beta label takes precedence."""
     return labels.get(BETA_ZONE) or labels.get(ZONE, "")
 
 
 def migrated_affinity(
     plugin: str, affinity: RequiredNodeAffinity | None, labels: Mapping[str, str]
 ) -> RequiredNodeAffinity | None:
-    """Return the node affinity of a PersistentVolume with the CSI driver's topology key in place of the zone key.
+    """Return the node affinity of a PersistentVolume, with the zone key replaced by the CSI driver's topology key.
 
-    ``None`` means no affinity. If the affinity has no zones, those of the volume's zone label are added. The beta key
-    of regions is replaced by the stable key.
+    ``None`` means no affinity. If the affinity has no zones, the zones of the volume's zone label are added. The beta
+    key of regions is replaced by the stable key.
     """
     key = _TOPOLOGY_KEYS.get(plugin)
     if key is None:

@@ -1,8 +1,7 @@
 """Features that nodes declare and pods require, for the plugin NodeDeclaredFeatures.
 
 Source of the rules: component-helpers ``nodedeclaredfeatures`` of Kubernetes 1.36. The features that a pod requires are
-derived from its spec, independent of feature gates. Only two of the registered features (``_NEEDED``) affect
-scheduling.
+derived from its spec only, not from feature gates. Only two of the registered features (``_NEEDED``) affect scheduling.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ def _parse_rules(data: bytes) -> bool:
 def _parse_declared(data: bytes) -> frozenset[str]:
     """Return the declared features that a pod can require.
 
-    Like ``FeatureMapper.TryMap`` of the Go package, walk both sorted lists in parallel. So a declared name that is out
-    of order is ignored.
+    Like ``FeatureMapper.TryMap`` of the Go package, walk both sorted lists in parallel. A declared name that is not in
+    sorted order is therefore ignored.
     """
     registered = iter((*_REGISTERED, None))
     awaited = next(registered)

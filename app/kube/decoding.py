@@ -1,9 +1,9 @@
 """Decoder for all JSON from the API server and from callers, at any nesting depth.
 
-The API server stores and sends documents with up to 10,000 levels (``managedFields[].fieldsV1`` of any pod). msgspec
-raises ``RecursionError`` about 900 levels down, where the interpreter's stack ends, even in parts that it skips. In
-that case, the decoder removes all parts far below the deepest field that Homeport reads, and decodes the rest.
-Documents that msgspec can decode have no extra cost.
+The API server stores and sends documents with up to 10,000 levels, for example in ``managedFields[].fieldsV1`` of a
+pod. msgspec raises ``RecursionError`` at about 900 levels, where the interpreter's stack ends, even in parts that it
+skips. The decoder then removes all parts that are nested far below the deepest field that Homeport reads, and decodes
+the rest. Documents that msgspec can decode take no additional time.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 SAFE_DEPTH: Final = 64
-"""Number of nesting levels that are never cut. The deepest field that is read is on level 14."""
+"""Number of nesting levels that are never cut. The deepest field that Homeport reads is on level 14."""
 
 MAX_DEPTH: Final = 128
-"""Maximum level that a part below level ``SAFE_DEPTH`` can reach; deeper parts are cut out.
+"""Maximum level of a part below level ``SAFE_DEPTH``. A part that reaches a deeper level is cut out.
 
-Must exceed ``SAFE_DEPTH`` by more than 16, because ``_Cut`` scans words of 8 bytes, and each can open 8 levels.
+The number must exceed ``SAFE_DEPTH`` by more than 16, because ``_Cut`` scans words of 8 bytes, and each word can open 8
+levels.
 """
 
 _WINDOW: Final = 1 << 16
@@ -45,16 +46,16 @@ _NO_BRACKETS: Final = bytes(ord(" ") if byte in b"{[]}" else byte for byte in ra
 
 
 class TooDeep(msgspec.DecodeError):
-    """The document is nested deeper than the interpreter's stack allows; ``without_deep_parts`` makes it decodable."""
+    """The document is nested too deeply for the interpreter's stack; ``without_deep_parts`` makes it decodable."""
 
 
 class Decoder(Generic[T]):
-    """A ``msgspec.json.Decoder`` for documents of any depth. All methods raise only ``msgspec.DecodeError``."""
+    """Decoder like ``msgspec.json.Decoder``, for documents of any depth. Methods raise only ``msgspec.DecodeError``."""
 
     __slots__ = ("_decode",)
 
     def __init__(self, type_: Any) -> None:
-        """``type_`` is the type to decode into; it can be more than a class, for example a union."""
+        """``type_`` is the type of the result: a class, or for example a union."""
         self._decode: Callable[[Document], T] = msgspec.json.Decoder(type_).decode
 
     def decode(self, raw: Document) -> T:
@@ -66,7 +67,7 @@ class Decoder(Generic[T]):
             raise msgspec.DecodeError(str(error)) from None
 
     def at_once(self, raw: Document) -> T:
-        """Decode, or raise ``TooDeep`` instead of cutting, which would block the event loop for 30 ms per megabyte."""
+        """Decode without cutting, which blocks the event loop for 30 ms per megabyte. Raises ``TooDeep`` if needed."""
         try:
             return self._decode(raw)
         except RecursionError:
@@ -83,9 +84,9 @@ class Decoder(Generic[T]):
 
 
 def without_deep_parts(raw: bytes) -> bytes:
-    """Replace each array or object right below level ``SAFE_DEPTH`` that exceeds level ``MAX_DEPTH`` with ``null``.
+    """Replace each array or object directly below level ``SAFE_DEPTH`` by ``null`` if it exceeds level ``MAX_DEPTH``.
 
-    The document itself is on level 1. Invalid JSON stays invalid, except for errors inside the removed parts.
+    The document itself is on level 1. Invalid JSON stays invalid, unless all errors are inside the removed parts.
     """
     cut = _Cut(raw)
     for _ in cut.steps():
@@ -102,7 +103,7 @@ async def without_deep_parts_in_steps(raw: bytes) -> bytes:
 
 
 class _Cut:
-    """Scanner that cuts the deep parts out of one document. It reads words of 8 bytes; single bytes only at a cut."""
+    """Scanner that cuts the deep parts out of one document. It reads words of 8 bytes; at a cut, single bytes."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -130,13 +131,13 @@ class _Cut:
         return b"".join((*pieces, self._raw[at:rest]))
 
     def _window(self, at: int) -> bytes:
-        """Return the next ``_WINDOW`` bytes, or one more so that they do not end within an escape sequence."""
+        """Return the next ``_WINDOW`` bytes; one byte more if they would end within an escape sequence."""
         window = self._raw[at : at + _WINDOW]
         escaping = len(window) - len(window.rstrip(b"\\"))
         return window if escaping % 2 == 0 else self._raw[at : at + _WINDOW + 1]
 
     def _structure(self, window: bytes) -> bytes:
-        """Return ``window`` with braces and brackets outside strings as ``[`` and ``]``, and the rest as spaces."""
+        """Return ``window`` with ``[`` and ``]`` for braces and brackets outside of strings, else spaces."""
         if b"\\" in window:
             window = window.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         parts = window.split(b'"')
@@ -163,7 +164,7 @@ class _Cut:
                     self._cross(at + index * _WORD, words[index], depth)
 
     def _cross(self, at: int, word: int, depth: int) -> None:
-        """Record that a word crosses level ``SAFE_DEPTH``. If a too deep part ends in the word, record where."""
+        """Record that a word crosses level ``SAFE_DEPTH``. If a part to cut ends in this word, record its end."""
         if self._too_deep:
             self._found.append((_last_left(*self._crossing), _first_back(at, word, depth)))
             self._too_deep = False
@@ -171,7 +172,7 @@ class _Cut:
 
 
 class _Nets(dict[int, int]):
-    """Cache of the change of depth by word. At most 6,561 words occur, because each byte is "[", "]" or a space."""
+    """Cache: change of the depth by a word. There are at most 6,561 words, because each byte is "[", "]" or a space."""
 
     def __missing__(self, word: int) -> int:
         bytes_ = word.to_bytes(_WORD, sys.byteorder)
@@ -180,7 +181,7 @@ class _Nets(dict[int, int]):
 
 
 class _Shapes(dict[int, tuple[int, int]]):
-    """Cache of the minimum and maximum depth within a word, relative to its start, by word."""
+    """Cache: minimum and maximum depth within a word, relative to the depth at its start."""
 
     def __missing__(self, word: int) -> tuple[int, int]:
         depths = (0, *(depth for _, depth in _steps(word, 0)))

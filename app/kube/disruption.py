@@ -1,7 +1,7 @@
 """Fields of a pod that preemption reads: whether it can preempt, its start time, and whether it is being preempted.
 
-They are an optional part of a pod. They are stored outside the spec, because all pods of a workload share one spec but
-start at different times.
+These fields are an optional part of a pod. They are stored outside the spec, because the pods of a workload share one
+spec but start at different times.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BY_SCHEDULER: Final = "PreemptionByScheduler"
 class Disruption(Struct, frozen=True, gc=False):
     """Fields of a pod that preemption reads.
 
-    ``never_preempts`` is true if the ``preemptionPolicy`` is Never. ``started`` is ``status.startTime`` as a Unix time,
+    ``never_preempts`` is true if the ``preemptionPolicy`` is Never. ``started`` is ``status.startTime`` (Unix time);
     ``None`` until a kubelet has accepted the pod. ``preempted`` is true if the condition DisruptionTarget is True with
     reason PreemptionByScheduler.
     """

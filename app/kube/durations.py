@@ -11,11 +11,11 @@ _PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 NO_UNIT: Final = "it has no unit"
 _LONGEST: Final = (2**63 - 1) / 1e9
-"""Maximum duration in seconds, because Go counts nanoseconds in 64 bits."""
+"""Maximum duration in seconds: Go counts nanoseconds in 64 bits."""
 
 
 class BadDuration(ValueError):
-    """The value is not a valid duration. ``cause`` is the reason, empty if unknown."""
+    """Raised if a value is not a valid duration. ``cause`` is the reason; empty if unknown."""
 
     def __init__(self, value: str, cause: str) -> None:
         super().__init__(f'"{value}" is not a duration such as 5s, 500ms or 1m30s' + (f": {cause}" if cause else ""))
@@ -25,7 +25,7 @@ class BadDuration(ValueError):
 def parse_duration(value: Any) -> Any:
     """Parse a duration like Go's ``time.ParseDuration`` and return seconds. Return a value that is not text unchanged.
 
-    Raises ``BadDuration``, also for negative durations: Go accepts them, but no setting does.
+    Raises ``BadDuration``, also for negative durations: Go accepts these, but no setting of Homeport does.
     """
     if not isinstance(value, str):
         return value

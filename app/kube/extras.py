@@ -1,7 +1,7 @@
 """Optional parts of pods and nodes, decoded only if a plugin declares them: requests, host ports, images and more.
 
-These parts are read from the largest fields of a pod. Replicas of a workload differ there only in values that are not
-read, for example the name of a token volume or the start time of a container. So replicas share the decoded parts.
+These parts are read from the largest fields of a pod. The pods of a workload differ there only in values that are not
+read, for example the name of a token volume or the start time of a container. So these pods share the decoded parts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
 MOST_PORTS: Final = 256
 MOST_IMAGES: Final = 128
-"""Maximum number of images of one pod, and of host ports (``MOST_PORTS``). If a pod has more, none is read."""
+"""Maximum number of images of one pod. If a pod has more, none is read. The same applies to ``MOST_PORTS``."""
 
 ANY_IP: Final = "0.0.0.0"
 _TCP: Final = "TCP"
@@ -44,7 +44,7 @@ _HOST_PORT: Final = b'"hostPort"'
 
 @unique
 class Extra(Enum):
-    """Optional part of a pod or node. The value is the name of the attribute that returns the part."""
+    """Optional part of a pod or node. The value is the name of the attribute with the part."""
 
     RESOURCES = "resources"
     PORTS = "ports"
@@ -68,14 +68,14 @@ NODE_ONLY: Final = frozenset((Extra.NODE_STATE,))
 
 
 class NotDecoded(LookupError):
-    """A plugin read a part that is not decoded, because no enabled plugin declares it."""
+    """Raised if a plugin reads a part that is not decoded, because no enabled plugin declares it."""
 
     def __init__(self, extra: Extra) -> None:
         super().__init__(f"{extra.value}: not decoded, since no enabled plugin declares Part.{extra.name}")
 
 
 class HostPort(Struct, frozen=True, gc=False):
-    """A port that a pod occupies on its node. ``ip`` is ``ANY_IP`` if the pod does not set it."""
+    """Port that a pod occupies on its node. ``ip`` is ``ANY_IP`` if the pod does not set an address."""
 
     ip: str
     protocol: str
@@ -85,7 +85,7 @@ class HostPort(Struct, frozen=True, gc=False):
 class PodImages(Struct, frozen=True):
     """Images of a pod, with tag or digest: of init containers, then of containers, then of image volumes.
 
-    Duplicates are included. ``containers`` is the number of init containers and containers.
+    Duplicates are included. ``containers`` is the total number of init containers and containers.
     """
 
     names: tuple[str, ...]
@@ -111,13 +111,13 @@ NOTHING_OF_POD: Final = PodParts()
 
 
 class RequirementsObject(Struct):
-    """``resources`` of a container or a pod on the wire, reduced to the requests."""
+    """``resources`` of a container or a pod in JSON, reduced to the requests."""
 
     requests: Raw = Raw()
 
 
 class ContainerObject(Struct, rename="camel"):
-    """A container on the wire, reduced to the fields that are read."""
+    """Container in JSON, reduced to the fields that are read."""
 
     name: str | None = None
     image: str | None = None
@@ -132,7 +132,7 @@ class _ImageVolumeObject(Struct):
 
 
 class VolumeObject(VolumeSources):
-    """A volume of a pod on the wire. The image of an image volume is read too, as one of the pod's images."""
+    """Volume of a pod in JSON. The image of an image volume is read too, because it is one of the pod's images."""
 
     image: _ImageVolumeObject | None = None
 
@@ -153,7 +153,7 @@ class PodSpecExtras(Protocol):
 
 
 class ContainerStatusObject(Struct, rename="camel"):
-    """Status of a container on the wire, reduced to its name, and its actual and allocated resources."""
+    """Status of a container in JSON, reduced to its name, and its actual and allocated resources."""
 
     name: str | None = None
     resources: RequirementsObject | None = None
@@ -215,7 +215,7 @@ def pod_parts(
 
 @cache
 def _readers(extras: frozenset[Extra]) -> tuple[tuple[Callable[[Any, Any], Any] | None, Any], ...]:
-    """Return (reader, empty value) per field of ``PodParts``. The reader is ``None`` for parts not in ``extras``."""
+    """Return (reader, empty value) for each field of ``PodParts``. Parts not in ``extras`` have the reader ``None``."""
     return tuple((read if extra in extras else None, empty) for extra, (read, empty) in _PARTS_OF_POD.items())
 
 
@@ -296,7 +296,7 @@ def _pending_volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[Pod
 
 
 def _tagged(images: Iterable[str | None]) -> Iterator[str]:
-    """Yield the image names that nodes report: an image without tag and digest gets the tag ``latest``."""
+    """Yield the image names in the form that nodes report: an image without tag and digest gets the tag ``latest``."""
     for image in images:
         name = image or ""
         yield sys.intern(name if name.rfind(":") > name.rfind("/") else name + _LATEST)
@@ -334,4 +334,4 @@ _PARTS_OF_POD: Final[Mapping[Extra, tuple[Callable[[Any, Any], Any], Any]]] = {
     Extra.CLAIMS: (claims_of, NO_CLAIMS),
     Extra.PENDING_VOLUMES: (_pending_volumes, ()),
 }
-"""Reader of each field of ``PodParts``, in order, with the value that replaces an oversized part."""
+"""Reader of each field of ``PodParts``, in the order of the fields, with the value that replaces an oversized part."""

@@ -1,4 +1,4 @@
-"""Error messages for invalid fields. They equal those of ``apimachinery``, because verdicts of plugins contain them.
+"""Error messages for invalid fields. They equal those of ``apimachinery``, so that verdicts equal kube-scheduler's.
 
 Source of the messages: ``pkg/util/validation/field``, ``pkg/util/errors`` and ``pkg/api/validate/content`` of
 Kubernetes 1.36. A ``path`` names a field, for example ``[0].matchExpressions[1].key``.
@@ -48,7 +48,7 @@ _IN_JSON: Final = {ord(it): f"\\u{ord(it):04x}" for it in "<>&\u2028\u2029"}
 
 
 def invalid(path: str, value: str | Sequence[str] | None, detail: str) -> str:
-    """Return the error message for an invalid value. A list is shown as JSON, a missing list as ``null``."""
+    """Return the error message for an invalid value. A list is printed as JSON, and a missing list as ``null``."""
     shown = _quoted(value) if isinstance(value, str) else _as_json(value)
     return f"{path}: Invalid value: {shown}: {detail}"
 

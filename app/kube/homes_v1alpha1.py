@@ -1,7 +1,7 @@
 """Homeport's custom resource Home. It records a home: the node on which the pods of an owner are placed again.
 
-The annotation with the home is on the owner of a pod, and is deleted with the owner. So Homeport also stores each home
-in a Home object. An owner that is created again under the same name then gets its home back.
+A home is stored in an annotation of the pod's owner, and is lost if the owner is deleted. So Homeport also stores each
+home in a Home object. If an owner with the same name is created again, it gets its home back.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _DIGITS: Final = 12
 
 
 class RecordedKeeper(Struct, frozen=True, gc=False):
-    """Owner whose home is recorded, for example a StatefulSet. A new owner with the same name gets the home back.
+    """Owner with a recorded home, for example a StatefulSet. A new owner with the same name gets the home back.
 
-    ``uid`` is the UID of the owner when the home was recorded. ``slot`` tells the pods of one owner apart; it is empty
-    for an owner with a single home.
+    ``uid`` is the UID of the owner when the home was recorded. ``slot`` identifies the pod if each pod of the owner has
+    its own home; it is empty for an owner with a single home.
     """
 
     api_version: str
@@ -41,9 +41,9 @@ class RecordedKeeper(Struct, frozen=True, gc=False):
 class HomeRecord(Struct, frozen=True):
     """Custom resource Home, reduced to the fields that are read.
 
-    ``owner`` is the object that controls the Home, and ``keeper`` the object whose home is recorded. ``node`` is the
-    name of the home node, and ``machine`` its systemUUID when the home was recorded, empty if unknown. ``since`` is the
-    time (RFC 3339) at which the node became the home.
+    ``owner``: controller in the owner references of the Home object. ``keeper``: object with the recorded home.
+    ``node``: name of the home node. ``machine``: the node's systemUUID when the home was recorded; empty if unknown.
+    ``since``: time (RFC 3339) at which the node became the home.
     """
 
     namespace: str
@@ -112,7 +112,7 @@ def decode_home(raw: bytes | Raw) -> HomeRecord:
 
 @lru_cache(maxsize=16384)
 def memory_name(api_version: str, kind: str, name: str, slot: str) -> str:
-    """Return the name of the Home for an owner and slot. It begins with kind, name and slot; a hash makes it unique."""
+    """Return the name of the Home for an owner and slot: kind, name and slot, then a hash that makes it unique."""
     digest = sha256("\n".join((api_version, kind, name, slot)).encode()).hexdigest()[:_DIGITS]
     readable = "-".join(filter(None, (kind.lower(), name, slot)))[:_LONGEST_NAME]
     return f"{readable.rstrip('-.')}-{digest}"

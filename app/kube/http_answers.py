@@ -26,8 +26,8 @@ _NEVER_SENT: Final = (
 async def whole_answer(response: httpx.Response, most: float = inf) -> HttpResponse:
     """Read the whole response, then close it. Raises ``AnswerTooLong`` for a body of more than ``most`` bytes.
 
-    The body is not stored on httpx's response, because such a response is a reference cycle. The initial list runs
-    without garbage collection, so the bodies of all pages would stay in memory: 600 MB for 150,000 pods.
+    The body is not stored in httpx's response, because such a response is a reference cycle. Garbage collection is
+    disabled during first lists, so the bodies of all pages would stay in memory: 600 MB for 150,000 pods.
     """
     chunks: list[bytes] = []
     try:
@@ -48,7 +48,7 @@ def checked_body(request: Request, response: HttpResponse) -> bytes:
     retry_after = _seconds(response.headers.get("retry-after"))
     error = ApiError.parse(response.body, status=response.status, retry_after=retry_after)
     if request.writes and error.status >= _SERVER_ERROR:
-        # For example, etcd timed out or a proxy lost its connection, so the write was possibly executed.
+        # The write might have been executed, for example if etcd timed out or a proxy lost its connection.
         raise UnknownOutcome(f"{request}: {error}") from error
     raise error
 
@@ -65,12 +65,12 @@ def no_response(request: Request, cause: str) -> KubeError:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Return the seconds in ``Retry-After``; ``None`` for a date, because API servers only send seconds."""
+    """Return the seconds in ``Retry-After``. API servers send only seconds; for a date, return ``None``."""
     return float(header) if header is not None and header.isdecimal() else None
 
 
 async def lines_of(request: Request, response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """Yield the complete lines of a watch. An incomplete last line is dropped, because the next watch gets it again."""
+    """Yield the complete lines of a watch. An incomplete last line is dropped: the next watch gets the event again."""
     rest = b""
     try:
         async for chunk in response.aiter_bytes():

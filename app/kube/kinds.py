@@ -74,7 +74,7 @@ class Kind(Generic[T_co]):
         self.kind = kind
         self.decode = decode
         self.metadata_only = metadata_only
-        self._hash = hash((api_version, kind))  # stored, because each look-up of an object uses it
+        self._hash = hash((api_version, kind))  # computed once, because each look-up of an object uses it
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kind) and (self.api_version, self.kind) == (other.api_version, other.kind)

@@ -1,4 +1,4 @@
-"""KubeVirt's VirtualMachineInstance, reduced to the fields that tell which of its pods runs the virtual machine."""
+"""KubeVirt's VirtualMachineInstance, reduced to the fields that show which of its pods runs the virtual machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from app.kube.meta_v1 import MetadataObject, ObjectKey, OwnerReference, annotati
 
 
 class VirtualMachineInstance(Struct, frozen=True, gc=False):
-    """A VirtualMachineInstance. ``node_name`` is ``status.nodeName``, empty until its pod is ready.
+    """VirtualMachineInstance. ``node_name`` is ``status.nodeName``, which is empty until its pod is ready.
 
     ``moved_from`` and ``moved_to`` are ``sourceNode`` and ``targetNode`` of ``status.migrationState``. They describe
-    the current or last migration, even if it failed, and are empty before the first one.
+    the current or last migration, even if it failed, and are empty before the first migration.
     """
 
     namespace: str

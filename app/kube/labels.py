@@ -1,4 +1,4 @@
-"""Interned label sets. Equal sets are one object, so pods of a workload share it and comparisons are fast."""
+"""Interned label sets. Equal sets are the same object, which pods of a workload share. So comparisons are fast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 
 class LabelSet(dict[str, str]):
-    """Labels of an object, never modified. Only :func:`label_set` creates them, so that equal sets are one object."""
+    """Immutable labels of an object. Only :func:`label_set` may create them, so that equal sets are the same object."""
 
     __slots__ = ("__weakref__",)
 
@@ -26,7 +26,7 @@ _SETS: WeakValueDictionary[tuple[tuple[str, str], ...], LabelSet] = WeakValueDic
 
 
 def label_set(labels: Mapping[str, str | None] | None) -> LabelSet:
-    """Return the interned ``LabelSet`` of ``labels``. ``None`` becomes the empty set, a null value an empty string."""
+    """Return the interned ``LabelSet`` of ``labels``; for ``None``, the empty set. Null values become empty strings."""
     items = tuple(sorted((key, value or "") for key, value in labels.items())) if labels else ()
     interned = _SETS.get(items)
     if interned is None:

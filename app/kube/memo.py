@@ -13,7 +13,7 @@ MISSING: Final[Any] = object()
 
 
 class Newest(OrderedDict[K, V]):
-    """Dict of at most ``most`` entries. If it is full, ``put`` evicts the entry that was put longest ago."""
+    """Dict of at most ``most`` entries. If it is full, ``put`` evicts the oldest entry: the one put longest ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -27,11 +27,11 @@ class Newest(OrderedDict[K, V]):
 
 
 class Memo(Generic[K, V]):
-    """Cache of recently used values in two generations, of at most ``most`` bytes together.
+    """Cache of recently used values, in two generations with together at most ``most`` bytes.
 
     Callers can first look up a key in ``young``, because most values are there. When ``young`` would exceed half of
-    ``most``, it becomes the old generation. This drops the entries of the previous old generation, except those that
-    were read since, because reading moves them to ``young``.
+    ``most``, it becomes the old generation, and the previous old generation is dropped. An entry of the old generation
+    that is read moves to ``young``, so recently read entries stay cached.
     """
 
     __slots__ = ("_half", "_old", "_weight", "_weights", "young")
@@ -56,7 +56,7 @@ class Memo(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V, weight: int) -> None:
-        """Cache a value of ``weight`` bytes. A value above 1/16 of the limit is not cached: it would evict many."""
+        """Cache a value of ``weight`` bytes, unless it exceeds 1/16 of ``most``: it would evict many other values."""
         if weight > self._half // 8:
             return
         if self._weight + weight > self._half:

@@ -20,7 +20,7 @@ ObjectKey = tuple[str, str]
 ANNOTATION_DOMAIN: Final = "homeport.dev/"
 """Prefix of Homeport's annotations.
 
-Models of pods and owners hold no other annotations. Nothing reads these, and they are most of a pod's bytes.
+Models of pods and owners contain no other annotations: no code reads these, and they are most of a pod's bytes.
 """
 
 ACTIVATED: Final = f"{ANNOTATION_DOMAIN}activated"
@@ -30,17 +30,17 @@ Homeport writes it to change the pod, so that kube-scheduler queues the pod agai
 """
 
 LARGEST_PART: Final = 64 << 10
-"""Maximum bytes of one tenant-written part of an object, for example a pod's affinity. Longer parts are not read."""
+"""Maximum bytes of one part of an object that users write, for example a pod's affinity. Longer parts are not read."""
 
 _LONGEST_KEY: Final = 253
 _LONGEST_VALUE: Final = 1 << 10
-"""Maximum characters of an annotation's value. Longer ones are dropped, because Homeport does not write any."""
+"""Maximum characters of an annotation's value. Longer values are dropped, because Homeport does not write any."""
 
 _MOST_POD_ANNOTATIONS: Final = 16
 _HOMEPORT_ANNOTATIONS: Final = tuple(
     ANNOTATION_DOMAIN + it for it in ("home", "home-after", "home-replaces", "policy", "unclear-bind")
 )
-"""Annotations that have precedence if a pod has too many, so that a tenant cannot displace them with others."""
+"""Annotations that are read first if a pod has too many, so that a user cannot displace them with other annotations."""
 
 _LONGEST_VERSION: Final = 20
 """Digits of the largest unsigned 64-bit integer, the type of resourceVersions in the API server."""
@@ -63,7 +63,7 @@ class OwnerReference(Struct, frozen=True, gc=False):
 
 
 class PartialObject(Struct, frozen=True, gc=False):
-    """Metadata of an object, for kinds of which only metadata is read, for example VirtualMachines."""
+    """Metadata of an object of a kind for which only metadata is read, for example a VirtualMachine."""
 
     namespace: str
     name: str
@@ -79,7 +79,7 @@ class PartialObject(Struct, frozen=True, gc=False):
 
 
 class MetadataObject(Struct, rename="camel"):
-    """``metadata`` on the wire. Fields that are equal among the pods of a workload stay raw, to be parsed only once."""
+    """``metadata`` in JSON. Fields that are equal among the pods of a workload stay raw, and are parsed only once."""
 
     name: str | None = None
     namespace: str | None = None
@@ -93,13 +93,13 @@ class MetadataObject(Struct, rename="camel"):
 
 
 class PartialObjectObject(Struct):
-    """PartialObjectMetadata, or a complete object of which only the metadata is decoded."""
+    """PartialObjectMetadata, or a complete object from which only the metadata is decoded."""
 
     metadata: MetadataObject
 
 
 class Oversized(Exception):  # not a ValidationError, because the object is valid
-    """The part ``field`` of an object is longer than Homeport reads."""
+    """Raised if a part of an object (``field``) exceeds its size limit, so that it is not read."""
 
     def __init__(self, field: str) -> None:
         super().__init__(f"{field}: more than {LARGEST_PART} bytes")
@@ -107,16 +107,16 @@ class Oversized(Exception):  # not a ValidationError, because the object is vali
 
 
 def version_number(version: str) -> int:
-    """Return a resourceVersion as a number, because versions compare as numbers (KEP-5504).
+    """Return a resourceVersion as a number. Versions are compared as numbers (KEP-5504).
 
-    Return -1 for an opaque version, which is any text except 1 to 20 digits. Opaque versions have no order.
+    Return -1 for an opaque version, which is any text except 1 to 20 digits. Opaque versions cannot be compared.
     """
     is_ordered = len(version) <= _LONGEST_VERSION and version.isascii() and version.isdecimal()
     return int(version) if is_ordered else -1
 
 
 def precedes(version: str, other: str) -> bool:
-    """Return whether ``version`` is the earlier of two resourceVersions of one kind; ``False`` if one is opaque."""
+    """Return whether ``version`` is earlier than ``other``, both of the same kind; ``False`` if one is opaque."""
     return -1 < version_number(version) < version_number(other)
 
 
@@ -128,8 +128,8 @@ def micro_time(when: datetime) -> str:
 def shared(field: str, parse: Callable[[bytes], T], *, largest: int | None = LARGEST_PART) -> Callable[[Raw], T]:
     """Return ``parse`` with a cache by raw bytes, because the pods of a workload have identical bytes in ``field``.
 
-    An absent field is parsed as ``null``. The returned function raises ``msgspec.ValidationError``, with ``field``
-    in its message. For more than ``largest`` bytes it raises ``Oversized`` without parsing them.
+    An absent field is parsed like ``null``. The returned function raises ``msgspec.ValidationError``, with ``field`` in
+    its message. If the field has more than ``largest`` bytes, the function raises ``Oversized`` instead of parsing it.
     """
     memo = Memo[bytes, T](_MEMO_BYTES)
 
@@ -197,7 +197,7 @@ def _parse_controller(data: bytes) -> OwnerReference | None:
 
 
 def _find_controller(data: bytes) -> OwnerReference | None:
-    """Return the controller among very many references. Decode only that one, which is three times as fast."""
+    """Return the controller among very many references. Decode only this reference, which is three times as fast."""
     flags = _FLAGS.decode(data) or []
     if _CONTROLS not in flags:
         return None
@@ -212,7 +212,7 @@ _DOMAIN_BYTES: Final = ANNOTATION_DOMAIN.encode()
 
 
 def annotations_of(raw: Raw) -> Mapping[str, str]:
-    """Return the annotations in ``ANNOTATION_DOMAIN`` whose key and value are not too long.
+    """Return the annotations in ``ANNOTATION_DOMAIN``, without those with an overlong key or value.
 
     If the prefix does not occur, nothing is decoded. Raises ``msgspec.ValidationError``.
     """
@@ -233,7 +233,7 @@ def annotations_of(raw: Raw) -> Mapping[str, str]:
 def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
     """Return a pod's Homeport annotations without ``ACTIVATED``, at most ``_MOST_POD_ANNOTATIONS``.
 
-    For owners, the number is not limited, because an owner has annotations for each of its pods with a home.
+    The annotations of owners are not limited in number, because an owner can have a home annotation for each pod.
     """
     annotations = annotations_of(raw)
     if ACTIVATED in annotations:
@@ -267,7 +267,7 @@ def labels_or_empty(raw: Raw) -> LabelSet:
 
 
 def required(value: str | None, field: str) -> str:
-    """Return ``value``. Raises ``msgspec.ValidationError`` naming ``field`` if it is missing or empty."""
+    """Return ``value``. Raises ``msgspec.ValidationError``, which names ``field``, if it is missing or empty."""
     if not value:
         raise msgspec.ValidationError(f"{field}: required")
     return value

@@ -1,7 +1,7 @@
 """Validation of object names. Source of the rules: ``pkg/api/validation`` of apimachinery 1.36.
 
-Names of pods and nodes are RFC 1123 subdomains, names of namespaces RFC 1123 labels. The API server checks them at
-creation, and a name never changes. The name of an object of any kind is a single segment of a path.
+Names of pods and nodes are RFC 1123 subdomains, and names of namespaces are RFC 1123 labels. The API server checks a
+name at creation, and a name never changes. The name of an object of any kind is a single segment of a path.
 """
 
 from __future__ import annotations
@@ -36,5 +36,5 @@ def is_segment(name: str) -> bool:
 
 
 def shown(name: str) -> str:
-    """Return an untrusted name for a message: quoted, with non-ASCII escaped, and truncated to 64 characters."""
+    """Return an untrusted name for a message: quoted, with non-ASCII characters escaped, cut to 64 characters."""
     return ascii(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}...")

@@ -1,7 +1,7 @@
 """``nodeSelector`` and node affinity: the nodes on which a pod can run, and the nodes that it prefers.
 
-Source of the rules: component-helpers ``scheduling/corev1/nodeaffinity`` of Kubernetes 1.36. Terms are ORed, the
-requirements of a term ANDed. An empty term, an empty list of terms and a term that cannot be parsed match nothing.
+Source of the rules: component-helpers ``scheduling/corev1/nodeaffinity`` of Kubernetes 1.36. Terms are ORed, and the
+requirements of a term are ANDed. An empty term, an empty list of terms and a term that cannot be parsed match no node.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
     def matches_field(self, name: str) -> bool:
         """Evaluate this as an entry of ``matchFields`` for the node ``name``.
 
-        Only In and NotIn with one value can match. Every field except ``metadata.name`` is read as an empty string.
+        Only In and NotIn with one value can match. The value of every field except ``metadata.name`` is ``""``.
         """
         if self.operator not in (IN, NOT_IN) or len(self.values) != 1:
             return False
@@ -54,7 +54,7 @@ class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
 
 
 class NodeSelectorTerm(Struct, frozen=True, gc=False):
-    """Term of a node selector. A node must meet all its requirements on labels (``expressions``) and ``fields``."""
+    """Term of a node selector. A node must meet all of its requirements on labels (``expressions``) and ``fields``."""
 
     expressions: tuple[NodeSelectorRequirement, ...] = ()
     fields: tuple[NodeSelectorRequirement, ...] = ()
@@ -65,7 +65,7 @@ class NodeSelectorTerm(Struct, frozen=True, gc=False):
         return bool(self.expressions or self.fields) and all(it.well_formed for it in self.expressions)
 
     def names(self) -> frozenset[str] | None:
-        """Return the node names that all its In requirements on ``metadata.name`` list; ``None`` without any."""
+        """Return the node names that all In requirements on ``metadata.name`` allow; ``None`` if there are none."""
         named = [frozenset(it.values) for it in self.fields if it.key == NAME_FIELD and it.operator == IN]
         return frozenset.intersection(*named) if named else None
 
@@ -84,13 +84,13 @@ class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
         return self.compiled().matches(name, labels)
 
     def compiled(self) -> NodeMatcher:
-        """Return a matcher, which is faster if many nodes are checked."""
+        """Return a matcher for many nodes, which is faster than ``matches``."""
         return NodeMatcher(self)
 
     def names(self) -> frozenset[str] | None:
-        """Return the node names that ``matchFields`` lists. No other node can match.
+        """Return the node names in ``matchFields``. No other node can match.
 
-        Return ``None`` if a term names no node, or if there are no terms. The set is empty if the fields of each term
+        Return ``None`` if a term names no node, or if there are no terms. The set is empty if, in each term, the fields
         contradict each other.
         """
         names: frozenset[str] = frozenset()
@@ -130,12 +130,12 @@ class PreferredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
     invalid: str = ""
 
     def compiled(self) -> Preferences:
-        """Return a scorer, which is faster if many nodes are scored."""
+        """Return a scorer for many nodes."""
         return Preferences(self)
 
 
 class NodeMatcher:
-    """Compiled ``RequiredNodeAffinity``, without duplicate terms and terms that match no node."""
+    """Compiled ``RequiredNodeAffinity``. Duplicate terms, and terms that match no node, are dropped."""
 
     __slots__ = ("_pairs", "_terms")
 
@@ -156,7 +156,7 @@ class NodeMatcher:
 
 
 class Preferences:
-    """Compiled ``PreferredNodeAffinity``, with the weights of equal terms added. Without terms, nodes score 0."""
+    """Compiled ``PreferredNodeAffinity``, with the weights of equal terms added up. Without terms, nodes score 0."""
 
     __slots__ = ("_terms",)
 
@@ -172,7 +172,7 @@ class Preferences:
 
 
 class _Term:
-    """Compiled term, whose requirements are grouped by operator, so that set operations evaluate them."""
+    """Compiled term. Its requirements are grouped by operator, so that set operations can evaluate them."""
 
     __slots__ = ("_absent", "_allowed", "_barred", "_compared", "_fields", "_needed")
 

@@ -1,4 +1,4 @@
-"""Wire types of nodes and their conversion to ``Node``."""
+"""Types for the JSON of nodes, and their conversion to ``Node``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.kube.taints import Taint
 
 
 class OversizedNode(msgspec.ValidationError):
-    """A part of a node, for example its labels or taints, is longer than Homeport reads."""
+    """Raised if a part of a node, for example its labels or taints, exceeds its size limit."""
 
 
 class _NodeSpecObject(Struct):
@@ -25,14 +25,14 @@ class _NodeSpecObject(Struct):
 
 
 class NodeObject(Struct):
-    """Node on the wire, without its status."""
+    """Node in JSON, without its status."""
 
     metadata: MetadataObject
     spec: _NodeSpecObject | None = None
 
 
 class WholeNodeObject(NodeObject):
-    """Node on the wire, with the status from which optional parts are decoded."""
+    """Node in JSON, with the status, because optional parts are decoded from the status."""
 
     status: NodeStatusObject | None = None
 
@@ -59,8 +59,8 @@ _taints_of: Final = shared("spec.taints", _parse_taints)
 def slim_node(node: NodeObject, parts: NodeParts = NOTHING_OF_NODE) -> Node:
     """Convert a decoded Node.
 
-    Raises ``msgspec.ValidationError`` naming the invalid field. Raises ``OversizedNode`` for oversized labels or
-    taints, because reading a node in part would give wrong results for all pods.
+    Raises ``msgspec.ValidationError``, which names the invalid field. Raises ``OversizedNode`` for oversized labels or
+    taints, because a node without its labels or taints would give wrong results for all pods.
     """
     meta, spec = node.metadata, node.spec or _NodeSpecObject()
     try:

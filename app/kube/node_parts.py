@@ -17,14 +17,14 @@ from app.kube.node_state import NO_NODE_ANNOTATIONS, NodeState, annotations_of_n
 from app.kube.requests import ResourceList, allocatable_of
 
 _LARGEST_IMAGES: Final = 1 << 20
-"""Maximum bytes of ``status.images`` that are read: twenty times the bytes that a kubelet reports by default."""
+"""Maximum bytes of ``status.images``, twenty times the bytes that a kubelet reports by default. More are not read."""
 
 
 class NodeParts(Struct, frozen=True):
     """Optional parts of a node. A part that no plugin declares is ``None``.
 
-    ``images`` maps each name of each image to its size in bytes. ``annotations`` are those that plugins declare and the
-    node has.
+    ``images`` maps each name of each image to the image's size in bytes. ``annotations`` are the node's annotations
+    that plugins declare.
     """
 
     extras: frozenset[Extra] = frozenset()
@@ -39,7 +39,7 @@ NOTHING_OF_NODE: Final = NodeParts()
 
 
 class NodeStatusObject(Struct, rename="camel"):
-    """``status`` of a node on the wire, reduced to the fields that are read."""
+    """``status`` of a node in JSON, reduced to the fields that are read."""
 
     allocatable: Raw = Raw()
     images: Raw = Raw()
@@ -69,7 +69,7 @@ def node_parts(
 ) -> NodeParts:
     """Decode the requested parts of a node. Raises ``Oversized`` or ``msgspec.ValidationError``.
 
-    A list of images beyond ``_LARGEST_IMAGES`` is read as empty, because images only affect scores.
+    If the list of images exceeds ``_LARGEST_IMAGES``, it is treated as empty, because images affect only scores.
     """
     return NodeParts(
         extras,

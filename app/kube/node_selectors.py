@@ -1,4 +1,4 @@
-"""Wire types and parsers of required and preferred node affinity."""
+"""Types for the JSON of required and preferred node affinity, and their parsers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _FIELD_OPERATORS: Final = (IN, NOT_IN)
 
 _MOST_FLAWS: Final = 64
 _LONGEST_FLAWS: Final = 16 << 10
-"""Maximum characters of the message for terms that cannot be parsed; ``_MOST_FLAWS`` limits its errors."""
+"""Maximum characters of the message for terms that cannot be parsed. ``_MOST_FLAWS``: maximum number of its errors."""
 
 
 class RequirementObject(Struct):
-    """Requirement on a label or a field, on the wire."""
+    """Requirement on a label or a field, in JSON."""
 
     key: str | None = None
     operator: str | None = None
@@ -44,7 +44,7 @@ class RequirementObject(Struct):
         return NodeSelectorRequirement(self.key or "", operator, tuple(self.values or ()))
 
     def flaws(self, path: str) -> Iterator[str]:
-        """Yield the errors of this label requirement, in the words of kube-scheduler."""
+        """Yield the errors of this label requirement, with the text of kube-scheduler's messages."""
         key, operator, values = self.key or "", self.operator or "", self.values
         if operator not in _LABEL_OPERATORS:
             yield not_supported(f"{path}.operator", operator, _LABEL_OPERATORS)
@@ -57,7 +57,7 @@ class RequirementObject(Struct):
                 yield invalid(f"{path}.values[{index}][{key}]", value, "; ".join(flaws))
 
     def field_flaws(self, path: str) -> Iterator[str]:
-        """Yield the errors of this field requirement, in the words of kube-scheduler."""
+        """Yield the errors of this field requirement, with the text of kube-scheduler's messages."""
         if self.operator not in _FIELD_OPERATORS:
             yield not_supported(f"{path}.operator", self.operator or "", _FIELD_OPERATORS)
         elif len(self.values or ()) != 1:
@@ -80,7 +80,7 @@ def _value_flaws(path: str, operator: str, values: Sequence[str] | None) -> Iter
 
 
 class TermObject(Struct, rename="camel"):
-    """Term of a node selector on the wire: requirements on labels and fields, all of which must be met."""
+    """Term of a node selector in JSON: a node must meet all of its requirements on labels and fields."""
 
     match_expressions: list[RequirementObject] | None = None
     match_fields: list[RequirementObject] | None = None
@@ -103,7 +103,7 @@ class TermObject(Struct, rename="camel"):
 
 
 class PreferredTermObject(Struct):
-    """Preferred term with its weight, on the wire."""
+    """Preferred term with its weight, in JSON."""
 
     weight: Int32 | None = None
     preference: TermObject | None = None
@@ -118,7 +118,7 @@ class PreferredTermObject(Struct):
 
 
 class NodeSelectorObject(Struct, rename="camel"):
-    """Node selector on the wire: a list of terms, at least one of which must be met."""
+    """Node selector in JSON: a list of terms. A node must match at least one term."""
 
     node_selector_terms: list[TermObject] | None = None
 
@@ -161,7 +161,7 @@ def _parse_preferred(data: bytes) -> PreferredNodeAffinity:
 
 
 def preferred(terms: Sequence[PreferredTermObject], path: str = "") -> PreferredNodeAffinity:
-    """Convert preferred terms. If any cannot be parsed, return only the errors, whose fields begin with ``path``."""
+    """Convert preferred terms. If a term cannot be parsed, return only the errors. ``path``: path of the list."""
     relevant = [(index, it) for index, it in enumerate(terms) if it.matters]
     flaws = (flaw for index, it in relevant if it.preference for flaw in it.preference.flaws(f"{path}[{index}]"))
     if errors := list(islice(flaws, _MOST_FLAWS)):

@@ -1,6 +1,6 @@
-"""State of a node (readiness, pressure, systemUUID, deletion) and its annotations, two optional parts.
+"""State of a node (readiness, pressure, systemUUID, deletion) and its annotations, two optional parts of a node.
 
-Fields that change with every heartbeat are dropped, so that a heartbeat does not change the state.
+Fields that change with every heartbeat of the kubelet are dropped, so that a heartbeat does not change the state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FALSE: Final = "False"
 UNKNOWN: Final = "Unknown"
 
 PRESSURE: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
-"""Node conditions that keep pods away while they are True, because Kubernetes taints the node."""
+"""Conditions of a node. While one of them is True, Kubernetes taints the node, so that it gets no new pods."""
 
 _READY: Final = "Ready"
 _LONGEST_MACHINE: Final = 253
@@ -31,9 +31,9 @@ _LONGEST_VALUE: Final = 1 << 10
 class NodeState(Struct, frozen=True, gc=False):
     """State of a node.
 
-    ``ready`` is the status of the Ready condition (``True``, ``False`` or ``Unknown``), empty if not reported yet.
+    ``ready`` is the status of the Ready condition (``True``, ``False`` or ``Unknown``); empty if not reported yet.
     ``pressure`` lists the conditions of ``PRESSURE`` that are True. ``terminating`` is true if the Node has a
-    deletionTimestamp. ``machine`` is ``status.nodeInfo.systemUUID`` in lower case, empty if absent or too long.
+    deletionTimestamp. ``machine`` is ``status.nodeInfo.systemUUID`` in lower case; empty if absent or too long.
     """
 
     ready: str = ""
@@ -56,14 +56,14 @@ _NODE_INFO: Final[Decoder[_NodeInfoObject | None]] = Decoder(_NodeInfoObject | N
 
 
 def node_state_of(conditions: Raw, node_info: Raw, *, terminating: bool) -> NodeState:
-    """Decode the state of a node; its fields can have any length. Raises ``msgspec.ValidationError``."""
+    """Decode the state of a node, with no limit on the size of the fields. Raises ``msgspec.ValidationError``."""
     statuses = _conditions(conditions)
     pressure = tuple(it for it in PRESSURE if statuses.get(it) == TRUE)
     return NodeState(_ready(statuses.get(_READY)), pressure, terminating, _machine(node_info))
 
 
 class UndeclaredAnnotation(LookupError):
-    """A plugin reads a node annotation that no plugin declares. The annotation is not decoded, so it seems absent."""
+    """Raised if a plugin reads a node annotation that no plugin declares. Such annotations are not decoded."""
 
     def __init__(self, key: object) -> None:
         super().__init__(f'annotation "{key}" of a node: not decoded, name it in Needs.node_annotations')
@@ -75,7 +75,7 @@ class NodeAnnotations(Mapping[str, str]):
     __slots__ = ("_declared", "_present")
 
     def __init__(self, declared: Collection[str] | None, present: Mapping[str, str]) -> None:
-        """Create the mapping. ``declared`` are the keys that plugins declare; ``None`` means all annotations."""
+        """Create the mapping. ``declared``: keys that plugins declare; ``None`` means all keys."""
         self._declared = declared
         self._present = present
 
@@ -115,7 +115,7 @@ def annotations_of_node(raw: Raw, keys: Collection[str] | None) -> Mapping[str, 
 
 
 def _conditions(raw: Raw) -> Mapping[str, str]:
-    """Return the status by condition type. The first condition of a type takes precedence, like in kube-scheduler."""
+    """Return the status by condition type. The first condition of a type takes precedence, as in kube-scheduler."""
     try:
         decoded = _CONDITIONS.decode(bytes(raw) or b"null") or ()
     except msgspec.DecodeError as error:

@@ -31,7 +31,7 @@ from app.kube.selectors import Selector, selector_or_error
 from app.kube.volume_affinity import affinity_by_labels_of, affinity_of, without_match_fields
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-"""Annotation of a claim with the name of the node for which its volume is to be provisioned."""
+"""Annotation of a claim. Its value is the name of the node for which the volume must be provisioned."""
 
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
@@ -50,11 +50,11 @@ _MOST_MODES: Final = 16
 
 
 class PersistentVolumeClaim(Struct, frozen=True, gc=False):
-    """A PersistentVolumeClaim. ``volume_name`` is the PersistentVolume to which it is bound, or which it requests.
+    """PersistentVolumeClaim. ``volume_name`` is the PersistentVolume to which the claim is bound, or which it requests.
 
-    ``class_name`` is empty without a StorageClass, and ``labels`` if they are oversized. ``request`` is the requested
-    size. ``request``, ``selector`` and ``selected_node`` are ``None`` if absent. If ``request`` or ``selector`` cannot
-    be read, it is ``None`` and ``invalid`` is the error.
+    ``class_name`` is empty if the claim has no StorageClass. ``labels`` are empty if they are oversized. ``request`` is
+    the requested size. ``request``, ``selector`` and ``selected_node`` are ``None`` if absent. If ``request`` or
+    ``selector`` cannot be read, it is ``None`` and ``invalid`` is the error.
     """
 
     namespace: str
@@ -97,7 +97,7 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
 
 
 class ClaimReference(Struct, frozen=True, gc=False):
-    """Claim to which a volume is bound, or for which it is reserved. A reservation can lack the UID."""
+    """Claim to which a volume is bound, or for which the volume is reserved. A reservation can lack the UID."""
 
     namespace: str
     name: str
@@ -108,11 +108,11 @@ class ClaimReference(Struct, frozen=True, gc=False):
 
 
 class PersistentVolume(Struct, frozen=True, gc=False):
-    """A PersistentVolume. ``affinity`` is ``None`` if every node can use it.
+    """PersistentVolume. ``affinity`` is ``None`` if every node can use the volume.
 
     ``driver`` and ``handle`` are empty unless it is a CSI volume. ``in_tree_plugin`` is empty unless its plugin is in
     ``csi_migration.DRIVERS``. For such a volume, ``migrated`` is the equivalent CSI volume and ``migrated_affinity``
-    its affinity. Without an equivalent, ``migrated`` is ``None`` and ``untranslatable`` the error.
+    its affinity. If the volume cannot be translated, ``migrated`` is ``None`` and ``untranslatable`` is the error.
     """
 
     name: str
@@ -204,7 +204,7 @@ _selector_of: Final = shared("spec.selector", selector_or_error)
 def _storage_in(field: str, raw: Raw) -> Quantity | None:
     """Return the amount of ``storage`` in a resource list; ``None`` if absent.
 
-    Raises ``OverlongQuantity``, or ``msgspec.ValidationError`` that names ``field``.
+    Raises ``OverlongQuantity``, or ``msgspec.ValidationError`` with ``field`` in its message.
     """
     data = bytes(raw)
     try:
@@ -221,7 +221,7 @@ def _modes(modes: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _annotations(raw: Raw) -> Mapping[str, str | None]:
-    """Decode all annotations if a key in ``_READ`` occurs in the text; else return an empty mapping, to save time."""
+    """Decode all annotations. To save time, return an empty mapping if the text contains no key of ``_READ``."""
     data = bytes(raw)
     if not any(it in data for it in _READ):
         return {}
@@ -235,7 +235,7 @@ _READ: Final = tuple(it.encode() for it in (SELECTED_NODE, _BIND_COMPLETED, _BET
 
 
 def _bounded(name: str | None) -> str:
-    """Return the name. If it is too long for an object, truncate it and append "…", so that it matches no object."""
+    """Return the name. Truncate an overlong name and append "…", so that it matches no object."""
     text = name or ""
     return sys.intern(text if len(text) <= _LONGEST else text[:_LONGEST] + "…")
 
@@ -277,7 +277,7 @@ def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
 def _selector_and_request(spec: _VolumeClaimSpecObject) -> tuple[Selector | None, Quantity | None, str]:
     """Return (selector, requested size, error).
 
-    If one of them cannot be read, return the error instead of raising it, so that the claim itself is still decoded.
+    If one of them cannot be read, the error is returned instead of raised, so that the claim itself is still decoded.
     """
     requests = spec.resources.requests if spec.resources is not None else Raw()
     try:

@@ -18,12 +18,12 @@ from app.kube.meta_v1 import Oversized, shared
 from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
 POD_AFFINITY: Final = "spec.affinity.podAffinity"
-"""Name of the field in reports of oversized terms, also for terms of ``podAntiAffinity``."""
+"""Name of the field in messages about oversized terms, used for terms of ``podAntiAffinity``, too."""
 
 MOST_TERMS: Final = 32
 """Maximum number of affinity and anti-affinity terms of one pod, required and preferred together.
 
-If a pod has more, none is read.
+If a pod has more terms, none of them is read.
 """
 
 MOST_NAMESPACES: Final = 256
@@ -34,9 +34,9 @@ T = TypeVar("T")
 
 
 class Newcomer(Struct, frozen=True, cache_hash=True):
-    """Incoming pod, reduced to the fields that affinity terms of existing pods select by.
+    """Incoming pod, reduced to the fields that affinity terms of existing pods can select.
 
-    ``namespace_labels`` are the labels of its namespace, empty if the namespace is unknown.
+    ``namespace_labels`` are the labels of its namespace; empty if the namespace is unknown.
     """
 
     namespace: str
@@ -48,7 +48,7 @@ class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
     """Affinity or anti-affinity term: a selector of pods in some namespaces, and the topology key.
 
     A selector of ``None`` matches nothing. ``namespaces`` are sorted. If they are empty and ``namespace_selector`` is
-    ``None``, the namespace of the pod with the term is used.
+    ``None``, the term applies to the namespace of its own pod.
     """
 
     topology_key: str
@@ -57,7 +57,7 @@ class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
     namespace_selector: Selector | None = None
 
     def within(self, namespace: str) -> PodAffinityTerm:
-        """Return the term as part of a pod in this namespace: the namespace is filled in if it is the default."""
+        """Return the term of a pod in this namespace. If the term has no namespaces, this namespace is filled in."""
         if self.namespaces or self.namespace_selector is not None:
             return self
         return PodAffinityTerm(self.topology_key, self.selector, (namespace,))
@@ -74,7 +74,7 @@ class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class PreferredPodTerm(Struct, frozen=True, gc=False, cache_hash=True):
-    """Preferred term. ``weight`` is negated for ``podAntiAffinity``."""
+    """Preferred term. For a term of ``podAntiAffinity``, ``weight`` is negated."""
 
     term: PodAffinityTerm
     weight: int
@@ -83,9 +83,9 @@ class PreferredPodTerm(Struct, frozen=True, gc=False, cache_hash=True):
 class PodAffinity(Struct, frozen=True, cache_hash=True):
     """All affinity and anti-affinity terms of a pod.
 
-    If a list of the pod has an invalid selector, none of its terms is here, and ``invalid`` is the error. ``preferred``
-    holds the terms of ``podAffinity``, then of ``podAntiAffinity``. ``has_preferred`` is true if the pod has any
-    preferred terms, valid or not.
+    If a list of terms has an invalid selector, no term of this list is here, and ``invalid`` is the error.
+    ``preferred``: the terms of ``podAffinity``, then of ``podAntiAffinity``. ``has_preferred`` is true if the pod has
+    any preferred terms, valid or not.
     """
 
     required: tuple[PodAffinityTerm, ...] = ()
@@ -95,7 +95,7 @@ class PodAffinity(Struct, frozen=True, cache_hash=True):
     invalid: str = ""
 
     def within(self, namespace: str) -> PodAffinity:
-        """Return the terms as part of a pod in this namespace, see ``PodAffinityTerm.within``."""
+        """Return the terms of a pod in this namespace; see ``PodAffinityTerm.within``."""
         return PodAffinity(
             tuple(it.within(namespace) for it in self.required),
             tuple(it.within(namespace) for it in self.required_anti),
@@ -138,7 +138,7 @@ class _WeightedObject(Struct, rename="camel"):
         return self.pod_affinity_term or _TermObject()
 
     def slim(self, sign: int) -> PreferredPodTerm:
-        """Convert the term, with its weight times ``sign``. Raises ``InvalidSelector``."""
+        """Convert the term, with its weight multiplied by ``sign``. Raises ``InvalidSelector``."""
         return PreferredPodTerm(self.term.slim(), sign * (self.weight or 0))
 
 
@@ -200,7 +200,7 @@ pod_affinity_of: Final = shared(POD_AFFINITY, _parse)
 
 
 class Peers(Struct, frozen=True, gc=False, cache_hash=True):
-    """Set of the pods that ``selector`` matches in ``namespaces``. ``None`` means all namespaces."""
+    """Set of the pods that ``selector`` matches in ``namespaces``; ``None`` stands for all namespaces."""
 
     selector: Selector
     namespaces: frozenset[str] | None = None
@@ -224,11 +224,11 @@ def means_all_namespaces(selector: Selector | None) -> bool:
 
 
 def peers_of(term: PodAffinityTerm, namespaces_of: Callable[[Selector], Iterable[str]]) -> Peers | None:
-    """Return the pods that a term of an incoming pod selects; ``None`` if it can select none.
+    """Return the pods that a term of an incoming pod selects; ``None`` if it cannot select any pod.
 
-    ``term`` is a result of ``within``. ``namespaces_of`` returns the known namespaces that a selector matches. A
-    namespace selector that matches the empty label set selects all namespaces, whatever their labels. The in-tree
-    plugin has the same result: it resolves the selector to names, and then also evaluates the selector with an empty
+    ``term`` is a result of ``within``. ``namespaces_of`` returns the known namespaces that a selector matches. If a
+    namespace selector matches the empty label set, it selects all namespaces, independent of their labels. The in-tree
+    plugin has the same result: it resolves the selector to names, and then evaluates the selector again with an empty
     label set.
     """
     if term.selector is None:

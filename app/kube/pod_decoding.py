@@ -1,4 +1,4 @@
-"""Wire types of pods, and their conversion to ``Pod``."""
+"""Types for the JSON of pods, and their conversion to ``Pod``."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _PodStatusObject(Struct, rename="camel"):
 
 
 class PodObject(Struct):
-    """Pod on the wire, without the fields of optional parts."""
+    """Pod in JSON, without the fields of optional parts."""
 
     metadata: MetadataObject
     spec: _PodSpecObject | None = None
@@ -106,13 +106,13 @@ class _WaitingPodSpecObject(_PodSpecObject):
 
 
 class WaitingPodObject(PodObject):
-    """Pod on the wire without containers, used if plugins declare no part of pods but ``Extra.PENDING_VOLUMES``."""
+    """Pod in JSON without containers, used if plugins declare only the part ``Extra.PENDING_VOLUMES`` of pods."""
 
     spec: _WaitingPodSpecObject | None = None
 
 
 class WholePodObject(PodObject):
-    """Pod on the wire, with the fields of all optional parts."""
+    """Pod in JSON, with the fields of all optional parts."""
 
     spec: _WholePodSpecObject | None = None
     status: _WholePodStatusObject | None = None
@@ -246,9 +246,9 @@ def slim_pod(
     oversized: tuple[str, ...] = (),
     lifecycle: Disruption | None = None,
 ) -> Pod:
-    """Convert a decoded Pod. ``oversized`` names the fields whose parts are empty because they are oversized.
+    """Convert a decoded Pod. ``oversized``: names of oversized fields; their parts are empty in ``parts``.
 
-    Raises ``msgspec.ValidationError`` naming the invalid field.
+    Raises ``msgspec.ValidationError``, which names the invalid field.
     """
     meta, spec, status = pod.metadata, pod.spec or _NO_SPEC, pod.status or _NO_STATUS
     try:
@@ -291,7 +291,7 @@ def _waiting(spec: _PodSpecObject, status: _PodStatusObject) -> Waiting:
 
 
 def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
-    """Return the wire type of pods for the ``wanted`` parts, and the function that converts it to ``Pod``."""
+    """Return the type for the JSON of pods with the ``wanted`` parts, and the function that converts it to ``Pod``."""
     if wanted - NODE_ONLY == _PENDING_VOLUMES_ALONE:
         return WaitingPodObject, _slim_waiting
 
@@ -310,7 +310,7 @@ def _slim_waiting(pod: WaitingPodObject) -> Pod:
 
 
 def _pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:
-    """Like ``pod_parts``, for ``PENDING_VOLUMES`` alone. Skip decoding for a pod with a node or without a claim."""
+    """Like ``pod_parts``, but only for ``PENDING_VOLUMES``. The volumes of a pod with a node are not decoded."""
     data = b"" if node_name else bytes(volumes)
     if _CLAIM not in data and _EPHEMERAL not in data:
         return _NONE_PENDING, ()

@@ -14,19 +14,19 @@ from app.kube.meta_v1 import MetadataObject, ObjectKey, Oversized, required, sha
 from app.kube.selectors import EVERYTHING, InvalidSelector, Selector, decode_selector
 
 MOST_DISRUPTED: Final = 2000
-"""Maximum names in ``status.disruptedPods``. The API server has the same limit. If there are more, none is read."""
+"""Maximum number of names in ``status.disruptedPods``, like in the API server. If there are more, none is read."""
 
 _LARGEST_DISRUPTED: Final = 1 << 20
-"""Maximum bytes of ``status.disruptedPods``: about twice the size of ``MOST_DISRUPTED`` longest names."""
+"""Maximum bytes of ``status.disruptedPods``: about twice the size of ``MOST_DISRUPTED`` names of maximum length."""
 
 _Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class PodDisruptionBudget(Struct, frozen=True, gc=False):
-    """A PodDisruptionBudget. ``selector`` is ``None`` if it is null, empty or invalid, and then selects no pod.
+    """PodDisruptionBudget. If its selector is null, empty or invalid, ``selector`` is ``None`` and selects no pod.
 
     An oversized selector is replaced by one that selects every pod of the namespace, so that no protected pod is
-    missed. ``disrupted_pods`` are the names of pods whose eviction is already in progress.
+    missed. ``disrupted_pods`` are the names of pods that are already being evicted.
     """
 
     namespace: str
@@ -42,7 +42,7 @@ class PodDisruptionBudget(Struct, frozen=True, gc=False):
         return (self.namespace, self.name)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the budget protects a pod of its namespace with these labels. Without labels, it does not."""
+        """Return whether the budget protects a pod of its namespace with these labels; ``False`` without labels."""
         return bool(labels) and self.selector is not None and self.selector.matches(labels)
 
 

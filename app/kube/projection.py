@@ -1,7 +1,7 @@
-"""Schemas of the fields that Homeport decodes, by kind, and reduction of objects to these fields.
+"""Schemas of the fields that Homeport decodes, by kind, and a function that reduces objects to these fields.
 
-A saved cluster holds only these fields: no env, command, user data, managedFields or ``last-applied-configuration``.
-If a decoder begins to read a field, add it here. A contract test compares the schemas with the decoders.
+A saved cluster has only these fields: no env, command, user data, managedFields or ``last-applied-configuration``. If a
+decoder reads a new field, add the field here. A contract test compares the schemas with the decoders.
 """
 
 from __future__ import annotations
@@ -262,11 +262,11 @@ READ_ANNOTATIONS: Final = frozenset(
         "storage.alpha.kubernetes.io/migrated-plugins",
     )
 )
-"""Annotations outside Homeport's domain that are read, besides node annotations that plugins declare."""
+"""Annotations outside Homeport's domain that are read, in addition to node annotations that plugins declare."""
 
 
 def projected(kind: Kind[Any], document: Mapping[str, Any], node_annotations: Collection[str] = ()) -> dict[str, Any]:
-    """Return a copy of an object, reduced to its schema. A node also keeps the annotations ``node_annotations``."""
+    """Return a copy of an object, reduced to its schema. Annotations in ``node_annotations`` are kept on nodes."""
     annotations = READ_ANNOTATIONS.union(node_annotations if kind == NODES else ())
     named = {**document, "apiVersion": kind.api_version, "kind": kind.kind}
     result: dict[str, Any] = _projected(SCHEMAS.get(kind, PARTIAL), named, annotations)

@@ -3,8 +3,8 @@
 A quantity is a decimal number with an optional suffix: ``0.5``, ``500m``, ``1536Mi``, ``12e6``. Suffixes are
 n u m k M G T P E (powers of ten), Ki Mi Gi Ti Pi Ei (powers of 1024), or a decimal exponent.
 
-Go stores a quantity in one of two forms, which give different results beyond 64 bits. Any tenant can store such a
-quantity, so both forms are modelled here. Tests compare this module with the Go package
+Go stores a quantity in one of two forms. For amounts of more than 64 bits, the forms give different results. Any user
+can store such an amount in an object, so both forms are implemented here. Tests compare this module with the Go package
 (``tests/conformance/resources.py``).
 """
 
@@ -20,10 +20,10 @@ from msgspec import Raw, Struct
 from app.kube.memo import MISSING, Memo
 
 LONGEST: Final = 64
-"""Maximum bytes of a quantity. Longer ones are not read; kubectl and the kubelet write about a dozen bytes."""
+"""Maximum bytes of a quantity. Longer quantities are not read. kubectl and the kubelet write about a dozen bytes."""
 
 _LARGEST_EXPONENT: Final = 999
-"""Maximum decimal exponent. Larger ones are not read, because the number would have too many digits."""
+"""Maximum decimal exponent. Quantities with a larger one are not read, because the number has too many digits."""
 
 _NANO: Final = -9
 _MOST: Final = 2**63 - 1
@@ -35,7 +35,7 @@ _EXACT_POWERS: Final = 19
 """Number of powers of ten, starting with 10**0, that fit into 64 bits."""
 
 _SINGLE_MULTIPLICATIONS: Final = (1, 2, 3, 6, 9)
-"""Numbers of decimal places that Go scales by in a single multiplication."""
+"""Numbers of decimal places for which Go scales an amount with a single multiplication."""
 
 _TEXT: Final = re.compile(rb"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
 _EXPONENT: Final = re.compile(rb"[eE]([+-]?[0-9]+)")
@@ -53,18 +53,18 @@ _DECIMAL: Final[Mapping[bytes, int]] = {
 }
 _BINARY: Final[Mapping[bytes, int]] = {b"Ki": 10, b"Mi": 20, b"Gi": 30, b"Ti": 40, b"Pi": 50, b"Ei": 60}
 _MAX_BINARY_DIGITS: Final[Mapping[int, int]] = {10: 11, 20: 8, 30: 5, 40: 2}
-"""Maximum digits before a binary suffix, by its power of two, for which Go uses the 64-bit form."""
+"""Maximum digits before a binary suffix for which Go uses the 64-bit form, by the suffix's power of two."""
 
 _MEMO_BYTES: Final = 256 << 10
 _MEMO_OVERHEAD: Final = 200
 
 
 class MalformedQuantity(msgspec.ValidationError):
-    """The text is not a quantity. The API server rejects such a value."""
+    """Raised if a text is not a quantity. The API server rejects such a value."""
 
 
 class OverlongQuantity(Exception):  # not a ValidationError, because the object is valid
-    """The quantity is not read, because it exceeds ``LONGEST`` bytes or its exponent exceeds three digits."""
+    """Raised if a quantity is not read: it has more than ``LONGEST`` bytes, or its exponent more than three digits."""
 
 
 class Quantity(Struct, frozen=True, gc=False):
@@ -75,11 +75,11 @@ class Quantity(Struct, frozen=True, gc=False):
     wide: bool = False
 
     def value(self) -> int:
-        """Return whole units like Go's ``Value``. Positive amounts are rounded up; beyond 64 bits, amounts overflow."""
+        """Return whole units, like Go's ``Value``. Positive amounts are rounded up; amounts above 64 bits overflow."""
         return self._scaled(0)
 
     def milli_value(self) -> int:
-        """Return thousandths like Go's ``MilliValue``, which rounds and overflows like ``Value``."""
+        """Return thousandths, like Go's ``MilliValue``. Rounding and overflow are those of ``value``."""
         return self._scaled(-3)
 
     def _scaled(self, scale: int) -> int:
@@ -93,7 +93,7 @@ class Quantity(Struct, frozen=True, gc=False):
         return scaled if _fits(scaled) else _wrapped(scaled) if -places in _SINGLE_MULTIPLICATIONS else 0
 
     def _of_wide(self, places: int) -> int:
-        """Round up. Like Go, truncate most negative numbers with a remainder towards zero and then add 1."""
+        """Round up. Most negative numbers with a remainder are truncated towards zero, and 1 is added, as Go does."""
         unscaled = self.unscaled
         if places <= 0:
             return _wrapped(unscaled * (_power(-places) if -places < _EXACT_POWERS else _LEAST))  # like Go on amd64
@@ -167,7 +167,7 @@ def _exponent(suffix: bytes) -> int:
     match = _EXPONENT.fullmatch(suffix)
     if match is None or not _fits(int(match.group(1))):
         raise MalformedQuantity(f"not a quantity suffix: {suffix.decode()!r}")
-    exponent = (int(match.group(1)) + 2**31) % 2**32 - 2**31  # Go truncates it to 32 bits
+    exponent = (int(match.group(1)) + 2**31) % 2**32 - 2**31  # Go truncates the exponent to 32 bits
     if abs(exponent) > _LARGEST_EXPONENT:
         raise OverlongQuantity
     return exponent
@@ -208,7 +208,7 @@ _MEMO: Final = Memo[bytes, Quantity](_MEMO_BYTES)
 
 
 def quantity_of(raw: Raw) -> Quantity:
-    """Parse a quantity in JSON, a string or a number; ``null`` is ``ZERO``. Results are cached, because values recur.
+    """Parse a JSON string or number; ``null`` becomes ``ZERO``. Results are cached, because values often recur.
 
     Raises ``MalformedQuantity`` or ``OverlongQuantity``.
     """
@@ -228,7 +228,7 @@ def _read(data: bytes) -> Quantity:
 
 
 def _trimmed(data: bytes) -> bytes:
-    """Remove quotes and surrounding white space. Escapes stay, like in Go's ``Quantity.UnmarshalJSON``."""
+    """Remove quotes and surrounding white space. Escapes stay, as in Go's ``Quantity.UnmarshalJSON``."""
     inner = data[1:-1] if data[:1] == data[-1:] == b'"' else data
     return inner.decode(errors="replace").strip().encode()
 
@@ -239,7 +239,7 @@ _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
 
 
 def round_amount(resource: str, amount: int) -> int:
-    """Round an amount of a resource down to what people write: tens of thousandths of a core, and whole MiB.
+    """Round an amount of a resource down to a readable one: whole multiples of 10 millicores, or of one MiB.
 
     ``amount``: in the units of ``ResourceList``. An amount below one MiB is not rounded.
     """

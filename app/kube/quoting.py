@@ -30,7 +30,7 @@ def quoted(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return ``text`` for a log line or a page. Short printable ASCII is unchanged; others are quoted and truncated."""
+    """Return ``text`` for a log line or a page: unchanged if short and printable ASCII; else quoted and truncated."""
     if len(text) <= _LONGEST_SHOWN:
         return text if text.isascii() and text.isprintable() else quoted(text)
     return f"{quoted(text[:_LONGEST_SHOWN])}…"

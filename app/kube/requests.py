@@ -1,11 +1,11 @@
 """Resource requests of pods and allocatable resources of nodes: integers by resource name.
 
-Requests of containers and sidecars are summed. If init containers request more of a resource than this sum, their
-request is used instead. Pod-level requests take precedence over both, and overhead is added. For a pod on a node, the
-maximum of the resources in its spec and status is used.
+Requests of containers and sidecars are summed. If an init container needs more of a resource than this sum, its need is
+used instead. Pod-level requests take precedence over both, and overhead is added. For a pod on a node, the maximum of
+the resources in its spec and status is used.
 
 Source of the rules: ``component-helpers/resource`` and ``pkg/scheduler/framework`` of Kubernetes 1.36 with default
-feature gates. Tests compare this module with them (``tests/conformance/resources.py``).
+feature gates. Tests compare this module with this source (``tests/conformance/resources.py``).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ CPU: Final = "cpu"
 MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
-"""Resource with the maximum number of pods on a node. Pods do not request it."""
+"""Resource of a node: maximum number of its pods. Pods do not request this resource."""
 
 RESOURCES: Final = "spec.containers.resources"
 ALLOCATABLE: Final = "status.allocatable"
 
 MOST_REQUESTED: Final = 64
-"""Maximum number of resources that one pod requests. If it requests more, none is read."""
+"""Maximum number of resources that one pod requests. If a pod requests more, no request is read."""
 
 LARGEST_REQUESTS: Final = 16 << 10
-"""Maximum bytes of all requests in the spec and status of one pod. If there are more, none is read."""
+"""Maximum bytes of all requests in the spec and status of one pod. If there are more, no request is read."""
 
 UNREAD_REQUESTS: Final = (
     f"node(s) can't be judged: the pod's {RESOURCES} is longer than {LARGEST_REQUESTS >> 10} KiB, names more than "
@@ -50,7 +50,7 @@ UNREAD_REQUESTS: Final = (
 
 DEFAULT_MILLI_CPU: Final = 100
 DEFAULT_MEMORY: Final = 200 << 20
-"""Bytes that a container without a memory request is assumed to use. ``DEFAULT_MILLI_CPU`` is the same for cpu.
+"""Assumed memory request, in bytes, of a container without one. ``DEFAULT_MILLI_CPU``: assumed cpu request.
 
 Only scores use these defaults.
 """
@@ -75,8 +75,8 @@ class PodResources(Struct, frozen=True, eq=False, weakref=True):
     """Resources of a pod. Pods with equal resources share one object. No amount is 0.
 
     ``requests``: amounts that must be free on a node for the pod. ``requested``: amounts that the pod uses on its node.
-    The other two are for scores, and assume defaults for containers without a request. ``non_zero_requests``: requests
-    of the containers, without pod-level requests. ``non_zero_requested``: cpu and memory used on the node.
+    The other two fields are for scores, and assume defaults for containers without a request. ``non_zero_requests``:
+    requests of the containers, without pod-level requests. ``non_zero_requested``: cpu and memory used on the node.
     """
 
     requests: ResourceList
@@ -88,8 +88,8 @@ class PodResources(Struct, frozen=True, eq=False, weakref=True):
 class Requests(NamedTuple):
     """Raw JSON requests of a container, or pod-level requests of a pod.
 
-    ``requests`` are in the spec. ``actuated`` is ``resources.requests`` in the status, ``None`` without a status.
-    ``allocated`` is ``allocatedResources``. ``keeps_running`` is true for sidecars.
+    ``requests``: requests in the spec. ``actuated``: ``resources.requests`` in the status; ``None`` without a status.
+    ``allocated``: ``allocatedResources``. ``keeps_running`` is true for sidecars.
     """
 
     requests: bytes = b""
@@ -126,7 +126,7 @@ def _is_tracked(name: str) -> bool:
 
 
 def is_scalar_resource(name: str) -> bool:
-    """Return whether ``name`` is a scalar resource: extended, huge pages, attachable volumes or of kubernetes.io."""
+    """Return whether ``name`` is a scalar resource: extended, huge pages, attachable volumes, or in kubernetes.io."""
     return (
         name.startswith((_HUGE_PAGES_PREFIX, _VOLUMES_PREFIX))
         or _KUBERNETES_DOMAIN in name
@@ -135,7 +135,7 @@ def is_scalar_resource(name: str) -> bool:
 
 
 def is_extended_resource(name: str) -> bool:
-    """Return whether ``name`` is an extended resource: it has a domain other than one of kubernetes.io."""
+    """Return whether ``name`` is an extended resource: it has a domain that is not in kubernetes.io."""
     domain, slash, rest = name.partition("/")
     if not slash or _KUBERNETES_DOMAIN in name or name.startswith(_QUOTA_PREFIX):
         return False
@@ -143,7 +143,7 @@ def is_extended_resource(name: str) -> bool:
 
 
 def _listed(amounts: Mapping[str, Quantity]) -> dict[str, int]:
-    """Convert to integers, without resources of amount 0 or that kube-scheduler does not track."""
+    """Convert to integers. Resources with amount 0, and those that kube-scheduler does not track, are omitted."""
     integers = {
         name: it.milli_value() if name == CPU else it.value()
         for name, it in amounts.items()
@@ -225,7 +225,7 @@ def _interned(*lists: ResourceList) -> PodResources:
 
 
 class _EffectiveRequests:
-    """Decoded requests of a pod, of its spec or, ``with_status``, the maximum of spec and status."""
+    """Decoded requests of a pod: those in its spec or, ``with_status``, the maximum of spec and status."""
 
     def __init__(self, requests: PodRequests, *, with_status: bool) -> None:
         self._infeasible = requests.infeasible
@@ -241,9 +241,9 @@ class _EffectiveRequests:
         return self._effective(container) if container.keeps_running else _requests_of(Raw(container.requests))
 
     def _effective(self, container: Requests) -> Amounts:
-        """Return the requests of a container or pod: of its spec or, with status, the maximum of spec and status.
+        """Return the requests of a container or pod: those in its spec or, with status, the maximum of both.
 
-        The spec is ignored if it is a resize that the kubelet rejected as infeasible.
+        The spec is ignored if the kubelet has rejected the pod's resize as infeasible.
         """
         spec = _requests_of(Raw(container.requests))
         if not self._with_status or container.actuated is None:
@@ -254,10 +254,9 @@ class _EffectiveRequests:
         return effective
 
     def total(self, defaults: Mapping[str, Quantity], *, of_containers: bool = False) -> Amounts:
-        """Return the sum for the pod. A container without a request for a resource in ``defaults`` counts with the
-        default.
+        """Return the requests of the whole pod. If ``of_containers``, pod-level requests are ignored.
 
-        If ``of_containers``, pod-level requests are ignored.
+        ``defaults``: requests that are assumed for a container without a request.
         """
         total: Amounts = {}
         for amounts in self._containers:
@@ -269,7 +268,7 @@ class _EffectiveRequests:
         return total
 
     def _while_starting(self, total: Amounts, defaults: Mapping[str, Quantity]) -> Amounts:
-        """Return the maximum that an init container and the sidecars before it use. Also add sidecars to ``total``."""
+        """Return the maximum of an init container plus the sidecars before it. Also add the sidecars to ``total``."""
         most: Amounts = {}
         running: Amounts = {}
         for keeps_running, amounts in self._init_containers:
@@ -303,4 +302,4 @@ def _raise_to(amounts: Amounts, others: Mapping[str, Quantity]) -> None:
 
 
 NO_REQUESTS: Final = _compute(PodRequests(()))
-"""Resources of a pod that requests nothing, or whose requests are not read."""
+"""Resources of a pod that requests nothing, or for which the requests are not read."""

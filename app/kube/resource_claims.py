@@ -1,4 +1,4 @@
-"""Decoder of ResourceClaims, and wire types that ResourceSlices and DeviceClasses also use (``resource.k8s.io/v1``)."""
+"""Decoder of ResourceClaims, and JSON types that are shared with other kinds of ``resource.k8s.io/v1``."""
 
 from __future__ import annotations
 
@@ -261,7 +261,10 @@ def _claim_spec(spec: _ResourceClaimSpecObject | None) -> ClaimSpec:
 
 
 def _extended_for(meta: MetadataObject) -> tuple[tuple[str, str], ...]:
-    """Return the pods (name, UID) for whose extended resources a scheduler created this claim; usually empty."""
+    """Return the pods (name, UID) for which a scheduler created this claim because they request extended resources.
+
+    Usually there are none.
+    """
     data = bytes(meta.annotations)
     if _EXTENDED_BYTES not in data or (parse_map(data) or {}).get(EXTENDED_RESOURCE_CLAIM) != "true":
         return ()

@@ -206,7 +206,7 @@ def _slice_parts(spec: _SliceSpecObject) -> tuple[tuple[Device, ...], tuple[Coun
 
 
 def _resource_name(name: str) -> str:
-    """Return the name of an extended resource, or an empty string if it is too long for one."""
+    """Return the name of an extended resource; an empty string if the name is too long."""
     return sys.intern(name) if len(name) <= _LONGEST_NAME else ""
 
 

@@ -1,4 +1,4 @@
-"""ResourceClaims, ResourceSlices and DeviceClasses (``resource.k8s.io/v1``), with the fields for allocation.
+"""ResourceClaims, ResourceSlices and DeviceClasses (``resource.k8s.io/v1``), reduced to the fields for allocation.
 
 Amounts are integers in billionths, the smallest unit of a quantity, so that sums and comparisons are exact. The
 configuration of drivers is not decoded.
@@ -30,7 +30,7 @@ The API server has the same limits.
 """
 
 LARGEST_SLICE: Final = 1 << 20
-"""Maximum bytes of the devices and counters of a slice. In a larger slice, none of them is read."""
+"""Maximum bytes of the devices and counters of a slice. If there are more, no device and no counter is read."""
 
 BILLION: Final = 10**9
 
@@ -65,7 +65,7 @@ class DeviceToleration(Struct, frozen=True, gc=False):
 
 
 class DeviceTaint(Struct, frozen=True, gc=False):
-    """Taint of a device. Claims that do not tolerate it do not get the device."""
+    """Taint of a device. A claim gets the device only if it tolerates the taint."""
 
     key: str
     value: str
@@ -73,7 +73,7 @@ class DeviceTaint(Struct, frozen=True, gc=False):
 
 
 class ExactRequest(Struct, frozen=True):
-    """Request for devices: ``exactly`` of a claim's request, or an entry of ``firstAvailable`` with its own name.
+    """Request for devices: the field ``exactly`` of a claim's request, or a named entry of ``firstAvailable``.
 
     ``selectors`` are CEL expressions; ``None`` stands for a selector without an expression. ``admin_access`` is
     ``None`` if not set. ``capacity`` is ``None`` if no capacity is requested.
@@ -90,7 +90,7 @@ class ExactRequest(Struct, frozen=True):
 
 
 class DeviceRequest(Struct, frozen=True):
-    """Request of a claim: for ``exactly``, or for the first of ``first_available`` that can be allocated."""
+    """Request of a claim: either ``exactly``, or the first entry of ``first_available`` that can be allocated."""
 
     name: str
     exactly: ExactRequest | None = None
@@ -100,7 +100,7 @@ class DeviceRequest(Struct, frozen=True):
 class DeviceConstraint(Struct, frozen=True):
     """Constraint that devices have equal (``match_attribute``) or distinct values of an attribute.
 
-    It holds for all devices of ``requests``, or of the claim if ``requests`` is empty.
+    It applies to all devices of ``requests``; if ``requests`` is empty, to all devices of the claim.
     """
 
     requests: tuple[str, ...]
@@ -109,7 +109,7 @@ class DeviceConstraint(Struct, frozen=True):
 
 
 class ClaimSpec(Struct, frozen=True):
-    """Spec of a claim. If ``oversized``, it exceeds the maximum that is read, and is empty here."""
+    """Spec of a claim. If ``oversized``, the spec exceeds its size limit, and is empty here."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
@@ -119,7 +119,7 @@ class ClaimSpec(Struct, frozen=True):
 class AllocatedDevice(Struct, frozen=True):
     """Device allocated to a claim. ``request`` has the form ``request`` or ``request/subrequest``.
 
-    If ``shared``, other claims can use the device too. ``consumed`` is the capacity that this claim uses, ``None`` if
+    If ``shared``, other claims can use the device too. ``consumed`` is the capacity that this claim uses; ``None`` if
     not set.
     """
 
@@ -133,7 +133,7 @@ class AllocatedDevice(Struct, frozen=True):
 
 
 class Allocation(Struct, frozen=True):
-    """Devices allocated to a claim, the nodes that can use them (``None`` for all), and the time (RFC 3339)."""
+    """Devices allocated to a claim, nodes that can use them (``None``: all nodes), and allocation time (RFC 3339)."""
 
     devices: tuple[AllocatedDevice, ...]
     node_selector: RequiredNodeAffinity | None = None
@@ -148,9 +148,9 @@ class DeviceStatus(Struct, frozen=True):
 
 
 class ResourceClaim(Struct, frozen=True):
-    """A ResourceClaim. ``reserved_for`` are the UIDs of the pods that use it.
+    """ResourceClaim. ``reserved_for`` are the UIDs of the pods that use the claim.
 
-    ``extended_for`` are the pods (name, UID) for whose extended resources a scheduler created the claim.
+    ``extended_for``: pods (name, UID) for which a scheduler created the claim because they request extended resources.
     """
 
     namespace: str
@@ -192,14 +192,14 @@ class DeviceCapacity(Struct, frozen=True):
 
 
 class CounterUse(Struct, frozen=True):
-    """Amounts that a device consumes from a counter set; in ``ResourceSlice.counter_sets``, the amounts of the set."""
+    """Amounts that a device uses from a counter set; in ``ResourceSlice.counter_sets``, the amounts of the set."""
 
     counter_set: str
     counters: Amounts
 
 
 class Device(Struct, frozen=True):
-    """Device of a slice. ``binding_conditions`` is ``None`` if not set. A ``shareable`` device can have many claims."""
+    """Device of a slice. ``binding_conditions``: ``None`` if not set. Several claims can use a ``shareable`` device."""
 
     name: str
     attributes: Mapping[str, AttributeValue] = {}
@@ -214,7 +214,7 @@ class Device(Struct, frozen=True):
 
 
 class ResourceSlice(Struct, frozen=True):
-    """A ResourceSlice: some devices of a pool, or counters that its devices share.
+    """ResourceSlice: some devices of a pool, or counters that the devices of the pool share.
 
     ``count`` is the number of slices of the pool. If ``oversized``, devices and counters are not read.
     """

@@ -1,7 +1,8 @@
-"""httpx transport that can be retired: requests in flight continue, and it closes after the last one.
+"""httpx transport that can be retired: requests in flight continue, and the transport closes after the last of them.
 
-A pooled connection whose peer vanished looks idle, and the next request on it would wait until its timeout. So after a
-missing response, ``app.kube.transport`` retires the transport with all its connections, and creates a new transport.
+After a network failure, a broken connection in the pool looks idle, and the next request on it waits until its timeout.
+So if a response is missing, ``app.kube.transport`` retires the transport with all its connections, and creates a new
+transport.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class RetirableTransport(httpx.AsyncBaseTransport):
 
 
 class _CountedBody(httpx.AsyncByteStream):
-    """Body of a response. Closing it tells the transport, once, that the request is done."""
+    """Body of a response. When it is closed for the first time, the transport counts the request as done."""
 
     def __init__(self, body: httpx.AsyncByteStream, transport: RetirableTransport) -> None:
         self._body = body

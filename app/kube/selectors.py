@@ -1,8 +1,8 @@
 """Label selectors in a canonical form, so that equal selectors share one cached count of pods.
 
 Semantics are those of ``metav1.LabelSelector``: all requirements must hold; NotIn and DoesNotExist also match a
-label set without the key. A null selector matches nothing and is ``None`` here; an empty one matches everything and
-is ``EVERYTHING``.
+label set without the key. A null selector matches nothing and is ``None`` here. An empty selector matches everything
+and is ``EVERYTHING``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FEW_VALUES: Final = 16
 
 
 class InvalidSelector(ValueError):
-    """The selector cannot be parsed. Plugins then return the status Error."""
+    """Raised if a selector cannot be parsed. Plugins then return the status Error."""
 
 
 class Requirement(Struct, frozen=True, gc=False, order=True):
@@ -75,7 +75,7 @@ class Selector(Struct, frozen=True, gc=False, cache_hash=True):
         return selector((*self.requirements, *(Requirement(key, IN, (value,)) for key, value in pairs)))
 
     def and_also(self, other: Selector) -> Selector:
-        """Return a selector that requires this one and ``other``."""
+        """Return a selector that has the requirements of this selector and of ``other``."""
         return self if self is other else selector((*self.requirements, *other.requirements))
 
 
@@ -124,7 +124,7 @@ def _is_label_key(key: str) -> bool:
 
 
 def is_label_value(value: str) -> bool:
-    """Return whether ``value`` is empty, or has up to 63 characters of which the first and last are alphanumeric."""
+    """Return whether ``value`` is empty, or has up to 63 characters, with an alphanumeric first and last character."""
     return len(value) <= _MAX_VALUE and _is_label_value(value)
 
 
@@ -140,7 +140,7 @@ class _Expression(Struct):
 
 
 class LabelSelectorObject(Struct, rename="camel"):
-    """``metav1.LabelSelector`` on the wire."""
+    """``metav1.LabelSelector`` in JSON."""
 
     match_labels: dict[str, str | None] | None = None
     match_expressions: list[_Expression] | None = None
@@ -157,7 +157,7 @@ class LabelSelectorObject(Struct, rename="camel"):
 def of_labels(labels: Mapping[str, str | None]) -> Selector:
     """Return the selector for a map of labels, the form in Services and ReplicationControllers.
 
-    Like in Go's ``labels.SelectorFromSet``, the map is not validated.
+    The map is not validated, as in Go's ``labels.SelectorFromSet``.
     """
     return selector(Requirement(key, IN, (value or "",)) for key, value in labels.items())
 

@@ -27,7 +27,7 @@ class Service(Struct, frozen=True, gc=False):
 
 
 class Namespace(Struct, frozen=True, gc=False):
-    """A Namespace. ``labels`` are empty if they are oversized."""
+    """Namespace. ``labels`` are empty if they are oversized."""
 
     name: str
     uid: str

@@ -19,14 +19,14 @@ WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 _MIGRATED_BYTES: Final = _MIGRATED.encode()
 _MOST_DRIVERS: Final = 1024
-"""Maximum number of CSI drivers, and of migrated plugins, of one node. Others are not read."""
+"""Maximum number of CSI drivers, and of migrated plugins, of one node. Further ones are not read."""
 
 
 class StorageClass(Struct, frozen=True, gc=False):
-    """A StorageClass. ``binding_mode`` is ``None`` if not set.
+    """StorageClass. ``binding_mode`` is ``None`` if not set.
 
-    If ``restricted``, a node must match one of ``topologies``. Terms that are empty or cannot be parsed match no node
-    and are omitted.
+    If ``restricted``, a node must match one of ``topologies``. Terms that are empty or cannot be parsed are omitted,
+    because they match no node.
     """
 
     name: str
@@ -46,10 +46,10 @@ class StorageClass(Struct, frozen=True, gc=False):
 
 
 class CSINode(Struct, frozen=True, gc=False):
-    """A CSINode: the CSI drivers of one node.
+    """CSINode: the CSI drivers of one node.
 
-    ``limits`` is the maximum number of attached volumes by driver, without drivers that report none. ``migrated`` are
-    the in-tree plugins that are migrated to a CSI driver on the node.
+    ``limits``: maximum number of attached volumes by driver, without drivers that report no limit. ``migrated``: the
+    in-tree plugins that are migrated to a CSI driver on the node.
     """
 
     name: str
@@ -63,7 +63,7 @@ class CSINode(Struct, frozen=True, gc=False):
 
 
 class CSIDriver(Struct, frozen=True, gc=False):
-    """A CSIDriver. If ``storage_capacity``, the scheduler must check the capacities that the driver publishes."""
+    """CSIDriver. If ``storage_capacity`` is true, the scheduler must check the capacities that the driver publishes."""
 
     name: str
     uid: str
@@ -75,7 +75,7 @@ class CSIDriver(Struct, frozen=True, gc=False):
 
 
 class VolumeAttachment(Struct, frozen=True, gc=False):
-    """A VolumeAttachment. ``volume_name`` is the PersistentVolume, or ``None`` for an inline volume of a pod."""
+    """VolumeAttachment. ``volume_name`` is the PersistentVolume, or ``None`` for an inline volume of a pod."""
 
     name: str
     uid: str
@@ -89,9 +89,9 @@ class VolumeAttachment(Struct, frozen=True, gc=False):
 
 
 class CSIStorageCapacity(Struct, frozen=True, gc=False):
-    """A CSIStorageCapacity: maximum size of a new volume of a class on the nodes that ``topology`` selects.
+    """CSIStorageCapacity: maximum size of a new volume of a class on the nodes that ``topology`` selects.
 
-    A ``topology`` of ``None`` selects no node. ``limit`` is the size in bytes, ``None`` if unknown.
+    A ``topology`` of ``None`` selects no node. ``limit`` is the size in bytes; ``None`` if unknown.
     """
 
     namespace: str
@@ -294,7 +294,7 @@ def decode_capacity(raw: bytes | Raw) -> CSIStorageCapacity:
 
 
 def _bytes(field: str, raw: Raw) -> int | None:
-    """Return the quantity in bytes, or ``None`` if not set. Raises ``msgspec.ValidationError`` that names ``field``."""
+    """Return the quantity in bytes; ``None`` if not set. Raises ``msgspec.ValidationError``, which names ``field``."""
     data = bytes(raw)
     if data in (b"", b"null"):
         return None

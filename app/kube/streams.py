@@ -1,7 +1,7 @@
-"""Streamed response (a watch), read line by line on a connection of its own.
+"""Streamed response (a watch) on its own connection, read line by line.
 
-A general HTTP client awaits five times for each part of a body, through several layers. To save this time, the data of
-one socket read is parsed here in one step, split into lines, and returned as a batch.
+A general HTTP client awaits five times for each part of a body, which takes time. Here, the data of one socket read is
+parsed in one step, split into lines, and returned as a batch.
 
 ``app.kube.transport`` adds credentials and retries.
 """
@@ -16,13 +16,13 @@ import httptools
 from app.kube.connections import BrokenConnection, HttpResponse, set_socket_options
 
 LONGEST_LINE: Final = 64 << 20
-"""Maximum bytes of a line. The API server stores 1.5 MiB per object, and escapes make JSON up to six times as long."""
+"""Maximum bytes of a line. An object has at most 1.5 MiB in etcd, and escapes make its JSON up to six times as long."""
 
 MOST_WAITING: Final = 1 << 20
-"""Maximum bytes of complete lines that wait for the reader. Beyond it, reading from the socket is paused."""
+"""Maximum bytes of complete lines that wait for the reader. If there are more, reading from the socket is paused."""
 
 _MOST_UNPRODUCTIVE: Final = 64 << 10
-"""Maximum consecutive bytes without the end of the headers or any data of the body."""
+"""Maximum number of bytes in a row that neither end the headers nor contain data of the body."""
 
 _LONGEST_ERROR_BODY: Final = 1 << 20
 _INFORMATIONAL: Final = range(100, 200)
@@ -31,13 +31,13 @@ _TEXT: Final = "latin-1"
 
 
 class Silent(Exception):
-    """No data arrived for longer than the stream allows."""
+    """Raised if no data arrived for longer than the stream allows."""
 
 
 class Stream(asyncio.Protocol):
     """Connection that sends ``request`` when it opens. The stream ends after ``silence`` seconds without data.
 
-    Call ``answer`` first and once, then ``lines`` if the status is 2xx. Always call ``close``.
+    First call ``answer`` once, then call ``lines`` if the status is 2xx. Always call ``close`` at the end.
     """
 
     def __init__(self, request: bytes, silence: float) -> None:
@@ -72,8 +72,8 @@ class Stream(asyncio.Protocol):
     async def lines(self) -> list[bytes]:
         """Wait for at least one line and return all lines that have arrived. At the end, return an empty list.
 
-        An incomplete last line is dropped. If the connection ends before the response, or is silent, lines that have
-        arrived are returned first. Then ``BrokenConnection`` or ``Silent`` is raised.
+        An incomplete last line is dropped. If the connection ends before the end of the response, or is silent, the
+        lines that have arrived are returned first. The next call raises ``BrokenConnection`` or ``Silent``.
         """
         while not (self._lines or self._ended):
             await self._wait_for_data()
@@ -210,7 +210,7 @@ class Stream(asyncio.Protocol):
             self._reader.set_result(None)
 
     def _check_silence(self) -> None:
-        """End the stream if it was silent for too long. Time in which no reader waits does not count as silence."""
+        """End the stream if it was silent for too long. Time during which no reader waits is not counted."""
         if self._reader is None or self._reader.done():
             self._last_data_at = self._loop.time()
         left = self._last_data_at + self._silence - self._loop.time()

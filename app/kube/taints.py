@@ -27,7 +27,7 @@ class Taint(Struct, frozen=True, gc=False):
 
 
 UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", NO_SCHEDULE)
-"""Taint for ``spec.unschedulable`` of a node. Pods that tolerate it can be scheduled to unschedulable nodes."""
+"""Taint for ``spec.unschedulable`` of a node. Pods that tolerate this taint can be scheduled to unschedulable nodes."""
 
 
 class Toleration(Struct, frozen=True, gc=False, order=True):

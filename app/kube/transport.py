@@ -1,8 +1,8 @@
 """Transport of requests to the API server with current credentials. Failures become ``app.kube.api_errors``.
 
-Reads use httpx. Writes use ``app.kube.connections``, so that a write can be cancelled until the moment at which it is
-sent. Watches use ``app.kube.streams``, which takes less CPU time, because they carry most of the data. If a proxy is
-configured, all requests use httpx.
+Reads use httpx. Writes use ``app.kube.connections``, so that a write can be cancelled until it is sent. Watches carry
+most of the data, so they use ``app.kube.streams``, which takes less CPU time. If a proxy is configured, all requests
+use httpx.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ _CONNECT_SECONDS: Final = 2.0
 """Timeout of a connection attempt with its TLS handshake. It is short, because a read can be repeated."""
 
 _NO_COOKIES: Final = DefaultCookiePolicy(allowed_domains=())
-"""Policy that rejects all cookies. Otherwise a server could add cookies with every response, and requests would grow.
-"""
+"""Policy that rejects all cookies. Otherwise a server could set new cookies in each response, so that requests grow."""
 
 _LIMITS: Final = httpx.Limits(max_connections=1024, max_keepalive_connections=256, keepalive_expiry=45.0)
 _UNAUTHORIZED: Final = 401
 
 
 class Transport:
-    """Sender of requests to the API server of ``credentials``. Methods raise only ``app.kube.api_errors``.
+    """Sender of requests to the API server of ``credentials``. Methods raise only errors of ``app.kube.api_errors``.
 
     ``network`` replaces the network in tests.
     """
@@ -68,7 +67,7 @@ class Transport:
             stream.close()
 
     async def write(self, request: Request, seconds: float, before: PreSendCheck = allow_write) -> bytes:
-        """Send a write and return the body of the response. If the caller has a trace, record a span in it."""
+        """Send a write and return the body of the response. If the caller has a trace, add a span to the trace."""
         tracing = self._tracing
         span = None if tracing is None else tracing.outgoing(f"{request.method} {_written_kind(request.path)}")
         if span is None:
@@ -175,7 +174,7 @@ class Transport:
     async def _opened(
         self, request: Request, silence: float, opening: float, held: AsyncExitStack
     ) -> AsyncGenerator[bytes, None]:
-        """Open a stream, which ``held`` closes. The API server sends headers at once, even without events."""
+        """Open a stream; ``held`` closes it. The API server sends headers at once, even if there are no events."""
         async with self._converted_errors(request, f"not opened within {opening:g} s"), asyncio.timeout(opening):
             try:
                 access = await self._credentials.access()
@@ -236,15 +235,15 @@ class Transport:
     async def _drop_idle_connections(self) -> None:
         """Use new connections for all further requests. Requests in flight continue.
 
-        Called after a missing response. A network failure breaks all connections at once, so each request on an old
-        connection would wait for its timeout.
+        This method is called after a missing response. A network failure breaks all connections at once, so each
+        request on an old connection would wait until its timeout.
         """
         if self._connections is not None:
             self._connections.close_idle()
         await self._retire()
 
     async def _authorized(self, request: Request, silence: float) -> httpx.Response:
-        """Send a request with current credentials. On status 401, retry once with renewed ones."""
+        """Send a request with current credentials. On status 401, retry once with renewed credentials."""
         try:
             access = await self._credentials.access()
             response = await self._attempt(request, access, silence)
@@ -273,7 +272,7 @@ class Transport:
             # If the peer has closed the connection, httpcore sets socket options without a socket.
             raise httpx.ConnectError(f"closed as soon as it was open: {error}") from error
         if response.headers.get("content-encoding", "identity") != "identity":
-            # Reject compressed data, because it can expand to a thousand times its size. The request excludes it.
+            # Reject compressed data, which can expand to a thousand times its size. The request does not accept it.
             await response.aclose()
             raise httpx.DecodingError("the answer is compressed, which the request does not accept")
         return response
@@ -306,8 +305,8 @@ class Transport:
 
 
 def _network(access: Access) -> httpx.AsyncBaseTransport:
-    # Use the proxy-url of a kubeconfig, but no proxies of the environment, because they are for external traffic.
-    # NO_PROXY exempts cluster traffic by networks in CIDR notation, which httpx does not understand.
+    # Use the proxy-url of a kubeconfig, but no proxies of the environment: they are for traffic outside of the cluster.
+    # NO_PROXY often exempts cluster networks in CIDR notation, which httpx does not understand.
     return httpx.AsyncHTTPTransport(
         verify=access.tls,
         limits=_LIMITS,

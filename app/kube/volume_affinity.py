@@ -1,4 +1,4 @@
-"""Node affinity of PersistentVolumes. Like in kube-scheduler, only the labels of a node decide."""
+"""Node affinity of PersistentVolumes. It is evaluated with the labels of a node only, as in kube-scheduler."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _parse_affinity(data: bytes) -> RequiredNodeAffinity | None:
 def without_match_fields(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:
     """Remove ``matchFields``: for volumes, kube-scheduler evaluates the labels of a node, not its name.
 
-    A term that has only valid fields then matches every node, so the result is ``None``. A term with an invalid field
-    matches no node and is removed.
+    A term that has only valid fields then matches every node, so that the result is ``None``. A term with an invalid
+    field is removed, because it matches no node.
     """
     if affinity is None:
         return None
@@ -51,4 +51,4 @@ def _parse_affinity_by_labels(data: bytes) -> RequiredNodeAffinity | None:
 _AFFINITY_FIELD: Final = "spec.nodeAffinity"
 affinity_of: Final = shared(_AFFINITY_FIELD, _parse_affinity)
 affinity_by_labels_of: Final = shared(_AFFINITY_FIELD, _parse_affinity_by_labels)
-"""Return the affinity without ``matchFields``. Volumes of one node or zone share the object, which saves memory."""
+"""Return the affinity without ``matchFields``. Volumes of a node or zone share the result, which saves memory."""

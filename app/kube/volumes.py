@@ -1,6 +1,6 @@
 """Volumes of a pod that affect its placement: volumes with a claim, and disks that the pod spec names directly.
 
-Volumes of other sources (ConfigMaps, Secrets, tokens, …) are dropped, so most pods have none here.
+Volumes from other sources (ConfigMaps, Secrets, tokens, …) are dropped, so most pods have no volumes here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.kube.meta_v1 import LARGEST_PART, Oversized
 VOLUMES: Final = "spec.volumes"
 
 MOST_VOLUMES: Final = 256
-"""Maximum number of volumes of one pod that affect its placement. If there are more, none is read."""
+"""Maximum number of volumes of one pod that affect its placement. If there are more, no volume is read."""
 
 GCE_DISK: Final = "gcePersistentDisk"
 EBS_DISK: Final = "awsElasticBlockStore"
@@ -49,7 +49,8 @@ class Disk(Struct, frozen=True, gc=False):
     def places(self) -> tuple[str, ...]:
         """Locations of the disk. Disks with equal ``image`` can conflict only if they share a location.
 
-        For RBD, these are the monitors, so an RBD disk without monitors never conflicts. Other disks have one location.
+        The locations of an RBD disk are its monitors, so an RBD disk without monitors never conflicts. Every other disk
+        has one location.
         """
         return self.monitors if self.kind == RBD_DISK else _ONE_PLACE
 
@@ -62,8 +63,8 @@ class Disk(Struct, frozen=True, gc=False):
 class PodVolume(Struct, frozen=True, gc=False):
     """Volume of a pod. A valid volume has one source; several sources are tolerated here.
 
-    ``claim`` is the name of its claim, or ``None``. If ``ephemeral``, its claim is created for the pod. ``migrated`` is
-    the CSI equivalent of an in-tree volume. Without an equivalent, ``untranslatable`` is the error.
+    ``claim``: name of the volume's claim, or ``None``. If ``ephemeral``, the claim is created for the pod.
+    ``migrated``: CSI equivalent of an in-tree volume. ``untranslatable``: error if there is no equivalent.
     """
 
     name: str
@@ -75,7 +76,7 @@ class PodVolume(Struct, frozen=True, gc=False):
 
     @property
     def is_attachable(self) -> bool:
-        """True if the volume might belong to a CSI driver, and so count for the attachable volumes of a node."""
+        """True if the volume might belong to a CSI driver: it then counts for the attachable volumes of a node."""
         return self.claim is not None or self.ephemeral or self.migrated is not None or bool(self.untranslatable)
 
     def claim_name(self, pod_name: str) -> str | None:
@@ -86,7 +87,7 @@ class PodVolume(Struct, frozen=True, gc=False):
 
 
 class Disks:
-    """Index of one pod's disks by image: their locations, and the locations of disks that it uses exclusively."""
+    """Index of one pod's disks by image: locations of all disks, and of disks that the pod uses exclusively."""
 
     __slots__ = ("_at",)
 
@@ -103,7 +104,7 @@ class Disks:
         return bool(self._at)
 
     def conflict(self, volumes: Iterable[PodVolume]) -> bool:
-        """Return whether ``volumes`` have a disk in common with this pod that either side uses exclusively."""
+        """Return whether ``volumes`` and this pod share a disk that one of them uses exclusively."""
         return any(self._is_taken(disk) for it in volumes for disk in it.disks)
 
     def _is_taken(self, disk: Disk) -> bool:
@@ -115,7 +116,7 @@ class Disks:
 
 
 class VolumeSources(Struct, rename="camel"):
-    """Volume of a pod on the wire, reduced to the sources that affect placement, which stay raw."""
+    """Volume of a pod in JSON, reduced to the sources that affect placement. The sources stay raw."""
 
     name: Raw = Raw()
     persistent_volume_claim: Raw = Raw()
@@ -250,7 +251,7 @@ def _read(decoder: Decoder[T | None], raw: Raw) -> T | None:
 def _migrated(
     source: VolumeSources, gce: _GceDiskObject | None, ebs: _VolumeIdObject | None
 ) -> tuple[MigratedVolume | None, str]:
-    """Return (CSI equivalent of an in-tree volume or ``None``, error of the translation or an empty text)."""
+    """Return (CSI equivalent of an in-tree volume or ``None``, error of the translation or ``""``)."""
     try:
         if gce is not None:
             return csi_migration.gce_disk(gce.pd_name or ""), ""

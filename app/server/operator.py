@@ -42,7 +42,7 @@ class ProfileStatus(BaseModel):
 class FeedStatus(BaseModel):
     """Feed of one kind: its state and number of objects."""
 
-    state: str = Field(description="listing, watching, not_served, forbidden, or saved for a cluster from a file")
+    state: str = Field(description="listing, watching, not_served, forbidden, saved for a file, listed for a command")
     objects: int
     age_seconds: float = Field(description="Time since the last message of the watch.")
     left_out: list[str] = Field(default=[], description="Objects that cannot be read, as namespace/name: ten at most.")

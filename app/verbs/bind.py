@@ -1,13 +1,13 @@
-"""The bind verb: runs one transaction per pod, and answers all requests for that pod and node with its result.
+"""The bind verb: runs one transaction per pod, and returns its result to all requests for that pod and node.
 
-A transaction belongs to the process, not to the HTTP request: if the caller disconnects, the transaction continues, and
-a repeated request joins it. ``transaction`` describes the steps.
+A transaction is independent of the HTTP connection: if the caller disconnects, the transaction continues, and a
+repeated request waits for the same transaction. The module ``transaction`` describes the steps.
 
 Before the transaction, the pod is looked up in the snapshot, or read from the API server, and UID and node are checked.
-If the pod is already bound to that node, the bind succeeds. The plugins' ``post_bind`` runs after the answer.
+If the pod is already bound to that node, the bind succeeds. The plugins' ``post_bind`` can run after the response.
 
 A caller waits at most ``time_limit``. A transaction stops waiting a little earlier, so that the caller gets the reason.
-A pod that then still waits at Permit is rejected, and its resources become free. Binding it later would be unsafe,
+A pod that still waits at Permit at that time is rejected, and its resources become free. It must not be bound later,
 because the scheduler no longer reserves its resources.
 """
 
@@ -43,18 +43,20 @@ DRAIN_SECONDS: Final = 10.0
 """Maximum seconds that a shutdown waits for binds in flight."""
 
 _ANSWER_MARGIN: Final = 0.05
-"""Fraction of the remaining time by which a transaction stops waiting before its caller does."""
+"""Fraction of the caller's remaining time. A transaction stops waiting this much earlier than its caller."""
 _MAX_ANSWER_MARGIN_SECONDS: Final = 0.5
-"""Maximum seconds by which a transaction stops waiting before its caller does."""
+"""Upper limit of that margin, in seconds."""
 
 _RECHECK_SECONDS: Final = 1.0
-"""Interval between two attempts to reject a superseded bind at Permit. The first attempt can come before the bind has
-reached Permit.
+"""Seconds between two attempts to reject, at Permit, a bind that a later request replaces.
+
+The first attempt has no effect if the bind has not reached Permit yet.
 """
 
 _TAKE_OVER_FRACTION: Final = 0.9
-"""Fraction of its remaining time that a bind waits until this replica has taken over as leader. The rest is for
-reporting that it has not.
+"""Fraction of its remaining time that a bind waits until this replica has taken over as leader.
+
+The rest of the time is needed to return an error if this replica does not become leader.
 """
 
 NO_PROFILE: Final = 'no profile for schedulerName "{}", and bindOthers is false'
@@ -75,8 +77,8 @@ class _RunningBind(Struct, frozen=True):
 class BindVerb:
     """The bind verb. ``time_limit``: maximum seconds that a caller waits.
 
-    ``bind_others``: true to bind pods without a profile here, whose constraints are not checked. ``waiting``: pods at
-    Permit.
+    ``bind_others``: true to also bind pods that have no profile here; their constraints are not checked. ``waiting``:
+    pods at Permit.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class BindVerb:
         self._cluster.assumed.on_lost(lambda uid: waiting.reject(uid, LOST))
 
     async def __call__(self, body: bytes | memoryview, seconds: float = inf) -> Answer:
-        """Answer a bind request whose caller waits for ``seconds``. Raises ``VerbFailure``."""
+        """Answer a bind request. The caller waits for ``seconds``. Raises ``VerbFailure``."""
         deadline = self._clock() + min(self._time_limit, seconds)
         try:
             args = decode_binding(body)
@@ -122,11 +124,11 @@ class BindVerb:
         return task.result()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
-        """At shutdown, wait up to ``seconds`` for all transactions and ``post_bind`` calls, then cancel the
-        transactions that are left.
+        """At shutdown, wait up to ``seconds`` for all transactions and ``post_bind`` calls, then cancel the rest.
 
         Pods waiting at Permit are rejected at once, because no Binding was sent for them. Return true if everything
-        has ended and each outcome is known. Else a Binding can still arrive, so the next leader has to fence the pod.
+        has ended and each outcome is known. Return false if a Binding can still arrive at the API server: the next
+        leader must then fence off the pod.
         """
         self._waiting.close(SHUTTING_DOWN)
         until = self._clock() + seconds
@@ -141,8 +143,8 @@ class BindVerb:
     async def _transaction(self, args: BindingArgs, deadline: float) -> asyncio.Task[Answer]:
         """Return the running transaction for this pod and node, or start one.
 
-        If one for another node is running, wait until it has ended. If that one waits at Permit, reject it, because the
-        scheduler has chosen a new node. Raises ``VerbFailure`` (``out_of_time``).
+        If a transaction of this pod for another node is running, wait until it has ended. If its pod waits at Permit,
+        reject the pod there, because the scheduler has chosen a new node. Raises ``VerbFailure`` (``out_of_time``).
         """
         key = (args.namespace, args.name)
         while (running := self._running.get(key)) is not None:
@@ -164,10 +166,10 @@ class BindVerb:
         del self._running[key]
         self._context.due.arrived(uid)
         if not task.cancelled():
-            task.exception()  # marks it as retrieved, because the caller has possibly disconnected
+            task.exception()  # marks the exception as retrieved, because the caller might have disconnected
 
     async def _answer(self, args: BindingArgs, deadline: float) -> Answer:
-        """Run the bind, and turn its exceptions into ``VerbFailure``."""
+        """Run the bind, and convert its exceptions to ``VerbFailure``."""
         require_snapshot(self._context.problem)
         try:
             return await self._bind(args, deadline)
@@ -207,9 +209,9 @@ class BindVerb:
         task.add_done_callback(self._background.discard)
 
     async def _bind_foreign(self, pod: Pod, node_name: str, deadline: float) -> None:
-        """Bind a pod without a profile here, without checking its constraints. Raises ``NotBound``.
+        """Bind a pod that has no profile here, without checking its constraints. Raises ``NotBound``.
 
-        kube-scheduler delegates the binding of pods of all its profiles, and would retry a refused one again and again.
+        kube-scheduler calls bind for the pods of all its profiles, and would retry a refused pod again and again.
         """
         if not self._bind_others:
             raise NotBound(error(NO_PROFILE.format(printable(pod.spec.scheduler_name))))

@@ -1,4 +1,4 @@
-"""Finds the ``NodeInfo`` of each node in a request. The request has node names or whole node objects."""
+"""Finds the ``NodeInfo`` of each node in a request, which contains either node names or whole node objects."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ UNREADABLE_NODE: Final[Status] = unresolvable("node(s) could not be read by Home
 class RequestedNodes(Struct, frozen=True):
     """Nodes of a request.
 
-    ``names``: as requested, in order. ``unknown``: status of each name that is not a candidate. ``raw``: the node
-    objects as received, if the request has whole nodes.
+    ``names``: all requested names, in the order of the request. ``unknown``: status of each name that is not a
+    candidate. ``raw``: the received node objects, if the request has whole nodes.
     """
 
     names: Sequence[str]
@@ -38,9 +38,7 @@ class RequestedNodes(Struct, frozen=True):
     raw: Mapping[str, Raw] | None = None
 
     def with_unknown(self, passed: Sequence[str], rejected: Mapping[str, Status]) -> Mapping[str, Status]:
-        """Return ``rejected``, plus a status for each requested name that neither passed nor was rejected, because
-        there is no such node.
-        """
+        """Return ``rejected``, and ``UNKNOWN_NODE`` for each requested name that neither passed nor was rejected."""
         if len(passed) + len(rejected) == len(self.names):
             return rejected
         known = {*passed, *rejected, *self.unknown}
@@ -49,8 +47,9 @@ class RequestedNodes(Struct, frozen=True):
 
 
 class SentNode(Struct, frozen=True):
-    """Whole node of a request. ``node`` is ``None`` if the snapshot has the same version, or if the node exceeds the
-    limits of ``node_decoding``.
+    """Whole node of a request.
+
+    ``node`` is ``None`` if the snapshot has the same version, or if the node exceeds the limits of ``node_decoding``.
     """
 
     name: str
@@ -74,7 +73,7 @@ _STEP: Final = 256
 
 
 async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode]:
-    """Decode whole nodes in steps before the decision, so that 60 MB of them do not block other requests.
+    """Decode whole nodes in steps before the decision, so that a request with 60 MB of them does not block others.
 
     Raises ``MalformedRequest``.
     """
@@ -109,7 +108,7 @@ def _decoded(item: Raw, core: CoreV1) -> Node | None:
 
 
 def _is_known(known: NodeInfo | None, resource_version: str) -> bool:
-    """Return true if the snapshot has the node in this version. An empty version is never known."""
+    """Return true if the snapshot has the node in this version; false if the version is empty."""
     return known is not None and known.node.resource_version == resource_version != ""
 
 
@@ -141,8 +140,8 @@ def requested_nodes(
 ) -> RequestedNodes:
     """Return the candidates, based on the current snapshot.
 
-    ``names`` and ``sent``: names or whole nodes of the request; ``names`` is ``None`` for whole nodes. Names in
-    ``unreadable`` are not candidates. A whole node is evaluated as it was sent.
+    ``names``: node names of the request; ``None`` if it has whole nodes (``sent``). Names in ``unreadable`` are not
+    candidates. A whole node is evaluated with the content that the request has.
     """
     if names is None:
         return _by_object(sent or (), nodes, core)
@@ -154,7 +153,7 @@ def requested_nodes(
 
 
 def nodes_to_search(names: Sequence[str] | None, sent: Sequence[SentNode] | None, cluster: Cluster) -> RequestedNodes:
-    """Like ``requested_nodes``, but where possible names are not checked, because the search ignores unknown names."""
+    """Like ``requested_nodes``, but names are usually not looked up here, because the search ignores unknown names."""
     unreadable = unreadable_nodes(cluster)
     if names is None or unreadable:
         return requested_nodes(names, sent, cluster.nodes, unreadable, cluster.core)
@@ -162,7 +161,7 @@ def nodes_to_search(names: Sequence[str] | None, sent: Sequence[SentNode] | None
 
 
 def unreadable_nodes(cluster: Cluster) -> Collection[str]:
-    """Return the names of nodes whose newest version could not be decoded. No pod must be placed there."""
+    """Return the names of nodes whose newest version could not be decoded. Pods must not be placed on these nodes."""
     return cluster.unreadable.names(NODES) if cluster.unreadable else ()
 
 
@@ -178,9 +177,7 @@ def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> RequestedNo
 
 
 def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: CoreV1) -> RequestedNodes:
-    """Return the candidates of a request with whole nodes. If the snapshot has a node in the same version, that one is
-    used.
-    """
+    """Return the candidates of a request with whole nodes. The snapshot's node is used if it has the same version."""
     infos: dict[str, NodeInfo] = {}
     unreadable: dict[str, Status] = {}
     sent: dict[str, NodeInfo] = {}

@@ -1,6 +1,4 @@
-"""Dependencies and helpers of all verbs: snapshot, profiles, decoding of deep requests, owner lookup, and expected
-binds.
-"""
+"""Dependencies and helpers of all verbs: snapshot, profiles, owner lookup, expected binds, decoder of deep requests."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ from app.wire.extender_v1 import MalformedRequest, TooDeepRequest
 T = TypeVar("T")
 
 Problem = Callable[[], str]
-"""Returns why the snapshot cannot be used; empty if it can."""
+"""Function that returns why the snapshot cannot be used; an empty string if it can."""
 
 
 def require_snapshot(problem: Problem, hosts: Sequence[str] = ()) -> None:
@@ -39,13 +37,13 @@ def require_snapshot(problem: Problem, hosts: Sequence[str] = ()) -> None:
 
 
 class Reader(Protocol):
-    """Reads objects that no watch has delivered yet from the API server, and stores them in the snapshot."""
+    """Reads single objects from the API server before a watch delivers them, and stores them in the snapshot."""
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
         """Read one object and store it. Raises ``Unreadable`` if it cannot be decoded.
 
-        If it does not exist, or the API server is unreachable, return without an error. The plugins then decide without
-        the object.
+        If the object does not exist, or the API server is unreachable, no exception is raised, and the plugins decide
+        without the object.
         """
         ...
 
@@ -57,7 +55,7 @@ class Reader(Protocol):
 class VerbContext(Struct, frozen=True):
     """Dependencies of the verbs, created once per process.
 
-    ``profiles``: frameworks by schedulerName. ``problem`` returns why no decision is possible; empty if it is possible.
+    ``profiles``: frameworks by schedulerName. ``problem`` returns why no decision is possible, or an empty string.
     ``due``: binds that are expected after a filter or cycle. ``max_priority``: highest score of prioritize.
     ``unserved``: counts requests about pods without a profile.
     """
@@ -95,9 +93,9 @@ class VerbContext(Struct, frozen=True):
     ) -> None:
         """Read the objects that the plugins require for this pod and that the watch has not delivered yet.
 
-        Owners form a chain, for example pod, VirtualMachineInstance and VirtualMachine. So after each read, the plugins
-        can require a further object; the lookup ends when they require no new one. Raises ``VerbFailure`` (``fault``),
-        also for an object that cannot be decoded.
+        Owners form a chain, for example pod, VirtualMachineInstance and VirtualMachine, so the plugins can require
+        another object after each read. The lookup ends when they require no new object. Raises ``VerbFailure``
+        (``fault``), also for an object that cannot be decoded.
         """
         fetched: set[tuple[Kind[Any], str, str]] = set()
         while missing := self._missing(framework, pod, hosts, at_bind):
@@ -123,9 +121,9 @@ class VerbContext(Struct, frozen=True):
 async def decode_deep(
     decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest, verb: str
 ) -> T:
-    """Decode a request that ``decode`` refused for its nesting depth, in short steps between which other tasks run.
+    """Decode a request that ``decode`` refused because it is nested too deeply. Other tasks run between short steps.
 
-    Raises ``VerbFailure`` (``bad_request``) if it was refused for another reason, or is malformed.
+    Raises ``VerbFailure`` (``bad_request``) if the request was refused for another reason, or is malformed.
     """
     try:
         return await decode_limited(decode, body, refused)
@@ -136,7 +134,8 @@ async def decode_deep(
 async def decode_limited(decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest) -> T:
     """Remove the deeply nested parts of a request, and decode the rest with ``decode``.
 
-    Raises ``refused`` if ``decode`` had not refused the request for its depth, and ``MalformedRequest``.
+    Raises ``refused`` if ``decode`` had refused the request for another reason than its depth. Raises
+    ``MalformedRequest`` if the rest is malformed.
     """
     if not isinstance(refused, TooDeepRequest):
         raise refused
@@ -144,7 +143,7 @@ async def decode_limited(decode: Callable[[bytes], T], body: bytes | memoryview,
 
 
 class PendingBindsConflict(Exception):
-    """A node passes, but the pod might not fit there beside pods with an expected bind (``uids``)."""
+    """A node passes, but it might lack room for both the pod and the pods whose bind is expected (``uids``)."""
 
     def __init__(self, uids: frozenset[str]) -> None:
         super().__init__()
@@ -156,9 +155,9 @@ async def decide_beside_pending(
 ) -> T:
     """Call ``decide`` with the pods whose bind is expected (``due``), and return its result.
 
-    If it raises ``PendingBindsConflict``, wait for these binds, and call it again with no such pods. So the pod that
-    was filtered first gets the last free resources of a node (ADR 41). The caller continues without an ``await`` after
-    the decision.
+    If ``decide`` raises ``PendingBindsConflict``, wait for these binds, and call it again with no such pods. So the pod
+    that was filtered first gets the last free resources of a node (ADR 41). No other task runs between the decision and
+    the return.
     """
     try:
         return await decide_prepared(partial(decide, due))
@@ -169,9 +168,9 @@ async def decide_beside_pending(
 
 
 def require_room(framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], due: ExpectedPods) -> None:
-    """Check that the pod fits on each node of ``passed`` beside the pods whose bind is expected there (``due``).
+    """Check that each node of ``passed`` has room for both the pod and the pods whose bind is expected there (``due``).
 
-    ``state``: state of the search that found the nodes. Raises ``PendingBindsConflict`` if it might not fit,
+    ``state``: state of the search that found the nodes. Raises ``PendingBindsConflict`` if a node might lack room,
     ``PluginError`` or ``Unprepared``.
     """
     if due and passed and (uids := framework.search.blocking_pods(state, pod, passed, due)):

@@ -31,7 +31,7 @@ from app.verbs.stepwise import decide_prepared, run_stepwise
 from app.verbs.unserved import printable
 
 _MOST_COMPARED: Final = 5000
-"""Maximum number of names among which a similar one is searched."""
+"""Maximum number of pod names that are compared to suggest a similar name in an error message."""
 
 _NO_SCORES = Scores((), {}, ScoreClasses((), {}), 0)
 
@@ -43,8 +43,8 @@ class Cycle(Struct, frozen=True):
     each node after Filter. ``node``: best feasible node, chosen at random among equals; empty if no node is feasible.
 
     ``post_filter``: status of the plugin that ended PostFilter; ``None`` if PostFilter did not run or has no plugins.
-    ``nominated``: requested ``status.nominatedNodeName``; ``""`` clears it, ``None`` leaves it unchanged. ``victims``:
-    pods to evict from that node first; Homeport does not evict them.
+    ``nominated``: new value for ``status.nominatedNodeName``; ``""`` clears the field, ``None`` leaves it unchanged.
+    ``victims``: pods that must be evicted from that node first; Homeport does not evict them.
 
     ``profile`` and ``preset``: schedulerName and preset of the profile that ran.
     """
@@ -68,20 +68,18 @@ class _Unfinished(Struct, frozen=True):
 
 
 class CycleVerb:
-    """Runs cycles with the verbs' snapshot and profiles. The node that a cycle chooses is registered
-    as an expected bind.
-    """
+    """Runs cycles with the snapshot and profiles of the verbs. After a cycle, a bind to the chosen node is expected."""
 
     def __init__(self, context: VerbContext) -> None:
         self._context = context
 
     def known_pod(self, namespace: str, name: str) -> Pod:
-        """Return a pod of the snapshot. Raises ``VerbFailure`` if it has no such pod, or is not ready."""
+        """Return a pod of the snapshot. Raises ``VerbFailure`` if the snapshot is not ready or has no such pod."""
         require_snapshot(self._context.problem)
         return find_pod(self._context.cluster, namespace, name)
 
     def next_of(self, pending: Sequence[tuple[Pod, float]]) -> Pod:
-        """Return the pod that QueueSort puts first; among equals, the first of ``pending``.
+        """Return the pod that QueueSort puts first; if several are equal, the first of these in ``pending``.
 
         ``pending``: pods, each with the time at which it was queued. Raises ``VerbFailure``, also for pods of several
         profiles, because each profile has its own order.
@@ -105,7 +103,7 @@ class CycleVerb:
         return self._context.cluster.core.decode_pod(raw)
 
     async def run(self, pod: Pod, names: Sequence[str] | None = None) -> Cycle:
-        """Run a cycle: filter ``names`` (all nodes if ``None``), score the feasible nodes and choose one of them.
+        """Run a cycle: filter ``names`` (all nodes if ``None``), score the feasible nodes and choose one.
 
         Raises ``VerbFailure``.
         """
@@ -148,12 +146,12 @@ class CycleVerb:
             try:
                 await run_stepwise(self._post_filter_steps(framework, pod, result.so_far, ended))
             except Unprepared as missing:
-                await run_stepwise(missing.steps)  # then the cycle starts again
+                await run_stepwise(missing.steps)  # computes the missing counts; then the cycle starts again
                 continue
             return ended[0]
 
     def _post_filter_steps(self, framework: Framework, pod: Pod, so_far: Cycle, ended: list[Cycle]) -> Iterator[None]:
-        """Run PostFilter stepwise, each step on the snapshot of its time; append the result to ``ended``.
+        """Run PostFilter in steps, each on the then current snapshot; append the result to ``ended``.
 
         Raises ``PluginError`` or ``Unprepared``.
         """

@@ -23,15 +23,14 @@ from app.wire.extender_answers import encode_passing
 from app.wire.extender_v1 import MalformedRequest, NodesRequest, SplitArgs, decode_args, split_args
 
 Answered = Callable[[Pod, int, str, Outcome], None]
-"""Callback after an answer: (pod, number of requested nodes, name of the node if it is only one, else empty, outcome).
-"""
+"""Callback after an answer: (pod, number of requested nodes, name of the only requested node or "", outcome)."""
 
 
 class FilterVerb:
-    """The filter verb. Rejected nodes are returned in ``FailedAndUnresolvableNodes``, with reasons that do not change
-    between two calls, because otherwise kube-scheduler would retry such pods in a loop.
+    """The filter verb. Rejected nodes are returned in ``FailedAndUnresolvableNodes``.
 
-    ``lean``: see ``AnswerForm``. ``answered``: called for each answer about a pod with a profile here.
+    Reasons must not change from call to call, because kube-scheduler would then retry the pod in a loop. ``lean``: see
+    ``AnswerForm``. ``answered``: called after each answer about a pod that has a profile here.
     """
 
     def __init__(
@@ -75,8 +74,9 @@ class FilterVerb:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
 
     def _cached_refusal(self, request: SplitArgs | None) -> Answer | None:
-        """Return the answer of a cached refusal that is still valid; ``None`` without one, or if an expected bind can
-        affect it.
+        """Return the answer of a cached refusal that is still valid.
+
+        Return ``None`` if there is no such refusal, or if an expected bind can change it.
         """
         cached = None if request is None else self._refusals.find(request)
         if cached is None:
@@ -96,8 +96,9 @@ class FilterVerb:
         return Answer(refusal, "no_fit")
 
     async def _decide(self, framework: Framework, args: NodesRequest, request: SplitArgs | None) -> Answer:
-        """Decode whole nodes, look up missing objects, and wait for expected binds; then decide on the current snapshot
-        without an ``await``.
+        """Decode whole nodes, look up missing objects, and wait for expected binds. Then decide without an ``await``.
+
+        So the whole decision uses one state of the snapshot.
         """
         cluster, binds, pod, form = self._context.cluster, self._context.due, args.pod, self._forms[framework]
         sent = None if args.names is not None else await read_sent(args.nodes or (), cluster.nodes, cluster.core)
@@ -173,7 +174,8 @@ class FilterVerb:
 
 
 def _every_bind(_pod: Pod, _other: Pod) -> bool:
-    """Return true for every expected bind. If a node is picked, each of them matters, because each pod takes resources
-    and so changes the scores.
+    """Return true for every expected bind.
+
+    Used if the answer has only the best node: every bound pod takes resources of a node and so changes the scores.
     """
     return True

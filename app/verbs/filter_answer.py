@@ -1,5 +1,7 @@
-"""Forms of a filter answer: full or lean. A lean answer has all passing nodes, a random sample of them, or only the
-best one (``docs/wire.md``).
+"""Forms of a filter answer: full or lean.
+
+A lean answer lists no rejected nodes if some nodes pass. It contains all passing nodes, a random sample of them, or
+only the best node (``docs/wire.md``).
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from app.wire.extender_v1 import NodesRequest
 T = TypeVar("T")
 
 _PREFERS: Final = b"preferredDuringSchedulingIgnoredDuringExecution"
-"""Substring that a request contains if its pod has preferred affinity terms. An annotation can contain it too."""
+"""Substring of each request about a pod with preferred affinity terms. An annotation can contain the text too."""
 
 
 class FilterVerdict(Struct, frozen=True):
-    """Verdict on the nodes ``names``. ``raw``: the node objects as received, if the request has whole nodes.
+    """Verdict on the nodes ``names``. ``raw``: the received node objects, if the request has whole nodes.
 
-    ``rejected`` is empty if the answer does not need it. ``lasts``: true if no rejection depends on which other nodes
-    passed.
+    ``rejected`` is empty if the answer does not list rejected nodes. ``lasts``: true if no node's rejection depends on
+    which other nodes passed.
     """
 
     names: Sequence[str]
@@ -41,7 +43,7 @@ class AnswerForm(Struct, frozen=True):
     """Form of the answers of one endpoint for the pods of one profile.
 
     ``lean``: rejected nodes are listed only if no node passes, and passing nodes are in random order. ``most``: maximum
-    number of nodes in a lean answer; 0 for all. ``picks``: a lean answer has only the best node.
+    number of nodes in a lean answer; 0 for no limit. ``picks``: a lean answer has only the best node.
     """
 
     lean: bool = False
@@ -57,9 +59,10 @@ class AnswerForm(Struct, frozen=True):
         return randomly_rotated(items) if self.lean else items
 
     def chosen(self, passed: Sequence[str], pod: Pod, request: bytes) -> Sequence[str]:
-        """Return the nodes of a lean answer: a sample that includes the pod's nominated node if it passes.
+        """Return the nodes of a lean answer: a sample that includes the pod's nominated node if that node passes.
 
-        Return all for a pod with preferred affinity terms, because a sample could lack the preferred nodes.
+        All passing nodes are returned for a pod with preferred affinity terms, because a sample could miss the
+        preferred nodes.
         """
         if self.most and len(passed) > self.most and _PREFERS not in request:
             return random_sample(passed, self.most, pod.nominated_node_name)
@@ -75,10 +78,10 @@ class AnswerForm(Struct, frozen=True):
         return Answer(body, "nothing_to_do")
 
     def answer(self, verdict: FilterVerdict) -> Answer:
-        """Return the answer with all nodes that pass and, unless it is lean and some pass, the rejected nodes."""
+        """Return the answer with all passing nodes. A lean answer lists rejected nodes only if no node passes."""
         passed, rejected = verdict.passed, verdict.rejected
         outcome: Outcome = "feasible" if passed else ("no_fit" if verdict.names else "nothing_to_do")
-        if self.lean and passed:  # kube-scheduler reads refusals only if no node is left
+        if self.lean and passed:  # kube-scheduler reads the reasons only if no node passes
             passed, rejected = randomly_rotated(passed), {}
         messages = {key: status.message for key, status in distinct(rejected.values()).items()}
         failed = dict(zip(rejected, map(messages.__getitem__, map(id, rejected.values())), strict=True))
@@ -88,9 +91,9 @@ class AnswerForm(Struct, frozen=True):
 
 
 def randomly_rotated(items: Sequence[T]) -> Sequence[T]:
-    """Return all items in their cyclic order, from a random start, in a random direction.
+    """Return all items in cyclic order, beginning at a random item, forwards or backwards.
 
-    So the first of several equally good nodes is a random one. A shuffle would take a hundred times as long.
+    So the first of several equally good nodes is random. A full shuffle would take a hundred times as long.
     """
     if not items:
         return items
@@ -100,7 +103,7 @@ def randomly_rotated(items: Sequence[T]) -> Sequence[T]:
 
 
 def random_sample(names: Sequence[str], most: int, included: str = "") -> Sequence[str]:
-    """Return ``most`` names at random, from more than ``most``. All sets and orders are equally likely.
+    """Return ``most`` random names of a longer sequence. All samples and orders are equally likely.
 
     If ``included`` is one of the names but not in the sample, it replaces a random name of the sample.
     """

@@ -35,23 +35,23 @@ Outcome = Literal[
 
     feasible, no_fit   filter: some nodes pass, or none
     scored             prioritize
-    candidates         preempt: some nodes remain; without one, no_fit
+    candidates         preempt: some nodes remain; if none remains, the outcome is no_fit
     nothing_to_do      the pod has no profile here, or the request has no nodes
     bound              bind: the API server accepted the Binding
     already_bound      bind: the pod was bound to that node before
     bind_conflict      bind: a constraint would be violated, or Reserve, Permit or PreBind did not succeed
-    bind_failed        bind: pod or node is missing, the pod is bound elsewhere, the API server refused, or the pod
-                       has no profile here and bindOthers is false
+    bind_failed        bind: pod or node is missing, the pod is bound elsewhere, the API server refused the Binding,
+                       or the pod has no profile here and bindOthers is false
     fault              a plugin failed, or an unexpected exception was raised
     not_ready          the snapshot is incomplete or too old
     out_of_time        the deadline has passed
     overloaded         rejected, because too many calls were in flight
     bad_request        the request is malformed or oversized
-    forwarded          the leader has answered, and counts its own outcome
+    forwarded          this replica forwarded the request to the leader, which also counts the outcome of the answer
     no_leader          there is no leader, or it did not answer
     forbidden          the caller lacks access
 
-Metrics count each answered request under one of them.
+Metrics count each answered request under one of these outcomes.
 """
 
 
@@ -63,7 +63,7 @@ class Answer(Struct, frozen=True):
 
 
 class VerbFailure(Exception):
-    """A verb could not decide. ``app.server.errors`` defines the answer for each verb.
+    """A verb could not decide. ``app.server.errors`` defines the error answer of each verb.
 
     ``hosts``: node names of a prioritize request, if they could be decoded.
     """

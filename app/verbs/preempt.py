@@ -1,7 +1,7 @@
 """The preempt verb: nodes on which the eviction of the given victims would make our filters pass.
 
-kube-scheduler has chosen the victims, evicts those of one node, and then calls filter again. So a node stays in the
-answer only if our filters pass without its victims. Victims, their order and their numbers of PDB violations are
+kube-scheduler has chosen the victims. It later evicts the victims of one node and calls filter again. So a node stays
+in the answer only if our filters pass without its victims. Victims, their order and the numbers of PDB violations are
 returned unchanged.
 """
 
@@ -26,14 +26,13 @@ from app.wire.extender_answers import NodeVictims, encode_victims
 from app.wire.extender_v1 import MalformedRequest, PreemptionArgs, decode_preemption
 
 _CANDIDATES_PER_STEP: Final = 16
-"""Number of candidate nodes evaluated per step. A step takes a quarter of a millisecond, or some milliseconds with the
-maximum of constraints.
-"""
+"""Number of candidate nodes evaluated per step. A step takes 0.25 ms; with the maximum of constraints, some ms."""
 
 
 class PreemptVerb:
-    """The preempt verb. An answer lists victims by UID (meta form); its map is never ``null``, and has no node without
-    victims.
+    """The preempt verb. An answer lists victims by UID (meta form).
+
+    The answer's map is never ``null``, and contains only nodes that have victims.
     """
 
     def __init__(self, context: VerbContext) -> None:
@@ -58,8 +57,8 @@ class PreemptVerb:
     def _steps(self, framework: Framework, args: PreemptionArgs, helped: dict[str, NodeVictims]) -> Iterator[None]:
         """Evaluate ``_CANDIDATES_PER_STEP`` nodes per step, and add those on which the pod would fit to ``helped``.
 
-        Each step uses the snapshot of its time, because filter checks the nodes again after the eviction. Raises
-        ``VerbFailure``.
+        Each step uses the then current snapshot. Steps can differ in it, because filter checks the nodes again after
+        the eviction. Raises ``VerbFailure``.
         """
         candidates = iter(args.victims.items())
         some = list(islice(candidates, _CANDIDATES_PER_STEP))

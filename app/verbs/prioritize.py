@@ -28,9 +28,9 @@ from app.wire.extender_v1 import MalformedRequest, decode_args, split_args
 def quantised(total: int, weight: int, max_priority: int) -> int:
     """Return the weighted mean of a node's scores on the scale 0..``max_priority``, rounded half up.
 
-    ``total``: sum of the node's scores, 0..100 each, multiplied by their weights. ``weight``: sum of the weights; 0 if
-    no plugin scores, and then every node gets 0. kube-scheduler multiplies the result by the extender's weight and
-    by 10.
+    ``total``: sum of the node's scores, 0..100 each, multiplied by their weights. ``weight``: sum of the weights. If no
+    plugin scores, it is 0 and every node gets 0. kube-scheduler multiplies the result by the extender's weight and by
+    10.
     """
     if weight == 0:
         return 0
@@ -39,9 +39,9 @@ def quantised(total: int, weight: int, max_priority: int) -> int:
 
 
 class _PrioritizeRequest(Struct, frozen=True):
-    """Decoded request. ``node_set``: version of the snapshot's set of nodes that had all ``hosts``; -1 if unknown.
+    """Decoded request. ``sent``: whole nodes of the request; ``None`` if it has names.
 
-    ``sent``: whole nodes of the request; ``None`` if it has names.
+    ``node_set``: a version of the snapshot's set of nodes that contains all ``hosts``; -1 if unknown.
     """
 
     pod: Pod
@@ -53,8 +53,8 @@ class _PrioritizeRequest(Struct, frozen=True):
 class PrioritizeVerb:
     """The prioritize verb. Each requested host gets an integer score, because kube-scheduler scores a missing host 0.
 
-    ``lean``: return only the scores that differ from the most frequent one (``docs/wire.md``). This requires names in
-    random order, which is the order of a lean filter answer.
+    ``lean``: return only scores that differ from the most frequent score (``docs/wire.md``). Use it only with a lean
+    filter answer, in which the names are in random order.
     """
 
     def __init__(self, context: VerbContext, results: FilterResultCache, *, lean: bool = False) -> None:
@@ -124,9 +124,9 @@ class PrioritizeVerb:
 
 
 def _encode_differences(names: Sequence[str], classed: ScoreClasses) -> bytes:
-    """Encode the hosts whose score is not the most frequent one, each with the difference from it.
+    """Encode the hosts whose score is not the most frequent score, each with the difference from that score.
 
-    kube-scheduler scores all missing hosts 0, so the order of all hosts stays.
+    kube-scheduler gives each missing host the score 0, so the ranking of the hosts does not change.
     """
     sizes, scores, classes = classed.sizes(), classed.scores, classed.of
     by_score: dict[int, int] = {}

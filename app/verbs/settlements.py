@@ -20,7 +20,7 @@ ENTANGLED: Final = "this bind and other binds in flight wait for each other"
 class Settlements:
     """Waits for binds to settle. ``count``: number of binds that have settled so far.
 
-    ``batches`` holds Bindings back, but not while a bind waits here.
+    ``batches``: delays Bindings, except while a bind waits here.
     """
 
     def __init__(self, assumed: AssumedPods, batches: BindBatches) -> None:
@@ -43,7 +43,7 @@ class Settlements:
         """Like ``wait_next``, for a pod whose own bind (``uid``) is in flight.
 
         Return at once if the number of settled binds is no longer ``count``. Raises ``NotBound`` if all other binds in
-        flight wait too, because none of them could ever continue.
+        flight wait here too, because the binds would then wait for each other without end.
         """
         if self.count != count:
             return

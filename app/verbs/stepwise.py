@@ -1,10 +1,10 @@
 """Runs long computations in short steps, so that the event loop is not blocked for more than a few milliseconds.
 
-A decision itself is not interrupted. If it uses counts that are not cached (``Unprepared``), these are computed in
-steps first, and the decision is repeated on the snapshot of that time. Usually all counts are cached.
+A decision is never interrupted. If it uses counts that are not cached, it raises ``Unprepared``. The counts are then
+computed in steps, and the decision is repeated on the new snapshot. Usually all counts are cached.
 
-Only one of these steps runs per event-loop iteration, whichever call it belongs to. Otherwise the steps of many calls
-together would block the loop.
+Only one step runs per event-loop iteration, for all calls together, so that the steps of many calls do not block the
+loop.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ STEP_SECONDS: Final = 0.004
 """Seconds after which a computation lets other tasks run, before its next step."""
 
 UNPINNED_ATTEMPTS: Final = 4
-"""Number of attempts to decide before counts are pinned. If so many fail, other calls evict the counts that this
-decision uses.
+"""Number of attempts to decide before counts are pinned in the cache.
+
+So many attempts fail only if other calls repeatedly evict the counts that this decision uses.
 """
 
 T = TypeVar("T")
 
 
 class LoopQueue:
-    """Queue from which one task continues per event-loop iteration, in order of arrival."""
+    """Queue of tasks before their next step. One task continues per event-loop iteration, in order of arrival."""
 
     def __init__(self) -> None:
         self._passing = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait(self) -> None:
-        """Return at once if no other task has passed in this iteration and none waits; else wait in order."""
+        """Return at once if no other task waits or has continued in this iteration; else wait for this task's turn."""
         loop = asyncio.get_running_loop()
         if not self._passing:
             self._passing = True
@@ -59,11 +60,11 @@ class LoopQueue:
 
 
 async def _no_wait() -> None:
-    """Return at once. Used without an event loop, if a caller runs the coroutine of a verb step by step itself."""
+    """Return at once. Used without an event loop: the caller then runs the coroutine of a verb itself."""
 
 
 class _LoopState:
-    """State of one event loop. ``wait``: queue for steps. ``pinning``: lock of the one call that pins its counts."""
+    """State of one event loop. ``wait``: queue for steps. ``pinning``: lock, because only one call may pin counts."""
 
     def __init__(self, wait: Callable[[], Awaitable[None]]) -> None:
         self.wait: Final = wait
@@ -86,16 +87,16 @@ def _state() -> _LoopState:
 
 
 async def yield_to_loop() -> None:
-    """Wait before a step of a long computation, so that only one of these steps runs per event-loop iteration."""
+    """Wait before a step of a long computation, so that only one such step runs per event-loop iteration."""
     await _state().wait()
 
 
 async def decide_prepared(decide: Callable[[], T]) -> T:
     """Call ``decide`` until all counts that it uses are cached, and return its result.
 
-    Missing counts are computed between two calls. The caller continues without an ``await`` after the decision.
-    Computed counts stay cached, so the next request continues the work of one that timed out. If counts are evicted
-    repeatedly, wait for the lock ``pinning``; then they are not evicted until the decision.
+    Missing counts are computed between two calls. No other task runs between the decision and the return. Computed
+    counts stay cached, so if this request times out, the next one needs less time. If counts are evicted repeatedly,
+    the counts are pinned under the lock ``pinning``: they are then not evicted until the decision.
     """
     for _ in range(UNPINNED_ATTEMPTS):
         try:
@@ -121,7 +122,7 @@ async def _pinned(decide: Callable[[], T]) -> T:
 
 
 async def run_stepwise(steps: Iterable[object]) -> None:
-    """Run all steps; let other tasks run before the first one and after every ``STEP_SECONDS``. Each must be short."""
+    """Run all steps, which must be short. Other tasks run before the first step and after every ``STEP_SECONDS``."""
     await yield_to_loop()
     until = monotonic() + STEP_SECONDS
     for _ in steps:

@@ -1,20 +1,22 @@
-"""Transaction of one bind, from the first check to the answer. It sends no Binding that could violate a hard
-constraint.
+"""Transaction of one bind, from the first check to the answer.
+
+A Binding that could violate a hard constraint is never sent.
 
     1  check the node and assume the pod on it, without an await in between; if the result of the check depends
        on another bind in flight, wait until a bind settles, and repeat
     2  reserve, permit (the pod can wait there), check again, pre-bind, check again
     3  bind: the check is passed down, and repeated immediately before the POST is sent
     4  after success: the pod stays assumed until the watch shows it bound
-    5  after a failure: unreserve, end the assumption, then raise; a pod whose Binding was sent without an answer
+    5  after a failure: unreserve, end the assumption, then raise; if a Binding was sent and not answered, the pod
        stays assumed until the outcome is known (see ``app.writes.read_back``)
 
     Transaction ─> Framework.bind ─> the bind plugin ─> Binder ─> BindGuard ─> the step that sends
          └──────────────── passes down its check ───────────────────────────────> calls it
          <──────────────── a Status, or a PluginError ───────────────────────────┘
 
-A pod can wait at Permit for minutes, and might never be bound. So another pod is bound only if it fits in both cases.
-Unlike for a bind in flight, it does not wait for that pod: if it fits in only one case, its bind is rejected.
+A pod can wait at Permit for minutes, and might never be bound. So another pod is bound only if it fits no matter
+whether the waiting pod is bound later. Otherwise the other pod's bind is rejected at once. It waits only for binds in
+flight, not for pods at Permit.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class Target:
         self._args = args
 
     async def looked_up_pod(self) -> Pod:
-        """Return the pod. It is first read from the API server if the snapshot lacks it, or only assumes it bound."""
+        """Return the pod. Read it from the API server first if it is not in the snapshot, or is an assumed pod."""
         namespace, name = self._args.namespace, self._args.name
         known = self._cluster.pod(namespace, name)
         if known is None or known.uid != self._args.uid or self._cluster.assumed.get(known.uid) is not None:
@@ -74,9 +76,7 @@ class Target:
         return pod
 
     def node(self) -> NodeInfo:
-        """Return the node. A missing node is an error here, because the API server would accept any name in a
-        Binding.
-        """
+        """Return the node. Raises ``NotBound`` if there is none, because the API server does not check node names."""
         node = self._cluster.nodes.get(self._args.node)
         if node is None:
             raise NotBound(error(f'nodes "{self._args.node}" not found'))
@@ -85,9 +85,7 @@ class Target:
         return node
 
     def _require_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Raise ``NotBound`` if the newest version of an object could not be decoded, because the snapshot then has an
-        older one.
-        """
+        """Raise ``NotBound`` if the newest version of an object could not be decoded, because a check needs it."""
         try:
             self._cluster.unreadable.require(kind, *key)
         except Unreadable as cause:
@@ -95,7 +93,7 @@ class Target:
 
 
 class Transaction:
-    """Transaction that binds a pod with a profile here. ``deadline``: time on the clock at which all waits end."""
+    """Transaction that binds a pod with a profile here. ``deadline``: time of ``clock`` at which all waits end."""
 
     def __init__(
         self,
@@ -122,7 +120,7 @@ class Transaction:
     async def run(self) -> tuple[Pod, CycleState]:
         """Bind the pod; return the pod that was checked, and the state of that check.
 
-        Raises ``NotBound`` and ``PluginError``, after the steps have been undone as described above.
+        After a failure the steps are undone (step 5 above), and ``NotBound`` or ``PluginError`` is raised.
         """
         pod, state = await self._assumed()
         try:
@@ -135,11 +133,10 @@ class Transaction:
         return pod, state
 
     async def _assumed(self) -> tuple[Pod, CycleState]:
-        """Check the node and assume the pod on it, without an ``await`` in between. After each wait, the pod is looked
-        up and the node is checked again.
+        """Check the node and assume the pod on it, without an ``await`` in between.
 
-        Pods at Permit are taken for bound here, because this pod possibly waits there together with them. After Permit
-        it is checked again.
+        After each wait, the pod is looked up again and the node is checked again. The check counts pods at Permit like
+        bound pods, because this pod might have to wait there together with them. It is checked again after Permit.
         """
         while True:
             pod, state = await decide_prepared(self._recheck_pending)
@@ -152,7 +149,7 @@ class Transaction:
             await self._settlements.wait_next(self._seconds_left())
 
     def _recheck_pending(self) -> tuple[Pod, CycleState | None]:
-        """Return the pod, and the result of ``_recheck`` with the binds in flight as uncertain.
+        """Return the pod, and the result of ``_recheck`` if each of the binds in flight can succeed or fail.
 
         Raises ``NotBound``, also if the pod is already bound.
         """
@@ -164,8 +161,8 @@ class Transaction:
     def _recheck(self, pod: Pod, uncertain: Sequence[Pod]) -> CycleState | None:
         """Run the filters for the pod on its node, and return their state.
 
-        Return ``None`` if they pass with all ``uncertain`` pods bound, but possibly not if some of them are not bound.
-        Raises ``NotBound`` if they reject the node, ``PluginError`` and ``Unprepared``.
+        Return ``None`` if the filters pass with all ``uncertain`` pods bound, but might reject the node without some of
+        these pods. Raises ``NotBound`` if the filters reject the node. Can raise ``PluginError`` and ``Unprepared``.
         """
         state = CycleState()
         others = [it for it in uncertain if it.uid != pod.uid]
@@ -188,7 +185,7 @@ class Transaction:
         require_bound(status, self._clearance)
 
     async def _until_certain(self, pod: Pod) -> None:
-        """Wait until the check passes, whether other binds in flight succeed or fail.
+        """Wait until the check passes no matter which other binds in flight succeed.
 
         Raises ``NotBound`` and ``PluginError``.
         """
@@ -198,7 +195,7 @@ class Transaction:
             await self._until_others_settled(pod)
 
     def _check(self, pod: Pod) -> None:
-        """Check once more, in the step that sends the Binding (see ``passed_down``).
+        """Check once more, immediately before the Binding is sent (see ``passed_down``).
 
         Raises ``NotBound``, ``PluginError``, and ``NotYet`` if something must be awaited before the Binding can be
         sent.
@@ -211,9 +208,10 @@ class Transaction:
             raise NotYet(partial(self._until_others_settled, pod))
 
     def _is_certain(self, pod: Pod) -> bool:
-        """Return true if the check passes, whether other binds succeed or fail; false if it depends on binds in flight.
+        """Return true if the check passes no matter which other binds succeed; false if it depends on binds in flight.
 
-        Raises ``NotBound``, also if the check depends on pods at Permit, ``PluginError`` and ``Unprepared``.
+        Raises ``NotBound`` if the check fails or depends on pods at Permit. Can also raise ``PluginError`` or
+        ``Unprepared``.
         """
         if self._cluster.generation == self._valid_generation:
             return True
@@ -235,9 +233,7 @@ class Transaction:
 
 
 def require_bound(status: Status, clearance: BindClearance) -> None:
-    """Raise ``NotBound`` unless the bind plugin returned Success and the outcome of every Binding that it sent is
-    known.
-    """
+    """Raise ``NotBound`` unless the bind plugin returned Success and the outcome of each Binding sent is known."""
     if status.code is Code.SUCCESS and clearance.unclear:
         raise NotBound(error(UNCLEAR))
     if status.code is not Code.SUCCESS:
@@ -245,8 +241,9 @@ def require_bound(status: Status, clearance: BindClearance) -> None:
 
 
 def give_up(cluster: Cluster, pod: Pod, clearance: BindClearance | None) -> None:
-    """End the assumption of a pod that was not bound. If its Binding can still take effect, mark the pod as unclear
-    instead, so that it stays assumed.
+    """Remove an assumed pod that was not bound. If its Binding can still take effect, mark the pod as unclear instead.
+
+    An unclear pod stays assumed until the outcome is known.
     """
     if clearance is not None and clearance.unclear:
         cluster.doubt(pod.uid)
@@ -257,7 +254,7 @@ def give_up(cluster: Cluster, pod: Pod, clearance: BindClearance | None) -> None
 def _require(status: Status) -> None:
     """Raise ``NotBound`` unless the status is Success.
 
-    Any other code, Error included, becomes Unschedulable, so the outcome is ``bind_conflict``.
+    Any other code, even Error, becomes Unschedulable, so that the outcome is ``bind_conflict``.
     """
     if status.code is not Code.SUCCESS:
         parts = (status.plugin, status.message) if status.plugin else (status.message,)

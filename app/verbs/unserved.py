@@ -1,4 +1,4 @@
-"""Counts and logs requests about pods without a profile here, because their constraints are not checked."""
+"""Counts and logs requests about pods that have no profile here. The constraints of such pods are not checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.verbs.outcome import Verb
 _LOG: Final = structlog.get_logger(__name__)
 
 OTHER_NAMES: Final = "(others)"
-"""Name under which requests are counted whose schedulerName is not among the first ``MOST_NAMES``."""
+"""Name under which a request is counted if its schedulerName is not among the first ``MOST_NAMES``."""
 
 MOST_NAMES: Final = 32
 LONGEST_NAME: Final = 63
@@ -24,10 +24,10 @@ def _ignore(_verb: Verb, _name: str) -> None:
 
 
 class Unserved:
-    """Logs each schedulerName once, and counts the requests with it. ``count`` is called with the verb and the name of
-    each request.
+    """Logs each schedulerName once, and counts the requests with that name.
 
-    Any user can choose a schedulerName, so the number and the length of names are limited.
+    ``count`` is called with the verb and the name of each request. Any user can choose a schedulerName, so the number
+    and the length of names are limited.
     """
 
     def __init__(self, count: Callable[[Verb, str], None] = _ignore) -> None:
@@ -53,5 +53,5 @@ class Unserved:
 
 
 def printable(scheduler_name: str) -> str:
-    """Return a schedulerName with all but ASCII characters escaped, shortened to ``LONGEST_NAME`` characters."""
+    """Escape all characters of a schedulerName except printable ASCII, and cut it to ``LONGEST_NAME`` characters."""
     return ascii(scheduler_name[:LONGEST_NAME])[1:-1][:LONGEST_NAME]

@@ -1,7 +1,7 @@
 """Models of the bodies of ``/api/v1/cycle``.
 
-The models of answers only describe them in the OpenAPI document. Answers are encoded without them, because validating
-5,000 nodes takes too long.
+The models of answers are used only for the OpenAPI document. Answers are encoded without these models, because the
+validation of 5,000 nodes would take too long.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Exceptions that decoding raises for a body that is not JSON, or does not have the expected fields and types."""
 
 MOST_PENDING: Final = 1000
-"""Maximum number of queued pods from which a cycle chooses one. A scheduler with more pods can send the oldest ones."""
+"""Maximum number of queued pods in a request. A scheduler that has more pods can send the oldest ones."""
 
 MOST_NAMES: Final = 20_000
 """Maximum number of node names in a request: four times the 5,000 nodes that Kubernetes supports."""
@@ -41,7 +41,7 @@ MOST_OBJECTS: Final = 100_000
 """Maximum number of JSON objects in a body: a hundred for each of ``MOST_PENDING`` pods."""
 
 _LONG_BYTES: Final = 64 << 10
-"""Bytes beyond which the numbers of objects, names and pods in a body are checked before pydantic validates it."""
+"""Size in bytes. In a larger body, objects, names and pods are counted before pydantic validates the body."""
 
 
 class _Pending(Struct, forbid_unknown_fields=True, rename="camel"):
@@ -68,9 +68,10 @@ _EACH: Final[Decoder[list[dict[str, Raw]]]] = Decoder(list[dict[str, Raw]])
 
 
 def require_bounded(body: bytes) -> None:
-    """Raise ``msgspec.DecodeError`` for a long body whose validation by pydantic would block the event loop.
+    """Raise ``msgspec.DecodeError`` for a long body that exceeds a limit or is invalid.
 
-    The error is only the first mistake, because a list of a million wrong names would have a million mistakes.
+    The validation of such a body by pydantic would block the event loop. The error names only the first mistake,
+    because a list of a million wrong names has a million mistakes.
     """
     if len(body) <= _LONG_BYTES:
         return
@@ -84,7 +85,7 @@ def require_bounded(body: bytes) -> None:
 
 
 def require_bounded_pod(raw: bytes) -> None:
-    """Raise ``msgspec.DecodeError`` for an inline pod whose decoding would block the event loop."""
+    """Raise ``msgspec.DecodeError`` for an inline pod that would block the event loop while it is decoded."""
     _require_at_most(MOST_VALUES, raw.count(b"{") + raw.count(b","), "objects and commas")
 
 
@@ -94,7 +95,7 @@ def _require_at_most(most: int, number: int, what: str) -> None:
 
 
 class CamelModel(BaseModel):
-    """Model whose JSON fields are in camelCase, and which rejects unknown fields."""
+    """Model with JSON fields in camelCase. It rejects unknown fields."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
@@ -110,9 +111,9 @@ class PodRequest(CamelModel):
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
-        """Parse a body. An inline pod stays raw, because decoding it into a dict would take as long as all the rest.
+        """Parse a body. An inline pod stays raw, because it would take as much time to decode as the rest of the body.
 
-        Raises ``msgspec.DecodeError`` for a body beyond the limits, and pydantic's ``ValidationError``.
+        Raises ``msgspec.DecodeError`` if the body exceeds a limit, and pydantic's ``ValidationError`` if it is invalid.
         """
         require_bounded(body)
         try:
@@ -123,7 +124,7 @@ class PodRequest(CamelModel):
             parts = {}
         pod = bytes(parts.get("pod", b""))
         if not pod.startswith(b"{"):
-            return cls.model_validate_json(body)  # a pod by name, or an invalid body
+            return cls.model_validate_json(body)  # the body names a pod, or is invalid
         request = cls.model_validate_json(msgspec.json.encode({**parts, "pod": {}}))
         request._raw = pod  # noqa: SLF001  # an attribute of this class
         return request
@@ -141,7 +142,7 @@ class PodRequest(CamelModel):
 
 
 class PendingPod(PodRequest):
-    """A pod in the caller's queue."""
+    """Pod in the caller's queue."""
 
     queued_at: AwareDatetime | FiniteFloat = Field(
         description="Time of queueing: RFC 3339, or seconds on one clock for all pods."
@@ -174,7 +175,7 @@ class CycleRequest(PodRequest):
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
-        """Parse a body like ``PodRequest.parse``. Inline pods in ``pods`` also stay raw."""
+        """Parse a body, like ``PodRequest.parse``. Inline pods in ``pods`` also stay raw."""
         require_bounded(body)
         try:
             parts: dict[str, Any] = {**_PARTS.at_once(body)}

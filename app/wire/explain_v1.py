@@ -1,7 +1,7 @@
 """Models of the bodies of ``/api/v1/explain``.
 
-The models of answers only describe them in the OpenAPI document. Answers are encoded without them, because validating
-5,000 nodes takes too long.
+The models of answers are used only for the OpenAPI document. Answers are encoded without these models, because the
+validation of 5,000 nodes would take too long.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NodeGroup(CamelModel):
 
 
 class ExplanationTable(CamelModel):
-    """Table with facts behind the answer of a plugin."""
+    """Table of facts on which a plugin's answer is based."""
 
     title: str
     columns: list[str]
@@ -49,14 +49,14 @@ class ExplanationTable(CamelModel):
 
 
 class PluginExplanation(CamelModel):
-    """Facts behind the answer of one plugin."""
+    """Facts on which the answer of one plugin is based."""
 
     tables: list[ExplanationTable]
     unblock: list[str] = Field(description="Advice of the plugin, which Homeport has not proved.")
 
 
 class ResourceRoom(CamelModel):
-    """A resource that the pod requests, with the amounts in the notation of manifests."""
+    """Resource that the pod requests. Amounts are in the notation of manifests."""
 
     name: str
     requested: str
@@ -66,7 +66,7 @@ class ResourceRoom(CamelModel):
 
 
 class ProvedRemedy(CamelModel):
-    """One change after which nodes fit: the pod was judged again with the change applied."""
+    """Change after which more nodes fit. Homeport evaluated the pod again with this change."""
 
     sort: str = Field(description="Uncordon, ReleaseHome, FewerPods, TaintsPolicy, MaxSkew, RequestLess, Tolerate, …")
     change: str
@@ -75,14 +75,14 @@ class ProvedRemedy(CamelModel):
 
 
 class PluginNotJudged(CamelModel):
-    """Filter of kube-scheduler's default profile without a verdict here. It can reject a node that is feasible here."""
+    """Filter of kube-scheduler's default profile that was not evaluated here. It can reject a node that fits here."""
 
     plugin: str
     why: str
 
 
 class VerdictOnNode(Rejection):
-    """Verdict of one plugin on the node of the request; ``code`` is Success if it passes."""
+    """Verdict of one plugin on the node of the request. ``code`` is Success if the node passes."""
 
 
 class NodeExplanation(CamelModel):
@@ -96,7 +96,7 @@ class NodeExplanation(CamelModel):
 
 
 class SchedulerReasonCount(CamelModel):
-    """Reason that kube-scheduler gives, and for how many nodes."""
+    """Reason in kube-scheduler's message, and the number of nodes with this reason."""
 
     count: int
     reason: str
@@ -113,7 +113,7 @@ class SchedulerCondition(CamelModel):
 
 
 class ExplainResponse(CamelModel):
-    """Explanation of which nodes a pod can use: the verdict, its numbers, and what would open more nodes."""
+    """Explanation for one pod: which nodes fit, why others do not, and which changes would make more nodes fit."""
 
     api_version: Literal["homeport.dev/v1alpha1"]
     kind: Literal["Explanation"]
@@ -149,7 +149,7 @@ class EqualPods(CamelModel):
 
 
 class ExplanationList(CamelModel):
-    """Explanations of the pods of a workload, first of those without a node."""
+    """Explanations for the pods of a workload. Pods without a node come first."""
 
     api_version: Literal["homeport.dev/v1alpha1"]
     kind: Literal["ExplanationList"]

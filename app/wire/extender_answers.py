@@ -1,4 +1,4 @@
-"""Encodes extender/v1 answers: keys are in PascalCase, and the list that the caller reads is never missing."""
+"""Encodes extender/v1 answers. Keys are in PascalCase, and the lists that kube-scheduler reads are always present."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from msgspec import Raw, Struct, field
 
 
 class VictimUid(Struct, forbid_unknown_fields=True):
-    """Victim, identified by its UID; a MetaPod of extender/v1."""
+    """Victim, given by its UID (a MetaPod of extender/v1)."""
 
     uid: str = field(name="UID", default="")
 
 
 class NodeVictims(Struct):
-    """Victims on one node, most important first; a MetaVictims of extender/v1. In an answer it has at least one pod."""
+    """Victims on one node, most important first (a MetaVictims of extender/v1). In an answer, there is at least one."""
 
     pods: list[VictimUid] = field(name="Pods", default_factory=list)
     num_pdb_violations: int = field(name="NumPDBViolations", default=0)
@@ -50,7 +50,7 @@ _NEXT_HOST: Final = ',{"Host":"'
 
 
 class LongBody(Struct, frozen=True):
-    """Answer that is sent in chunks, because joining 60 MB of nodes would block the event loop for 50 ms.
+    """Answer that is sent in chunks, because to join 60 MB of nodes would block the event loop for 50 ms.
 
     ``length``: number of bytes of all ``pieces``.
     """
@@ -77,12 +77,12 @@ def encode_filter(failed: Mapping[str, str], names: Sequence[str]) -> bytes:
 
 
 def encode_passing(names: bytes) -> bytes:
-    """Encode a filter answer in which no node is rejected. ``names``: passing nodes, joined like in ``SplitArgs``."""
+    """Encode a filter answer in which no node is rejected. ``names``: passing nodes, joined as in ``SplitArgs``."""
     return _PASSING_START + names + _PASSING_END
 
 
 def encode_refusal(name: bytes, message: str) -> bytes:
-    """Encode one entry for ``encode_refusals``. ``name``: bytes of the name in the request (``SplitArgs.each``)."""
+    """Encode one entry for ``encode_refusals``. ``name``: name as in the request's bytes (``SplitArgs.each``)."""
     return b'"' + name + b'":' + ENCODER.encode(message)
 
 
@@ -109,7 +109,7 @@ _REFUSED_START, _REFUSED_END = encode_filter({"": ""}, ()).split(b'"":""')
 
 
 def encode_filter_error(message: str) -> bytes:
-    """Encode a filter answer that fails the scheduling cycle; kube-scheduler shows ``message`` on the pod."""
+    """Encode a filter answer that lets the scheduling cycle fail. kube-scheduler writes ``message`` to the pod."""
     return ENCODER.encode(_FilterResult(None, None, {}, {}, message))
 
 
@@ -119,7 +119,7 @@ def encode_priorities(scores: Mapping[str, int]) -> bytes:
 
 
 def encode_classed(hosts: Sequence[str], classes: Sequence[Any], scores: Mapping[Any, int]) -> bytes:
-    """Like ``encode_priorities``, but the score of each class of hosts is formatted only once.
+    """Like ``encode_priorities``, but hosts are grouped into classes, and each class's score is formatted only once.
 
     ``classes``: class of each host, in the order of ``hosts``. ``scores``: score of each class.
     """

@@ -1,7 +1,7 @@
 """Decodes the extender/v1 requests of kube-scheduler.
 
-Go accepts keys in any case, and ``null`` for any list, so these are accepted here too. Keys in the usual case are
-decoded directly; otherwise all keys are first normalized, which is slower. Source:
+Go accepts keys in upper or lower case, and ``null`` for any list; so does this decoder. Keys in the usual case are
+decoded directly. If there are other keys, all keys are first normalized, which is slower. Source:
 ``staging/src/k8s.io/kube-scheduler/extender/v1`` of Kubernetes 1.36.
 """
 
@@ -27,7 +27,7 @@ P = TypeVar("P", bound=PodObject)
 
 
 class MalformedRequest(ValueError):
-    """The body is not a valid request of this verb; the message has the path of the field and the reason."""
+    """The body is not a valid request of this verb. The message contains the path of the field and the reason."""
 
 
 class TooDeepRequest(MalformedRequest):
@@ -35,7 +35,7 @@ class TooDeepRequest(MalformedRequest):
 
 
 class NodeListObject(Struct):
-    """NodeList whose items stay raw, so that they can be returned unchanged."""
+    """NodeList. Its items stay raw, so that they can be returned unchanged."""
 
     items: list[Raw] | None = None
 
@@ -77,7 +77,7 @@ class _PreemptionArgs(Struct, Generic[P], rename="pascal", forbid_unknown_fields
 
 
 class PreemptionArgs(Struct, frozen=True):
-    """Preempt request with the victims by node. Victims are UIDs, even if the request has whole pods.
+    """Preempt request with the victims by node. Victims are given by UID, even if the request has whole pods.
 
     Nodes without victims are omitted.
     """
@@ -178,11 +178,11 @@ def _required(field_name: str, value: str | None) -> str:
 
 
 class SplitArgs(Struct, frozen=True):
-    """Filter or prioritize request in the exact form that kube-scheduler sends, split before its node names and not
-    decoded.
+    """Filter or prioritize request that is not decoded, but split before its node names.
 
-    ``before``: all bytes before the node names. ``names``: JSON of the names without the first and the last quote; it
-    contains no escapes. Two requests with equal ``before`` differ only in their node names.
+    The request must have exactly the form that kube-scheduler sends. ``before``: all bytes before the node names.
+    ``names``: JSON of the names without the first and the last quote; it contains no escapes. Two requests with equal
+    ``before`` differ only in their node names.
     """
 
     before: bytes
@@ -204,13 +204,13 @@ class SplitArgs(Struct, frozen=True):
     def are(self, names: Sequence[str]) -> bool:
         """Return true if ``names`` are the node names of the request, in order.
 
-        A true result also proves that no fields follow the names in the request.
+        If the result is true, no other fields follow the names in the request.
         """
         return '","'.join(names).encode() == self.names
 
 
 def split_args(body: bytes | memoryview) -> SplitArgs | None:
-    """Split a request; return ``None`` if it is not in kube-scheduler's form with node names, or has escaped names."""
+    """Split a request. Return ``None`` if it does not have kube-scheduler's form, or if node names have escapes."""
     if not isinstance(body, bytes) or not body.endswith(_END_OF_NAMES):
         return None
     cut = body.rfind(_NAMES)
@@ -240,7 +240,7 @@ def _decode(body: bytes | memoryview, decoder: Decoder[T], is_usual: Callable[[T
     except decoding.TooDeep as error:
         raise TooDeepRequest(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        pass  # possibly only unusual keys, which are normalized below; other errors are raised there
+        pass  # the keys might have unusual case: they are normalized below, where other errors are raised again
     try:
         return decoder.at_once(folded(body, _FIELD_NAMES[decoder]))
     except (decoding.TooDeep, RecursionError):
@@ -250,8 +250,9 @@ def _decode(body: bytes | memoryview, decoder: Decoder[T], is_usual: Callable[[T
 
 
 def _has_usual_spelling(request: Any) -> bool:
-    """Return true if the pod's spec and name were decoded. kube-scheduler always sends both, so if one is missing, its
-    key possibly has unusual case.
+    """Return true if the pod's spec and name were decoded.
+
+    kube-scheduler always sends both fields. If one is missing, its key might have unusual case.
     """
     return request.pod.spec is not None and request.pod.metadata.name is not None
 

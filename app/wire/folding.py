@@ -1,4 +1,4 @@
-"""Normalizes the keys of extender/v1 requests that are in unusual case, because Go accepts keys in any case."""
+"""Normalizes the case of keys in extender/v1 requests, because Go accepts keys in upper or lower case."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
 _ANY: Final[Decoder[Any]] = Decoder(Any)
 
 _MOST_FOLDED: Final = 4 << 20
-"""Maximum bytes of a request that is normalized. Normalizing 4 MiB blocks the event loop for up to half a second.
+"""Maximum bytes of a request that is normalized, because 4 MiB block the event loop for up to half a second.
 
 Requests of kube-scheduler are not affected, because their keys have the usual case.
 """
 
 
 def field_names(kind: type[Struct]) -> dict[str, str]:
-    """Return the JSON names of a struct's fields, by the same names in lower case."""
+    """Return the JSON names of a struct's fields. The keys of the result are these names in lower case."""
     return {it.encode_name.lower(): it.encode_name for it in msgspec.structs.fields(kind)}
 
 
@@ -75,8 +75,8 @@ _USER_KEYS: Final = frozenset(
 def folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
     """Return a request as JSON with all known keys in their usual case, and without unknown keys of the outer object.
 
-    ``known``: usual keys of the outer object, by lower case. Raises ``msgspec.DecodeError`` if the request is longer
-    than 4 MiB or not JSON.
+    ``known``: keys of the outer object in their usual case, by the key in lower case. Raises ``msgspec.DecodeError`` if
+    the request is longer than 4 MiB or not JSON.
     """
     fields = _OUTER.at_once(body)
     outer = {name: value for key, value in fields.items() if (name := known.get(key.lower())) is not None}

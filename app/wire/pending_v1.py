@@ -1,4 +1,4 @@
-"""Models of the answer of ``/api/v1/pending``. They only describe it in the OpenAPI document."""
+"""Models of the answer of ``/api/v1/pending``, used only for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PENDING_POD_LIST: Final = "PendingPodList"
 
 
 class PendingPodItem(CamelModel):
-    """Pod that waits for a node, with the reason that matters most."""
+    """Pod that waits for a node, with the most important reason."""
 
     namespace: str
     name: str

@@ -1,8 +1,8 @@
 """Activates waiting pods: writes an annotation to a refused pod, because its change makes kube-scheduler retry the pod.
 
-An annotation has the fewest side effects: no selector matches it, and it causes no retry of other pods. A nomination
-would also activate the pod, but costs two scheduling cycles if it is refused. Clearing the nomination then retries all
-pods of the same or a lower priority.
+An annotation has the fewest side effects: selectors do not match annotations, and the scheduler retries no other pod.
+A nomination would also activate the pod, but costs two scheduling cycles if the pod is refused again. kube-scheduler
+also retries all pods of the same or a lower priority when that nomination is cleared.
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ from app.kube.meta_v1 import ACTIVATED, ObjectKey
 _LOG: Final = structlog.get_logger(__name__)
 
 PAUSE_SECONDS: Final = 0.02
-"""Delay after each pod is written. It limits the rate to 50 pods a second, because each causes a scheduling cycle."""
+"""Delay in seconds after each write. It limits the rate to 50 pods a second, because each causes a scheduling cycle."""
 
 MOST_AT_ONCE: Final = 256
-"""Maximum number of pods written without a delay after an idle time, for example all pods of a node that is back."""
+"""Maximum number of pods written without a delay after an idle time.
+
+Example: a node becomes ready again, and all pods that wait for it are activated.
+"""
 
 MOST_QUEUED: Final = 4096
 """Maximum number of queued pods. Further pods are not activated and wait for the scheduler's own retry."""
@@ -70,8 +73,8 @@ def activation(uid: str, now: datetime) -> dict[str, Any]:
 class ApiActivator:
     """Implementation of ``framework.Activate``: a call queues pods, and ``run`` writes their annotations.
 
-    ``may_write`` returns why this process must not write now, or an empty string. With a reason, calls have no effect:
-    the leader runs the same plugins and activates the pods.
+    ``may_write`` returns why this process must not write now, or an empty string if it may. If it must not, calls have
+    no effect: the leader runs the same plugins and activates the pods.
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class ApiActivator:
             self._some.set()
 
     async def run(self) -> None:
-        """Write queued pods one at a time until cancelled. Cancelling drops the pods that are still queued."""
+        """Write the annotations of queued pods one by one until cancelled. On cancellation, queued pods are dropped."""
         try:
             while True:
                 await self._some.wait()
@@ -170,7 +173,7 @@ class ApiActivator:
 def _waits(pod: Pod) -> bool:
     """Return true if the pod waits for a node and can be activated.
 
-    A pod that is assumed on a node has a ``node_name`` in the cache and is left alone. Its Binding carries the pod's
-    version, and an activation would change that version.
+    A pod that is assumed on a node has a ``node_name`` in the cache, so it is not activated. The activation would
+    change the pod's resource version, and the API server would refuse the pod's Binding, which carries the old version.
     """
     return not (pod.node_name or pod.spec.gated or pod.terminating or pod.finished)

@@ -1,6 +1,6 @@
 """Checks that an answer comes from the API server and belongs to the request.
 
-A 2xx status alone does not prove it: a proxy, load balancer or captive portal can answer with any status and body.
+The checks are needed because a proxy, load balancer or captive portal can answer with any status and body.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def as_requested(answer: Object, namespace: str, name: str) -> Object:
 
 
 def is_success(raw: bytes) -> bool:
-    """Return true if the answer is a ``Status`` object with Success: the API server's answer to an accepted Binding."""
+    """Return true if the answer is a ``Status`` with Success, which the API server returns for a created Binding."""
     try:
         status = _STATUS.decode(raw)
     except msgspec.DecodeError:
@@ -71,8 +71,8 @@ def is_success(raw: bytes) -> bool:
 def pod_state(raw: bytes, pod: Pod) -> PodState:
     """Decode UID, version and node from an answer to a read or patch of ``pod``.
 
-    Only these fields are decoded, so that an invalid value in another field is no error. Raises ``ApiUnavailable`` if
-    the answer is not a stored pod of that name and namespace. The UID can differ from ``pod``.
+    Only these fields are decoded, so that an invalid value in another field causes no error. Raises ``ApiUnavailable``
+    if the answer is not a stored pod of that name and namespace. The caller must compare the UID, which can differ.
     """
     try:
         stored = _POD.decode(raw)

@@ -34,11 +34,11 @@ _CONFLICT: Final = 409
 _CONFLICTS: Final = 16
 """Number of conflicts after which a bind is rejected, so that the scheduler retries the pod after its back-off.
 
-Retrying here is cheaper: it costs one read and some milliseconds, but the scheduler's back-off lasts for seconds.
+Before that, the bind itself retries: a retry costs one read and some milliseconds, and the back-off lasts for seconds.
 """
 
 _PASSING: Final = frozenset({401, 404, 408, 409, 425, 429})
-"""4xx status codes whose cause can pass, so that a retry can succeed."""
+"""4xx status codes with a temporary cause, so that a retry can succeed."""
 
 _RETRY_SECONDS: Final = 0.25
 _MAX_RETRY_SECONDS: Final = 2.0
@@ -65,8 +65,8 @@ def binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> dict[st
 class ApiBinder:
     """Implementation of ``Binder`` that posts Bindings to ``pods/binding``.
 
-    A bind succeeds only if the API server confirms it: by a ``Status`` with Success, or by the pod that is read back.
-    After any other 2xx answer the outcome is unknown.
+    A bind succeeds only if the API server confirms it: the answer is a ``Status`` with Success, or the pod has the node
+    when it is read back. After any other 2xx answer the outcome is unknown.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class ApiBinder:
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
         """Bind the pod and return Success, a rejection or an Error.
 
-        A conflict means that the pod was written since the decision. The Binding is then retried with the new version,
-        unless a field has changed that the decision depends on. Schedulers and Homeport's nominations often write only
-        the status. Returns a rejection if a relevant field changed or conflicts continue, and an Error for all other
-        failures.
+        A conflict means that the pod was written since the decision. Often only its status was written, by a scheduler
+        or by a nomination. The Binding is then retried with the new version, unless a field has changed that the
+        decision depends on. Returns a rejection if such a field changed or conflicts continue, and an Error for all
+        other failures.
         """
         read, message = pod, ""
         for _ in range(_CONFLICTS):
@@ -117,8 +117,8 @@ class ApiBinder:
     async def _post(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
         """Send the Binding; return once its outcome is known.
 
-        Raises ``ApiError`` if it is refused, ``ApiUnavailable`` if it cannot be sent, and ``NotBound`` if the pre-send
-        check forbids it. After each of the three, the Binding has no effect.
+        Raises ``ApiError`` if the Binding is refused, ``ApiUnavailable`` if it cannot be sent, and ``NotBound`` if the
+        pre-send check forbids it. After each of these exceptions, the Binding has no effect.
         """
         path, body = PODS.path(pod.namespace, pod.name, "binding"), binding(pod, node_name, annotations)
 
@@ -145,7 +145,7 @@ class ApiBinder:
         return outcome.status
 
     async def _after_conflict(self, pod: Pod, node_name: str, refused: ApiError) -> Pod | Status:
-        """Return ``pod`` with its newest version if the Binding can be retried, else the result of the bind.
+        """Return ``pod`` with its newest resource version if the Binding can be retried, else the result of the bind.
 
         The conflict proves that the refused Binding has no effect. If the pod is already bound to this node, the
         result is Success.
@@ -183,17 +183,17 @@ class ApiBinder:
 
 
 def _is_decision_unaffected(newest: Pod, pod: Pod) -> bool:
-    """Return true if ``newest`` equals ``pod`` in all fields that a decision depends on, so that it is still valid.
+    """Return true if ``newest`` equals ``pod`` in all fields that decisions use, so that the decision is still valid.
 
-    The cache decodes only annotations of Homeport's domain. One of them is the fence that ``read_back`` writes after a
-    bind of unknown outcome: it makes the two pods differ, so that this bind is rejected.
+    Annotations are compared too, but only those of Homeport's domain are decoded. One of them is the fence that
+    ``read_back`` writes after a bind of unknown outcome: the two pods then differ, and this bind is rejected.
     """
     read, decided = ((it.labels, it.annotations, it.owner, it.terminating, it.finished) for it in (newest, pod))
     return read == decided and is_same_spec(newest.spec, pod.spec)
 
 
 def is_permanent_refusal(status: int) -> bool:
-    """Return true if a retry of a request refused with this status is useless.
+    """Return true if a request that was refused with this status would be refused again.
 
     Examples are a missing permission, and an object that validation or a webhook rejects.
     """
@@ -204,7 +204,7 @@ class ApiWriter:
     """Implementation of ``Writer``: writes objects to the API server and stores each result in the cache.
 
     UID and resource version are preconditions of each change and deletion. ``may_write`` returns why this process must
-    not write now, or an empty string. With a reason, nothing is sent and ``OSError`` is raised.
+    not write now, or an empty string if it may. If it must not, nothing is sent and ``OSError`` is raised.
     """
 
     def __init__(
@@ -256,8 +256,8 @@ class ApiWriter:
     ) -> bytes:
         """Send the request and return the answer. ``uid`` is the UID of the object to change; empty to create one.
 
-        Raises ``ObjectGone`` after a 404, ``WriteConflict`` after a 409, and ``OSError`` after other failures. The
-        cache drops an object that is gone, and stores the newest version after a conflict.
+        Raises ``ObjectGone`` after a 404, ``WriteConflict`` after a 409, and ``OSError`` after other failures. After a
+        404 the object is removed from the cache, and after a 409 its newest version is read and cached.
         """
         try:
             return await send()
@@ -311,7 +311,7 @@ def _precondition(target: AnnotatedObject) -> dict[str, str]:
 
 
 def _read(kind: Kind[AnnotatedObject], key: ObjectKey, raw: bytes) -> AnnotatedObject:
-    """Decode the object in an answer. Raises ``OSError`` if it is invalid; the watch then brings the object later."""
+    """Decode the object in an answer. Raises ``OSError`` if the object is invalid or is not the requested one."""
     try:
         return as_requested(kind.decode(raw), *key)
     except ValueError as cause:

@@ -1,14 +1,15 @@
 """Delays Bindings under load so that they are sent in batches.
 
-Bindings sent together cost kube-apiserver and etcd less: each separate one wakes a dozen of their threads, and a batch
-shares that cost. If four Bindings were sent within a window, the next ones are held until the window ends, and are then
-sent back to back. Their answers, and the schedulers' writes that follow, arrive together too.
+Bindings that are sent together cost kube-apiserver and etcd less CPU: each single Binding wakes a dozen of their
+threads, and the Bindings of a batch share this cost. If four Bindings were sent within a window, the next ones are held
+until the window ends, and are then sent one directly after the other. Their answers, and the writes of schedulers that
+follow, arrive together too.
 
-At a low rate, Bindings are sent at once. They are also sent at once while a request waits for a bind to settle, and for
-one second after, because holding would delay that request. A client that binds one pod after the other gains nothing
-from batches. So after two batches of one Binding in a row, Bindings are sent at once for one second.
+At a low rate, Bindings are sent at once. They are also sent at once while a request waits for the result of a bind, and
+for one second after, because a held Binding would delay that request. A client that binds one pod after the other gains
+nothing from batches. So after two batches of one Binding in a row, Bindings are sent at once for one second.
 
-The bind's decision is checked when the Binding is sent, not when it begins to be held (``bind_guard``).
+The decision is checked when the Binding is sent, after any delay here (``bind_guard``).
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ MOST: Final = 16
 PAUSE_SECONDS: Final = 1.0
 """Seconds during which no Binding is held.
 
-They begin when a request has waited for a bind to settle, and after two batches of one Binding in a row.
+This time begins after a request has waited for the result of a bind, and after two batches of one Binding in a row.
 """
 
 _SILENCE: Final = 0.5
-"""Fraction of the window: if no Binding joins the batch for so long, the batch is sent before its window ends."""
+"""Fraction of the window. If no Binding joins a batch for this fraction, the batch is sent before its window ends."""
 
 
 class BindBatches:
-    """Holds Bindings back and releases them in batches.
+    """Delays Bindings and releases them in batches.
 
     ``window`` is the maximum delay of a Binding in seconds; 0 disables batches. ``observe`` is called with the delay of
     each held Binding, in seconds.
@@ -58,7 +59,8 @@ class BindBatches:
     async def wait_for_batch(self, seconds_left: float = inf) -> None:
         """Wait until the Binding may be sent.
 
-        ``seconds_left`` is the time left for the bind. If it is not longer than the window, the call does not wait.
+        ``seconds_left`` is the time left until the deadline of the bind. If it is not longer than the window, the call
+        returns at once.
         """
         if not self._window:
             return
@@ -68,9 +70,9 @@ class BindBatches:
 
     @contextmanager
     def awaited(self) -> Iterator[None]:
-        """Context in which a request waits for a bind to settle.
+        """Context in which a request waits for the result of a bind.
 
-        Entering it releases the held Bindings. No Binding is held until ``PAUSE_SECONDS`` after it is left.
+        On entry, held Bindings are released. No Binding is held within the context, nor for ``PAUSE_SECONDS`` after.
         """
         self._awaited += 1
         self._release()
@@ -104,7 +106,7 @@ class BindBatches:
         self._observe(self._clock() - began)
 
     def _look_again(self) -> None:
-        """Release the batch if its window has ended or no Binding has joined for half a window, else check again later.
+        """Release the batch if its window has ended or no Binding joined for half a window; else check again later.
 
         After two batches of one Binding in a row, also stop holding for ``PAUSE_SECONDS``.
         """
@@ -114,7 +116,7 @@ class BindBatches:
             self._timer = asyncio.get_running_loop().call_later(until - now, self._look_again)
             return
         self._alone = self._alone + 1 if len(self._held) == 1 else 0
-        if self._alone > 1:  # one batch of a single Binding is tolerated: the scheduler can have paused
+        if self._alone > 1:  # one batch of a single Binding is tolerated, because the scheduler might have paused
             self._alone, self._from = 0, now + PAUSE_SECONDS
         self._release()
 

@@ -1,11 +1,11 @@
 """Guard through which every Binding is sent: it checks the decision immediately before the Binding is sent.
 
-While a Binding is prepared, a connection is opened and credentials are read, and the snapshot can change meanwhile. So
-the sender calls the check after everything it must await. If the check passes, it sends in the same event-loop
-iteration.
+The snapshot can change while a connection is opened and credentials are read for the Binding. So the sender calls the
+check last, after everything that it must await. If the check passes, the sender sends the Binding in the same
+event-loop iteration.
 
-The transaction passes the check down through a context variable (``passed_down``), because ``Binder.bind`` is part of
-the plugin API and takes only a pod, a node and annotations.
+The bind transaction provides the check through a context variable (``passed_down``). ``Binder.bind`` has no parameter
+for it, because that method is part of the plugin API and takes only a pod, a node and annotations.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ class NotYet(Exception):
 
 
 class BindClearance(Struct):
-    """Permission to bind the pod of this ``uid`` to this ``node`` while ``check`` passes and until ``over`` is true."""
+    """Permission to bind the pod with this ``uid`` to this ``node``, if ``check`` passes and ``over`` is false."""
 
     uid: str
     node: str
     check: PreSendCheck
     seconds_left: Callable[[], float]
     was_held: bool = False
-    """True once the first Binding has passed ``BindBatches``: a retry is not held again."""
+    """True once the first Binding has passed ``BindBatches``, so that a retry is not delayed again."""
     over: bool = False
     unclear: int = 0
-    """Number of Bindings that were sent without a known outcome. Above 0, the pod must stay assumed."""
+    """Number of Bindings that were sent and have no known outcome. If it is not 0, the pod must stay assumed."""
 
 
 _PASSED: Final[ContextVar[BindClearance]] = ContextVar("passed")
@@ -80,9 +80,9 @@ def passed_down(
 ) -> Iterator[BindClearance]:
     """Allow Bindings of this pod to this node within the context, and in tasks started within it.
 
-    ``check`` is called immediately before the Binding is sent. It returns if the Binding may be sent, raises
-    ``NotBound`` if not, and ``NotYet`` if something must be awaited first. The binder passes other exceptions on.
-    ``seconds_left`` returns how many seconds this bind may still wait.
+    ``check`` is called immediately before the Binding is sent. It raises ``NotBound`` to forbid the Binding, and
+    ``NotYet`` if something must be awaited first; otherwise the Binding is sent. The binder does not catch other
+    exceptions. ``seconds_left`` returns how many seconds this bind may still wait.
     """
     clearance = BindClearance(pod.uid, node_name, check, seconds_left)
     token = _PASSED.set(clearance)
@@ -115,7 +115,7 @@ class BindLeadership(Protocol):
         ...
 
     def is_remembered(self, scheduler_name: str) -> bool:
-        """Return true if the Lease is known to list this scheduler. Until then, its pods must not be bound."""
+        """Return true if the Lease is known to list this scheduler. If not, its pods must not be bound yet."""
         ...
 
     async def remember(self, scheduler_name: str, seconds: float) -> str:
@@ -150,8 +150,8 @@ def _always() -> bool:
 class BindGuard:
     """Guard that all binders of a process share. It checks leadership when a bind begins and when its Binding is sent.
 
-    ``follows`` returns true while pods and nodes are watched. Otherwise Bindings wait, because the snapshot would not
-    show the binds of other schedulers. ``batches`` groups Bindings; by default each is sent at once.
+    ``follows`` returns true while pods and nodes are watched. While it returns false, Bindings wait, because the
+    snapshot misses the binds of other schedulers. ``batches`` groups Bindings; by default each is sent at once.
     """
 
     def __init__(
@@ -170,18 +170,18 @@ class BindGuard:
         return await self._leadership.admitted(namespace, seconds) if problem else ""
 
     async def through(self, pod: Pod, node_name: str, send: Callable[[PreSendCheck], Awaitable[Sent]]) -> Sent:
-        """Call ``send`` with a check and return its result; the check permits or forbids the Binding.
+        """Call ``send`` with a check that permits or forbids the Binding; return the result of ``send``.
 
         ``send`` must call the check immediately before it sends, and return once the outcome is known. Raises
         ``NotBound`` if the Binding is forbidden, and the exceptions of ``send``. After ``NotBound``, ``ApiError`` and
-        ``ApiUnavailable`` the Binding has no effect; after others it is unclear if it was sent.
+        ``ApiUnavailable`` the Binding has no effect; after other exceptions it might have been sent.
         """
         clearance = _clearance_for(pod, node_name)
         in_flight = 0
 
         def check() -> None:
             nonlocal in_flight
-            answered()  # the client sends a second time if the first was refused because of expired credentials
+            answered()  # this check can be the second: the client sends again after a 401, with new credentials
             self._check(clearance, pod)
             in_flight = 1
             clearance.unclear += in_flight
@@ -229,5 +229,5 @@ class BindGuard:
         for _ in range(round(BLIND_SECONDS / _LOOK_SECONDS)):
             if self._follows():
                 return
-            await asyncio.sleep(_LOOK_SECONDS)  # polled: a watch is usually reopened within milliseconds
+            await asyncio.sleep(_LOOK_SECONDS)  # a short interval, because a watch usually reopens within milliseconds
         raise NotBound(error("pods or nodes are not being watched at the moment"))

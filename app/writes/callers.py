@@ -1,6 +1,7 @@
 """Set of schedulers whose pods this leader binds, and its format in an annotation of the Lease. No I/O.
 
-The next leader reads the annotation and fences off the pending pods of these schedulers.
+The next leader reads the annotation and fences off the pending pods of these schedulers: it changes their resource
+versions, so that late Bindings of this leader are refused (``fences``).
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ MOST_NAMES: Final = 64
 """Maximum number of recorded scheduler names. With more names, ``*`` (all schedulers) is recorded instead."""
 
 MOST_CHARACTERS: Final = 4096
-"""Maximum length of the annotation in characters. Instead of a longer one, ``*`` (all schedulers) is recorded."""
+"""Maximum length of the annotation in characters. If it would be longer, ``*`` (all schedulers) is recorded instead."""
 
 _EVERYBODY: Final = "*"
 _BETWEEN: Final = ","
 
 
 class Callers(Struct, frozen=True):
-    """Set of scheduler names. With ``everybody`` it contains every name. It is false if it is empty."""
+    """Set of scheduler names; with ``everybody``, the set of all names. An empty set is false."""
 
     names: frozenset[str] = frozenset()
     everybody: bool = False
@@ -39,7 +40,7 @@ class Callers(Struct, frozen=True):
         return self if others.names <= self.names else bounded(self.names | others.names)
 
     def written(self) -> str:
-        """Return the annotation's value: ``*``, or the sorted names with commas between them.
+        """Return the annotation's value: ``*`` for all schedulers, or the sorted names with commas between them.
 
         Names are URL-quoted, because a name can contain any character.
         """

@@ -19,7 +19,7 @@ AT_ONCE: Final = 10
 """Number of Event series that one object can begin in a burst."""
 
 REFILL_SECONDS: Final = 60.0
-"""Interval in seconds at which an object may begin one more Event series after a burst."""
+"""Seconds after which an object can begin another Event series after a burst."""
 
 Kind = tuple[str, str, str, Reference, Reference | None]
 """Identity of a series: type, action, reason, regarding and related of its Events."""
@@ -74,8 +74,8 @@ class EventBudget(Struct):
 class Queue:
     """Queue of at most ``MOST_QUEUED`` series that wait to be written. Namespaces take turns.
 
-    One namespace can fill the queue alone. If the queue is full, a series of a namespace with fewer entries displaces
-    the newest series of the namespace with the most entries.
+    One namespace can fill the queue alone. If a series of a namespace with fewer entries is added to a full queue, the
+    newest series of the namespace with the most entries is dropped.
     """
 
     def __init__(self) -> None:
@@ -90,8 +90,8 @@ class Queue:
     def make_room(self, namespace: str) -> tuple[bool, Series | None]:
         """Make room for one more series of ``namespace``.
 
-        Return true if there is room, and the series that was dropped from a full queue. Return false and ``None`` if
-        this namespace itself has, or would have, the most entries.
+        Return (true, dropped series) if there is room; the second item is ``None`` if no series was dropped. Return
+        (false, ``None``) if this namespace itself has, or would have, the most entries.
         """
         if len(self) < MOST_QUEUED:
             return True, None
@@ -101,7 +101,7 @@ class Queue:
         return True, self._drop(largest)
 
     def _drop(self, namespace: str) -> Series:
-        """Remove and return the newest ready series of a namespace, else its delayed series with the latest time."""
+        """Remove and return the newest ready series of a namespace; if none is ready, its last delayed series."""
         ready = self._ready.get(namespace)
         if ready:
             series = ready.pop()

@@ -1,14 +1,14 @@
 """Writes Events (``events.k8s.io/v1``): few, in the background, and with lower priority than all other requests.
 
     recorded   on the leader only; a repeated Event increases the count of its series  (no request)
-    budget     new series per object: a burst of 10, then one a minute; more are dropped
+    budget     limits new series per object: a burst of 10, then one a minute; further ones are dropped
     queue      1,000 entries, 20 written a second; namespaces take turns, and a full queue drops from the namespace
                with the most entries
     series     the second Event of a series is written (PATCH); later ones increase the count in memory, which is
                written every 30 min and once the series has been idle for 6 min
 
-Dropped Events are counted. A write without an answer is retried after a delay. A write that the API server refuses is
-not retried.
+Dropped Events are counted. Without an answer, a write is retried after a delay. If the API server refuses a write, it
+is not retried.
 
 Not here: which Events are recorded. Plugins, ``app.verbs`` and ``app.main`` record them through ``EventRecorder``.
 """
@@ -44,7 +44,7 @@ IDLE_SECONDS: Final = 360.0
 """Seconds without a repetition after which a series ends."""
 
 WRITE_AGAIN_SECONDS: Final = 1800.0
-"""Seconds after which a new count of a series that continues is written."""
+"""Seconds between two writes of the count of a series that continues."""
 
 LOOK_SECONDS: Final = 60.0
 """Seconds between two checks for series that have ended or whose count must be written."""
@@ -53,11 +53,11 @@ FORBIDDEN_SECONDS: Final = 60.0
 """Seconds during which Events are dropped instead of sent, after a write was refused for a missing permission."""
 
 FLUSH_SECONDS: Final = 0.5
-"""Maximum number of seconds for writing queued Events at shutdown."""
+"""Time limit in seconds for writing queued Events at shutdown."""
 
 _REQUEST_SECONDS: Final = 5.0
 _TRIES: Final = 12
-"""Number of consecutive writes without an answer after which an Event is dropped."""
+"""Number of failed attempts in a row, each without an answer, after which an Event is dropped."""
 
 _LONGEST_PAUSE_SECONDS: Final = 10.0
 """Maximum delay in seconds between two attempts to write an Event. The first delay is one second, and it doubles."""
@@ -65,10 +65,10 @@ _LONGEST_PAUSE_SECONDS: Final = 10.0
 _MOST_SERIES: Final = 4096
 _MOST_OBJECTS: Final = 4096
 _LONGEST_NOTE: Final = 1024
-"""Maximum length of a note in bytes, as the API server validates it."""
+"""Maximum length of a note in bytes. The API server refuses Events with a longer note."""
 
 _LONGEST_WORD: Final = 128
-"""Maximum length of reason, action and instance in characters, as the API server validates them."""
+"""Maximum length of reason, action and instance in characters. The API server refuses Events with longer ones."""
 
 _LONGEST_FIELD: Final = {"api_version": 253 + 1 + 63, "kind": 63, "namespace": 63, "name": 253, "uid": 128}
 """Maximum lengths of the fields of a reference, in characters; valid objects are never longer."""
@@ -80,7 +80,7 @@ _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _ENDING: Final = "because it is being terminated"
-"""Part of the API server's 403 message for a terminating namespace, where no permission is missing."""
+"""Text in the API server's 403 message if the namespace is terminating; then no permission is missing."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -90,8 +90,8 @@ Count = Callable[[str], None]
 class ApiRecorder:
     """Implementation of ``EventRecorder``. ``instance`` is the name of this process.
 
-    ``count`` is called with the outcome of each write and each drop, for example ``written`` or ``over_budget``.
-    ``leads`` returns true if this process leads. Other replicas ignore Events, because the leader writes the same.
+    ``count`` is called with the outcome of each written or dropped Event, for example ``written`` or ``over_budget``.
+    ``leads`` returns true if this process is the leader. Followers record no Events, because the leader records them.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class ApiRecorder:
             self._enqueue(series)
 
     def _enqueue(self, series: Series) -> None:
-        """Queue a series, unless it is queued already: the write sends the count that it has by then."""
+        """Queue a series, unless it is queued already. A queued series is written with its count at that time."""
         if series.queued or not self._makes_room(series.namespace):
             return
         self._queue.add(series)
@@ -164,12 +164,12 @@ class ApiRecorder:
         self._filled.set()
 
     def _makes_room(self, namespace: str) -> bool:
-        """Return true if one more series of the namespace can be queued. Count a dropped one, and forget it if new."""
+        """Make room in the queue for a series, and return true if there is room. Count a series that was dropped."""
         has_room, dropped = self._queue.make_room(namespace)
         if not has_room or dropped is not None:
             self._count("overflow")
         if dropped is not None and not dropped.written and self._series.get(dropped.kind) is dropped:
-            del self._series[dropped.kind]
+            del self._series[dropped.kind]  # the Event does not exist, so the next occurrence begins a new series
         return has_room
 
     def _budget(self, regarding: Reference, now: float) -> EventBudget:
@@ -249,7 +249,7 @@ class ApiRecorder:
         self._queue_unwritten(it for it in self._series.values() if now - it.written_at >= WRITE_AGAIN_SECONDS)
 
     def _end(self, series: Series) -> None:
-        """Forget a series, so that the next Event of its identity begins a new one. Queue its count if not written."""
+        """Queue the series if its count is not written; forget it, so that the next such Event begins a new series."""
         self._queue_unwritten((series,))
         if self._series.get(series.kind) is series:
             del self._series[series.kind]
@@ -286,7 +286,7 @@ class ApiRecorder:
             self._queue.add_later(series)
 
     def _lost(self, what: str, series: Series) -> None:
-        """Count a dropped series and forget it, so that the next Event of its identity begins a new series."""
+        """Count a dropped series and forget it, so that the next such Event begins a new series."""
         self._count(what)
         series.tries, series.not_before = 0, 0.0
         if self._series.get(series.kind) is series:
@@ -302,7 +302,7 @@ class ApiRecorder:
             except ApiError as refused:
                 if refused.status != _NOT_FOUND:
                     raise
-                await self._create(series)  # the Event is gone, because the API server deletes Events after an hour
+                await self._create(series)  # the Event is gone: by default, the API server deletes it after an hour
         else:
             await self._create(series)
         self._note("repeated" if series.written else "written", series, counted)

@@ -1,7 +1,7 @@
-"""Fences off late Bindings of the previous leader, by giving pending pods a new resource version.
+"""Fences off late Bindings of the previous leader: writes an annotation, so that pending pods get a new version.
 
-A Binding carries the resource version of the pod that it was decided on. If a delayed Binding of the previous leader
-arrives after the fence, the API server refuses it with a conflict.
+Each Binding carries the pod's resource version at the time of the decision. If a delayed Binding of the previous leader
+arrives after that version has changed, the API server refuses the Binding with a conflict.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from app.writes.read_back import NOT_FOUND, fence_off
 _LOG: Final = structlog.get_logger(__name__)
 
 AT_ONCE: Final = 8
-"""Number of concurrent workers, each of which fences off one pod at a time."""
+"""Number of concurrent workers. Each worker fences off one pod at a time."""
 
 PAUSE_SECONDS: Final = 0.02
 """Seconds that a worker sleeps after each pod. The rate is at most ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
@@ -38,7 +38,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Fences:
-    """Set of pods to fence off, and the workers that do it. Namespaces in which a bind waits come first."""
+    """Set of pods to fence off, and the workers that write to them. Namespaces in which a bind waits come first."""
 
     def __init__(self, client: KubeClient, cluster: Cluster, sleep: Sleep = asyncio.sleep) -> None:
         self._client = client
@@ -59,12 +59,12 @@ class Fences:
     def pending_in(self, namespace: str) -> bool:
         """Return true if pods of the namespace must not be bound yet, because one of them is not fenced off.
 
-        After ``note(together=True)``, one pod of any namespace is enough.
+        After ``note(together=True)``, return true if a pod of any namespace is not fenced off.
         """
         return bool(self._left) if self._together else namespace in self._left
 
     async def cleared(self, namespace: str) -> None:
-        """Wait until ``pending_in`` is false for the namespace. Meanwhile, its pods are fenced off before others."""
+        """Wait until ``pending_in`` is false for the namespace. Pods of the namespace are fenced off before others."""
         while self.pending_in(namespace):
             if namespace in self._left:
                 self._awaited[namespace] = None
@@ -73,9 +73,9 @@ class Fences:
     def note(self, callers: Callers, *, together: bool = False) -> int:
         """Collect the pending pods of these schedulers for ``raise_all``; return their number.
 
-        With ``together``, binds in all namespaces wait until the last pod is fenced off. It is for requests of the
-        previous leader that might not have timed out: a Binding that arrives late uses capacity of its node, and
-        pods of all namespaces compete for that capacity.
+        With ``together``, binds in all namespaces wait until the last pod is fenced off. It is used if requests of the
+        previous leader might not have timed out: a late Binding uses capacity of its node, and pods of all namespaces
+        compete for that capacity.
         """
         self._together = together
         self._noted.clear()
@@ -93,8 +93,8 @@ class Fences:
     async def raise_all(self) -> None:
         """Fence off the collected pods, with at most ``AT_ONCE`` workers.
 
-        Cancelling it, for example when the leader's term ends, drops the remaining pods, so that nothing waits for
-        them. After an exception they stay pending, and binds stay forbidden.
+        On cancellation, for example when the leader's term ends, the remaining pods are dropped, so that no bind waits
+        for them. After another exception they stay pending, and binds stay forbidden.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -134,8 +134,8 @@ class Fences:
     async def _until_fenced(self, pod: Pod) -> None:
         """Fence off one pod, with retries.
 
-        After a permanent refusal, wait until no late Binding can arrive any more. Then read the pod, to learn if it
-        was bound.
+        If the API server refuses the fence permanently, wait until no late Binding can arrive any more. Then read the
+        pod, because it might have been bound by then.
         """
         logged = refused = False
         while True:
@@ -157,9 +157,9 @@ class Fences:
             await self._sleep(_RETRY_SECONDS)
 
     async def _fence(self, pod: Pod) -> None:
-        """Fence off the pod and store the pod of the answer, which shows if it was bound meanwhile.
+        """Fence off the pod. Store the pod from the answer in the cache, because it might already have been bound.
 
-        Raises ``ApiUnavailable`` if the answer has the old version, because the pod is not fenced off then.
+        Raises ``ApiUnavailable`` if the answer has the pod's old version: the pod is then not fenced off.
         """
         try:
             try:
@@ -167,7 +167,7 @@ class Fences:
             except ApiError as refused:
                 if refused.status != _CONFLICT:
                     raise
-                # The conflict shows that the pod already has a newer version, which is as good as a fence.
+                # The conflict shows that the pod already has a newer version, so it needs no fence.
                 raw = await self._client.get(PODS, pod.namespace, pod.name)
         except ApiError as refused:
             if refused.reason != NOT_FOUND:
@@ -190,7 +190,7 @@ class Fences:
     def _take_in(self, pod: Pod, raw: bytes) -> None:
         try:
             stored = self._cluster.core.decode_pod(raw)
-        except ValueError as cause:  # not raised, because a late Binding cannot take effect any more in any case
+        except ValueError as cause:  # logged only: the pod is fenced off, no matter if it can be decoded
             _LOG.error("fenced pod cannot be decoded", pod=str(pod), cause=str(cause))
             return
         self._cluster.upsert_read_pod(as_requested(stored, pod.namespace, pod.name))
@@ -199,6 +199,7 @@ class Fences:
 def _may_be_bound(pod: Pod) -> bool:
     """Return true if a late Binding could still bind the pod, so that it must be fenced off.
 
-    A gated, terminating or finished pod cannot be bound. Removing its gates gives the pod a new version.
+    A gated, terminating or finished pod cannot be bound. When its gates are removed, the pod gets a new version, so
+    that late Bindings are refused.
     """
     return not (pod.spec.gated or pod.terminating or pod.finished)

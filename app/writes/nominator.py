@@ -55,7 +55,7 @@ class ApiNominator:
     """Implementation of ``Nominator`` that patches ``pods/status``.
 
     A failed patch is not retried: the pod is nominated again when it is refused the next time. ``may_write`` returns
-    why this process must not write now, or an empty string. With a reason, nothing is sent.
+    why this process must not write now, or an empty string if it may. If it must not, nothing is sent.
     """
 
     def __init__(self, client: KubeClient, may_write: Callable[[], str] = str) -> None:
@@ -86,5 +86,5 @@ def _refusal(pod: Pod, node_name: str, refused: ApiError) -> Nominated:
 
 
 def _is_another(refused: ApiError) -> bool:
-    """Return true if the patch was refused because another pod has the name: its UID, which differs, is immutable."""
+    """Return true if the patch was refused because a pod with another UID has the name: a UID is immutable."""
     return refused.status == _INVALID and _UID in refused.message

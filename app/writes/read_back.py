@@ -3,8 +3,9 @@
 ``ReadBack`` has two callers. ``ApiBinder`` uses it if it sent a Binding and got no valid answer. ``BindConfirmation``
 uses it for accepted binds that the watch does not show in time, and for binds whose transaction was interrupted.
 
-A pod that is still pending proves nothing by itself, because the Binding can arrive late. So an annotation, the fence,
-gives the pod a new version. The bind has failed for certain only if the fenced pod still has no node.
+If the pod is still pending, the Binding can nevertheless arrive later. So an annotation, the fence, is written to the
+pod and changes its resource version; a later Binding is then refused with a conflict. The bind has certainly failed if
+the fenced pod has no node.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from app.writes.answers import PodState, pod_state
 _LOG: Final = structlog.get_logger(__name__)
 
 FENCE: Final = f"{ANNOTATION_DOMAIN}unclear-bind"
-"""Annotation of the fence: writing it gives a pod a new version, so that a late Binding is refused with a conflict."""
+"""Annotation of the fence. Writing it changes the pod's version, so that a late Binding is refused with a conflict."""
 
 CONFIRM_SECONDS: Final = 5.0
 """Seconds after which an accepted bind is read back if the watch has not shown it.
@@ -40,7 +41,7 @@ The watch usually shows a bind within milliseconds.
 """
 
 LOOK_SECONDS: Final = 1.0
-"""Seconds between two checks for unconfirmed binds, and first delay between two reads of one pod."""
+"""Seconds between two checks for unconfirmed binds. Also the first delay between two reads of one pod."""
 
 MAX_RETRY_SECONDS: Final = 60.0
 """Maximum delay in seconds between two reads of one pod. The delay begins with ``LOOK_SECONDS`` and doubles."""
@@ -48,7 +49,8 @@ MAX_RETRY_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.05
 """Delay in seconds after each pod.
 
-It limits reads to 20 pods a second, because a watch can stall when the API server is overloaded.
+It limits reads to 20 pods a second. Many binds are unconfirmed when the watch stalls because the API server is
+overloaded, and more reads would add to that load.
 """
 
 _NOT_ARRIVED: Final = error("the binding did not arrive at the API server")
@@ -72,7 +74,7 @@ async def fence_off(client: KubeClient, pod: Pod) -> bytes:
     """Write the fence to the pod; return the JSON of the pod with its new version.
 
     The pod's UID and resource version are preconditions. The patch goes to ``pods/status``, which stores annotations
-    too, because a permission for only that subresource cannot change the pod's containers.
+    too. So Homeport needs permission only for that subresource, which cannot change the pod's containers.
     """
     annotations = {FENCE: pod.resource_version}
     metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations}
@@ -137,7 +139,7 @@ def bound_elsewhere(pod: Pod, node_name: str) -> Status:
 
 
 class _Retry(Struct):
-    """Time ``at`` which a pod is read next, and ``delay`` until the read after that, both in seconds."""
+    """Time of the next read of a pod (``at``), and ``delay`` between that read and the one after it, in seconds."""
 
     at: float
     delay: float
@@ -167,7 +169,7 @@ class BindConfirmation:
     def _overdue(self) -> list[Pod]:
         """Return the unconfirmed pods to read now.
 
-        A new one is read after ``CONFIRM_SECONDS``, or at once if the outcome of its bind is unclear.
+        A pod is first read ``CONFIRM_SECONDS`` after its bind was accepted, or at once if the outcome is unclear.
         """
         now, assumed, known = self._clock(), self._cluster.assumed, self._retries
         pods = assumed.unconfirmed()
@@ -179,7 +181,7 @@ class BindConfirmation:
         return [pod for pod in pods if self._retries[pod.uid].at <= now]
 
     async def _look_at(self, pod: Pod) -> None:
-        """Read one pod back and, if the outcome of its bind is known, confirm or forget it. Exceptions are logged."""
+        """Read one pod back; confirm or forget it if the outcome of its bind is known. Exceptions are logged."""
         retry = self._retries[pod.uid]
         retry.at, retry.delay = self._clock() + retry.delay, min(2 * retry.delay, MAX_RETRY_SECONDS)
         if not self._cluster.doubt(pod.uid):
@@ -192,7 +194,7 @@ class BindConfirmation:
             _LOG.error("bind not settled", pod=str(pod), node=pod.node_name, traceback=traceback.format_exc())
 
     def _settle(self, pod: Pod, outcome: BindOutcome) -> None:
-        """Store the pod that was read; confirm the assumed pod after Success, forget it after an Error."""
+        """Store the pod that was read. After Success, confirm the assumed pod; after an Error, forget it."""
         if outcome.raw:
             try:
                 self._cluster.upsert_read_pod(self._cluster.core.decode_pod(outcome.raw))

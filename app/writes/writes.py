@@ -16,7 +16,7 @@ from app.writes.nominator import Nominator
 
 
 class MayWrite(BindLeadership, Protocol):
-    """Leadership interface that all writers use: it allows or forbids Bindings and other writes."""
+    """Leadership interface of all writers: it allows or forbids Bindings and other writes."""
 
     def may_write(self) -> str:
         """Return why this process must not write now, or an empty string if writes are allowed."""

@@ -333,16 +333,15 @@ class PendingHomes:
         return self._claims.get(pod.uid)
 
     def holds(self, owner: Owner, pod: Pod) -> Claim | None:
-        """Return the first claim of another pod that can still make the home; ``None`` if there is none. ``pod`` must
-        follow this claim.
+        """Return the first claim of another pod that can still make the home; ``None`` if there is none.
 
-        A claim that replaces a home takes effect immediately, in place of the recorded home.
+        With such a claim, ``pod`` must go to the node of the claim, even if another home is recorded.
         """
         claims = self._of_owner.get(owner.key, {}).values()
         return next((it for it in claims if it.pod.uid != pod.uid and it.decides and it.makes(owner)), None)
 
     def is_made(self, pod: Pod) -> bool:
-        """Return whether the pod is bound and its home is not recorded yet."""
+        """Return whether the pod's bind has made its home, although the home is not recorded yet."""
         return pod.uid in self._made
 
     def made(self) -> Collection[Claim]:

@@ -199,9 +199,10 @@ class StickyNode(
                 return True
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        """Allow only a soft home, if it passed all filters. If a sample omits the home, reject the pod once.
+        """If the pod has a soft home that passed all filters, allow only this node.
 
-        If a request that is not a sample omits the home, another filter rejected it, and all nodes stay allowed.
+        If the scheduler's request has only a sample of the nodes, without the home, reject the pod once. If a request
+        with all nodes lacks the home, another filter rejected the home, and all nodes stay allowed.
         """
         decision = state.read(_DECIDED)
         home = decision.home

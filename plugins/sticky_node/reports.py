@@ -25,18 +25,24 @@ from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Missing, Owner
 from plugins.sticky_node.policy import POLICY, STATES, Action, Decider, Decision, Policies
 
-AWAY: Final = "away"
 NODE_GONE: Final = "node_gone"
 UNRECORDED: Final = "unrecorded"
 
-STATES_OF_PODS: Final = (Whereabouts.AT_HOME, AWAY, Whereabouts.WAITING, Whereabouts.IDLE, NODE_GONE, UNRECORDED)
+STATES_OF_PODS: Final = (
+    Whereabouts.AT_HOME,
+    Whereabouts.ELSEWHERE,
+    Whereabouts.WAITING,
+    Whereabouts.IDLE,
+    NODE_GONE,
+    UNRECORDED,
+)
 """Values of the label ``state``. Each recorded home is in one of the first five.
 
 In order: its pod runs at home, runs elsewhere, waits, or does not exist, or the home's node does not exist.
 ``unrecorded``: the home is not written to its owner yet.
 """
 
-_HOMES: Final = "Homes by state: at_home, away, waiting, idle, node_gone or unrecorded."
+_HOMES: Final = "Homes by state: at_home, elsewhere, waiting, idle, node_gone or unrecorded."
 _LONGEST: Final = "Age of the oldest pod that waits for its home; 0 if none does."
 
 
@@ -65,9 +71,7 @@ class PodStateFigures:
         yield Figure("homes_longest_wait_seconds", _LONGEST, _age(oldest, now or datetime.now(UTC)))
 
     def _state(self, home: str, machine: Whereabouts) -> str:
-        if self._objects.misses_node(home):
-            return NODE_GONE
-        return AWAY if machine is Whereabouts.ELSEWHERE else machine
+        return NODE_GONE if self._objects.misses_node(home) else machine
 
 
 def _age(created: str, now: datetime) -> float:
@@ -88,11 +92,11 @@ values.
 """
 
 _BY_NODE_STATE: Final = (
-    "Homes by what their node is like now: usable, away, leaving, gone or other_machine; and by their owner's policy."
+    "Homes by the state of their node (usable, away, leaving, gone or other_machine) and by their owner's policy."
 )
 _BY_NODE: Final = (
-    f"Homes that are not usable, by node: the {MOST_NODES} nodes with most of them, {OTHERS}, and {NO_NODE} for those "
-    "that are no node."
+    f"Homes that are not usable, by node: the {MOST_NODES} nodes with most of them, {OTHERS}, and {NO_NODE} for homes "
+    "on nodes that do not exist."
 )
 
 

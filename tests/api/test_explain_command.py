@@ -9,7 +9,7 @@ from typing import Final
 import httpx
 import pytest
 
-from app.__main__ import main
+from app.__main__ import main as homeport
 from app.commands import service
 from app.config.settings import Settings
 from tests.api.service import SAMPLE
@@ -18,6 +18,7 @@ from tests.controlplane.processes import free_port
 from tests.served import served
 
 HINT: Final = "homeport: use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
+NO_KUBECONFIG: Final = "homeport: kubeconfig ~/.kube/config: there is no such file"
 ROOM: Final[JsonObject] = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}
 
 NAMED: Final = "  schedulerName default-scheduler, judged by profile *\n"
@@ -92,6 +93,13 @@ VirtualMachine machines/db01  node-b2  grace (default)  its node takes pods  onl
 one of these changes opens nodes (each was tried on the snapshot):
 - release the home: 10 nodes ({OTHERS})
 """
+
+pytestmark = pytest.mark.usefixtures("nobodys_cluster")
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code. Standard error has only what went wrong."""
+    return homeport([*arguments, "-q"])
 
 
 @pytest.fixture(scope="module")
@@ -197,13 +205,13 @@ def test_names_of_pods(http: httpx.Client, capsys: pytest.CaptureFixture[str], a
     ],
 )
 def test_names_of_no_pod(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
-    assert (1, ("", f"homeport: {told}\n")) == (main(["explain", *arguments]), capsys.readouterr())
+    assert (2, ("", f"homeport: {told}\n")) == (main(["explain", *arguments]), capsys.readouterr())
 
 
 def test_a_pod_that_homeport_does_not_know(http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["explain", "x", "-n", "default", "--server", str(http.base_url)])
 
-    assert (1, ("", 'homeport: pods "x" not found in namespace "default"\n')) == (code, capsys.readouterr())
+    assert (3, ("", 'homeport: pods "x" not found in namespace "default"\n')) == (code, capsys.readouterr())
 
 
 def test_nobody_serves_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,7 +219,7 @@ def test_nobody_serves_there(capsys: pytest.CaptureFixture[str]) -> None:
 
     (out, err) = capsys.readouterr()
     refused, hint = err.splitlines()
-    assert (1, "", HINT) == (code, out, hint)
+    assert (3, "", HINT) == (code, out, hint)
     assert refused.startswith("homeport: http://127.0.0.1:1/api/v1/explain/default/x: ")
 
 
@@ -221,7 +229,7 @@ def test_somebody_else_serves_there(http: httpx.Client, capsys: pytest.CaptureFi
     code = main(["explain", "x", "-n", "default", "--server", elsewhere])
 
     told = f"homeport: {elsewhere}/api/v1/explain/default/x: 404 Not Found\n{HINT}\n"
-    assert (1, ("", told)) == (code, capsys.readouterr())
+    assert (3, ("", told)) == (code, capsys.readouterr())
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +243,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]
 
 
 class TestDefaultServers:
-    """Without ``--server``: the port of the verbs, and where it has no pages that of the operator."""
+    """Without ``--server``: the port of the verbs, and where it has no pages that of the operator; then the cluster."""
 
     @pytest.mark.parametrize("first", ["without the page", "not there"])
     def test_the_second_is_asked_where_the_first_has_no_such_page(
@@ -254,7 +262,7 @@ class TestDefaultServers:
 
         code = main(["explain", "x", "-n", "default"])
 
-        assert (1, ("", 'homeport: pods "x" not found in namespace "default"\n')) == (code, capsys.readouterr())
+        assert (3, ("", 'homeport: pods "x" not found in namespace "default"\n')) == (code, capsys.readouterr())
 
     def test_where_neither_has_it_both_are_told(
         self, ports: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -264,14 +272,11 @@ class TestDefaultServers:
         code = main(["explain", "x", "-n", "default"])
 
         (out, err) = capsys.readouterr()
-        one, other, hint = err.splitlines()
-        assert (1, "", f"homeport: {ports[0]}/api/v1/explain/default/x: this listener does not serve the path") == (
-            code,
-            out,
-            one,
-        )
-        assert other.startswith("homeport: http://127.0.0.1:1/api/v1/explain/default/x: ")
-        assert HINT == hint
+        one, other, cluster, hint = err.splitlines()
+        assert (3, "") == (code, out)
+        assert f"homeport: {ports[0]}/api/v1/status: this listener does not serve the path" == one
+        assert other.startswith("homeport: http://127.0.0.1:1/api/v1/status: ")
+        assert (NO_KUBECONFIG, HINT) == (cluster, hint)
 
     def test_they_are_the_ports_that_are_listened_on_by_default_and_in_the_chart(self) -> None:
         assert ("http://127.0.0.1:8888", "http://127.0.0.1:8889") == service.SERVERS

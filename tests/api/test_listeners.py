@@ -192,7 +192,7 @@ async def test_explain_asks_with_a_reader_s_certificate(pki: Pki, capsys: pytest
         codes = [await asyncio.to_thread(main, [*command, *more]) for more in ([], reader, ["--client-key=x"])]
 
     told = capsys.readouterr()
-    assert [1, 0, 1] == codes
+    assert [3, 0, 3] == codes
     assert "shop/web-7d4b9c-new01: 4 of 12 nodes fit\n" in told.out
     assert READS_CLOSED.removeprefix("homeport: ") in told.err
 

@@ -22,7 +22,7 @@ COMPLETE: Final = {
 
 
 def ran(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
-    code = main([str(it) for it in arguments])
+    code = main([*map(str, arguments), *([] if "dump" in arguments else ["-q"])])
     out, err = capsys.readouterr()
     return code, out, err
 
@@ -49,7 +49,7 @@ def test_homes_and_drains(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert (0, "virtualmachine.kubevirt.io/db01\nvirtualmachine.kubevirt.io/mail01\n", "") == listed
     assert (0, "virtualmachine.kubevirt.io/db01\n", "") == drained
-    assert (1, "") == moved[:2]
+    assert (3, "") == moved[:2]
     assert moved[2].endswith("Homeport serves a saved cluster here, so there is no API server to write to\n")
 
 
@@ -57,11 +57,11 @@ def test_homes_and_drains(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "code", "told"),
     [
         (["--saved", "/nowhere"], 2, "homeport: /nowhere: cannot be read: "),
-        (["--saved", SAMPLE, "-n", "shop"], 1, 'homeport: pods "x" not found in namespace "shop"\n'),
+        (["--saved", SAMPLE, "-n", "shop"], 3, 'homeport: pods "x" not found in namespace "shop"\n'),
         (
-            ["--config", "x.yaml"],
-            1,
-            "homeport: --config is for --saved: a running Homeport has its own configuration\n",
+            ["--config", "x.yaml", "--server", "http://127.0.0.1:1"],
+            2,
+            "homeport: --config is for --saved and --local: a running Homeport has its own configuration\n",
         ),
     ],
 )
@@ -79,7 +79,7 @@ def test_a_dump_that_fails_leaves_the_file_as_it_was(capsys: pytest.CaptureFixtu
 
     code, out, err = ran(capsys, "dump", "-o", file, "--kubeconfig", unreachable)
 
-    assert (1, "") == (code, out)
+    assert (3, "") == (code, out)
     assert ["before"] == [it.read_text() for it in file.parent.iterdir()]
     assert err.startswith("homeport: v1 Node: the API server (http://127.0.0.1:1) does not answer: ")
 
@@ -89,5 +89,5 @@ def test_a_dump_replaces_nothing_but_files(capsys: pytest.CaptureFixture[str], t
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 
-    assert (1, "", f"homeport: {pipe} is not a file: it cannot be replaced\n") == ran(capsys, "dump", "-o", pipe)
+    assert (3, "", f"homeport: {pipe} is not a file: it cannot be replaced\n") == ran(capsys, "dump", "-o", pipe)
     assert pipe.is_fifo()

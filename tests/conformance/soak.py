@@ -6,8 +6,9 @@
 Deployments roll out again and again, so that label sets and selectors never seen before keep coming, and requests with
 them; nodes are relabelled, tainted, removed and come back, with other images; bindings are in flight, succeed or fail.
 Every rollout is asked about, which fills and turns over what is kept for constraints. Everything is recounted on the
-way. Prints JSON; ends with 1 if a recount differs or memory grew by 5 % since it was warm, that is, all memos were full
-and all that is kept for constraints had been replaced twice.
+way. Prints JSON; ends with 1 if a recount differs or memory grew by 5 % since it settled. All memos are full before the
+first report, and all that is kept for constraints was replaced twice; but the heap still fills gaps for another 400,000
+events (measured: 136, 139, 141, 143, 145 MB), and then stays (145 to 147 MB until a million, also at commit 467d28b).
 """
 
 import argparse
@@ -42,6 +43,9 @@ LIMITS: Final = {"_MOST_SELECTION_BYTES": 12 << 20, "_MOST_DOMAINS_BYTES": 24 <<
 WARM_ROLLOUTS: Final = 2048
 WARM_REVISIONS: Final = 10_000
 """More than any memo of parsed fields remembers."""
+
+SETTLED: Final = 4
+"""Tenth of the events after which memory must stay."""
 
 ALLOWED_GROWTH: Final = 0.05
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -205,11 +209,12 @@ def run(events: int, seed: int, *, full: bool) -> Iterator[dict[str, Any]]:
     for _ in range(WARM_ROLLOUTS):
         soak.rollout()
     soak.cluster.check()  # it holds everything twice for a moment
-    first, warm, begun = soak.events, resident(), time.monotonic()
+    first, settled, begun = soak.events, 0, time.monotonic()
     for tenth in range(11):
         while soak.events < first + events * tenth // 10:
             soak.rollout()
         now = resident()
+        settled = now if tenth <= SETTLED else settled
         yield {
             "events": soak.events - first,
             "asked": soak.asked,
@@ -217,7 +222,7 @@ def run(events: int, seed: int, *, full: bool) -> Iterator[dict[str, Any]]:
             "pods": sum(map(len, soak.pods)),
             "wrong": soak.cluster.check(),
             "resident": now,
-            "growth": round(now / warm - 1, 4),
+            "growth": round(now / settled - 1, 4),
             "seconds": round(time.monotonic() - begun, 1),
             "kept": {level: found["entries"] for level, found in soak.cluster.counts.statistics().items()},
         }

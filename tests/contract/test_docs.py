@@ -19,7 +19,8 @@ from prometheus_client import Metric
 from pydantic.alias_generators import to_camel
 
 import plugins
-from app.commands.arguments import parser, with_list
+from app.commands.arguments import parser
+from app.commands.question_flags import with_list
 from app.config.loading import load_settings
 from app.config.mistakes import field_names
 from app.config.profile import Preset, Profile

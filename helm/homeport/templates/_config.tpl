@@ -1,9 +1,9 @@
-{{/* Names that Homeport serves, as a list. */}}
+{{/* schedulerNames about which Homeport decides, as a list. */}}
 {{- define "homeport.schedulerNames" -}}
 {{- concat (list .Values.schedulerName) .Values.extraSchedulerNames | toYaml -}}
 {{- end -}}
 
-{{/* The settings of HomeportConfiguration that follow from values; they are refused in `config`. */}}
+{{/* Settings of HomeportConfiguration that other values determine. The chart rejects them in `config`. */}}
 {{- define "homeport.ownSettings" -}}
 {{- $namespace := include "homeport.namespace" . -}}
 {{- $own := dict
@@ -38,14 +38,14 @@
 {{- toYaml $own -}}
 {{- end -}}
 
-{{/* Settings of HomeportConfiguration that follow from values, and that `config` overrides. */}}
+{{/* Settings of HomeportConfiguration that other values determine and that `config` can override. */}}
 {{- define "homeport.presetSettings" -}}
 {{- if eq (int .Values.kubeScheduler.percentageOfNodesToScore) 100 -}}
 samplingGuard: false
 {{- end -}}
 {{- end -}}
 
-{{/* Homeport's profiles: one for each name, all alike. */}}
+{{/* Homeport's profiles: one for each schedulerName, with equal content. */}}
 {{- define "homeport.profiles" -}}
 {{- $disabled := list -}}
 {{- $arguments := list -}}
@@ -95,19 +95,19 @@ kind: HomeportConfiguration
 {{ merge (include "homeport.ownSettings" . | fromYaml) .Values.config (include "homeport.presetSettings" . | fromYaml) | toYaml }}
 {{- end -}}
 
-{{/* The factor of all score weights. In mode `scheduler` it is 5, because the extender's least weight, 1, counts as 10
-     of an in-tree plugin on a scale of 100, and PodTopologySpread has 2. */}}
+{{/* Factor of all in-tree score weights. In mode `scheduler`, Homeport's scale is 100, and the extender's smallest
+     weight, 1, then counts as much as an in-tree weight of 10. PodTopologySpread has weight 2, so the factor is 5. */}}
 {{- define "homeport.weightFactor" -}}
 {{- ternary 5 1 (eq .Values.mode "scheduler") -}}
 {{- end -}}
 
-{{/* The top of Homeport's scale: that of in-tree scores where this chart sets all weights. */}}
+{{/* Homeport's highest score. In mode `scheduler` it is 100, as in-tree, because the chart sets all weights there. */}}
 {{- define "homeport.maxPriority" -}}
 {{- default (ternary 100 20 (eq .Values.mode "scheduler")) .Values.extender.maxPriority | int -}}
 {{- end -}}
 
-{{/* The score plugins of kube-scheduler's default profile with their weights times the factor, as a list: those that
-     `multiPoint` of the user's plugins neither disables nor enables. VolumeBinding scores behind a feature gate. */}}
+{{/* Score plugins of kube-scheduler's default profile with their weights times the factor, as a list. Plugins that the
+     user's `multiPoint` disables or enables are omitted. VolumeBinding scores only with a feature gate. */}}
 {{- define "homeport.weightedPlugins" -}}
 {{- $weights := dict
       "TaintToleration" 3
@@ -137,7 +137,7 @@ kind: HomeportConfiguration
 {{- toYaml $weighted -}}
 {{- end -}}
 
-{{/* What a KubeSchedulerConfiguration says of Homeport, in both modes and in the notes. */}}
+{{/* Parts of a KubeSchedulerConfiguration that make kube-scheduler call Homeport, for both modes and the notes. */}}
 {{- define "homeport.delegation" -}}
 {{- $plugins := deepCopy .Values.kubeScheduler.plugins -}}
 {{- $factor := include "homeport.weightFactor" . | int -}}
@@ -174,7 +174,7 @@ extenders:
 - {{ include "homeport.extender" . | nindent 2 | trim }}
 {{- end -}}
 
-{{/* The entry of an extender. Whoever calls over a network checks who answers, and says who calls. */}}
+{{/* Entry in `extenders`. Over a network, the caller verifies Homeport's certificate and has its own certificate. */}}
 {{- define "homeport.extender" -}}
 {{- $secure := eq .Values.mode "service" -}}
 {{- $host := ternary (default (include "homeport.serverName" .) .Values.service.clusterIP) "127.0.0.1" $secure -}}
@@ -199,7 +199,7 @@ tlsConfig:
 {{- end }}
 {{- end -}}
 
-{{/* The whole configuration of the kube-scheduler of mode `scheduler`. Its Lease is its own, never the control plane's. */}}
+{{/* Configuration of the kube-scheduler of mode `scheduler`. It has a Lease of its own. */}}
 {{- define "homeport.schedulerConfig" -}}
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -214,7 +214,7 @@ clientConnection:
 {{ include "homeport.delegation" . }}
 {{- end -}}
 
-{{/* What the ConfigMap holds. A change of it starts the pods anew. */}}
+{{/* Content of the ConfigMap. If it changes, the pods are restarted. */}}
 {{- define "homeport.files" -}}
 homeport.yaml: |
   {{- include "homeport.config" . | nindent 2 }}

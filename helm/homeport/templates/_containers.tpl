@@ -1,4 +1,4 @@
-{{/* Homeport's container. Beside a kube-scheduler it is a sidecar that starts before it and ends after it. */}}
+{{/* Homeport's container. In mode `scheduler` it is a sidecar: it starts before kube-scheduler and ends after. */}}
 {{- define "homeport.container" -}}
 - name: homeport
   image: {{ include "homeport.homeportImage" . | quote }}
@@ -56,7 +56,7 @@
     failureThreshold: 6
   {{- if eq .Values.mode "service" }}
   lifecycle:
-    # New connections still come while the endpoint is being taken away.
+    # Clients still open new connections while the endpoint is being removed.
     preStop:
       sleep:
         seconds: 3
@@ -122,9 +122,10 @@
     periodSeconds: 5
     timeoutSeconds: 5
     failureThreshold: 2
-  # Homeport's answer, not its own: kubelet restarts the sidecar alone, and a kube-scheduler that leads beside a Homeport
-  # that does not come back would keep its Lease, say that it is well and schedule nothing. Restarted it gives the Lease
-  # up, and the other replica leads. A named port would be looked for in this container.
+  # The probe calls Homeport instead of kube-scheduler. If Homeport fails, the kubelet restarts only the sidecar. If
+  # Homeport does not come back, a leading kube-scheduler would stay healthy, keep its Lease and schedule no pods. The
+  # probe restarts kube-scheduler, which then releases the Lease, so that the other replica leads. The port is a number,
+  # because a named port would have to be one of this container.
   livenessProbe:
     httpGet:
       path: /livez
@@ -142,7 +143,7 @@
       readOnly: true
 {{- end -}}
 
-{{/* Its environment. A proxy is meant for the world outside: what is in the cluster is reached without it. */}}
+{{/* Environment of kube-scheduler. If it contains a proxy, addresses in the cluster are reached without the proxy. */}}
 {{- define "homeport.kubeSchedulerEnv" -}}
 {{- $names := list -}}
 {{- range .Values.kubeScheduler.extraEnv -}}

@@ -3,7 +3,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The name of the release's objects. 50 characters leave room for what is added. */}}
+{{/* The name of the release's objects. It has at most 50 characters, so that suffixes can be added. */}}
 {{- define "homeport.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
@@ -17,7 +17,7 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
-{{/* The name of objects without namespace: two releases of one name in two namespaces do not meet. */}}
+{{/* The name of cluster-scoped objects. It includes the namespace, so that releases do not conflict. */}}
 {{- define "homeport.clusterName" -}}
 {{- printf "%s.%s" (include "homeport.fullname" .) (include "homeport.namespace" .) -}}
 {{- end -}}
@@ -27,7 +27,7 @@ app.kubernetes.io/name: {{ include "homeport.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | trunc 63 | quote }}
 {{- end -}}
 
-{{/* The labels of the pods that a selector finds; the pod of a test is another component. */}}
+{{/* Labels by which selectors find the pods. The pods of `helm test` have another component. */}}
 {{- define "homeport.podSelectorLabels" -}}
 {{ include "homeport.selectorLabels" . }}
 app.kubernetes.io/component: scheduler
@@ -45,7 +45,7 @@ app.kubernetes.io/component: scheduler
 {{- ternary (default (include "homeport.fullname" .) .Values.serviceAccount.name) .Values.serviceAccount.name .Values.serviceAccount.create -}}
 {{- end -}}
 
-{{/* An image of the parts `image` and the tag `tag` it has without one of its own. */}}
+{{/* Name of an image. Takes `root`, `image` and `tag`, the default tag. */}}
 {{- define "homeport.image" -}}
 {{- $registry := default .image.registry .root.Values.global.imageRegistry -}}
 {{- $name := ternary (printf "%s/%s" $registry .image.repository) .image.repository (ne $registry "") -}}
@@ -60,18 +60,18 @@ app.kubernetes.io/component: scheduler
 {{- include "homeport.image" (dict "root" . "image" .Values.image "tag" .Chart.AppVersion) -}}
 {{- end -}}
 
-{{/* kube-scheduler of the cluster's own version. What a vendor has put behind it is no tag of an image. */}}
+{{/* Image of kube-scheduler in the cluster's version. A vendor's suffix is removed; no image has such a tag. */}}
 {{- define "homeport.kubeSchedulerImage" -}}
 {{- $tag := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version -}}
 {{- include "homeport.image" (dict "root" . "image" .Values.kubeScheduler.image "tag" $tag) -}}
 {{- end -}}
 
-{{/* Names of the Secrets. Those of cert-manager are others than those of this chart, so that one can go over to the other. */}}
+{{/* Names of the Secrets. They differ between the sources of certificates, so that the source can be changed. */}}
 {{- define "homeport.authoritySecretName" -}}
 {{- printf "%s-%s" (include "homeport.fullname" .) (ternary "ca" "authority" (eq .Values.certificates.source "certManager")) -}}
 {{- end -}}
 
-{{/* The pair of a scheduler outside of the pod; empty where there is none. */}}
+{{/* Secret with the client certificate of a scheduler outside the pod; empty if there is none. */}}
 {{- define "homeport.clientSecretName" -}}
 {{- if eq .Values.mode "service" -}}
 {{- if eq .Values.certificates.source "existingSecret" -}}
@@ -90,7 +90,7 @@ app.kubernetes.io/component: scheduler
 {{- end -}}
 {{- end -}}
 
-{{/* By this name the scheduler of mode `service` knows Homeport. */}}
+{{/* DNS name by which the scheduler of mode `service` verifies Homeport's certificate. */}}
 {{- define "homeport.serverName" -}}
 {{- printf "%s.%s.svc" (include "homeport.fullname" .) (include "homeport.namespace" .) -}}
 {{- end -}}
@@ -115,8 +115,8 @@ app.kubernetes.io/component: scheduler
 {{- $sum -}}
 {{- end -}}
 
-{{/* Whether an object of a kind that not every cluster has is rendered: "true", or nothing.
-     Takes `root`, `mode`, `kind` (`group/version/Kind`) and `value`, the path of the value that asks for it. */}}
+{{/* "true" if an object of a kind that not every cluster has is rendered, else empty.
+     Takes `root`, `mode`, `kind` (`group/version/Kind`) and `value`, the path of the value that enables it. */}}
 {{- define "homeport.rendersKind" -}}
 {{- if eq .mode "alwaysRender" -}}
 true

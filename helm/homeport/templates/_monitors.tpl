@@ -1,5 +1,5 @@
-{{/* What is scraped in a pod. kube-scheduler's certificate is its own, made at each start, and it asks who calls: a
-     ServiceMonitor shows it the token of Prometheus, a PodMonitor only what a Secret holds. */}}
+{{/* Endpoints of a pod that are scraped. kube-scheduler creates a certificate at each start, so it cannot be verified.
+     It authenticates its callers: a ServiceMonitor sends Prometheus' token, a PodMonitor the token in a Secret. */}}
 {{- define "homeport.endpoints" -}}
 {{- $authorization := .root.Values.monitoring.kubeSchedulerAuthorization -}}
 - port: operator

@@ -1,4 +1,4 @@
-{{/* What Homeport needs in the whole cluster: the rules that `homeport rbac` prints for the configuration in the ConfigMap. */}}
+{{/* Rules of the ClusterRole: the same as `homeport rbac` prints for the configuration in the ConfigMap. */}}
 {{- define "homeport.clusterRules" -}}
 - apiGroups: [""]
   resources: [nodes, pods]
@@ -77,7 +77,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* Whether homes of any owner outlive it: OwnerRule.by_name of StickyNodeArgs. */}}
+{{/* "true" if any rule remembers homes of deleted owners: OwnerRule.by_name of StickyNodeArgs. */}}
 {{- define "homeport.remembersHomes" -}}
 {{- $found := false -}}
 {{- range .Values.plugins.stickyNode.owners -}}
@@ -97,7 +97,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What Homeport needs in its own namespace. */}}
+{{/* Rules of the Role in Homeport's own namespace. */}}
 {{- define "homeport.namespaceRules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

@@ -259,10 +259,10 @@ class ClaimsEvaluation:
     # Computation in steps.
 
     def _compute(self, node: NodeInfo, parts: Callable[[NodeInfo], Iterable[_Part]]) -> None:
-        """Compute parts of the evaluation. Raises ``Unprepared`` if this evaluation has no steps left.
+        """Compute parts of the evaluation of ``node``.
 
-        The steps of ``Unprepared`` compute the parts for all nodes. If no other node was evaluated before, they compute
-        only this one.
+        Raises ``Unprepared`` if the work exceeds ``MAX_STEPS_PER_EVALUATION``. The exception carries the remaining
+        work: the parts for all nodes, or for ``node`` alone if it is the first node that is evaluated.
         """
         if self._stamp_at_begin != self._stamp():
             self._reset()

@@ -53,6 +53,42 @@ def test_a_command_ends_quietly_by_sigpipe_if_its_output_is_a_closed_pipe(comman
     assert (-signal.SIGPIPE, b"") == (ended.returncode, ended.stderr)
 
 
+def test_a_list_ends_quietly_by_sigpipe_if_its_reader_has_gone(tmp_path: Path) -> None:
+    """As ``homeport homes -A | head -1``, where the rest is longer than a pipe holds."""
+    home = {"namespace": "default", "annotations": {"homeport.dev/home": "n1"}}
+    homes = [
+        {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachine",
+            "metadata": {"name": f"vm-{number}", **home},
+            "spec": {},
+        }
+        for number in range(3000)
+    ]
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    (tmp_path / "cluster").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, *homes]}))
+    command = [
+        sys.executable,
+        "-m",
+        "homeport",
+        "homes",
+        "-A",
+        "-o",
+        "name",
+        "-q",
+        "--saved",
+        str(tmp_path / "cluster"),
+    ]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        first = process.stdout.read(1)
+        process.stdout.close()
+        told = process.stderr.read()
+
+    assert (b"v", b"", -signal.SIGPIPE) == (first, told, process.returncode)
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["version"])
     with pytest.raises(SystemExit) as ended:

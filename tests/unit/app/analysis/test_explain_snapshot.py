@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -17,6 +18,7 @@ from app.config.settings import Settings
 from app.controllers.nominations import CountedNominations
 from app.feeds.feed import Feed, FeedState, SavedFeed
 from app.feeds.live import LiveFeed
+from app.feeds.saved import load_saved
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
@@ -226,7 +228,7 @@ class TestMaking:
         found = resolve(settings.profiles, ALL)
         cluster = wiring.snapshot(settings, found)
         feed: Feed = (
-            wiring.saved_feed(settings, cluster, found)
+            wiring.saved_feed(settings, cluster, found, None)
             if settings.cluster is not None
             else LiveFeed(settings.kubeconfig, cluster, (), max_age=60.0)
         )
@@ -281,11 +283,11 @@ def test_an_object_that_only_explain_reads_cannot_spoil_a_saved_cluster(tmp_path
     path.write_text(f"apiVersion: v1\nkind: Node\nmetadata: {{name: n1}}\n---\n{odd}")
     cluster = Cluster()
 
-    SavedFeed(path, cluster, (), (PERSISTENT_VOLUMES,))
+    SavedFeed(partial(load_saved, path), cluster, (), (PERSISTENT_VOLUMES,))
 
     assert [("", "odd")] == [*cluster.unreadable.of(PERSISTENT_VOLUMES)]
     with pytest.raises(ValueError, match="odd"):
-        SavedFeed(path, Cluster(), (PERSISTENT_VOLUMES,))
+        SavedFeed(partial(load_saved, path), Cluster(), (PERSISTENT_VOLUMES,))
 
 
 class TestWrites:

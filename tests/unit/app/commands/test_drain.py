@@ -13,7 +13,7 @@ OWNER: JsonObject = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "
 DELEGATED = """\
 placed one after the other, by the rules that Homeport has here: PodTopologySpread
 not counted: NodeResourcesFit TaintToleration
-room for them was not checked: kube-scheduler alone checks cpu, memory and pods here"""
+free cpu, memory and pod capacity were not checked: only kube-scheduler checks them"""
 
 
 def told(then: str, *nodes: str, goes_to: str = "", why: str = "", count: int = 0) -> JsonObject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +247,7 @@ class TestMemory:
 async def test_a_saved_feed_is_complete_from_the_start(tmp_path: Path) -> None:
     path = tmp_path / "cluster"
     path.write_text(json.dumps(listed(NODE, POD, SERVICE)))
-    feed = SavedFeed(path, Cluster(), KINDS)
+    feed = SavedFeed(partial(load_saved, path), Cluster(), KINDS)
 
     await feed.start()
     await feed.complete()

@@ -11,6 +11,7 @@ import pytest
 
 from app.homes.by_hand import AnnotationTarget, ByHandError, Released, change, changed, release, released
 from app.kube.credential_sources import CredentialsError
+from app.kube.credentials import Login
 from app.kube.homes_v1alpha1 import API_VERSION, KIND, memory_name
 from tests.apiserver import SERVED, ApiServer, Fault, client_of
 from tests.builders import JsonObject, node_object
@@ -179,7 +180,7 @@ async def test_what_is_not_there(target: AnnotationTarget, told: str) -> None:
 
 async def test_without_a_kubeconfig_nobody_is_asked(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError):
-        await change(str(tmp_path / "none"), TARGET, "n2")
+        await change(Login(str(tmp_path / "none")), TARGET, "n2")
 
 
 MEMORY = memory_name("kubevirt.io/v1", "VirtualMachine", "db01", "")
@@ -296,4 +297,4 @@ class TestReleased:
 
     async def test_without_a_kubeconfig_nobody_is_asked(self, tmp_path: Path) -> None:
         with pytest.raises(CredentialsError):
-            await release(str(tmp_path / "none"), TARGET)
+            await release(Login(str(tmp_path / "none")), TARGET)

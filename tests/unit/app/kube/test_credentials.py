@@ -21,7 +21,7 @@ from app.kube import credentials as module
 from app.kube.api_requests import Resource
 from app.kube.client import KubeClient
 from app.kube.credential_sources import CredentialsError, Kubeconfig, ServiceAccount
-from app.kube.credentials import Credentials, load, namespace_in_use
+from app.kube.credentials import Credentials, Login, load, namespace_in_use
 
 
 def self_signed(name: str) -> tuple[str, str]:
@@ -626,6 +626,67 @@ class TestCertificateEnds:
 
         ends = x509.load_pem_x509_certificate(CERTIFICATE.encode()).not_valid_after_utc.timestamp()
         assert [ends, None, None] == found
+
+
+async def test_a_rejection_names_a_certificate_that_expired(now: Now, tmp_path: Path) -> None:
+    pair = trustme.CA().issue_cert("me.example", not_after=datetime(2031, 2, 3, 4, 5, tzinfo=UTC))
+    key = {"client-key-data": b64(pair.private_key_pem.bytes().decode())}
+    user = {"client-certificate-data": b64(pair.cert_chain_pems[0].bytes().decode()), **key}
+    credentials = Credentials(Kubeconfig(kubeconfig(tmp_path, user)), now=now)
+    await credentials.access()
+
+    before = credentials.rejection("Unauthorized")
+    now.now = datetime(2031, 2, 4, tzinfo=UTC).timestamp()
+
+    head = "the API server (https://api.test:6443) rejects the credentials: "
+    assert f"{head}Unauthorized" == before
+    assert f"{head}the client certificate expired on 2031-02-03 04:05 UTC" == credentials.rejection("Unauthorized")
+
+
+class TestLogin:
+    """Credentials by kubectl's flags."""
+
+    @staticmethod
+    def config(folder: Path) -> str:
+        contexts = [
+            {"name": name, "context": {"cluster": name, "user": name, "namespace": f"of-{name}"}}
+            for name in ("one", "two")
+        ]
+        found = {
+            "current-context": "one",
+            "contexts": contexts,
+            "clusters": [{"name": it, "cluster": {"server": f"https://{it}.test"}} for it in ("one", "two")],
+            "users": [{"name": it, "user": {"token": it}} for it in ("one", "two")],
+        }
+        (folder / "config").write_text(yaml.safe_dump(found))
+        return str(folder / "config")
+
+    @pytest.mark.parametrize(("context", "name"), [("", "one"), ("one", "one"), ("two", "two")])
+    async def test_of_a_context(self, context: str, name: str, tmp_path: Path) -> None:
+        login = Login(self.config(tmp_path), context)
+        access = await login.credentials().access()
+
+        assert (f"https://{name}.test", f"Bearer {name}", "") == (
+            access.server,
+            access.authorization,
+            access.impersonated,
+        )
+        assert f"of-{name}" == login.namespace()
+
+    async def test_of_another_user(self, tmp_path: Path) -> None:
+        assert "ann" == (await Login(self.config(tmp_path), impersonated="ann").credentials().access()).impersonated
+
+    def test_a_context_that_does_not_exist(self, tmp_path: Path) -> None:
+        login = Login(self.config(tmp_path), "three")
+
+        for ask in (login.credentials, login.namespace):
+            with pytest.raises(CredentialsError, match=r"^kubeconfig .*/config: .*three"):
+                ask()
+
+    def test_a_context_is_not_of_a_service_account(self, pod: Path) -> None:
+        """In a pod, a context by its name means the kubeconfig of the person."""
+        with pytest.raises(CredentialsError, match=r"^kubeconfig ~/.kube/config: there is no such file$"):
+            load(context="one", service_account=pod)
 
 
 class TestNamespaceInUse:
