@@ -21,9 +21,9 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from app.commands import drain, explain, home_list, pending
-from app.commands.kinds import KINDS, PODS
 from app.commands.output import structured
-from app.kube.names import is_label, shown
+from app.commands.targets import TargetError, explained, namespace_of
+from app.kube.names import shown
 
 WAITS: Final = 1
 """Exit code if a pod waits, or would wait."""
@@ -47,10 +47,6 @@ Json = dict[str, Any]
 
 class AskError(Exception):
     """Raised if there is no answer. The message is printed for the user."""
-
-
-class WrongUsage(Exception):
-    """Raised if arguments do not fit together."""
 
 
 @dataclass(frozen=True)
@@ -124,34 +120,23 @@ def pages_of(kubectl: Kubectl, namespace: str) -> tuple[ServicePages, str]:
 
 
 Ask = Callable[[], ServicePages]
+NamespaceOfContext = Callable[[], str]
 
 
-def run_explain(arguments: argparse.Namespace, namespace: str, ask: Ask) -> int:
-    path, query = explained(arguments.target, arguments.selector, arguments.node, namespace)
+def run_explain(arguments: argparse.Namespace, default: NamespaceOfContext, ask: Ask) -> int:
+    given = arguments.target, arguments.selector, arguments.node, arguments.namespace
+    path, query = explained(*given, default)
     answer = ask().get(path, query)
     _print(_text(answer, arguments, explain.lines(answer, arguments.output)))
     explanations = [answer] if "items" not in answer else [it["explanation"] for it in answer["items"]]
     if not explanations:
-        raise AskError(f"no pods with the labels {arguments.selector} in namespace {namespace}")
+        where = namespace_of(arguments.namespace, default)
+        raise AskError(f"no pods with the labels {arguments.selector} in namespace {where}")
     return WAITS if any(it["verdict"] in ("NoNodeFits", "Gated") for it in explanations) else 0
 
 
-def explained(target: str, selector: str, node: str, namespace: str) -> tuple[str, dict[str, str]]:
-    """Return path and query for NAME, pod/NAME, KIND/NAME, NAMESPACE/NAME, or a selector. Raises ``WrongUsage``."""
-    if bool(target) == bool(selector):
-        raise WrongUsage("explain needs a POD or -l SELECTOR, and not both")
-    first, slash, name = target.rpartition("/")
-    if selector or first.lower() in KINDS:
-        if node:
-            raise WrongUsage("--node is for one pod")
-        of = {"labelSelector": selector} if selector else {"kind": KINDS[first.lower()], "name": name}
-        return f"/api/v1/explain/{quote(namespace, safe='')}", of
-    if slash and first.lower() not in PODS:
-        namespace = _checked(first)
-    return f"/api/v1/explain/{quote(namespace, safe='')}/{quote(name, safe='')}", {"node": node} if node else {}
-
-
-def run_pending(arguments: argparse.Namespace, namespace: str, ask: Ask) -> int:
+def run_pending(arguments: argparse.Namespace, default: NamespaceOfContext, ask: Ask) -> int:
+    namespace = "" if arguments.all_namespaces else namespace_of(arguments.namespace, default)
     answer = pending.pods(ask(), namespace)
     _print(pending.listing(answer, namespace, arguments.output, headers=not arguments.no_headers))
     if not answer["items"]:
@@ -159,7 +144,8 @@ def run_pending(arguments: argparse.Namespace, namespace: str, ask: Ask) -> int:
     return 0
 
 
-def run_homes(arguments: argparse.Namespace, namespace: str, ask: Ask) -> int:
+def run_homes(arguments: argparse.Namespace, default: NamespaceOfContext, ask: Ask) -> int:
+    namespace = "" if arguments.all_namespaces else namespace_of(arguments.namespace, default)
     flags = {name: getattr(arguments, name) for name in ("orphaned", "away", "contradictory")}
     selection = home_list.HomeSelection(namespace, arguments.node, **flags)
     text = home_list.listing(ask(), selection, arguments.output, headers=not arguments.no_headers)
@@ -169,7 +155,7 @@ def run_homes(arguments: argparse.Namespace, namespace: str, ask: Ask) -> int:
     return 0
 
 
-def run_drain(arguments: argparse.Namespace, _namespace: str, ask: Ask) -> int:
+def run_drain(arguments: argparse.Namespace, _: NamespaceOfContext, ask: Ask) -> int:
     planned = drain.plan(ask(), arguments.node, arguments.output, headers=not arguments.no_headers)
     _print(planned.text)
     if not planned.node_exists:
@@ -219,7 +205,6 @@ def parser(version: str) -> argparse.ArgumentParser:
 
     of_drain = _command(commands, "drain", run_drain, "list where the pods of a node would go, and which would wait")
     of_drain.add_argument("node", metavar="NODE", help="node to be drained; Homeport evicts no pods")
-    of_drain.set_defaults(all_namespaces=True)
     for listing in (of_pending, of_homes, of_drain):
         listing.add_argument("-o", "--output", choices=("table", *_OUTPUTS), default="table", help="output format")
         listing.add_argument("--no-headers", action="store_true", help="print no column names")
@@ -236,7 +221,7 @@ def _command(commands: Any, name: str, run: Callable[..., int], help_text: str) 
     command.add_argument("--context", metavar="NAME", default="", help="context of the kubeconfig")
     command.add_argument("--as", metavar="USER", dest="impersonated", default="", help="user to impersonate")
     command.add_argument("-q", "--quiet", action="store_true", help="do not print where the answer comes from")
-    command.set_defaults(run=run, all_namespaces=False)
+    command.set_defaults(run=run)
     return command
 
 
@@ -255,9 +240,15 @@ def main(version: str, argv: Sequence[str] | None = None) -> int:
             _say(f"the answer comes from Service {service}, through the API server")
         return pages
 
+    def namespace() -> str:
+        try:
+            return kubectl.run("config", "view", "--minify", "-o", "jsonpath={..namespace}") or "default"
+        except AskError:
+            return "default"  # without a current context, for example in a pod; kubectl does the same
+
     try:
-        return int(arguments.run(arguments, _namespace_of(arguments, kubectl), ask))
-    except WrongUsage as error:
+        return int(arguments.run(arguments, namespace, ask))
+    except TargetError as error:
         _say(str(error))
         return USAGE
     except AskError as error:
@@ -268,21 +259,3 @@ def main(version: str, argv: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
-
-
-def _namespace_of(arguments: argparse.Namespace, kubectl: Kubectl) -> str:
-    """Return the namespace to ask about; empty for all. Raises ``WrongUsage`` if it is not a name."""
-    if arguments.all_namespaces:
-        return ""
-    if arguments.namespace is not None:
-        return _checked(arguments.namespace)
-    try:
-        return kubectl.run("config", "view", "--minify", "-o", "jsonpath={..namespace}") or "default"
-    except AskError:
-        return "default"  # without a current context, for example in a pod, which kubectl treats in the same way
-
-
-def _checked(namespace: str) -> str:
-    if not is_label(namespace):
-        raise WrongUsage(f"{shown(namespace)} cannot be the name of a namespace")
-    return namespace

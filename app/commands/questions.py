@@ -10,13 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
-from urllib.parse import quote
 
 from app.commands import drain, explain, home_list, homes, pending
-from app.commands.kinds import KINDS, PODS
 from app.commands.output import structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
+from app.commands.targets import TargetError, explained
 from app.kube.names import is_label, shown
 
 WAITS: Final = 1
@@ -28,8 +27,6 @@ Ask = Callable[[], Pages]
 
 
 def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
-    if bool(arguments.target) == bool(arguments.selector):
-        raise UsageError("explain needs a POD or -l SELECTOR, and not both")
     path, query = _explained(arguments)
     answer = ask().get(path, query)
     explanations = [answer] if "items" not in answer else [it["explanation"] for it in answer["items"]]
@@ -44,24 +41,12 @@ def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
 
 
 def _explained(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
-    """Return the path and the query for the target of ``explain``."""
-    query = {"node": arguments.node} if arguments.node else {}
-    target = arguments.target or ""
-    first, slash, name = target.rpartition("/")
-    if arguments.selector or (slash and first.lower() in KINDS):
-        if query:
-            raise UsageError("--node is for one pod")
-        of = (
-            {"labelSelector": arguments.selector}
-            if arguments.selector
-            else {"kind": KINDS[first.lower()], "name": name}
-        )
-        return f"/api/v1/explain/{quote(_namespace(arguments), safe='')}", of
-    if slash and first.lower() not in PODS:
-        if arguments.namespace not in (None, first):
-            raise UsageError(f"{shown(target)} is in another namespace than -n {arguments.namespace}")
-        arguments.namespace = first
-    return f"/api/v1/explain/{quote(_namespace(arguments), safe='')}/{quote(name, safe='')}", query
+    """Return the path and the query for the target of ``explain``. Raises ``UsageError``."""
+    given = arguments.target or "", arguments.selector, arguments.node, arguments.namespace
+    try:
+        return explained(*given, lambda: _namespace(arguments))
+    except TargetError as error:
+        raise UsageError(str(error)) from error
 
 
 def run_pending(arguments: argparse.Namespace, ask: Ask) -> int:

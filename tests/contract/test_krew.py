@@ -268,6 +268,7 @@ def test_a_node_that_is_not_there(plugin: Installed) -> None:
         ("explain", "deploy/web", "--node", "n1"),
         ("pending", "-n", "Not A Name"),
         ("explain", "a b/c"),
+        ("explain", "shop/web", "-n", "machines"),
         ("homes", "-o", "yaml"),
         (),
     ],
