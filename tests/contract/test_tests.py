@@ -28,7 +28,6 @@ ELSEWHERE: Final = {
         "app/analysis/workloads.py",
         "app/wire/pending_v1.py",
     ],
-    "tests/contract/test_krew.py": ["app/commands/targets.py"],
     "tests/contract/test_reads.py": ["app/framework/points.py"],
     "tests/unit/app/runtime/test_declared.py": ["app/framework/objects.py"],
     "tests/api/test_explain_command.py": [
