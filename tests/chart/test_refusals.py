@@ -130,11 +130,11 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
     ),
     "pages for everybody": (
         {"operatorService": {"enabled": True}},
-        "operatorService.apiServerCIDRs is empty: say from which addresses the API server connects to pods.",
+        "operatorService.apiServerCIDRs is empty: set the addresses from which the API server connects to pods.",
     ),
     "pages for every address": (
         {"operatorService": {"enabled": True, "apiServerCIDRs": ["192.0.2.10/32", "0.0.0.0/0"]}},
-        "operatorService.apiServerCIDRs: 0.0.0.0/0 is every address.",
+        "operatorService.apiServerCIDRs: 0.0.0.0/0 contains every address.",
     ),
     "pages that are open by themselves": (
         {"operatorService": {"enabled": True, "apiServerCIDRs": ["::1/128"]}, "config": {"openReads": True}},
