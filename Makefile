@@ -93,8 +93,9 @@ conformance: $(READY) ## compare generated cases with the Go plugins (SHORT=1, C
 	@COUNT='$(COUNT)' SEED='$(SEED)' MINOR='$(MINOR)' TOPIC='$(TOPIC)' $(BIN)/python -m tests.conformance.compare \
 	    $(if $(SHORT),--count 4200 --seed 3)
 
-live: $(READY) control-plane ## compare with real kube-schedulers on a real API server (CASES=, CLUSTERS=, PODS=, SEED=)
-	@CASES='$(CASES)' CLUSTERS='$(CLUSTERS)' PODS='$(PODS)' SEED='$(SEED)' $(BIN)/python -m tests.conformance.live
+live: $(READY) control-plane ## compare with real kube-schedulers on a real API server (ONLY=, CASES=, CLUSTERS=, PODS=, COUNT=, SEED=)
+	@ONLY='$(ONLY)' CASES='$(CASES)' CLUSTERS='$(CLUSTERS)' PODS='$(PODS)' COUNT='$(COUNT)' SEED='$(SEED)' \
+	    $(BIN)/python -m tests.conformance.live
 
 soak: $(READY) ## a million pod events: recounts on the way, memory must stay (EVENTS=, FULL=1)
 	@EVENTS='$(EVENTS)' FULL='$(FULL)' $(BIN)/python -m tests.conformance.soak

@@ -21,6 +21,8 @@ from msgspec.structs import replace
 from app import wiring
 from app.analysis.explaining import Explainer
 from app.analysis.pending import PendingPods
+from app.analysis.skew import Skews
+from app.analysis.spread_blocks import SpreadBlocks
 from app.analysis.why import InTreeVerdictReader
 from app.analysis.workloads import WorkloadExplainer
 from app.cache.cluster import Cluster
@@ -33,6 +35,7 @@ from app.controllers.plugin_runs import runs_of
 from app.controllers.recount import RecountController
 from app.controllers.sampling_guard import SamplingGuard
 from app.controllers.second_looks import SecondLooks
+from app.controllers.spread_events import SpreadEvents
 from app.controllers.supervisor import Supervisor
 from app.feeds.collecting import short_collections
 from app.feeds.feed import Feed, Loader
@@ -88,6 +91,7 @@ from app.server.ops import ops_router
 from app.server.pages import PageQueues
 from app.server.pending import pending_router
 from app.server.routes import LEAN, Verbs, verb_endpoints
+from app.server.skew import skew_router
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
 from app.telemetry.certificates import CertificateCollector
@@ -216,7 +220,7 @@ class HomeportService:
             self._cluster, self._frameworks.values(), self._feed.complete, self._recounted
         )
         self._supervisor = Supervisor(self._leadership)
-        self._sampling, self._second_looks = self._supervise(context)
+        self._sampling, self._second_looks, self._skews = self._supervise(context)
         self._collect()
         _log_notices(resolved)
 
@@ -249,8 +253,11 @@ class HomeportService:
         if self._certificates is not None or isinstance(self._feed, LiveFeed):
             self._metrics.add_collector(CertificateCollector(self._certificate_ends))
 
-    def _supervise(self, context: VerbContext) -> tuple[SamplingGuard, SecondLooks]:
-        """Register the background tasks with the supervisor; return the two controllers that receive filter answers."""
+    def _supervise(self, context: VerbContext) -> tuple[SamplingGuard, SecondLooks, Skews]:
+        """Register the background tasks with the supervisor.
+
+        Return the two controllers that receive filter answers, and the list of skews.
+        """
         supervisor = self._supervisor
         acting = replace(context, problem=lambda: supervisor.problem() or self._feed.problem())
         second_looks = SecondLooks(acting, self._writes.activate)
@@ -266,6 +273,10 @@ class HomeportService:
         )
         supervisor.while_leading("sampling guard", sampling.run)
         supervisor.while_leading("second looks", second_looks.run)
+        if self._recorder is not None:
+            blocks = SpreadBlocks(acting, self._explain)
+            blocked = SpreadEvents(self._cluster, lambda: self._refused, blocks.of, self._recorder, monotonic)
+            supervisor.while_leading("spread events", blocked.run)
         expiring = ExpiringVerdicts(self._cluster, lambda: self._refused, second_looks, time)
         supervisor.everywhere("expiring verdicts", expiring.run)
         for name, plugin_run in runs_of(self._frameworks.values(), self._guard, self._feed.complete):
@@ -275,6 +286,8 @@ class HomeportService:
             supervisor.while_leading("bind confirmation", confirmation.run)
         if isinstance(self._writes.activate, ApiActivator):
             supervisor.while_leading("activation", self._writes.activate.run)
+        skews = Skews(context, self._explain, monotonic)
+        supervisor.while_leading("workload skew", skews.run)
         supervisor.everywhere("check", self._recount.run)
         supervisor.everywhere("lag", partial(watch_lag, self._metrics.loop_lag.observe))
         if self._certificates is not None:
@@ -283,7 +296,7 @@ class HomeportService:
             supervisor.everywhere("authority", self._authority.run)
         if self._permissions is not None:
             supervisor.everywhere("permissions", self._permissions.run)
-        return sampling, second_looks
+        return sampling, second_looks, skews
 
     def _is_sample(self, names: int) -> bool:
         """Return true if a filter request with this number of node names can be a sample of the feasible nodes.
@@ -563,9 +576,11 @@ class HomeportService:
             explain_router(
                 explainer,
                 WorkloadExplainer(explainer, self._explain.cluster, self._feed.problem),
+                self._waiting,
                 max_body_bytes=self._settings.max_body_bytes,
             ),
             pending_router(PendingPods(self.verb_context, self._explain)),
+            skew_router(self._skews, monotonic),
             operator_router(self.status, self.check),
             homes_router(self._homes, self._feed.problem),
             draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),
@@ -616,6 +631,7 @@ class HomeportService:
                 _, samples = gauges.setdefault(f"homeport_{sample.name}", (sample.text, {}))
                 samples[(*sample.labels.items(), ("profile", framework.scheduler_name))] = sample.value
         self._counted.skews, self._counted.unschedulable, self._counted.gauges = skews, waiting, gauges
+        self._counted.workload_skews = self._skews.above()
 
     def problem(self) -> str:
         """Return why verbs cannot be answered; empty if they can."""

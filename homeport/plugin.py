@@ -17,7 +17,7 @@ from app.framework.activation import Activate
 from app.framework.counts import ALL_NODES, Counts, DomainCounts, Inclusion, PodTerms, Unprepared, all_prepared
 from app.framework.cycle_state import CycleState, StateData, StateKey, StateNotFound
 from app.framework.events import EventRecorder, EventType, Reference
-from app.framework.explanation import Explanation, Figure, Table
+from app.framework.explanation import DomainLimit, Explanation, Figure, Table
 from app.framework.filter_result import FilterResult
 from app.framework.following import Following
 from app.framework.handle import (
@@ -159,6 +159,7 @@ __all__ = [
     "CycleState",
     "Disruption",
     "DomainCounts",
+    "DomainLimit",
     "DryRun",
     "EventRecorder",
     "EventType",

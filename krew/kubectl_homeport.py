@@ -159,7 +159,7 @@ def run_drain(arguments: argparse.Namespace, _: NamespaceOfContext, ask: Ask) ->
     planned = drain.plan(ask(), arguments.node, arguments.output, headers=not arguments.no_headers)
     _print(planned.text)
     if not planned.node_exists:
-        raise AskError(f"there is no node {shown(arguments.node)}")
+        raise AskError(f"there is no node {shown(arguments.node)}{planned.suggestion}")
     return WAITS if planned.waits else 0
 
 

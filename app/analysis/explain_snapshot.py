@@ -8,6 +8,7 @@ only explain reads cannot disturb a decision: ``not_judged`` names it instead.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -21,9 +22,13 @@ from app.rights.permissions import group_of, guessed_plural
 from app.runtime.framework import Framework
 from app.runtime.profiles import DECIDING, ResolvedProfile
 from app.telemetry.background import Background
+from app.verbs.unserved import printable
 
 ONLY_PROFILE: Final = "explain judges only the filters of the profile: set explain: complete"
 """Reason why a default filter is not judged: with ``explain: profile``, only filters of the profile are."""
+
+_MOST_NAMED: Final = 3
+"""Maximum number of unreadable objects of a kind that are named."""
 
 NOT_HERE: Final = "this Homeport does not have the plugin"
 
@@ -146,8 +151,12 @@ class ExplainSnapshot:
             return f"{resource}: not listed yet"
         if state is not None and state.age > self._max_age:
             return f"{resource}: no contact for {state.age:.0f} s"
-        if unreadable := len(self.cluster.unreadable.of(kind)):
-            return f"{resource}: {unreadable} object{'s' if unreadable > 1 else ''} cannot be read"
+        keys = self.cluster.unreadable.of(kind)
+        named = ", ".join(printable("/".join(filter(None, key))) for key in islice(keys, _MOST_NAMED))
+        if len(keys) > _MOST_NAMED:
+            named += f" and {len(keys) - _MOST_NAMED} more"
+        if keys:
+            return f"{resource}: {named} cannot be read"
         return ""
 
     def problem(self) -> str:

@@ -5,22 +5,25 @@ An explanation is read-only, and works in short steps, each on the snapshot of i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from time import thread_time
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from app.analysis.bound import BoundNode, bound_node, verdicts_on
 from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.impossible import Impossibilities
 from app.analysis.judging import Judge, Judgement
 from app.analysis.remedies import Remedies, Remedy, best, free_on
 from app.analysis.scheduler_message import SchedulerMessage, compared
 from app.framework.cycle_state import CycleState
-from app.framework.explanation import Explanation
+from app.framework.explanation import Explanation, HomeFacts
 from app.framework.node_info import Candidates
-from app.framework.status import SUCCESS, Status
+from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.extras import NotDecoded
 from app.runtime.framework import Framework
@@ -30,12 +33,16 @@ from app.runtime.scoring import Scores
 from app.verbs.context import VerbContext, require_snapshot
 from app.verbs.cycle import find_pod
 from app.verbs.outcome import VerbFailure
+from app.verbs.similar import Shortlist
 from app.verbs.stepwise import decide_prepared, run_stepwise, yield_to_loop
+from app.verbs.unserved import printable
 
 MOST_SECONDS: Final = 1.0
 """Maximum processor time of one explanation, in seconds. After it, remedies that were not judged yet are left out."""
 
 _FIT: Final = "NodeResourcesFit"
+_GATED: Final = unresolvable("waiting for scheduling gates").by("SchedulingGates")
+"""Rejection of a gated pod whose profile leaves its gates to kube-scheduler."""
 
 
 class RejectedNodes(Struct, frozen=True):
@@ -75,6 +82,7 @@ class Explained(Struct, frozen=True):
     the largest group first. ``impossible``: sentences on what cannot work, if no node fits. ``not_judged``: reason for
     each filter of kube-scheduler's default profile without a verdict, by plugin. ``incomplete``: true if the time did
     not suffice for all remedies. ``scheduler``: what kube-scheduler wrote on the pod; ``None`` if it wrote nothing.
+    ``bound``: node of a bound pod. ``home``: of a pod that has or gets one.
     """
 
     profile: str
@@ -91,6 +99,8 @@ class Explained(Struct, frozen=True):
     incomplete: bool
     scheduler: SchedulerMessage | None = None
     node: NodeAnswer | None = None
+    bound: BoundNode | None = None
+    home: HomeFacts | None = None
 
     @property
     def total(self) -> int:
@@ -116,43 +126,58 @@ class Explainer:
         """Decode a pod from JSON, with all parts that the filters read. Raises ``msgspec.DecodeError``."""
         return self._cluster.core.decode_pod(raw)
 
-    async def explain(self, pod: Pod, node: str = "") -> Explained:
-        """Explain a pod; if ``node`` is the name of a node, also each plugin's verdict there. Raises ``VerbFailure``.
+    async def explain(self, pod: Pod, node: str = "", *, seconds: float = MOST_SECONDS) -> Explained:
+        """Explain a pod as if it had no node; if it has one, also what each plugin says of that node now.
 
-        A plugin that fails is named in ``not_judged``.
+        If ``node`` is the name of a node, also give each plugin's verdict there. ``seconds``: maximum processor time,
+        after which no more remedies are tried. A plugin that fails is named in ``not_judged``. Raises ``VerbFailure``.
         """
         require_snapshot(self._context.problem)
         require_snapshot(self._snapshot.problem)
         deciding = self._context.require_framework(pod)
         if node and not self._cluster.has_node(node):
-            raise VerbFailure("nothing_to_do", f'nodes "{node}" not found')
+            raise VerbFailure("nothing_to_do", await self._no_node(node))
         with read_only():
-            await self._context.look_up_missing(deciding, pod)
+            with suppress(VerbFailure):  # a plugin that cannot judge without the object is named in ``not_judged``
+                await self._context.look_up_missing(deciding, pod)
             try:
-                return await self._explained(deciding, pod, node)
+                return await self._explained(deciding, pod, node, seconds)
             except PluginError as fault:
                 raise VerbFailure("fault", fault.status.message) from fault
 
-    async def _explained(self, deciding: Framework, pod: Pod, node: str) -> Explained:
-        began = thread_time()
+    async def _no_node(self, name: str) -> str:
+        """Return why a node cannot be explained, with similar names."""
+        shown = printable(name)
+        if not self._cluster.misses_node(name):
+            return f'node "{shown}" cannot be decoded'
+        shortlist = Shortlist(shown)
+        await run_stepwise(shortlist.steps(tuple(self._cluster.nodes)))
+        return f'nodes "{shown}" not found{shortlist.suggestion()}'
+
+    async def _explained(self, deciding: Framework, known: Pod, node: str, seconds: float) -> Explained:
+        until = thread_time() + seconds
+        pod = replace(known, node_name="")
         name = deciding.scheduler_name
         framework = self._snapshot.frameworks[name]
         unknown = self._snapshot.not_judged(name)
         gate = await decide_prepared(partial(deciding.pre_enqueue, pod))
+        if gate.is_success and pod.spec.gated:
+            gate = _GATED
         judgement = Judgement()
         await run_stepwise(self._judge(framework, unknown)(()).steps(pod, judgement))
-        plugins = await decide_prepared(partial(self._explain_plugins, deciding, pod))
+        failing = {*unknown, *judgement.faults}
+        plugins = await decide_prepared(partial(self._explain_plugins, deciding, known, failing))
         plugins = await deciding.explain_later(plugins, judgement.feasible)
         remedies: list[Remedy] = []
         judge = self._judge(framework, {**unknown, **judgement.faults})
         proving = Remedies(self._cluster, judge).steps(pod, judgement, remedies)
-        seconds = _Limited(proving, began + MOST_SECONDS)
+        limited = _Limited(proving, until)
         impossible: list[str] = []
-        if not pod.node_name:
-            await run_stepwise(seconds)
+        if not known.node_name:
+            await run_stepwise(limited)
             if not judgement.feasible:
                 proving = Impossibilities(self._cluster, judge).steps(pod, judgement, bool(remedies), impossible)
-                await run_stepwise(_Limited(proving, began + MOST_SECONDS))
+                await run_stepwise(_Limited(proving, until))
         not_judged = {**unknown, **judgement.faults}
         needs: list[ResourceNeed] = []
         await run_stepwise(self._needs(pod, framework, needs))
@@ -172,9 +197,11 @@ class Explainer:
             best(remedies),
             impossible,
             not_judged,
-            seconds.ended_early,
+            limited.ended_early,
             scheduler,
             await self._on_node(framework, pod, node, judgement) if node else None,
+            bound_node(known, judgement, self._cluster) if known.node_name else None,
+            next((it.home for it in plugins.values() if it.home is not None), None),
         )
 
     def _judge(self, framework: Framework, unknown: Collection[str]) -> Callable[[Collection[str]], Judge]:
@@ -182,11 +209,14 @@ class Explainer:
         in_flight = self._snapshot.in_flight()
         return lambda ignored: Judge(framework, self._cluster, {*ignored, *unknown}, in_flight)
 
-    def _explain_plugins(self, deciding: Framework, pod: Pod) -> Mapping[str, Explanation]:
-        """Return the facts of the profile's plugins: of the instances that decide, on the snapshot of decisions."""
+    def _explain_plugins(self, deciding: Framework, pod: Pod, failing: Container[str]) -> Mapping[str, Explanation]:
+        """Return the facts of the profile's plugins: of the instances that decide, on the snapshot of decisions.
+
+        ``failing``: plugins that are left out if they fail, because they gave no verdict either.
+        """
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
-            return deciding.explain(pod, Candidates.of(cluster.nodes))
+            return deciding.explain(pod, Candidates.of(cluster.nodes), failing)
 
     def _needs(self, pod: Pod, framework: Framework, needs: list[ResourceNeed]) -> Iterator[None]:
         """Add up what is free of each resource that the pod requests, if the profile judges resources."""
@@ -208,8 +238,7 @@ class Explainer:
         needs += (ResourceNeed(name, amount, free[name], *most[name]) for name, amount in requests.items())
 
     async def _on_node(self, framework: Framework, pod: Pod, name: str, judgement: Judgement) -> NodeAnswer:
-        rejected = {status.plugin: status for status in judgement.rejected.get(name, ())}
-        verdicts = {plugin: rejected.get(plugin, SUCCESS) for plugin in judgement.plugins}
+        verdicts = verdicts_on(name, judgement)
         if name not in judgement.feasible:
             return NodeAnswer(name, verdicts, {}, None)
         scores = await decide_prepared(partial(self._scores, framework, pod, judgement.feasible))

@@ -17,15 +17,13 @@ from app.cache.cluster import Cluster
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates, NodeInfo
-from app.framework.status import Status, distinct, unresolvable
-from app.kube.core_v1 import Pod
+from app.framework.status import Status, distinct
+from app.kube.core_v1 import Node, Pod
 from app.runtime.filters import Filters
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError, plugin_error
+from app.runtime.prefilter import NOT_NARROWED
 from app.runtime.slots import PluginSlot
-
-OUTSIDE: Final = "node(s) didn't satisfy plugin {}"
-"""Reason for a node outside the nodes that PreFilter of one plugin allows."""
 
 _FIRST: Final = 32
 """Number of nodes in the first step. Later steps adapt to the time of the previous one."""
@@ -73,12 +71,14 @@ class Judgement(Struct):
 class _Prepared(Struct, frozen=True):
     """Filters that can judge nodes after PreFilter, and the rejections of PreFilter.
 
-    ``allowed``: nodes to which PreFilter of a plugin restricts the search, by plugin.
+    ``allowed``: nodes to which PreFilter of a plugin restricts the search, by plugin. ``outside``: rejection of a node
+    that is not one of them.
     """
 
     active: Sequence[PluginSlot]
     everywhere: tuple[Status, ...]
     allowed: Mapping[str, frozenset[str]]
+    outside: Status
 
 
 class Judge:
@@ -124,23 +124,24 @@ class Judge:
         yield from self._last(pod, judgement)
 
     @contextmanager
-    def _seen(self, pod: Pod, without: Sequence[Pod] = ()) -> Iterator[None]:
-        """Show the snapshot with the added pods, and without some others and the judged pod."""
-        with self._cluster.overlay(without=without, with_=self._added), self._cluster.without(pod.uid, pod.key):
+    def _seen(self, pod: Pod, without: Sequence[Pod] = (), nodes: Sequence[Node] = ()) -> Iterator[None]:
+        """Show the snapshot with the added pods and changed nodes, and without some others and the judged pod."""
+        shown = self._cluster.overlay(without=without, with_=self._added, nodes=nodes)
+        with shown, self._cluster.without(pod.uid, pod.key):
             yield
 
-    def fits_on(self, pod: Pod, node: NodeInfo) -> bool:
+    def fits_on(self, pod: Pod, node: Node) -> bool:
         """Return true if the pod passes all filters on ``node``, which can differ from the snapshot's node.
 
-        Raises ``PluginError`` or ``Unprepared``.
+        Also plugins that look up the node see the changed one. Raises ``PluginError`` or ``Unprepared``.
         """
         judgement = Judgement()
-        with self._seen(pod):
+        with self._seen(pod, nodes=(node,)):
             state = CycleState()
             prepared = self._prepare(state, pod, judgement)
             if prepared.everywhere or any(node.name not in names for names in prepared.allowed.values()):
                 return False
-            candidates = Candidates.of({node.name: node})
+            candidates = Candidates((node.name,), self._cluster.nodes.__getitem__)
             return all(
                 not self._filters.filter_whole(slot, state, pod, candidates).rejected() for slot in prepared.active
             )
@@ -153,15 +154,17 @@ class Judge:
         candidates = Candidates.of({name: nodes[name] for name in names if name in nodes})
         rejections: dict[str, list[Status]] = {name: list(prepared.everywhere) for name in candidates.names}
         for plugin, allowed in prepared.allowed.items():
-            outside = judgement.share(unresolvable(OUTSIDE.format(plugin)).by(plugin))
+            outside = judgement.share(prepared.outside.by(plugin))
             for name in candidates.names:
                 if name not in allowed:
                     rejections[name].append(outside)
         for slot in prepared.active:
             rejected = self._filters.filter_whole(slot, state, pod, candidates).rejected()
             shared = {key: judgement.share(status) for key, status in distinct(rejected.values()).items()}
+            allowed_by_it = prepared.allowed.get(slot.name, candidates.name_set)
             for name, status in rejected.items():
-                rejections[name].append(shared[id(status)])
+                if name in allowed_by_it:  # for all others, PreFilter of this plugin has given its reason
+                    rejections[name].append(shared[id(status)])
         self._judge_nominated(prepared, state, pod, candidates, rejections, judgement)
         judgement.everywhere = prepared.everywhere
         judgement.plugins = tuple(
@@ -180,6 +183,7 @@ class Judge:
         self._filters.guard.begin_evaluation(pod)
         everywhere: list[Status] = []
         allowed: dict[str, frozenset[str]] = {}
+        merged = NOT_NARROWED
         left_out = {*judgement.faults, *self._ignored}
         state.skip_filter.update(left_out)
         for slot in self._filters.slots["preFilter"]:
@@ -194,7 +198,9 @@ class Judge:
                 raise plugin_error(slot.name, "PreFilter", status.message)
             if names is not None:
                 allowed[slot.name] = names
-        return _Prepared(self._filters.active_filters(state).every, tuple(everywhere), allowed)
+                merged = merged.narrowed(slot.name, names)
+        outside = merged.rejection if merged.status.is_success else merged.status
+        return _Prepared(self._filters.active_filters(state).every, tuple(everywhere), allowed, outside)
 
     def _judge_nominated(
         self,

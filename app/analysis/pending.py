@@ -6,7 +6,7 @@ judged once. A page judges a limited number of such groups; other pods show what
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from time import time
 from typing import Final
 
@@ -14,8 +14,10 @@ from msgspec import Struct
 
 from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.judging import Judge, Judgement
+from app.analysis.selecting import PodSelection
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
+from app.kube.kinds import REPLICA_SETS
 from app.kube.memo import Newest
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
@@ -31,7 +33,6 @@ MOST_LISTED: Final = 500
 """Maximum number of pods on one page."""
 
 _MOST_REMEMBERED: Final = 10_000
-_PODS_PER_STEP: Final = 256
 
 Inputs = tuple[object, ...]
 """Inputs of the verdict on a pod, besides the cluster. Pods of one controller usually have equal inputs."""
@@ -84,21 +85,14 @@ class PendingPods:
     async def page(self, namespace: str = "", start: int = 0) -> PendingPage:
         """Return the pods from number ``start`` on; of one namespace if it is not empty. Raises ``VerbFailure``."""
         require_snapshot(self._context.problem)
-        pods: list[Pod] = []
-        await run_stepwise(self._collect(namespace, pods))
-        pods.sort(key=lambda it: (waits_since(it), it.namespace, it.name))
-        shown = pods[start : start + MOST_LISTED]
-        with read_only():
-            await self._judge(shown)
-        return PendingPage([self._listed(pod) for pod in shown], len(pods))
-
-    def _collect(self, namespace: str, pods: list[Pod]) -> Iterator[None]:
+        waiting = PodSelection(
+            lambda it: not it.node_name and not it.terminating, lambda it: (waits_since(it), it.namespace, it.name)
+        )
         every = self._cluster.pods_in(namespace) if namespace else self._cluster.pods()
-        for number, pod in enumerate(every):
-            if not pod.node_name and not pod.terminating:
-                pods.append(pod)
-            if number % _PODS_PER_STEP == 0:
-                yield
+        await run_stepwise(waiting.steps(every, start, MOST_LISTED))
+        with read_only():
+            await self._judge(waiting.pods)
+        return PendingPage([self._listed(pod) for pod in waiting.pods], waiting.total)
 
     async def _judge(self, pods: Sequence[Pod]) -> None:
         """Judge ``MOST_JUDGED`` groups of equal pods, first those that were never judged, then the oldest verdicts."""
@@ -140,9 +134,18 @@ def waits_since(pod: Pod) -> str:
 
 
 def inputs_of(pod: Pod) -> Inputs:
-    """Return the inputs of the verdicts on a pod. Specs of equal pods are one object."""
-    owner = "" if pod.owner is None else pod.owner.uid
-    return pod.namespace, pod.spec, pod.labels, owner, pod.nominated_node_name
+    """Return the inputs of the verdicts on a pod. Specs of equal pods are one object.
+
+    Annotations are those of Homeport's domain, for example a policy. The ordinal at the end of a pod's name is an
+    input, because a controller can keep a home for each ordinal. Pods of a ReplicaSet have none.
+    """
+    owner, ordinal = pod.owner, ""
+    if owner is not None and owner.kind != REPLICA_SETS.kind:
+        number = pod.name.rpartition("-")[2]
+        ordinal = number if number.isdecimal() else ""
+    uid = "" if owner is None else owner.uid
+    annotations = tuple(sorted(pod.annotations.items()))
+    return pod.namespace, pod.spec, pod.labels, uid, ordinal, annotations, pod.nominated_node_name
 
 
 def main_reason(judgement: Judgement) -> MainReason:

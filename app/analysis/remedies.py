@@ -8,7 +8,7 @@ Not here: the verdict that the remedies start from (``app.analysis.judging``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -46,32 +46,38 @@ _FIT: Final = frozenset({"NodeResourcesFit", "DynamicResources"})
 _AFFINITY: Final = frozenset({"NodeAffinity"})
 _SPREAD: Final = frozenset({"PodTopologySpread"})
 _HOME: Final = frozenset({"StickyNode"})
+_CROWDED: Final = _FIT | {"NodePorts", "NodeVolumeLimits", "VolumeRestrictions", "InterPodAffinity"}
+"""Plugins that can reject a node because of the pods on it."""
+
 _SOFT: Final = "ScheduleAnyway"
 
 
 class Remedy(Struct, frozen=True):
     """One change after which nodes fit. ``change``: what to do. ``opens``: number of nodes that fit then.
 
-    ``nodes``: the first of these nodes. ``sort``: constant name of the sort of change, for programs.
+    ``nodes``: the first of these nodes. ``sort``: constant name of the sort of change, for programs. ``pods``: names of
+    the pods that it deletes, in the pod's namespace.
     """
 
     sort: str
     change: str
     opens: int
     nodes: tuple[str, ...]
+    pods: tuple[str, ...] = ()
 
 
 class _Change(Struct, frozen=True):
     """Change to try. ``pod``: the pod after it. ``without``: pods that it deletes. ``node``: the node that it changes.
 
-    ``names``: nodes that can fit after it. ``ignores``: plugins that reject no node after it. ``reads``: in-tree
-    plugins that read what it changes.
+    ``names``: nodes that can fit after it. ``others``: nodes that can fit too, and are judged only if some of ``names``
+    fit. ``ignores``: plugins that reject no node after it. ``reads``: in-tree plugins that read what it changes.
     """
 
     sort: str
     text: str
     pod: Pod
-    names: tuple[str, ...]
+    names: Collection[str]
+    others: Collection[str] = ()
     without: tuple[Pod, ...] = ()
     node: Node | None = None
     ignores: frozenset[str] = frozenset()
@@ -103,21 +109,30 @@ class Remedies:
 
     def _prove(self, change: _Change, remedies: list[Remedy]) -> Iterator[None]:
         """Judge a change, and add it to ``remedies`` if nodes fit after it."""
-        fitting: Sequence[str] = change.names
         if change.node is not None:
             try:
-                fitting = (change.node.name,) if self._fits_on(change.pod, change.node) else ()
+                fitting = [change.node.name] if self._fits_on(change.pod, change.node) else []
             except Unprepared as missing:
                 yield from missing.steps
                 yield from self._prove(change, remedies)
                 return
         else:
-            for ignored in self._rounds(change):
-                after = Judgement()
-                yield from self._judge(ignored).steps(change.pod, after, fitting, without=change.without)
-                fitting = () if after.faults else after.feasible  # without a verdict of each plugin, it is not proved
+            fitting = yield from self._fitting(change, change.names)
+            if fitting and change.others:
+                judged = {*change.names}
+                fitting += yield from self._fitting(change, [it for it in change.others if it not in judged])
         if fitting:
-            remedies.append(Remedy(change.sort, change.text, len(fitting), tuple(sorted(fitting)[:_MOST_NAMED])))
+            nodes, pods = tuple(sorted(fitting)[:_MOST_NAMED]), tuple(it.name for it in change.without)
+            remedies.append(Remedy(change.sort, change.text, len(fitting), nodes, pods))
+
+    def _fitting(self, change: _Change, names: Collection[str]) -> Generator[None, None, list[str]]:
+        """Return which of the nodes ``names`` fit after a change."""
+        left = [*names]
+        for ignored in self._rounds(change):
+            after = Judgement()
+            yield from self._judge(ignored).steps(change.pod, after, left, without=change.without)
+            left = [] if after.faults else after.feasible  # without a verdict of each plugin, it is not proved
+        return left
 
     def _rounds(self, change: _Change) -> Iterator[Collection[str]]:
         """Yield the plugins to ignore in each round of judging a change.
@@ -131,8 +146,7 @@ class Remedies:
             yield change.ignores
 
     def _fits_on(self, pod: Pod, node: Node) -> bool:
-        info = self._cluster.nodes.get(node.name)
-        return info is not None and self._judge(()).fits_on(pod, info.with_node(node))
+        return node.name in self._cluster.nodes and self._judge(()).fits_on(pod, node)
 
     def _changes(
         self, pod: Pod, by_plugins: Mapping[frozenset[str], list[str]], remedies: Sequence[Remedy]
@@ -145,15 +159,17 @@ class Remedies:
         yield from self._release(pod, _nodes_within(by_plugins, _HOME))
         yield None
         spread = _nodes_within(by_plugins, _SPREAD)
-        yield from self._fewer_pods(pod, spread, remedies)
+        yield from self._fewer_pods(pod, spread, _tied(by_plugins, _CROWDED), remedies)
         yield from self._policies(pod, spread)
-        yield from self._tolerate(pod, _nodes_within(by_plugins, _CORDON))
+        counted = (*spread, *_tied(by_plugins, _CORDON)) if _reads_taints(pod) else ()
+        yield from self._tolerate(pod, _nodes_within(by_plugins, _CORDON), counted)
         yield from self._request_less(pod, _nodes_within(by_plugins, _FIT))
         affinity = _nodes_within(by_plugins, _AFFINITY)
         if affinity and pod.spec.affinity is not ANY_NODE:
             anywhere = _with_spec(pod, affinity=ANY_NODE)
             text = "remove the pod's node selector and required node affinity"
-            yield _Change("NodeAffinity", text, anywhere, affinity, reads=_AFFINITY | _SPREAD)
+            others = (*spread, *_tied(by_plugins, _AFFINITY))
+            yield _Change("NodeAffinity", text, anywhere, affinity, others, reads=_AFFINITY | _SPREAD)
 
     def _uncordon(self, pod: Pod, names: Sequence[str]) -> Iterator[_Change]:
         if _reads_taints(pod):
@@ -168,24 +184,34 @@ class Remedies:
         if names:
             yield _Change("ReleaseHome", "release the home", pod, names, ignores=_HOME)
 
-    def _fewer_pods(self, pod: Pod, names: Sequence[str], remedies: Sequence[Remedy]) -> Iterator[_Change | None]:
+    def _fewer_pods(
+        self, pod: Pod, names: Sequence[str], crowded: Sequence[str], remedies: Sequence[Remedy]
+    ) -> Iterator[_Change | None]:
         """Delete one pod that a hard constraint counts, else two or three, in each of the domains with the most nodes.
 
-        ``remedies``: what has been proved so far.
+        ``names``: nodes that only the constraints reject. ``crowded``: other nodes that fit if also their own pods are
+        deleted. ``remedies``: what has been proved so far. A pod that several constraints count can open nodes outside
+        its domain.
         """
-        for constraint in pod.spec.spread if names else ():
+        several = sum(it.when_unsatisfiable == DO_NOT_SCHEDULE for it in pod.spec.spread) > 1
+        for constraint in pod.spec.spread if names or crowded else ():
             if constraint.when_unsatisfiable != DO_NOT_SCHEDULE or constraint.selector is None:
                 continue
             domains = self._by_domain(names, constraint.topology_key)
+            for domain in self._by_domain(crowded, constraint.topology_key):
+                domains.setdefault(domain, [])
             yield None
             counted: dict[str, list[Pod]] = {}
             yield from self._count_pods(pod, constraint, constraint.selector, counted)
-            for domain in sorted(domains, key=lambda it: -len(domains[it]))[:_MOST_TRIED_OF_A_SORT]:
-                inside, pods = tuple(domains[domain]), counted.get(domain, ())
+            for domain in sorted(domains, key=lambda it: (-len(domains[it]), it))[:_MOST_TRIED_OF_A_SORT]:
+                pods = counted.get(domain, ())
                 for number in range(1, min(3, len(pods)) + 1) if domain else ():
+                    deleted = tuple(pods[:number])
+                    emptier = {it.node_name for it in deleted}.intersection(crowded)
+                    inside, others = (*domains[domain], *emptier), names if several else ()
                     text = f"{_fewer(number)} in {constraint.topology_key}={domain}"
                     proved = len(remedies)
-                    yield _Change("FewerPods", text, pod, inside, tuple(pods[:number]), reads=_SPREAD)
+                    yield _Change("FewerPods", text, pod, inside, others, deleted, reads=_SPREAD)
                     if len(remedies) > proved:
                         break
 
@@ -229,7 +255,8 @@ class Remedies:
                     spread = (*pod.spec.spread[:number], changed, *pod.spec.spread[number + 1 :])
                     yield _Change(sort, text, _with_spec(pod, spread=spread), names, reads=_SPREAD)
 
-    def _tolerate(self, pod: Pod, names: Sequence[str]) -> Iterator[_Change]:
+    def _tolerate(self, pod: Pod, names: Sequence[str], counted: Sequence[str]) -> Iterator[_Change]:
+        """Tolerate a taint. ``counted``: nodes that only constraints reject, or also taints."""
         tolerance = Tolerance(pod.spec.tolerations)
         tainted: dict[Taint, list[str]] = {}
         for name in names:
@@ -237,11 +264,11 @@ class Remedies:
             for taint in () if info is None else info.node.taints:
                 if taint.keeps_out and taint.key != UNSCHEDULABLE.key and not tolerance.tolerates(taint):
                     tainted.setdefault(taint, []).append(name)
-        for taint in sorted(tainted, key=lambda it: -len(tainted[it]))[:_MOST_TRIED_OF_A_SORT]:
+        for taint in sorted(tainted, key=lambda it: (-len(tainted[it]), it.key, it.value))[:_MOST_TRIED_OF_A_SORT]:
             more = Toleration(taint.key, "Equal", taint.value, taint.effect)
             text = f"tolerate the taint {taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
             tolerant = _with_spec(pod, tolerations=(*pod.spec.tolerations, more))
-            yield _Change("Tolerate", text, tolerant, tuple(tainted[taint]), reads=_CORDON | _SPREAD)
+            yield _Change("Tolerate", text, tolerant, tainted[taint], counted, reads=_CORDON | _SPREAD)
 
     def _request_less(self, pod: Pod, names: tuple[str, ...]) -> Iterator[_Change | None]:
         """Request as much of one resource as is free on the best of the nodes, if that is more than nothing."""
@@ -292,8 +319,13 @@ def _nodes_by_plugins(judgement: Judgement) -> Mapping[frozenset[str], list[str]
 
 
 def _nodes_within(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str]) -> tuple[str, ...]:
-    """Return the nodes that none but these plugins reject."""
-    return tuple(name for key, names in by_plugins.items() if key <= plugins for name in names)
+    """Return the nodes that none but these plugins reject, sorted: the same changes are tried in each process."""
+    return tuple(sorted(name for key, names in by_plugins.items() if key <= plugins for name in names))
+
+
+def _tied(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str]) -> tuple[str, ...]:
+    """Return the nodes that constraints reject together with some of these plugins, and with no others."""
+    return tuple(it for key in by_plugins if _SPREAD < key <= _SPREAD | plugins for it in by_plugins[key])
 
 
 def _with_spec(pod: Pod, **changes: Any) -> Pod:

@@ -12,7 +12,9 @@ from app.analysis.judging import Judgement
 from app.kube.core_v1 import Pod
 
 _AVAILABLE: Final = re.compile(r"(\d+)/(\d+) nodes are available: ")
-_PREEMPTION: Final = re.compile(r"\.? preemption: ")
+_END: Final = ". "
+"""Between the reasons and the messages of PostFilter plugins, such as preemption."""
+
 _REASON: Final = re.compile(r"(\d+) (.+?)(?=, \d+ |$)", re.DOTALL)
 
 
@@ -53,15 +55,18 @@ def compared(pod: Pod, judgement: Judgement, not_judged: int) -> SchedulerMessag
 
 
 def split(message: str) -> tuple[int, list[SchedulerReason]]:
-    """Return the number of nodes in the message, and its reasons, without those of preemption.
+    """Return the number of nodes in the message, and its reasons, without those of PostFilter plugins.
 
-    A message of another form has no reasons. The last reason of a truncated message can be incomplete.
+    A reason without a number is PreFilter's and holds for all nodes. A message of another form has no reasons. The last
+    reason of a truncated message can be incomplete.
     """
     available = _AVAILABLE.match(message)
     if available is None:
         return 0, []
-    text = _PREEMPTION.split(message[available.end() :], maxsplit=1)[0].rstrip(". ")
-    return int(available[2]), [SchedulerReason(int(count), reason) for count, reason in _REASON.findall(text)]
+    nodes, text = int(available[2]), message[available.end() :].partition(_END)[0].removesuffix(".")
+    if not text[:1].isdigit():
+        return nodes, [SchedulerReason(nodes, text)] if text else []
+    return nodes, [SchedulerReason(int(count), reason) for count, reason in _REASON.findall(text)]
 
 
 def _differences(

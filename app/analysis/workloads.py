@@ -3,42 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from time import thread_time
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from app.analysis.explaining import Explained, Explainer
+from app.analysis.explaining import MOST_SECONDS, Explained, Explainer
 from app.analysis.pending import Inputs, inputs_of
+from app.analysis.selecting import PodSelection
 from app.cache.cluster import Cluster
 from app.kube.core_v1 import Pod
+from app.kube.kinds import REPLICA_SETS
 from app.kube.selectors import Selector
 from app.verbs.context import Problem, require_snapshot
 from app.verbs.outcome import VerbFailure
+from app.verbs.similar import similar
 from app.verbs.stepwise import run_stepwise
+from app.verbs.unserved import printable
 
 MOST_PODS: Final = 50
 """Maximum number of pods in one answer."""
 
+MOST_SECONDS_OF_ALL: Final = 5.0
+"""Processor time of one answer, in seconds, after which pods are explained without remedies."""
+
 _HASH: Final = "pod-template-hash"
-_PODS_PER_STEP: Final = 256
+_DEPLOYMENT: Final = "Deployment"
 
 _INSTANCES: Final = {"VirtualMachine": "VirtualMachineInstance"}
 """Kind of the object with the same name that owns the pods of a workload of this kind."""
 
 
 class ExplainedPods(Struct, frozen=True):
-    """Explanation of pods with equal inputs: all of them have no node, or all of them have one."""
+    """Explanation of pods with equal inputs: all of them have no node, or all of them are on one node."""
 
     pods: Sequence[Pod]
     explained: Explained
 
 
 class ExplainedWorkload(Struct, frozen=True):
-    """Explanations of some pods, first of those without a node. ``total``: number of all pods that match."""
+    """Explanations of some pods, first of those without a node. ``total``: number of all pods that match.
+
+    ``omitted``: number of those that are not explained, because they are more than ``MOST_PODS``.
+    """
 
     items: Sequence[ExplainedPods]
     total: int
+    omitted: int
 
 
 class WorkloadExplainer:
@@ -55,44 +66,62 @@ class WorkloadExplainer:
         The pods of a Deployment are found by the name of their ReplicaSet, those of a VirtualMachine by its
         VirtualMachineInstance, and all others by their controller.
         """
-        require_snapshot(self._problem)
-        pods: list[Pod] = []
-        await run_stepwise(self._collect(namespace, lambda pod: is_of(pod, kind, name), pods))
-        if not pods:
-            raise VerbFailure("nothing_to_do", f'no pods of {kind} "{name}" found in namespace "{namespace}"')
-        return await self._explained(pods)
+        selection = await self._selected(namespace, lambda pod: (kind, name) in workloads_of(pod))
+        if not selection.total:
+            message = f'no pods of {printable(kind)} "{printable(name)}" found in namespace "{printable(namespace)}"'
+            raise VerbFailure("nothing_to_do", message + await self._offered(namespace, kind, name))
+        return await self._explained(selection)
 
     async def selected(self, namespace: str, selector: Selector) -> ExplainedWorkload:
         """Explain the pods of a namespace that a selector matches; there can be none. Raises ``VerbFailure``."""
+        return await self._explained(await self._selected(namespace, lambda pod: selector.matches(pod.labels)))
+
+    async def _selected(self, namespace: str, wanted: Callable[[Pod], bool]) -> PodSelection:
         require_snapshot(self._problem)
-        pods: list[Pod] = []
-        await run_stepwise(self._collect(namespace, lambda pod: selector.matches(pod.labels), pods))
-        return await self._explained(pods)
+        selection = PodSelection(wanted, lambda it: (bool(it.node_name), it.name))
+        await run_stepwise(selection.steps(self._cluster.pods_in(namespace), 0, MOST_PODS))
+        return selection
 
-    def _collect(self, namespace: str, wanted: Callable[[Pod], bool], pods: list[Pod]) -> Iterator[None]:
-        for number, pod in enumerate(self._cluster.pods_in(namespace)):
-            if wanted(pod):
-                pods.append(pod)
-            if number % _PODS_PER_STEP == 0:
-                yield
+    async def _offered(self, namespace: str, kind: str, name: str) -> str:
+        """Return text that suggests similar workloads, or the kinds or namespaces that the caller might have meant."""
+        names: dict[str, set[str]] = {}
+        await run_stepwise(self._workloads(namespace, names))
+        if not names:
+            return f", which has no pods{similar(printable(namespace), self._cluster.namespaces(), 'namespace')}"
+        if kind not in names:
+            return similar(printable(kind), names, "kind")
+        return similar(printable(name), sorted(names[kind]))
 
-    async def _explained(self, pods: Sequence[Pod]) -> ExplainedWorkload:
-        first = sorted(pods, key=lambda it: (bool(it.node_name), it.name))[:MOST_PODS]
-        groups: dict[tuple[bool, Inputs], list[Pod]] = {}
-        for pod in first:
-            groups.setdefault((bool(pod.node_name), inputs_of(pod)), []).append(pod)
+    def _workloads(self, namespace: str, names: dict[str, set[str]]) -> Iterator[None]:
+        """Add the names of all workloads with pods in the namespace, by kind."""
+        for pod in self._cluster.pods_in(namespace):
+            for kind, name in workloads_of(pod):
+                names.setdefault(kind, set()).add(name)
+            yield
+
+    async def _explained(self, selection: PodSelection) -> ExplainedWorkload:
+        groups: dict[tuple[str, Inputs], list[Pod]] = {}
+        for pod in selection.pods:
+            groups.setdefault((pod.node_name, inputs_of(pod)), []).append(pod)
+        until = thread_time() + MOST_SECONDS_OF_ALL
         items = [
-            ExplainedPods(group, await self._explainer.explain(replace(group[0], node_name="")))
+            ExplainedPods(
+                group, await self._explainer.explain(group[0], seconds=min(MOST_SECONDS, until - thread_time()))
+            )
             for group in groups.values()
         ]
-        return ExplainedWorkload(items, len(pods))
+        return ExplainedWorkload(items, selection.total, selection.total - len(selection.pods))
 
 
-def is_of(pod: Pod, kind: str, name: str) -> bool:
-    """Return true if the pod belongs to the workload of this kind and name in its namespace."""
+def workloads_of(pod: Pod) -> Iterator[tuple[str, str]]:
+    """Yield kind and name of each workload that the pod belongs to: its controller, and what the controller is of."""
     owner = pod.owner
     if owner is None:
-        return False
-    if kind == "Deployment":
-        return owner.kind == "ReplicaSet" and owner.name == f"{name}-{pod.labels.get(_HASH, '')}"
-    return owner.kind == _INSTANCES.get(kind, kind) and owner.name == name
+        return
+    yield owner.kind, owner.name
+    for kind, instance in _INSTANCES.items():
+        if owner.kind == instance:
+            yield kind, owner.name
+    suffix = f"-{pod.labels.get(_HASH, '')}"
+    if owner.kind == REPLICA_SETS.kind and owner.name.endswith(suffix):
+        yield _DEPLOYMENT, owner.name.removesuffix(suffix)

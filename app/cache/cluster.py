@@ -111,7 +111,7 @@ class Cluster:
 
     @property
     def overlaid_nodes(self) -> Collection[str]:
-        """Names of the nodes on which the current overlay omits or adds pods."""
+        """Names of the nodes that the current overlay changes, or on which it omits or adds pods."""
         return () if self._overlay is None else self._overlay.touched()
 
     def pod(self, namespace: str, name: str) -> Pod | None:
@@ -120,6 +120,10 @@ class Cluster:
         An overlay does not change the result.
         """
         return self._pods.get(namespace, {}).get(name)
+
+    def namespaces(self) -> Collection[str]:
+        """Return the namespaces that have pods."""
+        return tuple(self._pods)
 
     def pods(self) -> Iterator[Pod]:
         """Yield all pods. Each namespace is copied before its first pod, so that pods can change between two yields."""
@@ -457,24 +461,28 @@ class Cluster:
         """Omit a pod during its own evaluation, so that it does not count as another pod. The block must not await."""
         if not self.is_placed_or_nominated(uid, key):
             return _NO_OVERLAY
-        moves = {} if self._overlay is None else self._overlay.moves
-        return self._with_overlay(Overlay({**moves, key: (self.pod(*key), None)}))
+        moves, replaced = ({}, {}) if self._overlay is None else (self._overlay.moves, self._overlay.replaced)
+        return self._with_overlay(Overlay({**moves, key: (self.pod(*key), None)}, replaced))
 
-    def overlay(self, *, without: Iterable[Pod] = (), with_: Iterable[Pod] = ()) -> AbstractContextManager[None]:
-        """Omit some pods and add others during an evaluation. The block must not await.
+    def overlay(
+        self, *, without: Iterable[Pod] = (), with_: Iterable[Pod] = (), nodes: Iterable[Node] = ()
+    ) -> AbstractContextManager[None]:
+        """Omit some pods, add others and change known ``nodes`` during an evaluation. The block must not await.
 
-        Inside the block, all queries return the results of a snapshot with exactly these pods. Cached data does not
-        change. An added pod replaces a pod of the same name. A nested overlay extends the outer overlay. Results of
-        earlier queries do not include the overlay, so the overlay must be opened before PreFilter.
+        Inside the block, all queries return the results of a snapshot with exactly these pods. Changed nodes are only
+        in node infos: counts of pods by their labels or taints do not show them. Cached data does not change. An added
+        pod replaces a pod of the same name. A nested overlay extends the outer overlay. Results of earlier queries do
+        not include the overlay, so the overlay must be opened before PreFilter.
         """
-        moves = {} if self._overlay is None else dict(self._overlay.moves)
+        outer = Overlay({}) if self._overlay is None else self._overlay
+        moves, replaced = dict(outer.moves), {**outer.replaced, **{it.name: it for it in nodes}}
         for pod in without:
             _, seen = moves.get(pod.key, (None, self.pod(*pod.key)))
             if seen is not None and seen.uid == pod.uid:
                 moves[pod.key] = (self.pod(*pod.key), None)
         for pod in with_:
             moves[pod.key] = (self.pod(*pod.key), None if pod.finished else pod)
-        return self._with_overlay(Overlay(moves))
+        return self._with_overlay(Overlay(moves, replaced))
 
     @contextmanager
     def _with_overlay(self, overlay: Overlay) -> Iterator[None]:

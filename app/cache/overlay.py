@@ -1,4 +1,4 @@
-"""Overlay: shows the cluster without some pods, or with additional pods, during one evaluation.
+"""Overlay: shows the cluster without some pods, with additional pods, or with changed nodes, during one evaluation.
 
 An evaluation omits the evaluated pod itself and the victims of preemption, and adds nominated pods. The overlay changes
 no cached counts, stamps, versions or node infos. If omitted or added pods affect a result, the overlay computes the
@@ -16,7 +16,7 @@ from app.cache.selections import Scope, covers
 from app.cache.topologies import new_stamp
 from app.framework.counts import DomainCounts
 from app.framework.node_info import NodeInfo
-from app.kube.core_v1 import Pod
+from app.kube.core_v1 import Node, Pod
 from app.kube.meta_v1 import ObjectKey
 from app.kube.selectors import Selector
 
@@ -26,6 +26,7 @@ Moves = Mapping[ObjectKey, tuple[Pod | None, Pod | None]]
 """Affected pods by key: (version in the cluster, version in the overlay). ``None``: the pod is absent there."""
 
 _NOT_REPLACED: Final = object()
+_NOTHING_REPLACED: Final[Mapping[str, Node]] = {}
 
 
 class Overlaid(Mapping[str, V]):
@@ -190,21 +191,24 @@ def overlaid(cached: Domains, by_node: Mapping[str, int]) -> DomainCounts:
 class Overlay(CountedMoves):
     """Omitted and added pods of a cluster. An added pod with ``node_name`` runs on that node.
 
+    ``replaced``: changed nodes by name. Only node infos show them: counts by domain, indexes and aggregates do not.
     Valid for one synchronous evaluation, during which the cluster does not change.
     """
 
-    __slots__ = ("_nodes", "_nominated")
+    __slots__ = ("_nodes", "_nominated", "replaced")
 
-    def __init__(self, moves: Moves) -> None:
+    def __init__(self, moves: Moves, replaced: Mapping[str, Node] = _NOTHING_REPLACED) -> None:
         super().__init__(moves, is_counted)
+        self.replaced = replaced
         self._nodes: Mapping[str, NodeInfo] | None = None
         self._nominated: Mapping[str, Mapping[str, Pod]] | None = None
 
     def nodes(self, cached: Mapping[str, NodeInfo]) -> Mapping[str, NodeInfo]:
-        """Return the ``cached`` node infos, with new node infos for known nodes on which pods are omitted or added."""
+        """Return the ``cached`` node infos, with new node infos for known nodes that are changed or have other pods."""
         if self._nodes is None:
-            rows = {
-                name: _node_info(cached[name], omitted, added)
+            rows = {name: cached[name].with_node(node) for name, node in self.replaced.items() if name in cached}
+            rows |= {
+                name: _node_info(rows.get(name, cached[name]), omitted, added)
                 for name, (omitted, added) in self._rows(_nodes_of).items()
                 if name in cached
             }
@@ -212,8 +216,8 @@ class Overlay(CountedMoves):
         return self._nodes
 
     def touched(self) -> Collection[str]:
-        """Return the nodes on which pods are omitted or added."""
-        return self._rows(_nodes_of).keys()
+        """Return the nodes that are changed, or on which pods are omitted or added."""
+        return self._rows(_nodes_of).keys() | self.replaced.keys()
 
     def nominated(self, cached: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
         """Return the pending pods by the node to which they are nominated, and by UID."""

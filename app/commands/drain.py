@@ -23,11 +23,15 @@ _MOST_OTHERS: Final = 10
 
 
 class PrintedDrain(NamedTuple):
-    """``text``: what to print. ``node_exists``: false if no node has the name. ``waits``: true if a pod would wait."""
+    """``text``: what to print. ``node_exists``: false if no node has the name. ``waits``: true if a pod would wait.
+
+    ``suggestion``: text that names similar nodes, for a node that does not exist.
+    """
 
     text: str
     node_exists: bool
     waits: bool
+    suggestion: str
 
 
 def plan(server: Pages, node: str, output: Output, *, headers: bool = True) -> PrintedDrain:
@@ -38,7 +42,7 @@ def plan(server: Pages, node: str, output: Output, *, headers: bool = True) -> P
     answer = server.post(f"{PATH}/drain", {"node": node})
     going = [it for it in answer["items"] if it["pod"] and it["podNode"] == node] + answer["others"]
     waits = any(not it["goesTo"] for it in going)
-    return PrintedDrain(_text(answer, output, headers=headers), answer["known"], waits)
+    return PrintedDrain(_text(answer, output, headers=headers), answer["known"], waits, answer.get("suggestion", ""))
 
 
 def _text(answer: Json, output: Output, *, headers: bool) -> str:

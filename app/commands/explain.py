@@ -13,6 +13,7 @@ from app.kube.names import is_subdomain, shown
 _WIDTH: Final = 100
 """Width in characters at which lists of names are wrapped."""
 
+_RELEASE: Final = "ReleaseHome"
 _MOST_NAMED: Final = 8
 """Number of nodes of a group that are named; the formats wide, json and yaml have all of them."""
 
@@ -48,15 +49,7 @@ def render(answer: dict[str, Any], *, wide: bool) -> Iterator[str]:
     ``wide``: name all nodes.
     """
     most = len(answer["feasible"]) + answer["total"] if wide else _MOST_NAMED
-    yield coloured(f"{answer['pod']}: {answer['summary']}", _COLOURS.get(answer["verdict"], BOLD))
-    if answer["schedulerName"] != answer["profile"]:
-        name = answer["schedulerName"]
-        yield f"  schedulerName {name if is_subdomain(name) else shown(name)}, judged by profile {answer['profile']}"
-    for why in dict.fromkeys(it["why"] for it in answer["notJudged"]):
-        plugins = " ".join(it["plugin"] for it in answer["notJudged"] if it["why"] == why)
-        yield from wrap(f"not judged ({why}): {plugins}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
-    if answer["feasible"]:
-        yield f"  fits: {_named(answer['feasible'], most=most)}"
+    yield from _verdict(answer, most)
     if answer["groups"]:
         yield ""
         rows = [(it["count"], _reasons(it["reasons"]), _named(it["nodes"], most=most)) for it in answer["groups"]]
@@ -76,6 +69,41 @@ def render(answer: dict[str, Any], *, wide: bool) -> Iterator[str]:
     if answer["node"] is not None:
         yield from _node(answer["node"])
     yield from _remedies(answer)
+
+
+def _verdict(answer: dict[str, Any], most: int) -> Iterator[str]:
+    yield coloured(f"{answer['pod']}: {answer['summary']}", _COLOURS.get(answer["verdict"], BOLD))
+    if answer["schedulerName"] != answer["profile"]:
+        name = answer["schedulerName"]
+        yield f"  schedulerName {name if is_subdomain(name) else shown(name)}, judged by profile {answer['profile']}"
+    for why in dict.fromkeys(it["why"] for it in answer["notJudged"]):
+        plugins = " ".join(it["plugin"] for it in answer["notJudged"] if it["why"] == why)
+        yield from _wrapped(f"not judged ({why}): {plugins}")
+    home = answer["home"]
+    if home is not None and home["waits"]:
+        state = f"{home['state'].replace('_', ' ')}{': ' if home['cause'] else ''}{home['cause']}"
+        until = f" until {home['until']}" if home["until"] else ""
+        yield from _wrapped(f"waits for its home {home['node']} ({state}){until}; policy {home['policy']}")
+    if answer["feasible"]:
+        yield f"  fits: {_named(answer['feasible'], most=most)}"
+    if answer["bound"] is not None:
+        yield from _bound(answer["bound"])
+
+
+def _wrapped(text: str) -> list[str]:
+    return wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+
+
+def _bound(bound: dict[str, Any]) -> Iterator[str]:
+    """Yield what each plugin says of a bound pod's node."""
+    if bound["verdicts"]:
+        satisfied = " ".join(it["plugin"] for it in bound["verdicts"] if it["code"] == "Success") or "none"
+        yield from _wrapped(f"satisfied on {_safe(bound['name'])}: {satisfied}")
+    violated = [it for it in bound["verdicts"] if it["code"] != "Success"]
+    yield from (f"  violated on {_safe(bound['name'])}: {verdict_line(it)}" for it in violated)
+    if bound["note"]:
+        yield f"  {bound['note']}"
+    yield "  the pod itself is not counted below"
 
 
 def _scheduler(condition: dict[str, Any]) -> Iterator[str]:
@@ -115,7 +143,10 @@ def _remedies(answer: dict[str, Any]) -> Iterator[str]:
         yield "one of these changes opens nodes (each was tried on the snapshot):"
         for remedy in answer["remedies"]:
             opens = remedy["opens"]
-            yield f"- {remedy['change']}: {opens} node{'s'[: opens != 1]} ({_named(remedy['nodes'], opens)})"
+            pods = f" (without {' and '.join(remedy['pods'])})" if remedy["pods"] else ""
+            yield f"- {remedy['change']}{pods}: {opens} node{'s'[: opens != 1]} ({_named(remedy['nodes'], opens)})"
+            if remedy["sort"] == _RELEASE and answer["home"] is not None:
+                yield f"    {_release(answer['home']['owner'])}"
     elif answer["verdict"] == "NoNodeFits":
         yield ""
         yield "no single change of those that Homeport tries opens a node"
@@ -123,10 +154,16 @@ def _remedies(answer: dict[str, Any]) -> Iterator[str]:
     if answer["incomplete"]:
         yield "more changes were not tried, because the time was over"
     advice = [sentence for it in answer["plugins"].values() for sentence in it["unblock"]]
-    if advice:
+    if advice and answer["verdict"] == "NoNodeFits" and not answer["remedies"]:
         yield ""
-        yield "from the plugins:"
+        yield "hints of single plugins (not tried; another plugin can still reject the node):"
         yield from (f"- {sentence}" for sentence in advice)
+
+
+def _release(owner: dict[str, Any]) -> str:
+    """Return the command that releases a home."""
+    keeper = "/".join(filter(None, (owner["kind"], owner["name"], owner["slot"])))
+    return f"homeport homes release {keeper} -n {owner['namespace']}"
 
 
 def _reasons(reasons: Sequence[dict[str, Any]]) -> str:

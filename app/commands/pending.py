@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from app.commands import table
 from app.commands.output import structured
+from app.commands.paging import all_pages
 
 if TYPE_CHECKING:
     from app.commands.service import Pages
@@ -19,14 +20,7 @@ _WIDE: Final = ("opens", "profile", "schedulername")
 
 def pods(server: Pages, namespace: str) -> dict[str, Any]:
     """Return the whole list; of all namespaces if ``namespace`` is empty. Raises ``CommandError``."""
-    query = {"namespace": namespace} if namespace else {}
-    answer = server.get(PATH, query)
-    following = answer["next"]
-    while following is not None:
-        page = server.get(PATH, {**query, "start": str(following)})
-        answer["items"] += page["items"]
-        following = page["next"]
-    return {name: value for name, value in answer.items() if name != "next"}
+    return all_pages(server, PATH, {"namespace": namespace} if namespace else {})
 
 
 def listing(answer: dict[str, Any], namespace: str, output: str, *, headers: bool) -> str:

@@ -53,6 +53,7 @@ def add_questions(commands: Any, prog: str) -> None:
     """Add all commands that ask about a cluster. ``prog``: how the user calls the program."""
     _add_explain(commands, prog)
     _add_pending(commands)
+    _add_skew(commands)
     _add_homes(commands, prog)
     _add_drain(commands.add_parser("drain", **_DRAIN))
 
@@ -90,6 +91,23 @@ def _add_pending(commands: Any) -> None:
     _add_watch(parser)
     _add_source(parser)
     parser.set_defaults(run="pending")
+
+
+def _add_skew(commands: Any) -> None:
+    parser = commands.add_parser(
+        "skew",
+        help="list the pods of each domain for workloads with topology spread constraints",
+        description="List the pods of each domain, the skew, and the skew that maxSkew allows, for each workload and "
+        "constraint. The largest excess comes first. With a WORKLOAD, bars show its domains, where the next pod goes, "
+        "and which pod a scale-down removes first.",
+    )
+    parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="KIND/NAME, such as deploy/web")
+    parser.add_argument("--above", action="store_true", help="list only skews larger than maxSkew")
+    _add_namespace(parser, "namespace of the workloads")
+    _add_all_namespaces(parser, "workloads")
+    _add_output(parser, LIST_FORMATS)
+    _add_source(parser)
+    parser.set_defaults(run="skew")
 
 
 def _add_homes(commands: Any, prog: str) -> None:

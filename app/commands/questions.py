@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from app.commands import drain, explain, home_list, homes, pending
+from app.commands import drain, explain, home_list, homes, pending, skew
 from app.commands.output import structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
-from app.commands.targets import TargetError, explained
+from app.commands.targets import KINDS, TargetError, explained
 from app.kube.names import is_label, shown
 
 WAITS: Final = 1
@@ -58,6 +58,30 @@ def run_pending(arguments: argparse.Namespace, ask: Ask) -> int:
         return pending.listing(answer, namespace, arguments.output, headers=headers), len(answer["items"])
 
     _print_list(arguments, listed, f"no pods wait {_where(namespace)}")
+    return 0
+
+
+def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
+    namespace = "" if arguments.all_namespaces else _namespace(arguments)
+    query = {"namespace": namespace} if namespace else {}
+    if arguments.above:
+        query["above"] = "true"
+    kind, slash, name = (arguments.workload or "").partition("/")
+    if arguments.workload and (not slash or not name):
+        raise UsageError(f"{shown(arguments.workload)} is not a workload: use KIND/NAME, such as deploy/web")
+    if slash:
+        query |= {"kind": KINDS.get(kind.lower(), kind), "name": name}
+    answer = skew.workloads(ask(), query)
+    if slash and not answer["items"]:
+        raise CommandError(f"no spread constraint of {arguments.workload} {_where(namespace)} has a skew to show")
+    if slash and arguments.output == "table":
+        text = "\n".join(skew.drawn(answer))
+    else:
+        text = skew.listing(answer, namespace, arguments.output, headers=not arguments.no_headers)
+    if text:
+        print(text)  # noqa: T201  # the answer of the command
+    else:
+        print(f"homeport: no such workloads {_where(namespace)}", file=sys.stderr)  # noqa: T201  # for the person
     return 0
 
 
@@ -134,7 +158,7 @@ def run_drain(arguments: argparse.Namespace, ask: Ask) -> int:
     if planned.text:
         print(planned.text)  # noqa: T201  # the answer of the command
     if not planned.node_exists:
-        raise CommandError(f"there is no node {shown(arguments.node)}")
+        raise CommandError(f"there is no node {shown(arguments.node)}{planned.suggestion}")
     return WAITS if planned.waits else 0
 
 
@@ -151,6 +175,7 @@ def _namespace(arguments: argparse.Namespace) -> str:
 QUESTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Ask], int]]] = {
     "explain": run_explain,
     "pending": run_pending,
+    "skew": run_skew,
     "homes list": run_homes_list,
     "homes move": run_move,
     "homes release": run_release,

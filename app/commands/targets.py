@@ -14,7 +14,7 @@ from app.kube.names import is_label, shown
 _PODS: Final = ("pod", "pods", "po")
 """Names that kubectl accepts for the kind Pod."""
 
-_KINDS: Final = {
+KINDS: Final = {
     "deploy": "Deployment",
     "deployment": "Deployment",
     "deployments": "Deployment",
@@ -54,7 +54,7 @@ def explained(
     if bool(target) == bool(selector):
         raise TargetError("explain needs a POD or -l SELECTOR, and not both")
     first, slash, name = target.rpartition("/")
-    kind = _KINDS.get(first.lower())
+    kind = KINDS.get(first.lower())
     if slash and kind is None and first.lower() not in _PODS:
         if namespace not in (None, first):
             raise TargetError(f"{shown(target)} is in another namespace than -n {namespace}")

@@ -162,7 +162,7 @@ class Settings(BaseSettings):
     )
     events: bool = Field(
         default=True,
-        description="Write Events (events.k8s.io/v1) about homes, nominations and leaders.",
+        description="Write Events (events.k8s.io/v1) about homes, nominations, leaders and waiting pods.",
     )
     explain: Literal["profile", "complete"] | None = Field(
         default=None,

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 import yaml
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
@@ -26,6 +27,10 @@ from app.writes.bind_guard import BindGuard, NotBound
 from app.writes.nominator import Nominated
 
 _JSON: Final[Decoder[Any]] = Decoder(Any)
+_TRUNCATED: Final = "Input data was truncated"
+"""Message of msgspec for JSON that ends too early."""
+
+_NEWLINE: Final = b"\n"
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -88,23 +93,59 @@ def _key_of(obj: Mapping[str, Any]) -> ObjectKey:
 def objects_in(text: bytes, source: str) -> Iterator[Mapping[str, Any]]:
     """Yield the Kubernetes objects of one or more documents in YAML or JSON, with the items of each List.
 
-    Raises ``SavedClusterError``.
+    The items of a List in JSON are decoded one at a time, because decoded objects take several times the memory of the
+    file. Raises ``SavedClusterError``.
     """
+    listed = _json_list(text, source)
+    if listed is not None:
+        yield from _items(listed.kind, listed.api_version, _decoded(listed.items or (), source), source)
+        return
     for document in _documents(text, source):
         if document is None:
             continue
         if not isinstance(document, dict) or "kind" not in document:
             raise SavedClusterError(f"{source}: expected Kubernetes objects with apiVersion and kind")
         if str(document["kind"]).endswith("List") and isinstance(document.get("items"), list):
-            yield from _items(document, source)
+            yield from _items(str(document["kind"]), document.get("apiVersion"), document["items"], source)
         else:
             yield document
 
 
-def _items(document: Mapping[str, Any], source: str) -> Iterator[Mapping[str, Any]]:
+class _ListOfRaw(Struct, rename="camel"):
+    kind: str
+    api_version: str | None = None
+    items: list[Raw] | None = None
+
+
+_LISTS: Final = Decoder[_ListOfRaw](_ListOfRaw)
+
+
+def _json_list(text: bytes, source: str) -> _ListOfRaw | None:
+    """Return the List if ``text`` is one in JSON, else ``None``. Raises ``SavedClusterError`` if it is cut off."""
+    if text.lstrip()[:1] != b"{":
+        return None
+    try:
+        document = _LISTS.decode(text)
+    except msgspec.DecodeError as cause:
+        if str(cause) != _TRUNCATED:
+            return None  # not a List, or several documents
+        end = f"it ends in line {text.count(_NEWLINE) + 1:,}, at byte {len(text):,}"
+        raise SavedClusterError(f"{source}: the JSON is cut off: {end}") from None
+    return document if document.kind.endswith("List") and document.items is not None else None
+
+
+def _decoded(items: Iterable[Raw], source: str) -> Iterator[Any]:
+    for raw in items:
+        try:
+            yield _JSON.decode(raw)
+        except msgspec.DecodeError as cause:  # what a Raw does not check, for example the characters of texts
+            raise SavedClusterError(f"{source}: is neither YAML nor JSON: {cause}") from None
+
+
+def _items(kind: str, api_version: Any, items: Iterable[Any], source: str) -> Iterator[Mapping[str, Any]]:
     """Yield the items of a list. Items without ``kind`` and ``apiVersion`` get those of a typed list like PodList."""
-    defaults = {"apiVersion": document.get("apiVersion"), "kind": str(document["kind"]).removesuffix("List")}
-    for item in document["items"]:
+    defaults = {"apiVersion": api_version, "kind": kind.removesuffix("List")}
+    for item in items:
         if not isinstance(item, dict):
             raise SavedClusterError(f"{source}: expected Kubernetes objects with apiVersion and kind")
         yield {**defaults, **item}

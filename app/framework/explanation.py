@@ -15,17 +15,73 @@ class Table(Struct, frozen=True):
     rows: tuple[tuple[str | int | bool, ...], ...]
 
 
+class DomainLimit(Struct, frozen=True):
+    """Topology spread constraint on the pods of each domain, which is a value of the node label ``key``.
+
+    ``terms``: the constraint's parameters as text, for example ``maxSkew 1``. ``pods``: number of counted pods by
+    domain. ``nodes``: number of counted nodes by domain. ``full``: domains that do not take the pod. ``minimum``: the
+    number of pods to which the others are compared. ``is_hard``: false for ``ScheduleAnyway``, which takes every pod.
+    """
+
+    key: str
+    terms: tuple[str, ...]
+    pods: Mapping[str, int]
+    full: frozenset[str]
+    nodes: Mapping[str, int] = {}
+    max_skew: int = 1
+    minimum: int = 0
+    is_hard: bool = True
+
+
+class HomeKeeper(Struct, frozen=True, rename="camel"):
+    """Object that keeps a home. ``slot``: ordinal of the pod, if each of its pods has a home; else empty."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    slot: str
+
+
+class HomeFacts(Struct, frozen=True, rename="camel"):
+    """Home of a pod, as the decision about this pod sees it.
+
+    ``annotation``: key on the owner that records the home. ``node``: empty if there is no home yet. ``state``: state of
+    the home, and its ``cause``. ``policy_source``: origin of the policy. ``effect``: what the plugin does, as text.
+    ``waits``: true if the pod waits for its home. ``since`` and ``until``: start and end of the grace period, in RFC
+    3339; empty without one, or before it starts. ``recorded``: false for a home that is still being made.
+    """
+
+    owner: HomeKeeper
+    annotation: str
+    node: str
+    state: str
+    policy: str
+    policy_source: str
+    effect: str
+    cause: str = ""
+    waits: bool = False
+    since: str = ""
+    until: str = ""
+    recorded: bool = True
+
+
 class Explanation(Struct, frozen=True):
     """Facts behind a plugin's verdict, with the names and numbers that a reason must not contain.
 
-    ``unblock``: sentences that each name one change that would make the pod schedulable. ``later``: function for slow
+    ``unblock``: hints, each at one change that would make the plugin accept a node. ``later``: function for slow
     additions, for example the verdicts of ``handle.profile.why``. It is called with the names of the nodes that pass
-    the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds.
+    the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds. ``limits``: topology
+    spread constraints, if the plugin is PodTopologySpread. The Event ``SpreadBlocked`` and the list of skews show them.
+    ``home``: home of the pod, if the plugin keeps one.
     """
 
     tables: tuple[Table, ...] = ()
     unblock: tuple[str, ...] = ()
     later: Callable[[Collection[str]], Awaitable[Explanation]] | None = None
+    limits: tuple[DomainLimit, ...] = ()
+    home: HomeFacts | None = None
 
 
 class Figure(Struct, frozen=True):

@@ -80,6 +80,7 @@ class DrainPlan(_DrainPageModel):
     more: int = Field(description="Number of homes of the node that are not among the items.")
     more_others: int = Field(description="Number of evicted pods that are not among the others.")
     lost: int = Field(description="Number of pods of the node that no controller would recreate.")
+    suggestion: str = Field(default="", description="Similar names as text, if the node does not exist; else empty.")
 
 
 def draining_router(verb: DrainVerb, *, max_body_bytes: int) -> APIRouter:
@@ -115,6 +116,7 @@ def _answer(plan: PlannedDrain) -> dict[str, Any]:
         "more": plan.more,
         "moreOthers": plan.more_others,
         "lost": plan.lost,
+        "suggestion": plan.suggestion,
     }
 
 

@@ -26,7 +26,9 @@ from app.runtime.guard import PluginError
 from app.runtime.read_only import read_only
 from app.verbs.context import VerbContext, require_snapshot
 from app.verbs.outcome import VerbFailure
+from app.verbs.similar import similar
 from app.verbs.stepwise import run_stepwise
+from app.verbs.unserved import printable
 
 SECONDS: Final = 8.0
 """Time limit in seconds for evaluating pods. The whole request is limited to ten seconds."""
@@ -37,7 +39,8 @@ class PlannedDrain(Struct, frozen=True):
 
     ``counted``, ``not_counted``: filter plugins that were applied, and those that were not · ``homes``, ``others``:
     outcomes for homes and for other pods, in the order of placement · ``more``, ``more_others``: number of homes and of
-    other pods that are not listed · ``lost``: number of pods that no controller would recreate.
+    other pods that are not listed · ``lost``: number of pods that no controller would recreate · ``suggestion``: text
+    that names similar nodes if the node does not exist.
     """
 
     node: str
@@ -51,6 +54,7 @@ class PlannedDrain(Struct, frozen=True):
     more: int = 0
     more_others: int = 0
     lost: int = 0
+    suggestion: str = ""
 
 
 class DrainVerb:
@@ -86,10 +90,10 @@ class DrainVerb:
         await run_stepwise(evictions.reading())
         placing = DrainPlacement(self._context, node, rules, evictions.leaving, lambda: self._clock() > ends_at)
         outcomes = await placing.all(evictions.evicted)
-        counted = rules.filters()
+        counted, nodes = rules.filters(), self._context.cluster.nodes
         return PlannedDrain(
             node,
-            is_known=self._context.cluster.has_node(node),
+            is_known=node in nodes,
             profile=rules.profile,
             preset=rules.preset,
             counted=counted,
@@ -99,4 +103,5 @@ class DrainVerb:
             more=evictions.more,
             more_others=evictions.more_others,
             lost=evictions.lost,
+            suggestion="" if node in nodes else similar(printable(node), nodes),
         )

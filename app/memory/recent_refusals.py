@@ -37,7 +37,7 @@ MOST_PODS: Final = 20_000
 """Maximum number of remembered pods."""
 
 _STEP: Final = 256
-"""Number of pods that ``count`` processes in one step, which takes a tenth of a millisecond."""
+"""Number of pods that ``count`` and ``find`` process in one step, which takes a tenth of a millisecond."""
 
 
 class CauseCounter(Protocol):
@@ -75,6 +75,15 @@ class RecentRefusals:
     def by_plugins(self, plugins: Collection[str]) -> list[ObjectKey]:
         """Return the remembered pods for which at least one of ``plugins`` rejected a node."""
         return [it.key for it in self._pods.values() if not it.plugins.isdisjoint(plugins)]
+
+    def find(self, plugin: str, keys: dict[str, ObjectKey]) -> Iterator[None]:
+        """Add the remembered pods for which ``plugin`` rejected a node to ``keys``, by UID, in short steps."""
+        for number, uid in enumerate(tuple(self._pods)):
+            if number % _STEP == _STEP - 1:
+                yield
+            refused = self._pods.get(uid)
+            if refused is not None and plugin in refused.plugins:
+                keys[uid] = refused.key
 
     def forget(self) -> None:
         """Forget all pods, because another replica answers the scheduler from now on."""

@@ -173,7 +173,7 @@ def _leader_election(lease: LeaseName) -> Iterator[PermissionNeed]:
 
 
 def _events() -> Iterator[PermissionNeed]:
-    reason = "recording Events about homes, nominations and leaders (events)"
+    reason = "recording Events about homes, nominations, leaders and waiting pods (events)"
     return _needs(("create", "patch"), "events.k8s.io", "events", reason)
 
 

@@ -156,13 +156,22 @@ class Framework:
         )
         return before
 
-    def explain(self, pod: Pod, nodes: Candidates) -> dict[str, Explanation]:
-        """Return the explanations of the plugins that have one, by plugin name. Raises ``PluginError``."""
-        return {
-            name: self._guard.call(name, "Explain", _explained, plugin, pod, nodes)
-            for name, plugin in self.plugins.items()
-            if overrides(type(plugin), Plugin, "explain")
-        }
+    def explain(self, pod: Pod, nodes: Candidates, failing: Container[str] = ()) -> dict[str, Explanation]:
+        """Return the explanations of the plugins that have one, by plugin name.
+
+        ``failing``: plugins that are left out if they fail. Raises ``PluginError`` if another plugin fails.
+        """
+        explained = {}
+        for name, plugin in self.plugins.items():
+            if overrides(type(plugin), Plugin, "explain"):
+                with suppress(*((PluginError,) if name in failing else ())):
+                    explained[name] = self.explain_with(name, pod, nodes)
+        return explained
+
+    def explain_with(self, name: str, pod: Pod, nodes: Candidates) -> Explanation:
+        """Return the explanation of one plugin. Raises ``PluginError``."""
+        explanation: Explanation = self._guard.call(name, "Explain", _explained, self.plugins[name], pod, nodes)
+        return explanation
 
     async def explain_later(
         self, explained: Mapping[str, Explanation], feasible: Collection[str]
@@ -231,7 +240,8 @@ async def _later(later: Callable[[Collection[str]], Awaitable[object]], feasible
 
 
 def _with(first: Explanation, more: Explanation) -> Explanation:
-    return Explanation((*first.tables, *more.tables), (*first.unblock, *more.unblock))
+    tables, hints = (*first.tables, *more.tables), (*first.unblock, *more.unblock)
+    return Explanation(tables, hints, limits=(*first.limits, *more.limits), home=first.home)
 
 
 def _explained(plugin: Plugin, pod: Pod, nodes: Candidates) -> Explanation:

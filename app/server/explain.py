@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from msgspec.structs import replace
 
+from app.analysis.bound import BoundNode
 from app.analysis.explaining import Explained, Explainer, NodeAnswer
 from app.analysis.verdict import status_as_json
 from app.analysis.workloads import MOST_PODS, ExplainedWorkload, WorkloadExplainer
+from app.framework.handle import WaitingPod, WaitingPods
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
-from app.kube.names import LONGEST
+from app.kube.names import LONGEST, is_subdomain, shown
 from app.kube.quantity import shown_amount
 from app.kube.selectors import InvalidSelector, parse_selector
 from app.server.bodies import documented, invalid, parsed
@@ -32,13 +34,20 @@ _Text = Annotated[str, Query(max_length=LONGEST)]
 _SUMMARY: Final = "Which nodes can the pod use, why not the others, and what would open them?"
 
 
-def explain_router(explainer: Explainer, workloads: WorkloadExplainer, *, max_body_bytes: int) -> APIRouter:
+def explain_router(
+    explainer: Explainer, workloads: WorkloadExplainer, waiting: WaitingPods, *, max_body_bytes: int
+) -> APIRouter:
     """Create the router. An explanation uses the verbs' snapshot and profiles, and changes no state."""
     router = APIRouter(prefix="/api/v1/explain", tags=["operator"])
 
+    async def answer(pod: Pod, node: str) -> Response:
+        """Explain the pod, and encode an ``ExplainResponse``."""
+        explained = await explainer.explain(pod, node)
+        return json_response(_explanation(pod, explained, waiting.get(pod.uid)))
+
     @router.get("/{namespace}/{pod}", response_model=ExplainResponse, responses=FAILURES, summary=_SUMMARY)
     async def explain_known(namespace: str, pod: str, node: str = "") -> Response:
-        return await _answer(explainer, explainer.known_pod(namespace, pod), node)
+        return await answer(explainer.known_pod(namespace, pod), node)
 
     @router.get("/{namespace}", response_model=ExplanationList, responses=FAILURES, summary=_OF_A_WORKLOAD)
     async def explain_workload(
@@ -50,12 +59,12 @@ def explain_router(explainer: Explainer, workloads: WorkloadExplainer, *, max_bo
         if not (kind and name) if label_selector is None else (kind or name):
             raise HTTPException(422, "give either kind and name, or labelSelector")
         if label_selector is None:
-            return _list_response(await workloads.owned(namespace, kind, name))
+            return _list_response(await workloads.owned(namespace, kind, name), waiting.get)
         try:
             selector = parse_selector(label_selector)
         except InvalidSelector as error:
             raise invalid("query", "labelSelector", str(error)) from None
-        return _list_response(await workloads.selected(namespace, selector))
+        return _list_response(await workloads.selected(namespace, selector), waiting.get)
 
     @router.post(
         "",
@@ -69,27 +78,28 @@ def explain_router(explainer: Explainer, workloads: WorkloadExplainer, *, max_bo
         pod = await requested_pod(explainer, explain_request)
         if explain_request.scheduler_name is not None:
             pod = replace(pod, spec=replace(pod.spec, scheduler_name=explain_request.scheduler_name))
-        return await _answer(explainer, pod, explain_request.node)
+        return await answer(pod, explain_request.node)
 
     return router
 
 
-async def _answer(explainer: Explainer, pod: Pod, node: str) -> Response:
-    """Explain the pod as if it had no node, and encode an ``ExplainResponse``."""
-    return json_response(_explanation(pod, await explainer.explain(replace(pod, node_name=""), node)))
-
-
-def _list_response(workload: ExplainedWorkload) -> Response:
+def _list_response(workload: ExplainedWorkload, held: Callable[[str], WaitingPod | None]) -> Response:
     """Encode an ``ExplanationList``."""
     items = [
-        {"pods": [pod.name for pod in it.pods], "explanation": _explanation(it.pods[0], it.explained)}
+        {
+            "pods": [pod.name for pod in it.pods],
+            "explanation": _explanation(it.pods[0], it.explained, held(it.pods[0].uid)),
+        }
         for it in workload.items
     ]
-    return json_response({"apiVersion": API_VERSION, "kind": EXPLANATION_LIST, "items": items, "total": workload.total})
+    total, omitted = workload.total, workload.omitted
+    head = {"apiVersion": API_VERSION, "kind": EXPLANATION_LIST}
+    return json_response({**head, "items": items, "total": total, "omitted": omitted})
 
 
-def _explanation(pod: Pod, explained: Explained) -> dict[str, Any]:
-    verdict = _verdict(pod, explained)
+def _explanation(pod: Pod, explained: Explained, held: WaitingPod | None) -> dict[str, Any]:
+    """``held``: the pod if it waits at Permit."""
+    verdict = "HeldAtPermit" if held is not None else _verdict(pod, explained)
     return {
         "apiVersion": API_VERSION,
         "kind": EXPLANATION,
@@ -99,7 +109,8 @@ def _explanation(pod: Pod, explained: Explained) -> dict[str, Any]:
         "profile": explained.profile,
         "preset": explained.preset,
         "verdict": verdict,
-        "summary": _sentence(verdict, pod, explained),
+        "summary": _sentence(verdict, pod, explained) if held is None else _sentence_on_held(held),
+        "heldAtPermit": None if held is None else {"node": held.node_name, "plugins": [*held.pending_plugins()]},
         "gate": [] if explained.gate.is_success else [status_as_json(explained.gate)],
         "total": explained.total,
         "feasible": explained.feasible,
@@ -124,11 +135,13 @@ def _explanation(pod: Pod, explained: Explained) -> dict[str, Any]:
             }
             for it in explained.needs
         ],
-        "remedies": explained.remedies,
+        "remedies": explained.remedies if held is None else [],
         "impossible": explained.impossible,
         "incomplete": explained.incomplete,
         "scheduler": explained.scheduler,
         "node": None if explained.node is None else _of_node(explained.node),
+        "bound": None if explained.bound is None or held is not None else _of_bound(explained.bound),
+        "home": explained.home,
     }
 
 
@@ -145,11 +158,38 @@ def _sentence(verdict: str, pod: Pod, explained: Explained) -> str:
     fit = f"{len(explained.feasible)} of {explained.total} nodes fit"
     if explained.not_judged:
         fit += ", as far as judged here"
-    if verdict == "Bound":
-        return f"bound to {pod.node_name}; if it were scheduled now, {fit}"
+    if explained.bound is not None:
+        return f"bound to {_shown(pod.node_name)}; {_there(explained.bound)}; if it were scheduled now, {fit}"
     if verdict == "Gated":
         return f"not scheduled: {explained.gate.message}; without the gate, {fit}"
     return fit
+
+
+def _there(bound: BoundNode) -> str:
+    """Return what the filters say of a bound pod's node, as a part of a sentence."""
+    if not bound.verdicts:
+        return "its node was not judged"
+    if bound.violated:
+        return f"{', '.join(bound.violated)} would reject it there now"
+    return "no filter would reject it there now"
+
+
+def _shown(name: str) -> str:
+    return name if is_subdomain(name) else shown(name)
+
+
+def _of_bound(bound: BoundNode) -> Mapping[str, Any]:
+    return {
+        "name": bound.name,
+        "fits": bool(bound.verdicts) and not bound.violated,
+        "verdicts": [_of_plugin(plugin, status) for plugin, status in bound.verdicts.items()],
+        "note": bound.note,
+    }
+
+
+def _sentence_on_held(held: WaitingPod) -> str:
+    """Return which plugins keep a pod with a chosen node from being bound."""
+    return f"held at Permit by {', '.join(held.pending_plugins())}: it is bound to {held.node_name} once they allow it"
 
 
 def _of_node(node: NodeAnswer) -> Mapping[str, Any]:

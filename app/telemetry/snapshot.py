@@ -78,13 +78,14 @@ class CountedCollector(Collector):
 
     Other code counts them in short steps before each scrape, and stores them in the attributes. ``skews``: largest skew
     by topology key. ``unschedulable``: number of pods by plugin and profile. ``gauges``: gauges of plugins by name,
-    each with its help text and its samples by labels.
+    each with its help text and its samples by labels. ``workload_skews``: skew by namespace, workload and topology key.
     """
 
     def __init__(self) -> None:
         self.skews: Mapping[str, int] = {}
         self.unschedulable: Mapping[tuple[str, str], int] = {}
         self.gauges: Mapping[str, tuple[str, Mapping[tuple[tuple[str, str], ...], float]]] = {}
+        self.workload_skews: Mapping[tuple[str, str, str], int] = {}
 
     def collect(self) -> Iterable[Metric]:
         text = "Largest difference between the fullest and the emptiest domain, of all that is counted now."
@@ -97,6 +98,11 @@ class CountedCollector(Collector):
         for labels, count in self.unschedulable.items():
             pods.add_metric(list(labels), count)
         yield pods
+        text = "Skew of a workload under a spread constraint, only if it is larger than maxSkew."
+        above = GaugeMetricFamily("homeport_workload_skew", text, labels=["namespace", "workload", "topology_key"])
+        for workload, value in self.workload_skews.items():
+            above.add_metric(list(workload), value)
+        yield above
         for name, (text, samples) in self.gauges.items():
             gauge = Metric(name, text, "gauge")
             for sample_labels, sample in samples.items():

@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
-from app.config.mistakes import meant
 from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.framework.points import PostFilterAnswer, PostFilterSteps, Victims
@@ -27,11 +25,12 @@ from app.runtime.scoring import Scores
 from app.verbs.candidates import requested_nodes, unreadable_nodes
 from app.verbs.context import VerbContext, decide_beside_pending, require_room, require_snapshot
 from app.verbs.outcome import VerbFailure
+from app.verbs.similar import similar
 from app.verbs.stepwise import decide_prepared, run_stepwise
 from app.verbs.unserved import printable
 
-_MOST_COMPARED: Final = 5000
-"""Maximum number of pod names that are compared to suggest a similar name in an error message."""
+_MOST_NAMESPACES: Final = 3
+"""Maximum number of namespaces that an error names."""
 
 _NO_SCORES = Scores((), {}, ScoreClasses((), {}), 0)
 
@@ -208,10 +207,19 @@ def _post_filtered(cycle: Cycle, answer: PostFilterAnswer) -> Cycle:
 
 
 def find_pod(cluster: Cluster, namespace: str, name: str) -> Pod:
-    """Return a pod of a snapshot. Raises ``VerbFailure`` if there is none; its message names a similar pod."""
+    """Return a pod of a snapshot. Raises ``VerbFailure`` if there is none; its message offers similar names."""
     pod = cluster.pod(namespace, name)
     if pod is None:
-        some = islice(cluster.pods_in(namespace), _MOST_COMPARED)
-        similar = meant(printable(name), (it.name for it in some))
-        raise VerbFailure("nothing_to_do", f'pods "{name}" not found in namespace "{namespace}"{similar}')
+        message = f'pods "{printable(name)}" not found in namespace "{printable(namespace)}"'
+        raise VerbFailure("nothing_to_do", message + _offered(cluster, namespace, name))
     return pod
+
+
+def _offered(cluster: Cluster, namespace: str, name: str) -> str:
+    """Return text that names similar pods, or the namespaces in which the caller might have meant the pod."""
+    others = [it for it in cluster.namespaces() if cluster.pod(it, name) is not None]
+    if others:
+        return f", but in {', '.join(sorted(others)[:_MOST_NAMESPACES])}"
+    if any(True for _ in cluster.pods_in(namespace)):
+        return similar(printable(name), (it.name for it in cluster.pods_in(namespace)))
+    return f", which has no pods{similar(printable(namespace), cluster.namespaces(), 'namespace')}"

@@ -18,7 +18,7 @@ EXPLANATION_LIST: Final = "ExplanationList"
 
 
 class ExplainRequest(PodRequest):
-    """Pod to explain as if it had no node, optionally with another profile."""
+    """Pod to explain, optionally with another profile."""
 
     scheduler_name: str | None = Field(default=None, description="Profile to use instead of the pod's own.")
     node: str = Field(default="", description="Name of a node: also give the verdict and score of each plugin there.")
@@ -72,6 +72,7 @@ class ProvedRemedy(CamelModel):
     change: str
     opens: int = Field(description="Number of nodes that fit after the change.")
     nodes: list[str] = Field(description="The first ten of them.")
+    pods: list[str] = Field(description="Pods of the same namespace that were left out, for FewerPods.")
 
 
 class PluginNotJudged(CamelModel):
@@ -95,6 +96,46 @@ class NodeExplanation(CamelModel):
     total: int | None = Field(description="Weighted sum; null if the node does not fit.")
 
 
+class BoundNodeExplanation(CamelModel):
+    """Node of a bound pod, with the verdict of each plugin there if the pod were scheduled now.
+
+    No scheduler moves a running pod, so it stays also where a plugin would reject it.
+    """
+
+    name: str
+    fits: bool = Field(description="True if no plugin would reject the pod there now.")
+    verdicts: list[VerdictOnNode] = Field(description="Empty if the node was not judged.")
+    note: str = Field(description="What follows from a rejection, or why the node was not judged; else empty.")
+
+
+class HomeOwnerReference(CamelModel):
+    """Object that keeps the home."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    slot: str = Field(description="Ordinal of the pod, if each pod has a home; else empty.")
+
+
+class PodHome(CamelModel):
+    """Home of the pod, and what follows for this pod."""
+
+    owner: HomeOwnerReference
+    annotation: str = Field(description="Key of the annotation on the owner that records the home.")
+    node: str = Field(description="Empty if there is no home yet.")
+    state: str = Field(description="none, target, volume_elsewhere, other_machine, gone, leaving, away or usable.")
+    cause: str = Field(description="Cause of the state, for example cordoned; else empty.")
+    policy: Literal["off", "soft", "hard", "grace"]
+    policy_source: str = Field(description="owner, pod, the rule of the configuration, or default.")
+    effect: str = Field(description="What StickyNode does for this pod.")
+    waits: bool = Field(description="True if the pod waits until its home takes pods again.")
+    since: str = Field(description="RFC 3339: start of the grace period; empty if it has not started, or without one.")
+    until: str = Field(description="RFC 3339: end of the grace period, after which other nodes are allowed; or empty.")
+    recorded: bool = Field(description="False if there is no home yet, or if it is being made.")
+
+
 class SchedulerReasonCount(CamelModel):
     """Reason in kube-scheduler's message, and the number of nodes with this reason."""
 
@@ -112,8 +153,18 @@ class SchedulerCondition(CamelModel):
     differences: list[str] = Field(description="What differs from the verdict here.")
 
 
+class PermitHold(CamelModel):
+    """Hold of a pod that has a node and is not bound yet."""
+
+    node: str = Field(description="Node to which the pod is bound once all plugins allow it.")
+    plugins: list[str] = Field(description="Plugins that have not allowed it yet.")
+
+
 class ExplainResponse(CamelModel):
-    """Explanation for one pod: which nodes fit, why others do not, and which changes would make more nodes fit."""
+    """Explanation for one pod: which nodes fit, why others do not, and which changes would make more nodes fit.
+
+    A bound pod is judged as if it had no node, without itself in the counts; no remedies are searched for it.
+    """
 
     api_version: Literal["homeport.dev/v1alpha1"]
     kind: Literal["Explanation"]
@@ -122,8 +173,9 @@ class ExplainResponse(CamelModel):
     node_name: str = Field(description="Node that the pod is bound to, also with pending: true; empty without one.")
     profile: str = Field(description="schedulerName of the profile; * for the profile of all other names.")
     preset: Literal["delegated", "complete"] = Field(description="Base of the profile.")
-    verdict: Literal["Bound", "Gated", "Fits", "NoNodeFits"]
+    verdict: Literal["Bound", "HeldAtPermit", "Gated", "Fits", "NoNodeFits"]
     summary: str = Field(description="The verdict as a sentence.")
+    held_at_permit: PermitHold | None = Field(description="Set if the pod waits at Permit in this replica.")
     gate: list[Rejection] = Field(description="Plugins that keep the pod from being scheduled at all.")
     total: int = Field(description="Number of nodes that were judged.")
     feasible: list[str] = Field(description="Nodes that pass every filter that was judged.")
@@ -139,10 +191,12 @@ class ExplainResponse(CamelModel):
     incomplete: bool = Field(description="True if the time did not suffice to judge all remedies.")
     scheduler: SchedulerCondition | None = Field(description="What kube-scheduler wrote on the pod; null if nothing.")
     node: NodeExplanation | None = Field(description="Set if the request names a node.")
+    bound: BoundNodeExplanation | None = Field(description="Set if the pod has a node.")
+    home: PodHome | None = Field(description="Set if a plugin keeps the pod's home, or would make one.")
 
 
 class EqualPods(CamelModel):
-    """Pods with equal inputs, and the explanation of the first one."""
+    """Pods with equal inputs and, if bound, on the same node; and the explanation of the first one."""
 
     pods: list[str] = Field(description="Their names.")
     explanation: ExplainResponse
@@ -154,4 +208,5 @@ class ExplanationList(CamelModel):
     api_version: Literal["homeport.dev/v1alpha1"]
     kind: Literal["ExplanationList"]
     items: list[EqualPods]
-    total: int = Field(description="Number of all pods that match; at most 50 are explained.")
+    total: int = Field(description="Number of all pods that match.")
+    omitted: int = Field(description="Number of those that are not explained, because at most 50 are.")

@@ -57,6 +57,7 @@ from plugins.sticky_node.annotations import (
 from plugins.sticky_node.args import SHORTEST_GRACE, StickyNodeArgs
 from plugins.sticky_node.background import HomeScan
 from plugins.sticky_node.events import report_edits
+from plugins.sticky_node.explaining import explain_home, explain_missing, explain_refused
 from plugins.sticky_node.grace import GraceClocks, HomeAttempts
 from plugins.sticky_node.home_state import KINDS, PARTS, HomeStates, node_annotations
 from plugins.sticky_node.owners import HOMES, Missing, Owner, Owners, keepers_of, kinds_of
@@ -64,14 +65,7 @@ from plugins.sticky_node.pods import ActivePods, is_target
 from plugins.sticky_node.policy import Action, Decider, Decision, Policies, Reason, is_held, kinds_of_policies
 from plugins.sticky_node.reconciler import Reconciler
 from plugins.sticky_node.recorder import Recorder
-from plugins.sticky_node.reports import (
-    Listing,
-    NodeStateFigures,
-    PodStateFigures,
-    explain_home,
-    explain_missing,
-    explain_refused,
-)
+from plugins.sticky_node.reports import Listing, NodeStateFigures, PodStateFigures
 from plugins.sticky_node.unusable_homes import UnusableHomes
 from plugins.sticky_node.waiting_pods import PodWaker
 

@@ -10,20 +10,18 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from app.framework.explanation import Explanation, Figure, Table
-from app.framework.handle import Handle, NodeVerdict
-from app.framework.node_info import Candidates
+from app.framework.explanation import Figure
+from app.framework.handle import Handle
 from app.framework.objects import Objects, Unreadable
 from app.homes.protocol import Home, HomeOwner, Policy, State, Whereabouts
 from app.kube.core_v1 import Pod
 from app.kube.names import is_subdomain
-from plugins.sticky_node.annotations import HOME, Claim, PendingHomes, readable, recorded_home, rfc3339, slot_key
+from plugins.sticky_node.annotations import PendingHomes, readable, recorded_home, rfc3339
 from plugins.sticky_node.background import HomeEntry, HomeScan, in_steps
-from plugins.sticky_node.events import reasons_text
 from plugins.sticky_node.grace import GraceClocks
 from plugins.sticky_node.home_state import HomeStates
-from plugins.sticky_node.owners import Missing, Owner
-from plugins.sticky_node.policy import POLICY, STATES, Action, Decider, Decision, Policies
+from plugins.sticky_node.owners import Owner
+from plugins.sticky_node.policy import Decider, Policies
 
 NODE_GONE: Final = "node_gone"
 UNRECORDED: Final = "unrecorded"
@@ -36,10 +34,8 @@ STATES_OF_PODS: Final = (
     NODE_GONE,
     UNRECORDED,
 )
-"""Values of the label ``state``. Each recorded home is in one of the first five.
-
-In order: its pod runs at home, runs elsewhere, waits, or does not exist, or the home's node does not exist.
-``unrecorded``: the home is not written to its owner yet.
+"""Values of the label ``state``, in order: the pod runs at home, runs elsewhere, waits, or does not exist; the node of
+the home does not exist; the home is not written to its owner yet.
 """
 
 _HOMES: Final = "Homes by state: at_home, elsewhere, waiting, idle, node_gone or unrecorded."
@@ -254,99 +250,3 @@ def _contradiction(kept: HomeEntry, told: HomeDescription) -> str:
     if kept.machine is Whereabouts.ELSEWHERE and kept.pod is not None:
         return f"its pod runs on {kept.pod.node_name}"
     return ""
-
-
-_COLUMNS: Final = ("kept by", "node", "policy", "state", "what happens", "grace", "recorded", "made by")
-_ASKED: Final = ("node", "in-tree filters refuse it for", "not asked here")
-_NOTHING: Final = "nothing that is known here"
-_NO_HOME: Final = "none yet: the first bind makes it"
-_HOME_OFF: Final = "none: the policy is off"
-
-
-def explain_missing(owner: Missing) -> Explanation:
-    return Explanation(unblock=(f"the pod's owner {owner} is not in the snapshot: it must exist first",))
-
-
-def explain_home(
-    owner: Owner, decision: Decision, nodes: Candidates, *, claim: Claim | None, made: bool, cause: str
-) -> Explanation:
-    """Explain filter's decision. ``claim``: source of a home that is not recorded; ``None`` if it is.
-
-    ``made``: true if the claim's pod is bound · ``cause``: why its home could not be written.
-    """
-    home, applied = decision.home, decision.applied
-    row = (
-        str(owner),
-        readable(home) if home else _HOME_OFF if applied.policy is Policy.OFF else _NO_HOME,
-        f"{applied.policy.value} ({applied.source})",
-        _state(decision),
-        decision.action.value,
-        _grace(decision),
-        claim is None and bool(home),
-        _made_by(claim, made=made, cause=cause),
-    )
-    return Explanation((Table("home", _COLUMNS, (row,)),), _unblock(owner, decision, nodes))
-
-
-def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | None, *, tried: bool) -> Explanation:
-    """Explain why a usable home rejects its pod. ``verdict``: result of the in-tree filters for the home.
-
-    ``verdict`` is ``None`` if other filters of the profile reject the pod there, which are listed per node. ``tried``:
-    the scheduler found no node, so an unknown rejection is mentioned, too.
-    """
-    home, tables = readable(decision.home), tuple[Table, ...]()
-    if verdict is None:
-        said = "other plugins refuse the pod there"
-    else:
-        said = reasons_text(verdict.reasons)
-        if not said and not tried:
-            return Explanation()
-        tables = (Table("asked of the home", _ASKED, ((home, said or _NOTHING, ", ".join(verdict.unasked)),)),)
-    if not said:
-        return Explanation(tables)
-    cures = (
-        f"node {home} is the home, and does not take the pod: remove the cause: {said}",
-        f"move the home or release it: set or remove {slot_key(HOME, owner.slot)} on {owner}",
-        f"let the pod go elsewhere while its home does not take it: set {POLICY}={Policy.SOFT.value} on {owner}",
-    )
-    ends = (f"wait until {rfc3339(decision.ends_at)}",) if decision.ends_at is not None else ()
-    return Explanation(tables, (*cures, *ends))
-
-
-def _state(decision: Decision) -> str:
-    home_state = decision.home_state
-    said = STATES[home_state.state] if home_state.state is not State.NONE else home_state.state.value
-    return f"{said}: {home_state.mark}" if home_state.mark not in ("", said) else said
-
-
-def _grace(decision: Decision) -> str:
-    if decision.since is None or decision.ends_at is None:
-        return ""
-    word = "over since" if decision.over else "until"
-    return f"since {rfc3339(decision.since)}, {word} {rfc3339(decision.ends_at)}"
-
-
-def _made_by(claim: Claim | None, *, made: bool, cause: str) -> str:
-    if claim is None:
-        return ""
-    if not made:
-        return f"{claim.pod}, which is being bound to {claim.node}"
-    return f"{claim.pod} on {claim.node}, not recorded{': ' if cause else ''}{cause}"
-
-
-def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, ...]:
-    """Return the changes that would let a pod that waits for its home start there."""
-    home, state = readable(decision.home), decision.home_state.state
-    key = f"set or remove {slot_key(HOME, owner.slot)} on {owner}"
-    if decision.action is Action.WAIT:
-        cures = {
-            State.GONE: f"node {home} is not there: bring it back, or {key}",
-            State.OTHER_MACHINE: f"node {home} is another machine: bring the old one back, or {key}",
-            State.VOLUME_ELSEWHERE: f"{decision.home_state.mark}: move the home there, or {key}",
-        }
-        cure = cures.get(state, f"node {home} takes no pods: {decision.home_state.mark}: let it take them, or {key}")
-        ends = (f"wait until {rfc3339(decision.ends_at)}",) if decision.ends_at is not None else ()
-        return (cure, *ends)
-    if decision.action is Action.HOME and decision.home not in nodes.name_set:
-        return (f"node {home} is not among the nodes asked about: see why it does not pass, or {key}",)
-    return ()

@@ -420,6 +420,7 @@ class TestExplainSpread:
             "kind": "Explanation",
             "verdict": "Fits",
             "summary": "2 of 3 nodes fit",
+            "heldAtPermit": None,
             "gate": [],
             "total": 3,
             "judges": JUDGES,
@@ -429,24 +430,34 @@ class TestExplainSpread:
             "plugins": {SPREAD: spread, "StickyNode": {"tables": [], "unblock": []}},
             "resources": [],
             "remedies": [
-                {"sort": "FewerPods", "change": f"one pod less in {ZONE}=z1", "opens": 1, "nodes": ["n1"]},
+                {
+                    "sort": "FewerPods",
+                    "change": f"one pod less in {ZONE}=z1",
+                    "opens": 1,
+                    "nodes": ["n1"],
+                    "pods": ["web-1"],
+                },
                 {
                     "sort": "MaxSkew",
                     "change": f"maxSkew: 2 in the constraint over {ZONE}",
                     "opens": 1,
                     "nodes": ["n1"],
+                    "pods": [],
                 },
                 {
                     "sort": "ScheduleAnyway",
                     "change": f"whenUnsatisfiable: ScheduleAnyway in the constraint over {ZONE}",
                     "opens": 1,
                     "nodes": ["n1"],
+                    "pods": [],
                 },
             ],
             "impossible": [],
             "incomplete": False,
             "scheduler": None,
             "node": None,
+            "bound": None,
+            "home": None,
         }
 
         assert [(200, expected)] * 2 == [await ask(api, "explain", BY_NAME), await ask(api, "explain", {"pod": NEW})]
@@ -537,6 +548,15 @@ class TestExplainSpread:
         assert fault.startswith(f'running PreFilter plugin "{SPREAD}": get constraints from pod')
 
 
+async def test_a_gated_pod_whose_profile_leaves_its_gates_to_the_scheduler(api: Api) -> None:
+    gated = pod_object("later", more={"schedulingGates": [{"name": "example.com/wait"}]})
+
+    _, answer = await ask(api, "explain", {"pod": gated})
+
+    assert ("Gated", ["SchedulingGates"]) == (answer["verdict"], [it["plugin"] for it in answer["gate"]])
+    assert answer["summary"].startswith("not scheduled: waiting for scheduling gates; without the gate, ")
+
+
 def owned_by(name: str) -> JsonObject:
     return controller("Database", name, api_version="example.com/v1")
 
@@ -618,6 +638,17 @@ class TestExplainHome:
         move = "move the home or release it: set or remove homeport.dev/home on Database default/db"
         assert ("home", [], True) == (asked["title"], found["feasible"], move in unblock)
 
+    async def test_a_cordoned_home_can_be_uncordoned_or_released(self, tmp_path: Path) -> None:
+        """The plugin looks its home up by itself: it sees the node as the change leaves it."""
+        pod, room = pod_object("db-0", owner=owned_by("db")), {"allocatable": {"pods": "9"}}
+        home = node_object("n2", unschedulable=True, status=room)
+
+        found = await explained_with_homes(tmp_path, pod, database("db", "n2"), home)
+
+        opened = {it["change"]: it["nodes"] for it in found["remedies"]}
+        assert ([], ["n2"]) == (found["feasible"], opened["uncordon n2"])
+        assert {"n1", "n3"} <= {*opened["release the home"]}
+
     async def test_a_pod_that_is_rejected_before_any_node_is_looked_at(self, tmp_path: Path) -> None:
         found = await explained_with_homes(tmp_path, pod_object("db-0", owner=owned_by("db")))
 
@@ -632,6 +663,7 @@ class TestExplainHome:
             "kind": "Explanation",
             "verdict": "NoNodeFits",
             "summary": "0 of 3 nodes fit",
+            "heldAtPermit": None,
             "gate": [],
             "total": 3,
             "judges": JUDGES,
@@ -644,6 +676,8 @@ class TestExplainHome:
             "incomplete": False,
             "scheduler": None,
             "node": None,
+            "bound": None,
+            "home": None,
             "plugins": {
                 SPREAD: {"tables": [], "unblock": []},
                 "StickyNode": {"tables": [], "unblock": [sentence]},

@@ -10,10 +10,11 @@ import httpx
 import pytest
 
 from app.__main__ import main as homeport
+from app.analysis.bound import STAYS
 from app.commands import service
 from app.config.settings import Settings
 from tests.api.service import SAMPLE
-from tests.builders import JsonObject, node_object, pod_object
+from tests.builders import ZONE, JsonObject, node_object, pod_object
 from tests.controlplane.processes import free_port
 from tests.served import served
 
@@ -26,6 +27,7 @@ NO_SPREAD: Final = "PodTopologySpread: node(s) didn't match pod topology spread 
 TAINTED: Final = "TaintToleration: node(s) had untolerated taint(s)"
 
 FULL: Final = "node-a1 node-a2 node-a3 node-b1 node-b2 node-b3 node-b4"
+NEWEST: Final = "web-7d4b9c-k0x8m and web-7d4b9c-q1x8m"
 OTHERS: Final = "node-a1 node-a2 node-a3 node-b1 node-b3 node-b4 node-c1 node-c2 and 2 more"
 
 TOO_FULL: Final = f"""\
@@ -63,14 +65,10 @@ node-c3  1               0
 node-c4  1               0
 
 one of these changes opens nodes (each was tried on the snapshot):
-- one pod less in topology.kubernetes.io/zone=eu-1b: 4 nodes (node-b1 node-b2 node-b3 node-b4)
+- one pod less in {ZONE}=eu-1b (without web-7d4b9c-z3x8m): 4 nodes (node-b1 node-b2 node-b3 node-b4)
 - maxSkew: 2 in the constraint over topology.kubernetes.io/zone: 4 nodes (node-b1 node-b2 node-b3 node-b4)
-- 2 pods less in topology.kubernetes.io/zone=eu-1a: 3 nodes (node-a1 node-a2 node-a3)
+- 2 pods less in {ZONE}=eu-1a (without {NEWEST}): 3 nodes (node-a1 node-a2 node-a3)
 - whenUnsatisfiable: ScheduleAnyway in the constraint over topology.kubernetes.io/zone: 7 nodes ({FULL})
-
-from the plugins:
-- topology.kubernetes.io/zone=eu-1a takes the pod with 2 matching pods fewer, or with 1 more in eu-1b, 2 more in eu-1c
-- topology.kubernetes.io/zone=eu-1b takes the pod with 1 matching pod fewer, or with 1 more in eu-1c
 """
 
 HOME: Final = f"""\
@@ -92,6 +90,7 @@ VirtualMachine machines/db01  node-b2  grace (default)  its node takes pods  onl
 
 one of these changes opens nodes (each was tried on the snapshot):
 - release the home: 10 nodes ({OTHERS})
+    homeport homes release VirtualMachine/db01 -n machines
 """
 
 pytestmark = pytest.mark.usefixtures("nobodys_cluster")
@@ -161,10 +160,16 @@ class TestWhatIsJudged:
         assert ["default/waits: 1 of 3 nodes fit", "  fits: open"] == self.told(complete, capsys, "waits")[:2]
 
     def test_a_bound_pod(self, complete: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
+        """Its node as it stands, and what would happen to it now."""
+        lines = self.told(complete, capsys, "runs")
+
         assert [
-            "default/runs: bound to full; if it were scheduled now, 1 of 3 nodes fit",
-            "  fits: open",
-        ] == self.told(complete, capsys, "runs")[:2]
+            "default/runs: bound to full",
+            "NodeResourcesFit would reject it there now",
+            "if it were scheduled now, 1 of 3 nodes fit",
+        ] == lines[0].split("; ")
+        assert ["  fits: open", "  satisfied on full: NodeAffinity NodePorts"] == [lines[1], lines[2][:43]]
+        assert ["  violated on full: NodeResourcesFit: Insufficient cpu", f"  {STAYS}"] == lines[5:7]
 
     def test_the_pod_of_another_scheduler(self, complete: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
         """Of a saved cluster, all default filters judge, also where the profile is ``delegated``."""
@@ -211,7 +216,10 @@ def test_names_of_no_pod(capsys: pytest.CaptureFixture[str], arguments: list[str
 def test_a_pod_that_homeport_does_not_know(http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["explain", "x", "-n", "default", "--server", str(http.base_url)])
 
-    assert (3, ("", 'homeport: pods "x" not found in namespace "default"\n')) == (code, capsys.readouterr())
+    assert (3, ("", 'homeport: pods "x" not found in namespace "default", which has no pods\n')) == (
+        code,
+        capsys.readouterr(),
+    )
 
 
 def test_nobody_serves_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -262,7 +270,10 @@ class TestDefaultServers:
 
         code = main(["explain", "x", "-n", "default"])
 
-        assert (3, ("", 'homeport: pods "x" not found in namespace "default"\n')) == (code, capsys.readouterr())
+        assert (3, ("", 'homeport: pods "x" not found in namespace "default", which has no pods\n')) == (
+            code,
+            capsys.readouterr(),
+        )
 
     def test_where_neither_has_it_both_are_told(
         self, ports: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -330,9 +330,11 @@ class TestDrain:
     ) -> None:
         with served(tmp_path_factory.mktemp("sample"), "--cluster", SAMPLE) as http:
             code, out, _ = ran(capsys, str(http.base_url), "drain", "node-c3", "--dry-run")
+            _, _, typo = ran(capsys, str(http.base_url), "drain", "node-c33")
 
         first, _, _, machine, *_, rules, missing, room = out.splitlines()
         assert (0, "node-c3: home of 1; 0 more run there") == (code, first)
+        assert typo.startswith("homeport: there is no node 'node-c33'; did you mean node-c3")
         assert machine.endswith("waits for node-c3; elsewhere after its grace") or "node-" in machine
         assert "placed one after the other, by the rules that Homeport has here: PodTopologySpread" == rules
         assert missing.startswith("not counted: NodeUnschedulable NodeName TaintToleration")

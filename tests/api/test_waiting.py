@@ -92,6 +92,19 @@ async def test_a_pod_that_waits_is_shown_and_holds_its_node(api: Api, bind: asyn
     await settle(api, "reject", plugin="Budget", message="enough")
 
 
+async def test_explain_says_what_holds_a_pod(api: Api, bind: asyncio.Task[Reply]) -> None:
+    found = (await api.http.post("/api/v1/explain", json={"pod": NEW})).json()
+
+    assert ("HeldAtPermit", {"node": "n2", "plugins": ["Budget", "Licence"]}, []) == (
+        found["verdict"],
+        found["heldAtPermit"],
+        found["remedies"],
+    )
+    assert "held at Permit by Budget, Licence: it is bound to n2 once they allow it" == found["summary"]
+
+    await settle(api, "reject", plugin="Budget", message="enough")
+
+
 async def test_it_is_bound_once_it_is_allowed_in_the_name_of_every_plugin(api: Api, bind: asyncio.Task[Reply]) -> None:
     first = await settle(api, "allow", plugin="Licence")
     shown = await api.get("/api/v1/waiting")

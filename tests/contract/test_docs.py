@@ -184,7 +184,7 @@ class TestMetrics:
         labels = {name: (found or declared.get(name, set())) - {*self.NO_LABELS} for name, found in seen.items()}
         shown = {ticked(name)[0].removesuffix("_total"): set(ticked(found)) for name, _, found, _ in self.ROWS}
 
-        empty = {"homeport_topology_skew", "homeport_unschedulable_pods"}
+        empty = {"homeport_topology_skew", "homeport_unschedulable_pods", "homeport_workload_skew"}
         assert {name: found for name, found in shown.items() if name not in empty} == {
             name: found for name, found in labels.items() if name not in empty
         }
@@ -421,10 +421,14 @@ def test_the_readme_counts_the_sample_cluster_right() -> None:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
-    folder, cluster = tmp_path_factory.mktemp("curl"), ROOT / "examples" / "sample-cluster.yaml"
-    with served(folder, "--cluster", cluster) as http:
-        yield [_run(line, http) for line in (*CURL.splitlines(), *API_CURL) if line.startswith("curl ")]
+def answers(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """Of the lines of the example, then of those of the page about the API, each on a fresh sample cluster."""
+    folder, found = tmp_path_factory.mktemp("curl"), list[Any]()
+    for number, lines in enumerate((CURL.splitlines(), API_CURL)):
+        (folder / str(number)).mkdir()
+        with served(folder / str(number), "--cluster", SAMPLE) as http:
+            found += [_run(line, http) for line in lines if line.startswith("curl ")]
+    return found
 
 
 class TestCurl:
@@ -480,7 +484,7 @@ class TestCurl:
         ] == found
 
     def test_the_page_about_the_api_shows_what_is_answered(self, answers: list[Any]) -> None:
-        error, by_name, explained, deployment, pending, cycle, waiting, homes, drain = answers[12:]
+        error, by_name, explained, deployment, pending, skew, cycle, waiting, homes, drain = answers[12:]
         error_shown, table_shown, remedies_shown = map(json.loads, blocks(ROOT / "docs" / "http-api.md", "json"))
 
         assert error_shown == error
@@ -490,6 +494,7 @@ class TestCurl:
         assert {**explained, "node": by_name["node"]} == by_name
         assert "web-7d4b9c-new01" in [name for it in deployment["items"] for name in it["pods"]]
         assert "web-urgent" in [it["name"] for it in pending["items"]]
+        assert ("web", "Deployment") in [(it["name"], it["kind"]) for it in skew["items"]]
         assert ([], 2, "node-b2") == (waiting, len(homes["items"]), drain["node"])
 
 

@@ -24,10 +24,12 @@ ELSEWHERE: Final = {
         "app/server/explain.py",
         "app/analysis/explaining.py",
     ],
+    "tests/api/test_skew.py": ["app/wire/skew_v1.py"],
     "tests/api/test_pending.py": [
         "app/analysis/workloads.py",
         "app/wire/pending_v1.py",
     ],
+    "tests/unit/app/commands/test_pending.py": ["app/commands/paging.py"],
     "tests/contract/test_reads.py": ["app/framework/points.py"],
     "tests/unit/app/runtime/test_declared.py": ["app/framework/objects.py"],
     "tests/api/test_explain_command.py": [

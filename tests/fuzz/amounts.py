@@ -113,11 +113,14 @@ PROFILES: Final[list[JsonObject]] = [
     {"schedulerName": SCHEDULER, "preset": "complete", "pick": True},
 ]
 _ASKED: Final = tuple(f"n{number}" for number in range(10))
+_EXPLAIN: Final = "/api/v1/explain"
+_PENDING: Final = "/api/v1/pending"
 _ENDPOINTS: Final[Mapping[str, float]] = {
     **dict.fromkeys(("/filter", "/lean/filter", "/prioritize", "/preempt", "/api/v1/cycle"), 1),
-    "/api/v1/explain": 0.05,
+    _EXPLAIN: 0.05,
+    _PENDING: 0.02,
 }
-"""How often each is asked; the last one judges every node."""
+"""How often each is asked; the last two judge every node."""
 
 PLAIN: Final = encoded({"pod": pod_object("plain", scheduler=SCHEDULER), "nodes": ["more-1", *_ASKED]})
 """A cycle for a pod without any amount: never an error, whatever is on these nodes."""
@@ -149,8 +152,12 @@ def made(seed: int, number: int, families: Mapping[str, object] = FAMILIES) -> C
 
 
 def _asked(number: int, family: str, path: str, pod: JsonObject) -> requests.Case:
+    if path == _PENDING:
+        ask = requests.Ask("GET", path, b"")
+        return requests.Case(number, family, "operator", (requests.whole(ask),), (ask,))
     if path.startswith("/api"):
         body: JsonObject = {"pod": pod, "nodes": list(_ASKED)} if path in requests.OF_VERBS else {"pod": pod}
+        body |= {"node": _ASKED[number % len(_ASKED)]} if path == _EXPLAIN and number % 2 else {}
         ask = requests.Ask("POST", path, json.dumps(body).encode())
         to: requests.Side = "verbs" if path in requests.OF_VERBS else "operator"
         return requests.Case(number, family, to, (requests.whole(ask),), (ask,))

@@ -127,7 +127,7 @@ def _leaks(answer: Answer) -> list[str]:
 def _page(ask: Ask, answer: Answer) -> Iterator[str]:
     """A page or a body of the operator; errors below /api/v1 are a Status. A plugin may fail on nonsense."""
     status = answer.status
-    if status == 500 and ask.path in ("/api/v1/cycle", "/api/v1/explain"):
+    if status == 500 and ask.path.startswith(("/api/v1/cycle", "/api/v1/explain")):
         if not _NAMES_A_PLUGIN.search(answer.body):
             yield f"a fault: {answer.body[:500]!r}"
     elif status == 503 and ask.path.startswith(("/readyz", "/api/v1/")):

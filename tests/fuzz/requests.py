@@ -41,6 +41,9 @@ PAGES: Final = (
     "/api/v1/homes",
     "/api/v1/homes?limit=1&continue=e30=&orphaned=true",
     "/api/v1/waiting",
+    "/api/v1/pending",
+    "/api/v1/explain/shop/web-7d4b9c-new01?node=node-a1",
+    "/api/v1/explain/shop?kind=Deployment&name=web",
     "/api/v1/cycle",
     "/api/v1/explain",
     "/api/v1/homes/drain",
@@ -139,7 +142,7 @@ def _called(random: Random, number: int, change: Callable[[Random, bytes], bytes
 
 
 def _page(random: Random) -> Ask:
-    return Ask("GET", random.choice(PAGES[:-2]), b"")
+    return Ask("GET", random.choice(PAGES[:-3]), b"")
 
 
 def _spoiled(random: Random, body: bytes) -> bytes:
@@ -371,6 +374,45 @@ def settling(random: Random, _: int) -> _Made:
     return _Made([whole(ask)], [ask], to="verbs", refusable=True)
 
 
+_NAMES: Final = (
+    *("shop", "machines", WAITS_IN, "web-7d4b9c-new01", "web-7d4b9c-k0x8m", "virt-launcher-db01-x7k2p", "waiting-1"),
+    *("node-a1", "node-b2", "more-7", "web", "db01", "Deployment", "VirtualMachine", "ReplicaSet", "", "x", "..", "*"),
+    *("%00", "%2e%2e", "%2F", "%ff", "%e2%80%ae", "%F0%9F%98%80", "A" * 300, "n" * 5000, "kube-system", "null", "-1"),
+)
+_SELECTORS: Final = (
+    *("app=web", "app%3Dweb", "app", "!app", "app+in+(web,api)", "app+notin+(web)", "a==b==c", "a+in+(", "(", ",", "!"),
+    *("%00", "app%3D%ff", "=", "app!=web,tier", ",".join(["app"] * 500), "a" * 8000, "app=" + "v" * 300, "app+in+()"),
+)
+_NUMBERS: Final = ("0", "1", "199", "500", "-1", "1e3", "1000000", "1000001", "9" * 40, "x", "", "0x1", "%00", "1.5")
+
+
+def explanations(random: Random, number: int) -> _Made:
+    """Pods, nodes, workloads and selectors, of which most do not exist; and bodies with a node or a profile."""
+    names = [random.choice(_NAMES) for _ in range(3)]
+    match random.randrange(5):
+        case 0:
+            query = random.choice(("", f"?node={names[2]}", f"?node={names[2]}&node=node-a1", "?node", "?more=1"))
+            path, body = f"/api/v1/explain/{names[0]}/{names[1]}{query}", b""
+        case 1:
+            query = random.choice((f"kind={names[1]}&name={names[2]}", f"kind={names[1]}", f"name={names[2]}", ""))
+            path, body = f"/api/v1/explain/{names[0]}?{query}", b""
+        case 2:
+            path, body = f"/api/v1/explain/{names[0]}?labelSelector={random.choice(_SELECTORS)}", b""
+        case 3:
+            query = f"namespace={names[0]}" if random.random() < 0.5 else ""
+            path, body = f"/api/v1/pending?{query}&start={random.choice(_NUMBERS)}", b""
+        case _:
+            found = dict(random.choice(generated.GOOD["/api/v1/explain"]))
+            found |= {
+                random.choice(("node", "schedulerName", "namespace", "nodes")): random.choice((*_NAMES, None, 7, []))
+            }
+            path, body = "/api/v1/explain", generated.encoded_any(found)
+            if random.random() < 0.5:
+                body = _spoiled(random, body)
+    ask = Ask("POST" if body else "GET", path, body)
+    return _Made([whole(ask)], [ask], to="operator", refusable=True)
+
+
 def hang_up(random: Random, number: int) -> _Made:
     """Gone in the middle, or as soon as all is sent."""
     ask = _called(random, number)
@@ -529,6 +571,7 @@ FAMILIES: Final[Mapping[str, tuple[float, Family]]] = {
     "headers": (4, headers),
     "paths": (5, paths),
     "settling": (1, settling),
+    "explanations": (4, explanations),
     "hang-up": (2, hang_up),
     "long-bodies": (0.3, long_bodies),
     "long-heads": (0.3, long_heads),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from app.controllers.spread_events import AGAIN_SECONDS, TICK_SECONDS
 from tests.controlplane import objects
 from tests.controlplane.client import Client, Json
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.roles import Account, apply, printed
-from tests.integration.service import HTTP, Homeport
+from tests.integration.service import HTTP, Homeport, start_scheduler
 from tests.integration.test_home_stories import HOME, boot, home_of, install_kubevirt, shut_down
 from tests.integration.test_permissions import ELECTION, bind, configured, refused_on_zone_a, without
 from tests.integration.test_spread_stories import WEB, make_zones
@@ -120,3 +124,52 @@ def counted(homeport: Homeport) -> dict[str, int]:
     text = HTTP.get(f"{homeport.url}/metrics").text
     lines = [line for line in text.splitlines() if line.startswith("homeport_events_total{")]
     return {line.partition('result="')[2].partition('"')[0]: int(float(line.split()[-1])) for line in lines}
+
+
+ALL_FILTERS = "complete"
+WITH_REASON = "zone: zone-c 0, zone-a 1, zone-b 1; maxSkew 1; zone-c: Insufficient cpu"
+
+
+@pytest.mark.parametrize(
+    ("explain", "note"),
+    [
+        pytest.param("profile", WITH_REASON.removesuffix("; zone-c: Insufficient cpu"), id="the profile's filters"),
+        pytest.param(ALL_FILTERS, WITH_REASON, id="all filters", marks=pytest.mark.long),
+    ],
+)
+def test_what_spread_keeps_waiting_is_told_once_with_numbers(
+    plane: ControlPlane, tmp_path: Path, explain: str, note: str
+) -> None:
+    """However often the scheduler asks again, and however the numbers change."""
+    client = plane.client
+    make_zones(plane, {"zone-a": 2, "zone-b": 1, "zone-c": 1}, cpu="4")
+    for zone in "ab":
+        client.create(objects.pod(f"runs-{zone}", labels=WEB, node_name=f"zone-{zone}-0"))
+    client.create(objects.pod("fills-c", node_name="zone-c-0", requests={"cpu": "4"}))
+    config = configured(tmp_path, explain=explain)
+    account = Account(plane, "spreads")
+    apply(client, printed(config, "spreads"))
+    fields: dict[str, Any] = {"labels": WEB, "requests": {"cpu": "1"}, "spread_constraints": [objects.spread(WEB)]}
+
+    with (
+        Homeport(account.kubeconfig, tmp_path, [f"--config={config}"]) as homeport,
+        start_scheduler(plane, homeport),
+    ):
+        client.create(objects.pod("stuck", **fields))
+        client.create(objects.pod("elsewhere", node_selector={"disk": "none"}, **fields))
+        client.wait_for(lambda: told(client, "stuck"), what="the waiting pod to be told")
+        client.create(objects.pod("runs-more", labels=WEB, node_name="zone-b-0"))
+        refused = homeport.outcomes("filter")["no_fit"]
+        client.create(objects.pod("asks", **fields))
+        client.wait_for(lambda: told(client, "asks"), what="a second waiting pod to be told")
+        if explain == ALL_FILTERS:
+            time.sleep(AGAIN_SECONDS + 2 * TICK_SECONDS)
+        again = homeport.outcomes("filter")["no_fit"]
+        about = [it for it in client.request("GET", KUBECTL)["items"] if it["reason"] == "SpreadBlocked"]
+        found, later = told(client, "stuck"), told(client, "asks")
+
+    assert ["SpreadBlocked"] == [*found]
+    assert ("Normal", "Pod", "stuck", "", note) == shown(found["SpreadBlocked"])
+    assert note.replace("zone-b 1", "zone-b 2") == later["SpreadBlocked"]["note"]
+    assert (["asks", "stuck"], True) == (sorted(it["involvedObject"]["name"] for it in about), again > refused)
+    assert [None, None] == [it.get("series") for it in (found["SpreadBlocked"], later["SpreadBlocked"])]

@@ -1,17 +1,18 @@
-"""Homeport beside and in place of the in-tree plugin, in real schedulers: the short form of ``make live``."""
+"""Homeport beside and in place of the in-tree plugin, and remedies carried out: the short form of ``make live``."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance.generate import SPREADING
-from tests.conformance.live import cases, prioritize, whole
+from tests.conformance.live import cases, prioritize, remedies, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.controlplane import ControlPlane
 
 pytestmark = pytest.mark.long
 
 CASES = 6
+STUCK = 20
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +57,13 @@ def test_two_schedulers_and_the_vectors_agree(lenient: ControlPlane) -> None:
     assert all(tally.equal == tally.cases == CASES - tally.passed_over for tally in tallies)
     assert sum(tally.refused for tally in tallies) > len(SPREADING)
     assert sum(tally.scored for tally in tallies) > len(SPREADING)
+
+
+def test_the_best_remedy_of_a_stuck_pod_lets_it_be_bound(plane: ControlPlane) -> None:
+    tallies = remedies.measure(plane, STUCK)
+
+    assert [] == [it for tally in tallies for it in tally.wrong]
+    assert STUCK == sum(it.tried for it in tallies)
+    assert all(it.bound == it.tried for it in tallies if it.sort != remedies.NONE)
+    assert remedies.enough(tallies)
+    assert len(tallies) > 4

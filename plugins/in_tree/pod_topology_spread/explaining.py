@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import nlargest
 from itertools import islice
 from typing import Final
 
 from app.framework.counts import Counts, DomainCounts
-from app.framework.explanation import Explanation, Table
+from app.framework.explanation import DomainLimit, Explanation, Table
 from app.kube.core_v1 import Pod
 from plugins.in_tree.pod_topology_spread.constraints import Constraint
 from plugins.in_tree.pod_topology_spread.filtering import HardConstraint, hard_state
@@ -32,42 +31,88 @@ _MOST_LACKING: Final = 5
 def explained(pod: Pod, hard: Sequence[Constraint], soft: Sequence[Constraint], counts: Counts) -> Explanation:
     """Return a table for each constraint, hard ones first, and a sentence for each domain with too many pods.
 
-    Only the first constraints and the fullest domains are shown, to limit the size and the run time.
+    Only the first constraints and the fullest domains are shown, to limit the size and the run time. ``limits`` has all
+    domains of the hard constraints that are shown.
     """
     shown = (*hard, *soft)[:_MOST_TABLES]
     constraints = hard_state(pod, hard, counts).constraints[:_MOST_TABLES]
+    limits = tuple(map(_limit, constraints))
     most = _MOST_ROWS // max(1, len(shown))
     tables = (
-        *(_hard_table(it, most) for it in constraints),
+        *(_hard_table(it, limit.pods, most) for it, limit in zip(constraints, limits, strict=True)),
         *_soft_tables(pod, soft, shown[len(constraints) :], counts, most),
     )
-    sentences = [sentence for it in constraints for sentence in _unblock(it)]
+    sentences = [sentence for it, limit in zip(constraints, limits, strict=True) for sentence in _unblock(it, limit)]
     left = len(hard) - len(constraints)
     if left > 0:
         sentences.append(f"{left} more hard constraints are not shown")
-    return Explanation(tables, tuple(sentences))
+    return Explanation(tables, tuple(sentences), limits=limits + _soft_limits(pod, soft, counts))
 
 
-def _shown_domains(domains: DomainCounts, most: int) -> tuple[list[str], str]:
+def _limit(hard: HardConstraint) -> DomainLimit:
+    constraint, limit = hard.constraint, hard.limit({})
+    pods = _counts(hard.domains)
+    full = frozenset(name for name, count in pods.items() if count > limit)
+    return DomainLimit(
+        constraint.topology_key,
+        _terms(constraint),
+        pods,
+        full,
+        hard.domains.nodes_by_domain(),
+        constraint.max_skew,
+        hard.minimum({}),
+    )
+
+
+def _soft_limits(pod: Pod, soft: Sequence[Constraint], counts: Counts) -> tuple[DomainLimit, ...]:
+    required = frozenset(constraint.topology_key for constraint in soft)
+    limits = []
+    for constraint in soft[:_MOST_TABLES]:
+        key, included = constraint.topology_key, constraint.inclusion
+        domains = counts.domains(pod.namespace, constraint.counted, key, required, included)
+        limits.append(
+            DomainLimit(
+                key,
+                _terms(constraint),
+                _counts(domains),
+                frozenset(),
+                domains.nodes_by_domain(),
+                constraint.max_skew,
+                domains.minimum(),
+                is_hard=False,
+            )
+        )
+    return tuple(limits)
+
+
+def _terms(constraint: Constraint) -> tuple[str, ...]:
+    domains = (f"minDomains {constraint.min_domains}",) if constraint.min_domains > 1 else ()
+    return (f"maxSkew {constraint.max_skew}", *domains)
+
+
+def _counts(domains: DomainCounts) -> dict[str, int]:
+    """Return the number of pods of each domain, in the order of their names."""
+    return {name: domains.count(name) for name in sorted(domains.nodes_by_domain())}
+
+
+def _shown_domains(pods: Mapping[str, int], most: int) -> tuple[Sequence[str], str]:
     """Return the sorted names of at most ``most`` domains, the fullest, and a note if other domains are omitted."""
-    every = domains.nodes_by_domain()
-    if len(every) <= most:
-        return sorted(every), ""
-    return sorted(nlargest(most, every, key=domains.count)), f", the fullest {most} of {len(every)} domains"
+    if len(pods) <= most:
+        return tuple(pods), ""
+    fullest = sorted(pods, key=pods.__getitem__, reverse=True)[:most]
+    return sorted(fullest), f", the fullest {most} of {len(pods)} domains"
 
 
-def _hard_table(hard: HardConstraint, most: int) -> Table:
+def _hard_table(hard: HardConstraint, counts: Mapping[str, int], most: int) -> Table:
     constraint, minimum = hard.constraint, hard.minimum({})
     rows = []
-    domains, rest = _shown_domains(hard.domains, most)
+    domains, rest = _shown_domains(counts, most)
     by_domain = hard.domains.nodes_by_domain()
     for domain in domains:
-        nodes, pods = by_domain[domain], hard.domains.count(domain)
+        nodes, pods = by_domain[domain], counts[domain]
         skew = pods + hard.self_match - minimum
         rows.append((domain, nodes, pods, minimum, skew, skew <= constraint.max_skew))
-    title = f"DoNotSchedule over {constraint.topology_key}, maxSkew {constraint.max_skew}"
-    if constraint.min_domains > 1:
-        title += f", minDomains {constraint.min_domains}"
+    title = ", ".join((f"DoNotSchedule over {constraint.topology_key}", *_terms(constraint)))
     return Table(title + rest, HARD_COLUMNS, tuple(rows))
 
 
@@ -79,9 +124,9 @@ def _soft_tables(
         domains = counts.domains(
             pod.namespace, constraint.counted, constraint.topology_key, required, constraint.inclusion
         )
-        by_domain = domains.nodes_by_domain()
-        names, rest = _shown_domains(domains, most)
-        rows = ((name, by_domain[name], domains.count(name)) for name in names)
+        by_domain, pods = domains.nodes_by_domain(), _counts(domains)
+        names, rest = _shown_domains(pods, most)
+        rows = ((name, by_domain[name], pods[name]) for name in names)
         yield Table(
             f"ScheduleAnyway over {constraint.topology_key}, maxSkew {constraint.max_skew}{rest}",
             SOFT_COLUMNS,
@@ -89,18 +134,17 @@ def _soft_tables(
         )
 
 
-def _unblock(hard: HardConstraint) -> Iterator[str]:
+def _unblock(hard: HardConstraint, domain_limit: DomainLimit) -> Iterator[str]:
     """Yield a sentence on missing domains, and one for each domain with too many pods.
 
     The sentence for a domain says how many pods must leave it, or must be added to domains with fewer pods.
     """
-    key, domains, limit = hard.constraint.topology_key, hard.domains, hard.limit({})
-    missing = hard.constraint.min_domains - domains.size()
+    key, counts, limit = hard.constraint.topology_key, domain_limit.pods, hard.limit({})
+    missing = hard.constraint.min_domains - hard.domains.size()
     if missing > 0:
         needed = "1 more domain is" if missing == 1 else f"{missing} more domains are"
         yield f"{key}: {needed} needed, until then the minimum counts as 0"
-    counts = {name: domains.count(name) for name in sorted(domains.nodes_by_domain())}
-    full = [name for name, count in counts.items() if count > limit]
+    full = [name for name in counts if name in domain_limit.full]
     for domain in full[:_MOST_SENTENCES]:
         excess = counts[domain] - limit
         fewer = f"{key}={domain} takes the pod with {excess} matching pod{'s'[: excess > 1]} fewer"

@@ -1,10 +1,12 @@
-"""Compares on a real control plane: where pods go with Homeport's scores or filters, and how cases are judged.
+"""Compares on a real control plane: where pods go with Homeport's scores or filters, how cases are judged, and whether
+the remedies of explain help.
 
-    python -m tests.conformance.live                      # CASES, CLUSTERS, PODS and SEED as below
+    python -m tests.conformance.live                      # CASES, CLUSTERS, PODS, COUNT and SEED as below
     python -m tests.conformance.live --cases 20 --clusters 5
+    python -m tests.conformance.live --only remedies --count 20
 
-Prints three tables and, as its last line, the same as JSON. Ends with 1 if a pod was placed against the rules or a case
-differs; those are written to `build/live/`.
+Prints a table for each part and, as its last line, the same as JSON. Ends with 1 if a pod was placed against the rules,
+a case differs, or a pod is not bound after its best remedy; those are written to `build/live/`.
 """
 
 import argparse
@@ -12,12 +14,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from tests.conformance.live import cases, prioritize, whole
+from tests.conformance.live import cases, prioritize, remedies, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.binaries import DEFAULT_KUBERNETES
 from tests.controlplane.controlplane import ControlPlane
@@ -43,7 +45,13 @@ def _arguments() -> argparse.Namespace:
         default=int(asked("CASES") or 150),
         help="generated cases of each topic (CASES)",
     )
-    return parser.parse_args()
+    parser.add_argument("--count", type=int, default=int(asked("COUNT") or 300), help="stuck pods for remedies (COUNT)")
+    only = (asked("ONLY") or "").split()
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=only or [*PARTS], help="parts to run (ONLY)")
+    arguments = parser.parse_args()
+    if unknown := {*arguments.only} - PARTS.keys():
+        parser.error(f"ONLY: {' '.join(sorted(unknown))}: not among {' '.join(PARTS)}")
+    return arguments
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -67,30 +75,50 @@ def _keep(name: str, rows: Sequence[dict[str, Any]]) -> bool:
     return bool(wrong)
 
 
+def _prioritize(arguments: argparse.Namespace) -> Sequence[Any]:
+    with ControlPlane() as plane:
+        return prioritize.measure(plane, prioritize.SETTINGS, arguments.clusters, arguments.pods, seed=arguments.seed)
+
+
+def _whole(arguments: argparse.Namespace) -> Sequence[Any]:
+    with ControlPlane() as plane:
+        return [whole.measure(plane, arguments.clusters, arguments.pods // 2, seed=arguments.seed)]
+
+
+def _cases(arguments: argparse.Namespace) -> Sequence[Any]:
+    with ControlPlane(apiserver_flags=APISERVER_FLAGS) as plane:
+        return list(cases.judge_all(plane, arguments.cases))
+
+
+def _remedies(arguments: argparse.Namespace) -> Sequence[Any]:
+    with ControlPlane() as plane:
+        tallies = remedies.measure(plane, arguments.count, seed=arguments.seed)
+    if not remedies.enough(tallies):
+        tallies[0].wrong.append("too few of the pods have a remedy")
+    return tallies
+
+
+PARTS: Final[Mapping[str, Callable[[argparse.Namespace], Sequence[Any]]]] = {
+    "prioritize": _prioritize,
+    "whole": _whole,
+    "cases": _cases,
+    "remedies": _remedies,
+}
+
+
 def main() -> int:
-    """0 if all is as kube-scheduler's own plugin would have it."""
+    """0 if all is as kube-scheduler's own plugin would have it, and every remedy helps."""
     arguments = _arguments()
     begun = time.monotonic()
-    with ControlPlane() as plane:
-        placed = [
-            asdict(it)
-            for it in prioritize.measure(
-                plane, prioritize.SETTINGS, arguments.clusters, arguments.pods, seed=arguments.seed
-            )
-        ]
-    sys.stdout.write(table(placed))
-    with ControlPlane() as plane:
-        left_to_us = [asdict(whole.measure(plane, arguments.clusters, arguments.pods // 2, seed=arguments.seed))]
-    sys.stdout.write(table(left_to_us))
-    with ControlPlane(apiserver_flags=APISERVER_FLAGS) as plane:
-        judged = [asdict(it) for it in cases.judge_all(plane, arguments.cases)]
-    sys.stdout.write(table(judged))
-    failed = [_keep("prioritize", placed), _keep("whole", left_to_us), _keep("cases", judged)]
+    found: dict[str, list[dict[str, Any]]] = {}
+    failed = False
+    for name in (it for it in PARTS if it in arguments.only):
+        found[name] = [asdict(it) for it in PARTS[name](arguments)]
+        sys.stdout.write(table(found[name]))
+        failed |= _keep(name, found[name])
     seconds = round(time.monotonic() - begun)
-    found = {"prioritize": placed, "whole": left_to_us, "cases": judged}
-    summary = {"kubernetes": DEFAULT_KUBERNETES, "seconds": seconds, **found}
-    sys.stdout.write(json.dumps(summary) + "\n")
-    return 1 if any(failed) else 0
+    sys.stdout.write(json.dumps({"kubernetes": DEFAULT_KUBERNETES, "seconds": seconds, **found}) + "\n")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -435,7 +435,7 @@ class TestCommand:
     def test_a_file_that_is_not_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         code = main(["evaluate", str(tmp_path / "none")])
 
-        assert (1, "", True) == (code, *(text if not text else "No such file" in text for text in capsys.readouterr()))
+        assert (3, "", True) == (code, *(text if not text else "No such file" in text for text in capsys.readouterr()))
 
 
 def asked(stdin: IO[bytes], stdout: IO[bytes], line: bytes) -> Any:

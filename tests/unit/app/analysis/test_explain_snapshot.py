@@ -23,6 +23,7 @@ from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.kube.kinds import CSI_NODES, NODES, PERSISTENT_VOLUMES, PODS
+from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
 from app.runtime.profiles import ResolvedProfile
 from app.runtime.registry import Registry, kube_scheduler_defaults
@@ -162,13 +163,20 @@ class TestNotJudged:
 
         assert {} == case.snapshot.not_judged(ANY)
 
-    @pytest.mark.parametrize(("names", "counted"), [(("a",), "1 object cannot"), (("a", "b"), "2 objects cannot")])
-    def test_objects_that_cannot_be_read(self, names: Sequence[str], counted: str) -> None:
+    @pytest.mark.parametrize(
+        ("keys", "named"),
+        [
+            ([("", "a")], "a"),
+            ([("shop", "a"), ("", "b\x1b[31m")], r"shop/a, b\x1b[31m"),
+            ([("", name) for name in "abcdef"], "a, b, c and 3 more"),
+        ],
+    )
+    def test_objects_that_cannot_be_read_are_named(self, keys: Sequence[ObjectKey], named: str) -> None:
         case = Case()
-        for name in names:
-            case.cluster.mark_unreadable(PERSISTENT_VOLUMES, ("", name), "odd")
+        for key in keys:
+            case.cluster.mark_unreadable(PERSISTENT_VOLUMES, key, "odd")
 
-        assert f"persistentvolumes: {counted} be read" == case.snapshot.not_judged(ANY)["VolumeBinding"]
+        assert f"persistentvolumes: {named} cannot be read" == case.snapshot.not_judged(ANY)["VolumeBinding"]
 
     def test_a_plugin_that_is_not_part_of_this_homeport(self) -> None:
         (profile,) = resolved(

@@ -31,6 +31,7 @@ def remedies(world: World, asked: Pod) -> list[Remedy]:
 
 
 CORDONED: Final = taint("node.kubernetes.io/unschedulable")
+HOST: Final = "kubernetes.io/hostname"
 SPREAD: Final = [constraint(app="web")]
 ON_Z1: Final = [pod(f"w{number}", labels=WEB, node="a") for number in range(2)]
 Z1_AND_Z2: Final = [node("a", zone="z1"), node("b", zone="z2", cpu="500m")]
@@ -135,10 +136,63 @@ def test_what_does_not_help_is_not_shown() -> None:
     """The zone without room holds the minimum at 0. The other zone needs two pods less, and one does not help."""
     world = World(*Z1_AND_Z2, *ON_Z1, profile=COMPLETE)
 
-    changes = [it.change for it in remedies(world, world.pod(pod(labels=WEB, spread=SPREAD)))]
+    pods = {it.change: it.pods for it in remedies(world, world.pod(pod(labels=WEB, spread=SPREAD)))}
 
-    assert f"one pod less in {ZONE}=z1" not in changes
-    assert f"2 pods less in {ZONE}=z1" in changes
+    assert f"one pod less in {ZONE}=z1" not in pods
+    assert {"w0", "w1"} == {*pods[f"2 pods less in {ZONE}=z1"]}
+
+
+def test_a_deleted_pod_also_leaves_its_room() -> None:
+    """The pod with most of the node's CPU is counted by the constraint too: without it, its own node fits as well."""
+    zones = [node("a", zone="z1"), node("c", zone="z1"), node("b", zone="z2", cpu="500m")]
+    world = World(*zones, pod("w", cpu="3500m", labels=WEB, node="a"), profile=COMPLETE)
+
+    nodes = {it.change: it.nodes for it in remedies(world, world.pod(pod(labels=WEB, spread=SPREAD)))}
+
+    assert ("a", "c") == nodes[f"one pod less in {ZONE}=z1"]
+
+
+def test_a_pod_that_two_constraints_count_opens_more_than_its_domain() -> None:
+    world = World(
+        node("a", zone="z1"),
+        node("c", zone="z1"),
+        pod("w", labels=WEB, node="a"),
+        profile=COMPLETE,
+    )
+    both: list[JsonObject] = [constraint(HOST, app="web"), {**SPREAD[0], "minDomains": 2}]
+
+    nodes = {it.change: it.nodes for it in remedies(world, world.pod(pod(labels=WEB, spread=both)))}
+
+    assert ("a", "c") == nodes[f"one pod less in {HOST}=a"]
+
+
+def test_without_a_selector_more_domains_count() -> None:
+    """With the selector there is one zone of two, so that the minimum is 0 and the node in it is rejected too."""
+    world = World(
+        node("a", zone="z1", labels={"disk": "ssd"}),
+        node("b", zone="z2"),
+        *(pod(f"w-{name}", labels=WEB, node=name) for name in "ab"),
+        profile=COMPLETE,
+    )
+    asked = pod(labels=WEB, node_selector={"disk": "ssd"}, spread=[{**SPREAD[0], "minDomains": 2}])
+
+    nodes = {it.sort: it.nodes for it in remedies(world, world.pod(asked))}
+
+    assert ("a", "b") == nodes["NodeAffinity"]
+
+
+def test_with_a_toleration_more_domains_count() -> None:
+    world = World(
+        node("a", zone="z1"),
+        node("b", zone="z2", taints=[taint("example.com/gpu")]),
+        *(pod(f"w-{name}", labels=WEB, node=name) for name in "ab"),
+        profile=COMPLETE,
+    )
+    honor: list[JsonObject] = [{**SPREAD[0], "minDomains": 2, "nodeTaintsPolicy": "Honor"}]
+
+    nodes = {it.sort: it.nodes for it in remedies(world, world.pod(pod(labels=WEB, spread=honor)))}
+
+    assert ("a", "b") == nodes["Tolerate"]
 
 
 def test_best_first_and_never_more_than_five() -> None:

@@ -26,8 +26,14 @@ PREEMPTION: Final = " preemption: 0/3 nodes are available: 3 Preemption is not h
         (
             "0/3 nodes are available: 3 node(s) had untolerated taint(s). no new claims to deallocate," + PREEMPTION,
             3,
-            None,
+            [(3, "node(s) had untolerated taint(s)")],
         ),
+        (
+            '0/3 nodes are available: persistentvolumeclaim "data-2 of 3" not found. not found',
+            3,
+            [(3, 'persistentvolumeclaim "data-2 of 3" not found')],
+        ),
+        ("0/3 nodes are available: ", 3, []),
         (
             "0/1 nodes are available: 1 node(s) had volume conflict, 4 of them.",
             1,
@@ -43,11 +49,8 @@ PREEMPTION: Final = " preemption: 0/3 nodes are available: 3 Preemption is not h
         ("", 0, []),
     ],
 )
-def test_reasons_and_counts(message: str, nodes: int, reasons: list[tuple[int, str]] | None) -> None:
-    found = split(message)
-
-    assert nodes == found[0]
-    assert reasons is None or [SchedulerReason(*it) for it in reasons] == found[1]
+def test_reasons_and_counts(message: str, nodes: int, reasons: list[tuple[int, str]]) -> None:
+    assert (nodes, [SchedulerReason(*it) for it in reasons]) == split(message)
 
 
 def waiting(message: str) -> JsonObject:

@@ -48,6 +48,19 @@ class TestWhatIsSeen:
         with cluster.overlay(with_=[added]), cluster.without(added.uid, added.key):
             assert {"a": 2, "b": 1} == counts(cluster)
 
+    def test_a_changed_node_with_its_pods_and_with_others(self, cluster: Cluster) -> None:
+        before, changed = cluster.nodes["n-a"], make_node("n-a", zone="a", unschedulable=True)
+        gone = make_node("n-z")
+
+        with cluster.overlay(nodes=[changed, gone]), cluster.overlay(without=[web("1")]):
+            seen = cluster.nodes["n-a"]
+            assert (changed, {"2"}) == (seen.node, {it.name for it in seen.pods.values()})
+            assert cluster.nodes.keys() == {"n-a", "n-b"}
+        with cluster.overlay(nodes=[changed]), cluster.without(web("2").uid, web("2").key):
+            seen = cluster.nodes["n-a"]
+            assert (changed, {"1"}) == (seen.node, {it.name for it in seen.pods.values()})
+        assert cluster.nodes["n-a"] is before
+
     def test_a_fault_ends_it(self, cluster: Cluster) -> None:
         with pytest.raises(LookupError), cluster.overlay(without=[web("1")]):
             raise LookupError

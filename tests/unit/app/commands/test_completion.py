@@ -7,7 +7,7 @@ import pytest
 from app.__main__ import kubectl_complete
 from app.commands.completion import completions
 
-COMMANDS = ["explain", "pending", "homes", "drain", "version"]
+COMMANDS = ["explain", "pending", "skew", "homes", "drain", "version"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import yaml
 
 from app.cache.cluster import Cluster
 from app.feeds.feed import FeedState, SavedFeed
-from app.feeds.saved import MemoryBinder, MemoryWriter, SavedClusterError, load_saved
+from app.feeds.saved import MemoryBinder, MemoryWriter, SavedClusterError, load_saved, objects_in
 from app.framework.objects import ObjectGone
 from app.framework.status import SUCCESS, error, unschedulable
 from app.kube.core_v1 import Pod
@@ -133,7 +134,15 @@ def test_a_time_that_yaml_reads_as_one_is_a_time(tmp_path: Path) -> None:
     [
         pytest.param(yaml.safe_dump(POD), "no Node in it: there is nothing to schedule to", id="no node"),
         pytest.param("a: [", "is neither YAML nor JSON: ", id="neither YAML nor JSON"),
-        pytest.param('{"kind": "List"', "is neither YAML nor JSON: ", id="JSON cut short"),
+        pytest.param('{"kind": "List"', "the JSON is cut off: it ends in line 1, at byte 15", id="JSON cut short"),
+        pytest.param(
+            '{"kind": "List",\n"items": [\n{"kind": "Node"},\n{"ki',
+            "the JSON is cut off: it ends in line 4, at byte 50",
+            id="a list cut short",
+        ),
+        pytest.param(
+            b'{"kind": "List", "items": [{"kind": "\xff"}]}', "is neither YAML nor JSON: ", id="no text in a list"
+        ),
         pytest.param(b"\xff\xfe\x00", "is neither YAML nor JSON: ", id="no text"),
         pytest.param("a: !!python/object:os.system x", "is neither YAML nor JSON: ", id="YAML that would run code"),
         pytest.param("just words", "expected Kubernetes objects with apiVersion and kind", id="words"),
@@ -242,6 +251,22 @@ class TestMemory:
 
         with pytest.raises(ObjectGone, match=r"^ReplicaSet default/web$"):
             await MemoryWriter(self.cluster()).annotate(REPLICA_SETS, found, {})
+
+
+def test_the_items_of_a_list_in_json_are_decoded_one_at_a_time() -> None:
+    """Decoded, all of them would take several times the memory of the file."""
+    labels = {f"label-{number}": f"value-{number}" for number in range(100)}
+    pods = [{**POD, "metadata": {**POD["metadata"], "name": f"p{number}", "labels": labels}} for number in range(500)]
+    text = json.dumps(listed(NODE, *pods)).encode()
+    tracemalloc.start()
+    try:
+        number = sum(1 for _ in objects_in(text, "file"))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert 501 == number
+    assert peak < len(text) / 4
 
 
 async def test_a_saved_feed_is_complete_from_the_start(tmp_path: Path) -> None:

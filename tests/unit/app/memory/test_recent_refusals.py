@@ -120,3 +120,17 @@ def test_causes_are_named_once_and_not_without_end() -> None:
     assert MOST_OF_ONE == len(causes_of(unschedulable(str(number)) for number in range(100)))
     assert (SPREAD,) == merge_causes((SPREAD,), (SPREAD,))
     assert Counter([SPREAD, HOME]) == Counter(merge_causes((SPREAD,), (HOME, SPREAD)))
+
+
+def test_the_pods_that_a_plugin_refused() -> None:
+    refused = RecentRefusals(Counted())
+    a, b, c = (make_pod(name) for name in "abc")
+    for pod, causes in ((a, (SPREAD, HOME)), (b, (HOME,)), (c, (SPREAD,))):
+        refused.refused(pod, "one", causes)
+    refused.fits(c)
+    keys: dict[str, tuple[str, str]] = {}
+
+    for _ in refused.find("PodTopologySpread", keys):
+        pass
+
+    assert {a.uid: a.key} == keys

@@ -72,7 +72,7 @@ def told(found: Sequence[Rule]) -> dict[str, tuple[str, ...]]:
             {
                 "patch pods/status": (FENCE, ACTIVATE),
                 "create, patch events.events.k8s.io": (
-                    "recording Events about homes, nominations and leaders (events)",
+                    "recording Events about homes, nominations, leaders and waiting pods (events)",
                 ),
             },
             id="events",

@@ -1,0 +1,237 @@
+"""Finds what keeps a pod waiting whose topology spread constraints reject nodes, for the Event on the pod.
+
+The numbers are those that the decisions use. For the domains that take the pod, the other filters of explain give the
+reason why no node there does. Only nodes of these domains are judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
+from heapq import nlargest, nsmallest
+from typing import Final
+
+from msgspec import Struct
+
+from app.analysis.explain_snapshot import ExplainSnapshot
+from app.analysis.judging import Judge, Judgement
+from app.framework.explanation import DomainLimit
+from app.framework.node_info import Candidates
+from app.framework.status import Status
+from app.kube.core_v1 import Pod
+from app.kube.names import shown
+from app.runtime.framework import Framework
+from app.runtime.read_only import read_only
+from app.verbs.context import VerbContext, require_snapshot
+from app.verbs.stepwise import decide_prepared, run_stepwise
+
+SPREAD: Final = "PodTopologySpread"
+"""Plugin whose constraints are described."""
+
+MOST_LIMITS: Final = 3
+"""Maximum number of constraints in a note."""
+
+MOST_DOMAINS: Final = 6
+"""Maximum number of domains that a note names for a constraint, those with the fewest pods."""
+
+MOST_REASONS: Final = 3
+"""Maximum number of reasons, and of domains for each, that a note gives for a constraint."""
+
+LONGEST_REASON: Final = 100
+LONGEST_NOTE: Final = 900
+"""Maximum lengths in characters. An Event can have 1,024 bytes."""
+
+_STEP: Final = 1024
+_SELECTION: Final = frozenset({"NodeAffinity", "NodeName"})
+_WELL_KNOWN: Final = ("topology.kubernetes.io/", "kubernetes.io/")
+"""Prefixes of label keys that a note leaves out."""
+
+
+class SpreadBlock(Struct, frozen=True):
+    """Constraints that keep a pod waiting. ``verdict``: they and other reasons, without numbers. ``note``: as text."""
+
+    verdict: Hashable
+    note: str
+
+
+class MainReasonInDomain(Struct, frozen=True):
+    """Reason that rejects the most nodes of a domain without a feasible node: ``count`` of its ``total`` nodes."""
+
+    reason: str
+    count: int
+    total: int
+
+    def __str__(self) -> str:
+        text = self.reason
+        if not text.isprintable() or len(text) > LONGEST_REASON:
+            text = shown(text)
+        return text if self.count == self.total else f"{text} ({self.count} of {self.total} nodes)"
+
+
+_Rejections = tuple[Status, ...]
+Reasons = Mapping[str, MainReasonInDomain]
+"""Reason by domain, for domains of one constraint."""
+
+
+class SpreadBlocks:
+    """Describes what keeps pods waiting. ``context``: that of the verbs. ``snapshot``: that of explain."""
+
+    def __init__(self, context: VerbContext, snapshot: ExplainSnapshot) -> None:
+        self._context = context
+        self._snapshot = snapshot
+
+    async def of(self, pod: Pod) -> SpreadBlock | None:
+        """Return what keeps the pod waiting; ``None`` if no constraint rejects a domain, or if a node fits.
+
+        A node that fits only by the filters that are judged does not count, unless all are judged. Raises
+        ``VerbFailure`` and ``PluginError``.
+        """
+        require_snapshot(self._context.problem)
+        require_snapshot(self._snapshot.problem)
+        framework = self._context.require_framework(pod)
+        if SPREAD not in framework.plugins:
+            return None
+        with read_only():
+            limits = await decide_prepared(partial(self._limits, framework, pod))
+            blocking = [it for it in limits if it.full or not it.pods]
+            if not blocking:
+                return None
+            return await self._described(framework, pod, limits, blocking)
+
+    def _limits(self, framework: Framework, pod: Pod) -> Sequence[DomainLimit]:
+        cluster = self._context.cluster
+        with cluster.without(pod.uid, pod.key):
+            limits = framework.explain_with(SPREAD, pod, Candidates.of(cluster.nodes)).limits
+            return [it for it in limits if it.is_hard]
+
+    async def _described(
+        self, framework: Framework, pod: Pod, limits: Sequence[DomainLimit], blocking: Sequence[DomainLimit]
+    ) -> SpreadBlock | None:
+        values = [self._context.cluster.counts.values(it.key) for it in limits]
+        open_nodes: list[str] = []
+        await run_stepwise(_open_nodes(limits, values, open_nodes))
+        judgement, unknown = await self._judged(framework, pod, open_nodes)
+        if judgement.feasible and not unknown:
+            return None
+        reasons: list[Reasons] = []
+        await run_stepwise(_reasons(blocking, limits, values, judgement, reasons))
+        verdict = tuple(
+            (limit.key, limit.terms, frozenset(it.reason for it in by_domain.values()))
+            for limit, by_domain in zip(blocking, reasons, strict=True)
+        )
+        return SpreadBlock(verdict, note_of(blocking, reasons))
+
+    async def _judged(self, framework: Framework, pod: Pod, names: Sequence[str]) -> tuple[Judgement, bool]:
+        """Judge some nodes with the filters of explain. Return true if not all filters gave a verdict."""
+        judgement, name = Judgement(), framework.scheduler_name
+        cluster, unknown = self._snapshot.cluster, self._snapshot.not_judged(name)
+        whole = cluster.pod(*pod.key)
+        if whole is None or whole.uid != pod.uid or not names:
+            return judgement, True
+        judge = Judge(self._snapshot.frameworks[name], cluster, unknown, self._snapshot.in_flight())
+        await run_stepwise(judge.steps(whole, judgement, names))
+        return judgement, bool(unknown or judgement.faults)
+
+
+def _open_nodes(limits: Sequence[DomainLimit], values: Sequence[Mapping[str, str]], names: list[str]) -> Iterator[None]:
+    """Add the nodes whose domains take the pod by all limits. ``values``: for each limit the domain of each node."""
+    first, *others = zip(limits, values, strict=True)
+    passed = [name for name, value in first[1].items() if value not in first[0].full]
+    for limit, domain_of in others:
+        yield
+        passed = [name for name in passed if name in domain_of and domain_of[name] not in limit.full]
+    names += passed
+
+
+def _reasons(
+    blocking: Sequence[DomainLimit],
+    limits: Sequence[DomainLimit],
+    values: Sequence[Mapping[str, str]],
+    judgement: Judgement,
+    reasons: list[Reasons],
+) -> Iterator[None]:
+    """Add, for each constraint in ``blocking``, the main reason in each domain where all judged nodes are rejected."""
+    groups = judgement.by_reasons()
+    for limit, domain_of in zip(limits, values, strict=True):
+        if limit in blocking:
+            by_domain: dict[str, MainReasonInDomain] = {}
+            yield from _reasons_by_domain(limit, domain_of, judgement.feasible, groups, by_domain)
+            reasons.append(by_domain)
+
+
+def _reasons_by_domain(
+    limit: DomainLimit,
+    domain_of: Mapping[str, str],
+    feasible: Sequence[str],
+    groups: Mapping[_Rejections, Sequence[str]],
+    reasons: dict[str, MainReasonInDomain],
+) -> Iterator[None]:
+    """Add the main reason of each domain without a feasible node. ``groups``: nodes by their rejections."""
+    nodes: dict[str, dict[int, int]] = {}
+    for number, names in enumerate(groups.values()):
+        for name in names:
+            of_domain = nodes.setdefault(domain_of.get(name, ""), {})
+            of_domain[number] = of_domain.get(number, 0) + 1
+        yield
+    fits = {domain_of.get(name) for name in feasible}
+    rejections = tuple(groups)
+    known: dict[tuple[tuple[int, int], ...], MainReasonInDomain | None] = {}
+    for number, domain in enumerate(limit.pods):
+        if number % _STEP == _STEP - 1:
+            yield
+        if domain in fits or domain not in nodes:
+            continue
+        key = tuple(nodes[domain].items())
+        if key not in known:
+            known[key] = _main_reason([(rejections[group], count) for group, count in key])
+        if (reason := known[key]) is not None:
+            reasons[domain] = reason
+
+
+def _main_reason(groups: Sequence[tuple[_Rejections, int]]) -> MainReasonInDomain | None:
+    """Return the reason of the most nodes; ``None`` if spread alone rejects them. ``groups``: with numbers of nodes.
+
+    Nodes that the pod's own selection excludes do not count, unless there are no others.
+    """
+    selected = [it for it in groups if _SELECTION.isdisjoint(status.plugin for status in it[0])] or groups
+    nodes_by_reason = Counter[str]()
+    for statuses, count in selected:
+        for reason in {reason for it in statuses if it.plugin != SPREAD for reason in it.reasons}:
+            nodes_by_reason[reason] += count
+    if not nodes_by_reason:
+        return None
+    reason, count = min(nodes_by_reason.items(), key=lambda it: (-it[1], it[0]))
+    return MainReasonInDomain(reason, count, sum(count for _, count in selected))
+
+
+def note_of(limits: Sequence[DomainLimit], reasons: Sequence[Reasons]) -> str:
+    """Return the note of the Event, for example ``zone: c 1, a 3; maxSkew 1; c: Insufficient cpu``."""
+    clauses = [_clause(*it) for it in zip(limits[:MOST_LIMITS], reasons, strict=False)]
+    more = len(limits) - len(clauses)
+    text = ". ".join((*clauses, f"{more} more constraint{'s'[: more > 1]}") if more else clauses)
+    return text if len(text) <= LONGEST_NOTE else f"{text[: LONGEST_NOTE - 1]}…"
+
+
+def _clause(limit: DomainLimit, reasons: Reasons) -> str:
+    def order(domain: str) -> tuple[int, str]:
+        return limit.pods[domain], domain
+
+    key = next((limit.key.removeprefix(it) for it in _WELL_KNOWN if limit.key.startswith(it)), limit.key)
+    fewest = nsmallest(MOST_DOMAINS, limit.pods, order)
+    numbers = ", ".join(f"{it} {limit.pods[it]}" for it in fewest) or "no counted node has the label"
+    more = len(limit.pods) - len(fewest)
+    if more:
+        numbers += f" and {more} more with up to {max(limit.pods.values())}"
+    by_reason: dict[str, list[str]] = {}
+    for domain, reason in reasons.items():
+        by_reason.setdefault(str(reason), []).append(domain)
+    others = [
+        f"{_named(nsmallest(MOST_REASONS, domains, order), len(domains))}: {reason}"
+        for reason, domains in nlargest(MOST_REASONS, by_reason.items(), lambda it: len(it[1]))
+    ]
+    return "; ".join((f"{key}: {numbers}", ", ".join(limit.terms), *others))
+
+
+def _named(domains: Sequence[str], total: int) -> str:
+    return ", ".join(domains) + (f" and {total - len(domains)} more" if total > len(domains) else "")

@@ -1,0 +1,166 @@
+"""Writes the Event ``SpreadBlocked`` on pods that topology spread constraints keep waiting, with the numbers.
+
+A pod gets one Event for each verdict: the constraints that reject domains, and why the other domains do not take the
+pod. A number that changes is no new verdict. No verb waits for this task: it looks at the pods that filter refused
+lately, one judgement a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from time import thread_time
+from typing import Final
+
+from msgspec import Struct
+
+from app.analysis.pending import inputs_of
+from app.analysis.spread_blocks import SPREAD, SpreadBlock
+from app.cache.cluster import Cluster
+from app.framework.background import next_delay
+from app.framework.events import EventRecorder, Reference
+from app.framework.handle import Clock
+from app.kube.core_v1 import Pod
+from app.kube.meta_v1 import ObjectKey
+from app.memory.recent_refusals import RecentRefusals
+from app.runtime.guard import PluginError
+from app.verbs.outcome import VerbFailure
+from app.verbs.stepwise import run_stepwise
+from app.writes.events import IDLE_SECONDS
+
+REASON: Final = "SpreadBlocked"
+ACTION: Final = "Filtering"
+
+TICK_SECONDS: Final = 1.0
+"""Minimum seconds between two judgements, each of them for all equal pods."""
+
+PAUSE_FACTOR: Final = 50.0
+LONGEST_PAUSE: Final = 10.0
+"""The pause after a judgement is at least this many times its processor time, to use 2 %, and at most so many seconds.
+
+A judgement of all nodes takes some 30 ms for 5,000 nodes.
+"""
+
+SEARCH_SECONDS: Final = 5.0
+"""Seconds between two searches for refused pods."""
+
+FIRST_SECONDS: Final = 5.0
+"""Seconds from the search that finds a pod to its first judgement: most refused pods are bound before."""
+
+AGAIN_SECONDS: Final = 15.0
+LONGEST_AGAIN_SECONDS: Final = 480.0
+"""Minimum and maximum seconds between two judgements of a pod. They double, because most verdicts never change."""
+
+REST_SECONDS: Final = IDLE_SECONDS + 1.0
+"""Minimum seconds between two Events on a pod. An earlier one would join the series of the last, with its old note."""
+
+MOST: Final = 1024
+MOST_OF_NAMESPACE: Final = 128
+"""Maximum number of pods that are judged, in all and for each namespace, so that a tenant leaves room for others."""
+
+_STEP: Final = 512
+
+
+class _SpreadRefusal(Struct):
+    """Pod that spread refused. ``not_before``: time of its next judgement. ``told``: verdict of the last Event."""
+
+    key: ObjectKey
+    not_before: float
+    pause: float = 0.0
+    told: Hashable = None
+    told_at: float = 0.0
+
+
+class SpreadEvents:
+    """Background task for the leader. ``block_of``: returns what keeps a pod waiting (``SpreadBlocks.of``)."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        refused: Callable[[], RecentRefusals],
+        block_of: Callable[[Pod], Awaitable[SpreadBlock | None]],
+        events: EventRecorder,
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._refused = refused
+        self._block_of = block_of
+        self._events = events
+        self._clock = clock
+        self._pods: dict[str, _SpreadRefusal] = {}
+
+    async def run(self) -> None:
+        """Judge refused pods and write Events until cancelled. Each run begins without memory of the last one."""
+        self._pods = {}
+        searched_at, taken = self._clock(), 0.0
+        while True:
+            await asyncio.sleep(max(TICK_SECONDS, min(PAUSE_FACTOR * taken, LONGEST_PAUSE)))
+            if self._clock() - searched_at >= SEARCH_SECONDS:
+                searched_at = self._clock()
+                await run_stepwise(self._search())
+            began = thread_time()
+            await self._judge_next()
+            taken = thread_time() - began
+
+    def _search(self) -> Iterator[None]:
+        """Add the pods that spread refused lately, and forget those that no longer wait for it, in short steps."""
+        refused: dict[str, ObjectKey] = {}
+        yield from self._refused().find(SPREAD, refused)
+        self._pods = {uid: it for uid, it in self._pods.items() if uid in refused and self._waiting(uid, it.key)}
+        yield
+        by_namespace = Counter(it.key[0] for it in self._pods.values())
+        not_before = self._clock() + FIRST_SECONDS
+        for number, (uid, key) in enumerate(refused.items()):
+            if len(self._pods) >= MOST:
+                return
+            if number % _STEP == _STEP - 1:
+                yield
+            if uid in self._pods or by_namespace[key[0]] >= MOST_OF_NAMESPACE or self._waiting(uid, key) is None:
+                continue
+            by_namespace[key[0]] += 1
+            self._pods[uid] = _SpreadRefusal(key, not_before)
+
+    async def _judge_next(self) -> None:
+        """Judge the pod that is due, those without a judgement first, and with it all due pods with equal inputs."""
+        now = self._clock()
+        due = {uid: it for uid, it in self._pods.items() if it.not_before <= now}
+        waiting = (self._waiting(uid, due[uid].key) for uid in sorted(due, key=self._order))
+        first = next(filter(None, waiting), None)
+        if first is None:
+            return
+        equal = [other for other, it in due.items() if self._equals(first, other, it.key)]
+        try:
+            block = await self._block_of(first)
+        except (PluginError, VerbFailure):
+            block = None  # the guard has logged a fault, and a snapshot can be incomplete for a while
+        self._tell(equal, block)
+
+    def _equals(self, pod: Pod, uid: str, key: ObjectKey) -> bool:
+        """Return true if another waiting pod has the same inputs."""
+        other = self._waiting(uid, key) if key[0] == pod.namespace else None
+        return other is not None and inputs_of(other) == inputs_of(pod)
+
+    def _order(self, uid: str) -> tuple[bool, float]:
+        return self._pods[uid].pause > 0, self._pods[uid].not_before
+
+    def _tell(self, uids: Sequence[str], block: SpreadBlock | None) -> None:
+        """Write the Event on pods that still wait, unless the last Event has the same verdict, or is too recent."""
+        now = self._clock()
+        for uid in uids:
+            known = self._pods[uid]
+            pod = self._waiting(uid, known.key)
+            known.pause = next_delay(known.pause, AGAIN_SECONDS, LONGEST_AGAIN_SECONDS)
+            known.not_before = now + known.pause
+            if pod is None or block is None or block.verdict == known.told:
+                continue
+            if known.told is not None and now - known.told_at < REST_SECONDS:
+                known.not_before = known.told_at + REST_SECONDS
+                continue
+            known.told, known.told_at = block.verdict, now
+            self._events.event(Reference.to_pod(pod), None, "Normal", REASON, ACTION, block.note)
+
+    def _waiting(self, uid: str, key: ObjectKey) -> Pod | None:
+        """Return the newest version of a pod; ``None`` if it no longer waits for a node."""
+        pod = self._cluster.pod(*key)
+        return pod if pod is not None and pod.uid == uid and not pod.node_name and not pod.terminating else None

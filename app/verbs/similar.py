@@ -1,0 +1,68 @@
+"""Suggests existing names to a caller whose request has an unknown one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from heapq import heappush, heappushpop
+from itertools import islice
+from typing import Final
+
+MOST_COMPARED: Final = 2000
+"""Maximum number of names that ``similar`` compares at once, which takes about 4 ms."""
+
+_MOST_OFFERED: Final = 3
+_CUTOFF: Final = 0.75
+_SHORTLIST: Final = 32
+"""Number of names that are compared letter by letter, because that takes 50 µs for each."""
+
+_NAMES_PER_STEP: Final = 256
+
+
+class Shortlist:
+    """Known names that share the most letters with a name, at its beginning and at its end."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name.lower()
+        self._back = self._name[::-1]
+        self._best: list[tuple[int, str]] = []
+
+    def steps(self, known: Iterable[str]) -> Iterator[None]:
+        """Compare with each known name, in short steps."""
+        for number, other in enumerate(known, start=1):
+            lower = other.lower()
+            entry = (_shared(self._name, lower) + _shared(self._back, lower[::-1]), other)
+            if len(self._best) < _SHORTLIST:
+                heappush(self._best, entry)
+            else:
+                heappushpop(self._best, entry)
+            if number % _NAMES_PER_STEP == 0:
+                yield
+
+    def suggestion(self, kind: str = "") -> str:
+        """Return text that suggests the most similar names; empty if none is similar. ``kind``: word before them."""
+        by_lower = {other.lower(): other for _, other in sorted(self._best, reverse=True)}
+        close = [by_lower[it] for it in get_close_matches(self._name, by_lower, n=_MOST_OFFERED, cutoff=_CUTOFF)]
+        if not close:
+            return ""
+        *some, last = close
+        names = f"{', '.join(some)} or {last}" if some else last
+        return f"; did you mean {kind}{' ' if kind else ''}{names}?"
+
+
+def similar(name: str, known: Iterable[str], kind: str = "") -> str:
+    """Return text that suggests the most similar of the first ``MOST_COMPARED`` names; empty if none is similar."""
+    shortlist = Shortlist(name)
+    for _ in shortlist.steps(islice(known, MOST_COMPARED)):
+        pass
+    return shortlist.suggestion(kind)
+
+
+def _shared(one: str, other: str) -> int:
+    """Return the number of equal characters at the beginning."""
+    length = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        length += 1
+    return length

@@ -1,0 +1,158 @@
+"""``GET /api/v1/skew``, and the metric of workloads above their maxSkew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from app.analysis import skew
+from app.analysis.skew import removed_first, workload_of
+from app.config.profile import Profile
+from app.config.settings import Settings
+from app.kube.core_v1 import Pod
+from app.server import skew as page
+from plugins import DEFAULT_WEIGHTS, SHIPPED
+from tests.api.service import Api, serving
+from tests.builders import ZONE, JsonObject, constraint, controller, node_object, pod_object
+from tests.harness import World
+
+HASH: Final = "abc12"
+WEB: Final = {"app": "web", "pod-template-hash": HASH}
+DB: Final = {"app": "db"}
+
+
+def web(number: int, node: str, created: str = "2026-11-01T08:00:00Z", **fields: Any) -> JsonObject:
+    return pod_object(
+        f"web-{number}",
+        labels=WEB,
+        owner=controller("ReplicaSet", f"web-{HASH}"),
+        spread=[constraint(app="web")],
+        node=node,
+        created=created,
+        **fields,
+    )
+
+
+def db(number: int, node: str) -> JsonObject:
+    spread = [constraint(app="db", soft=True)]
+    return pod_object(f"db-{number}", labels=DB, owner=controller("StatefulSet", "db"), spread=spread, node=node)
+
+
+NODES: Final = [node_object(f"n{number}", zone=f"z{number}") for number in range(3)]
+PODS: Final = [web(0, "n0"), web(1, "n0"), web(2, "n0", "2026-11-02T08:00:00Z"), web(3, "n1"), db(0, "n0"), db(1, "n1")]
+ALONE: Final = pod_object("alone", labels={"app": "alone"}, spread=[constraint(app="alone")], node="n0")
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*NODES, *PODS, ALONE]}))
+    settings = Settings(cluster=str(path), profiles=(Profile.model_validate({"schedulerName": "default-scheduler"}),))
+    async with serving(settings, SHIPPED, DEFAULT_WEIGHTS) as api:
+        yield api
+
+
+async def listed(api: Api, query: str = "") -> list[JsonObject]:
+    return list((await api.get(f"/api/v1/skew{query}"))["items"])
+
+
+async def test_a_workload_has_its_pods_by_domain(api: Api) -> None:
+    """The largest excess over maxSkew comes first. A pod without a controller is no workload."""
+    first, second = await listed(api)
+
+    assert {
+        "namespace": "default",
+        "kind": "Deployment",
+        "name": "web",
+        "pods": 4,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "maxSkew": 1,
+        "minimum": 0,
+        "skew": 3,
+        "above": True,
+        "domains": [
+            {"name": "z0", "nodes": 1, "pods": 3, "takes": False},
+            {"name": "z1", "nodes": 1, "pods": 1, "takes": False},
+            {"name": "z2", "nodes": 1, "pods": 0, "takes": True},
+        ],
+        "domainCount": 3,
+        "removedFirst": "web-2",
+    } == first
+    assert ("StatefulSet", "db", "ScheduleAnyway", 1, False, "db-1") == tuple(
+        second[it] for it in ("kind", "name", "whenUnsatisfiable", "skew", "above", "removedFirst")
+    )
+    assert [False, False, True] == [it["takes"] for it in second["domains"]]
+
+
+async def test_the_list_can_be_narrowed_and_has_pages(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ["web"] == [it["name"] for it in await listed(api, "?above=true")]
+    assert ["db"] == [it["name"] for it in await listed(api, "?kind=StatefulSet&name=db")]
+    assert [] == await listed(api, "?namespace=other")
+    monkeypatch.setattr(page, "MOST_LISTED", 1)
+    answer = await api.get("/api/v1/skew")
+    assert (1, 2, 0) == (answer["next"], answer["total"], answer["leftOut"])
+    assert ["db"] == [it["name"] for it in await listed(api, "?start=1")]
+
+
+async def test_one_list_is_computed_for_all_readers(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await listed(api)
+    monkeypatch.setattr(skew, "workload_of", None)  # a second computation would fail
+
+    assert 2 == len(await listed(api))
+
+
+async def test_workloads_beyond_the_bound_are_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(skew, "MOST_WORKLOADS", 1)
+    monkeypatch.setattr(skew, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(skew, "PAUSE_FACTOR", -1.0)
+
+    answer = await api.get("/api/v1/skew")
+
+    assert (1, 1) == (len({(it["kind"], it["name"]) for it in answer["items"]}), answer["leftOut"])
+
+
+async def test_the_metric_has_the_workloads_above_their_max_skew(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await listed(api)
+    assert {f'{{namespace="default",topology_key="{ZONE}",workload="Deployment/web"}}': 3} == await api.samples(
+        "homeport_workload_skew"
+    )
+    monkeypatch.setattr(skew, "LONGEST_AGE", -1.0)
+    assert {} == await api.samples("homeport_workload_skew")
+
+
+def pods(*objects: JsonObject) -> list[Pod]:
+    world = World()
+    return [world.pod(it) for it in objects]
+
+
+def test_a_scale_down_removes_pods_without_a_node_then_crowded_ones_then_the_newest() -> None:
+    waiting, crowded, newest = web(0, ""), [web(1, "n0"), web(2, "n0")], web(3, "n1", "2026-11-09T08:00:00Z")
+
+    assert "web-0" == removed_first("Deployment", pods(newest, *crowded, waiting))
+    assert "web-1" == removed_first("Deployment", pods(newest, *crowded))
+    assert "web-3" == removed_first("Deployment", pods(newest, crowded[0]))
+    assert "" == removed_first("Job", pods(newest))
+
+
+def test_a_stateful_set_removes_the_highest_ordinal() -> None:
+    assert "db-10" == removed_first("StatefulSet", pods(db(9, "n0"), db(10, "n0"), db(2, "n1")))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        ("ReplicaSet", f"web-{HASH}", ("Deployment", "web")),
+        ("ReplicaSet", "own", ("ReplicaSet", "own")),
+        ("VirtualMachineInstance", "vm1", ("VirtualMachine", "vm1")),
+        ("Job", "batch", ("Job", "batch")),
+    ],
+)
+def test_the_workload_of_a_pod(kind: str, name: str, expected: tuple[str, str]) -> None:
+    (pod,) = pods(pod_object("p", labels=WEB, owner=controller(kind, name)))
+
+    assert expected == workload_of(pod)
