@@ -580,7 +580,7 @@ class HomeportService:
                 max_body_bytes=self._settings.max_body_bytes,
             ),
             pending_router(PendingPods(self.verb_context, self._explain)),
-            skew_router(self._skews, monotonic),
+            skew_router(self._skews),
             operator_router(self.status, self.check),
             homes_router(self._homes, self._feed.problem),
             draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),

@@ -1,7 +1,7 @@
 """Topology skew of all workloads: for each spread constraint, the pods of each domain, and what comes next.
 
 A workload is the owner of pods with the same constraints: a Deployment, StatefulSet, Job, VirtualMachine or any other
-controller. The counts are those of PodTopologySpread. The list is computed in short steps, once for all readers.
+controller. The counts are those of PodTopologySpread, in short steps.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import thread_time
@@ -23,32 +23,38 @@ from app.framework.explanation import DomainLimit
 from app.framework.handle import Clock
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod, TopologySpreadConstraint
+from app.kube.labels import LabelSet
+from app.kube.selectors import IN, Selector
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.read_only import read_only
 from app.verbs.context import VerbContext, require_snapshot
 from app.verbs.outcome import VerbFailure
-from app.verbs.stepwise import decide_prepared, run_stepwise
+from app.verbs.stepwise import decide_prepared, run_stepwise, yield_to_loop
 
-MOST_WORKLOADS: Final = 5_000
-"""Maximum number of workloads whose skew is computed."""
+MOST_LISTED: Final = 100
+"""Maximum number of workloads of one page."""
+
+MOST_CANDIDATES: Final = 400
+"""Maximum number of workloads for which the metric and the list of those above ``maxSkew`` are computed."""
 
 MOST_DOMAINS: Final = 50
 """Maximum number of domains of a constraint in the list: those with the most pods, then those with the fewest."""
 
 FRESH_SECONDS: Final = 15.0
 PAUSE_FACTOR: Final = 50.0
-"""A list is used again for ``FRESH_SECONDS``, or this many times its processor time, so that it takes at most 2 %."""
+"""A count is used again for ``FRESH_SECONDS``, or this many times its processor time, so that it takes at most 2 %."""
 
 REFRESH_SECONDS: Final = 60.0
-"""Seconds between two lists that the background task computes for the metric."""
+"""Seconds between two counts of the background task, for the metric."""
 
 LONGEST_AGE: Final = 300.0
-"""Maximum age in seconds of a list from which the metric is made."""
+"""Maximum age in seconds of a count from which the metric is made."""
 
 MOST_SERIES: Final = 200
 """Maximum number of workloads and topology keys in the metric, those with the largest excess."""
 
+_MOST_KEYS: Final = 16
 _STEP: Final = 512
 _HASH: Final = "pod-template-hash"
 _INSTANCE: Final = "VirtualMachineInstance"
@@ -96,81 +102,154 @@ class WorkloadSkew(Struct, frozen=True):
         return self.skew > self.max_skew
 
 
-class SkewList(Struct, frozen=True):
-    """Skews of all workloads, the largest excess first. ``left_out``: number of workloads beyond the bound.
+class SkewPage(Struct, frozen=True):
+    """Page of workloads. ``total``: number of all that match. ``following``: start of the next page, or ``None``.
 
-    ``computed_at`` is a time of the service's clock, and ``seconds`` the processor time that the list took.
+    ``age``: seconds since the workloads were counted.
     """
 
     items: Sequence[WorkloadSkew]
-    left_out: int
+    total: int
+    following: int | None
+    age: float
+
+
+class _Counted(Struct, frozen=True):
+    """Workloads with constraints by key, and the skews that are larger than ``maxSkew``, the largest excess first.
+
+    ``computed_at`` is a time of the service's clock, and ``seconds`` the processor time that this took.
+    """
+
+    workloads: Mapping[Key, Sequence[Pod]]
+    above: Sequence[WorkloadSkew]
     computed_at: float
     seconds: float
 
 
 class Skews:
-    """Computes the list of skews. ``context``: that of the verbs. ``snapshot``: that of explain."""
+    """Computes skews. ``context``: that of the verbs. ``snapshot``: that of explain.
+
+    PodTopologySpread counts the pods of a workload only if somebody asks about it, or if an estimate says that its skew
+    is above ``maxSkew``: all workloads together would take seconds, and fill the caches of the decisions.
+    """
 
     def __init__(self, context: VerbContext, snapshot: ExplainSnapshot, clock: Clock) -> None:
         self._context = context
         self._cluster = context.cluster
         self._snapshot = snapshot
         self._clock = clock
-        self._last: SkewList | None = None
+        self._last: _Counted | None = None
         self._computing = asyncio.Lock()
 
     def above(self) -> dict[tuple[str, str, str], int]:
         """Return skews larger than ``maxSkew`` by namespace, workload (``KIND/NAME``) and topology key.
 
-        At most ``MOST_SERIES``; empty if the last list is too old.
+        At most ``MOST_SERIES``; empty if the last count is too old.
         """
         skews: dict[tuple[str, str, str], int] = {}
         if self._last is None or self._clock() - self._last.computed_at > LONGEST_AGE:
             return skews
-        for workload in self._last.items:
-            if not workload.is_above or len(skews) == MOST_SERIES:
-                break
+        for workload in self._last.above[:MOST_SERIES]:
             key = (workload.namespace, f"{workload.kind}/{workload.name}", workload.key)
             skews[key] = max(workload.skew, skews.get(key, 0))
         return skews
 
     async def run(self) -> None:
-        """Compute the list again and again, for the metric, until cancelled."""
+        """Count again and again, for the metric, until cancelled."""
         while True:
-            with suppress(VerbFailure):  # without a usable snapshot there is no list
-                await self.current()
+            with suppress(VerbFailure):  # without a usable snapshot there is no count
+                await self._current()
             seconds = 0.0 if self._last is None else self._last.seconds
             await asyncio.sleep(max(REFRESH_SECONDS, PAUSE_FACTOR * seconds))
 
-    async def current(self) -> SkewList:
-        """Return the last list if it is fresh enough, else compute it. Raises ``VerbFailure``."""
+    async def page(self, namespace: str, kind: str, name: str, start: int, *, above: bool) -> SkewPage:
+        """Return the workloads from number ``start`` on. Raises ``VerbFailure``.
+
+        ``namespace``, ``kind``, ``name``: only such workloads; empty for all. ``above``: only skews larger than
+        ``maxSkew``, the largest excess first.
+        """
+        counted = await self._current()
+        wanted = (namespace, kind, name)
+        age = self._clock() - counted.computed_at
+        if above:
+            matching = [it for it in counted.above if _matches((it.namespace, it.kind, it.name), wanted)]
+            return _page(matching[start : start + MOST_LISTED], len(matching), start, age)
+        keys = [key for key in counted.workloads if _matches(key[:3], wanted)]
+        items: list[WorkloadSkew] = []
+        with read_only():
+            for key in keys[start : start + MOST_LISTED]:
+                items += await self._of(key, counted.workloads[key])
+        return _page(items, len(keys), start, age)
+
+    async def _current(self) -> _Counted:
+        """Return the last count if it is fresh enough, else count. Raises ``VerbFailure``."""
         require_snapshot(self._context.problem)
         async with self._computing:
             last = self._last
             if last is None or self._clock() - last.computed_at > max(FRESH_SECONDS, PAUSE_FACTOR * last.seconds):
-                self._last = last = await self._computed()
+                self._last = last = await self._count()
             return last
 
-    async def _computed(self) -> SkewList:
+    async def _count(self) -> _Counted:
         now, began = self._clock(), thread_time()
         workloads: dict[Key, list[Pod]] = {}
-        await run_stepwise(self._collect(workloads))
-        items: list[WorkloadSkew] = []
+        pods = _PodsByLabels()
+        await run_stepwise(self._collect(workloads, pods))
+        sorted_keys = sorted(workloads, key=lambda it: it[:3])
+        candidates: list[Key] = []
+        await run_stepwise(self._estimate(sorted_keys, workloads, pods, candidates))
+        above: list[WorkloadSkew] = []
         with read_only():
-            for number, (key, pods) in enumerate(workloads.items()):
-                if number == MOST_WORKLOADS:
-                    break
-                items += await self._of(key, pods)
-        items.sort(key=lambda it: (it.max_skew - it.skew, it.namespace, it.kind, it.name))
-        return SkewList(items, max(0, len(workloads) - MOST_WORKLOADS), now, thread_time() - began)
+            for key in candidates:
+                above += (it for it in await self._of(key, workloads[key]) if it.is_above)
+        above.sort(key=lambda it: (it.max_skew - it.skew, it.namespace, it.kind, it.name))
+        return _Counted({key: workloads[key] for key in sorted_keys}, above, now, thread_time() - began)
 
-    def _collect(self, workloads: dict[Key, list[Pod]]) -> Iterator[None]:
+    def _collect(self, workloads: dict[Key, list[Pod]], pods: _PodsByLabels) -> Iterator[None]:
         for number, pod in enumerate(self._cluster.pods()):
-            if pod.spec.spread and pod.owner is not None and not pod.terminating:
-                kind, name = workload_of(pod)
-                workloads.setdefault((pod.namespace, kind, name, pod.spec.spread), []).append(pod)
+            if not pod.terminating:
+                pods.add(pod)
+                if pod.spec.spread and pod.owner is not None:
+                    kind, name = workload_of(pod)
+                    workloads.setdefault((pod.namespace, kind, name, pod.spec.spread), []).append(pod)
             if number % _STEP == _STEP - 1:
                 yield
+
+    def _estimate(
+        self, keys: Sequence[Key], workloads: Mapping[Key, Sequence[Pod]], pods: _PodsByLabels, candidates: list[Key]
+    ) -> Iterator[None]:
+        """Add the workloads whose skew can be larger than ``maxSkew``, at most ``MOST_CANDIDATES``.
+
+        The estimate counts all domains of the cluster. The plugin counts those that the pod can use, so that the
+        estimate is never smaller than the skew.
+        """
+        domain_of: dict[str, dict[str, str]] = {}
+        sizes: dict[str, int] = {}
+        for key in keys:
+            labels = workloads[key][-1].labels
+            for constraint in key[3]:
+                topology_key = constraint.topology_key
+                if topology_key not in domain_of:
+                    if len(domain_of) == _MOST_KEYS:
+                        domain_of.clear()
+                    domain_of[topology_key] = self._domains(topology_key)
+                    sizes[topology_key] = len(set(domain_of[topology_key].values()))
+                    yield
+                counts = pods.by_domain(key[0], constraint, labels, domain_of[topology_key])
+                fewest = min(counts.values(), default=0) if len(counts) >= sizes[topology_key] else 0
+                if sizes[topology_key] < (constraint.min_domains or 1):
+                    fewest = 0
+                if max(counts.values(), default=0) - fewest > constraint.max_skew:
+                    candidates.append(key)
+                    break
+            if len(candidates) == MOST_CANDIDATES:
+                return
+            yield
+
+    def _domains(self, topology_key: str) -> dict[str, str]:
+        """Return the domain of each node that has the label."""
+        labels = ((name, info.node.labels) for name, info in self._cluster.nodes.items())
+        return {name: of[topology_key] for name, of in labels if topology_key in of}
 
     async def _of(self, key: Key, pods: Sequence[Pod]) -> list[WorkloadSkew]:
         """Return the skews of a workload, one for each constraint that a profile judges."""
@@ -184,10 +263,61 @@ class Skews:
         except PluginError:
             return []  # the guard has logged the fault
         first = removed_first(key[1], pods)
+        await yield_to_loop()
         return [_skew_of(key, limit, len(pods), first) for limit in limits]
 
     def _limits(self, framework: Framework, pod: Pod) -> Sequence[DomainLimit]:
         return framework.explain_with(SPREAD, pod, Candidates.of(self._cluster.nodes)).limits
+
+
+class _PodsByLabels:
+    """Bound pods of each namespace by label set, and the label sets by label, for estimates without cached counts."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[str, LabelSet], Counter[str]] = {}
+        self._with: dict[tuple[str, str, str], list[LabelSet]] = {}
+
+    def add(self, pod: Pod) -> None:
+        if not pod.node_name:
+            return
+        key = (pod.namespace, pod.labels)
+        if key not in self._nodes:
+            self._nodes[key] = Counter()
+            for label, value in pod.labels.items():
+                self._with.setdefault((pod.namespace, label, value), []).append(pod.labels)
+        self._nodes[key][pod.node_name] += 1
+
+    def by_domain(
+        self, namespace: str, constraint: TopologySpreadConstraint, labels: LabelSet, domain_of: Mapping[str, str]
+    ) -> Counter[str]:
+        """Return the number of pods that a constraint selects, by domain. ``labels``: of the pod that has it."""
+        counts: Counter[str] = Counter()
+        if constraint.selector is None:
+            return counts
+        pairs = [(key, labels[key]) for key in constraint.match_label_keys if key in labels]
+        selector = constraint.selector.with_labels(pairs)
+        for matching in self._candidates(namespace, selector):
+            if selector.matches(matching):
+                for node, number in self._nodes[namespace, matching].items():
+                    if node in domain_of:
+                        counts[domain_of[node]] += number
+        return counts
+
+    def _candidates(self, namespace: str, selector: Selector) -> Iterable[LabelSet]:
+        """Return the label sets that can match: those with the first label that must have one value, else all."""
+        for requirement in selector.requirements:
+            if requirement.operator == IN and len(requirement.values) == 1:
+                return self._with.get((namespace, requirement.key, requirement.values[0]), ())
+        return [labels for of, labels in self._nodes if of == namespace]
+
+
+def _matches(values: Sequence[str], wanted: Sequence[str]) -> bool:
+    return all(not it or it == value for it, value in zip(wanted, values, strict=True))
+
+
+def _page(items: Sequence[WorkloadSkew], total: int, start: int, age: float) -> SkewPage:
+    end = start + MOST_LISTED
+    return SkewPage(items, total, end if end < total else None, max(0.0, age))
 
 
 def _skew_of(key: Key, limit: DomainLimit, pods: int, first: str) -> WorkloadSkew:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from threading import Thread, Timer
+from threading import Thread, Timer, current_thread, main_thread
 from typing import Any, Final
 from urllib.parse import quote
 from weakref import finalize
@@ -34,8 +36,12 @@ PORT: Final = 8889
 _ANSWER_SECONDS: Final = 65.0
 _FORWARD_SECONDS: Final = 10.0
 _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]+)")
+_SIGNALLED: Final = 128
+"""A shell shows this exit code plus the number of a signal."""
+
 _STATUS: Final = "/api/v1/status"
 _UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
 
 
 class _Metadata(Struct, frozen=True):
@@ -134,6 +140,12 @@ class ClusterConnection:
         return asyncio.run(answer())
 
 
+def _end_on_sigterm() -> None:
+    """Let SIGTERM end this process by ``SystemExit``, which also ends its port-forward."""
+    if current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(_SIGNALLED + number))
+
+
 def _end(process: subprocess.Popen[str]) -> None:
     process.kill()
     process.wait()
@@ -179,7 +191,7 @@ def by_service(connection: ClusterConnection, namespace: str, missed: list[str])
     try:
         services = _SERVICES.decode(connection.read(_collection("services", namespace), {"labelSelector": SERVICES}))
     except (ApiError, msgspec.DecodeError) as error:
-        missed.append(f"no Service of Homeport: {error}")
+        missed.append(f"no Service of Homeport: {error}{_advice(error, namespace)}")
         return None
     for service in services.items:
         for port in service.spec.ports:
@@ -206,6 +218,7 @@ class PortForward:
         flags = {"--kubeconfig": login.kubeconfig, "--context": login.context, "--as": login.impersonated}
         options = [text for name, value in flags.items() if value for text in (name, value)]
         command = [kubectl, *options, "-n", namespace, "port-forward", "--address=127.0.0.1", f"pod/{pod}", f":{PORT}"]
+        _end_on_sigterm()
         self._process = subprocess.Popen(  # noqa: S603  # kubectl, with the user's own flags
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -246,7 +259,7 @@ def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[
     try:
         pods = _PODS.decode(connection.read(_collection("pods", namespace), {"labelSelector": PODS}))
     except (ApiError, msgspec.DecodeError) as error:
-        missed.append(f"no pod of Homeport: {error}")
+        missed.append(f"no pod of Homeport: {error}{_advice(error, namespace)}")
         return None
     ready = [pod.metadata for pod in pods.items if pod.is_ready]
     for pod in ready:
@@ -260,6 +273,11 @@ def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[
     if not ready:
         missed.append("no ready pod of Homeport")
     return None
+
+
+def _advice(error: Exception, namespace: str) -> str:
+    is_forbidden = isinstance(error, ApiError) and error.status == _FORBIDDEN
+    return " (--homeport-namespace searches one namespace)" if is_forbidden and not namespace else ""
 
 
 def _collection(plural: str, namespace: str) -> str:

@@ -8,20 +8,16 @@ from fastapi import APIRouter, Query, Response
 from msgspec.structs import asdict
 
 from app.analysis.skew import Skews, WorkloadSkew
-from app.framework.handle import Clock
 from app.server.cycle import FAILURES, json_response
 from app.wire.explain_v1 import API_VERSION
 from app.wire.skew_v1 import WORKLOAD_SKEW_LIST, WorkloadSkewList
-
-MOST_LISTED: Final = 500
-"""Maximum number of items of one page."""
 
 _LONGEST_NAME: Final = 253
 _MOST: Final = 1_000_000
 
 
-def skew_router(skews: Skews, clock: Clock) -> APIRouter:
-    """Create the router. The list is computed once for all readers. ``clock``: that of ``skews``."""
+def skew_router(skews: Skews) -> APIRouter:
+    """Create the router. Workloads above their maxSkew are computed once for all readers."""
     router = APIRouter(prefix="/api/v1/skew", tags=["operator"])
 
     @router.get("", response_model=WorkloadSkewList, responses=FAILURES, summary="Topology skew of all workloads")
@@ -32,27 +28,19 @@ def skew_router(skews: Skews, clock: Clock) -> APIRouter:
         above: bool = False,  # a query parameter
         start: Annotated[int, Query(ge=0, le=_MOST)] = 0,
     ) -> Response:
-        current = await skews.current()
-        wanted = {"namespace": namespace, "kind": kind, "name": name}
-        items = [it for it in current.items if _matches(it, wanted) and (it.is_above or not above)]
-        end = start + MOST_LISTED
+        page = await skews.page(namespace, kind, name, start, above=above)
         return json_response(
             {
                 "apiVersion": API_VERSION,
                 "kind": WORKLOAD_SKEW_LIST,
-                "items": [_item(it) for it in items[start:end]],
-                "total": len(items),
-                "leftOut": current.left_out,
-                "computedSecondsAgo": round(max(0.0, clock() - current.computed_at), 1),
-                "next": end if end < len(items) else None,
+                "items": [_item(it) for it in page.items],
+                "total": page.total,
+                "countedSecondsAgo": round(page.age, 1),
+                "next": page.following,
             }
         )
 
     return router
-
-
-def _matches(skew: WorkloadSkew, wanted: dict[str, str]) -> bool:
-    return all(not value or getattr(skew, name) == value for name, value in wanted.items())
 
 
 def _item(skew: WorkloadSkew) -> dict[str, Any]:

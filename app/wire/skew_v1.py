@@ -39,12 +39,11 @@ class WorkloadSkewItem(CamelModel):
 
 
 class WorkloadSkewList(CamelModel):
-    """Skews of all workloads with spread constraints, the largest excess over maxSkew first."""
+    """Skews of workloads with spread constraints, by name; with above=true the largest excess over maxSkew first."""
 
     api_version: Literal["homeport.dev/v1alpha1"]
     kind: Literal["WorkloadSkewList"]
-    items: list[WorkloadSkewItem] = Field(description="At most 500.")
-    total: int
-    left_out: int = Field(description="Number of workloads beyond the first 5,000, which are not computed.")
-    computed_seconds_ago: float = Field(description="Age of the list.")
+    items: list[WorkloadSkewItem] = Field(description="One for each constraint of at most 100 workloads.")
+    total: int = Field(description="Number of workloads that match; with above=true, of skews.")
+    counted_seconds_ago: float = Field(description="Seconds since the workloads were counted.")
     next: int | None = Field(description="start of the next page; null on the last one.")

@@ -190,7 +190,7 @@ def told(folder: Path, capsys: pytest.CaptureFixture[str], *objects: JsonObject)
         json.dumps({**head, "profiles": [HOMES.model_dump(mode="json", exclude_unset=True, by_alias=True)]})
     )
     cluster = saved(folder, *objects)
-    assert 0 == main(["explain", "db-0", "-n", "default", "--saved", cluster, "--config", str(config)])
+    assert 0 == main(["explain", "db-0", "-n", "default", "--saved", cluster, "--config", str(config), "-q"])
     return capsys.readouterr().out.splitlines()
 
 

@@ -73,7 +73,7 @@ def test_what_is_printed(title: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     (config := tmp_path / "homeport.json").write_text(json.dumps(CONFIG))
     (saved := tmp_path / "cluster.json").write_text(json.dumps(cluster(title, expected.condition)))
 
-    main(["explain", pod, "-n", "default", "--saved", str(saved), "--config", str(config)])
+    main(["explain", pod, "-n", "default", "--saved", str(saved), "--config", str(config), "-q"])
 
     assert expected.explained == "".join(capsys.readouterr())
 

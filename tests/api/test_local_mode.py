@@ -128,8 +128,9 @@ def test_a_cluster_beyond_the_bound(person: Person, monkeypatch: pytest.MonkeyPa
     assert (3, "", told) == person.runs(api(), "pending", "-q")
 
 
-def test_a_port_forward_ends_with_the_reader_of_a_long_list(tmp_path: Path, nobodys_cluster: Path) -> None:
-    """``kubectl homeport homes | head -1``: the process ends by SIGPIPE, and its kubectl does not stay behind."""
+@pytest.mark.parametrize("ends_by", [signal.SIGPIPE, signal.SIGTERM])
+def test_a_port_forward_ends_with_its_command(tmp_path: Path, nobodys_cluster: Path, ends_by: signal.Signals) -> None:
+    """As ``kubectl homeport homes | head -1`` ends, or ``timeout 9 kubectl homeport homes -w``."""
     owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "namespace": "default", "slot": ""}
     homes = [{"owner": {**owner, "name": f"vm-{number:05}"}} for number in range(9000)]
     pages = {"/api/v1/status": {}, "/api/v1/homes": {"items": homes, "continue": ""}}
@@ -146,15 +147,19 @@ def test_a_port_forward_ends_with_the_reader_of_a_long_list(tmp_path: Path, nobo
         program.chmod(0o755)
         config = str(kubeconfig(tmp_path, server.url))
         script = "import sys; from homeport import kubectl; sys.exit(kubectl())"
-        command = [sys.executable, "-c", script, "homes", "-o", "name", "-q", "--kubeconfig", config]
+        command = [sys.executable, "-c", script, "homes", "-o", "name", "-q", "-w", "--kubeconfig", config]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None
             assert process.stderr is not None
             first = process.stdout.read(1)
+            if ends_by == signal.SIGTERM:
+                process.terminate()
             process.stdout.close()
             told = process.stderr.read()
 
-    assert (b"v", b"", -signal.SIGPIPE) == (first, told, process.returncode)
+    codes = {-signal.SIGPIPE, 128 + signal.SIGTERM} if ends_by == signal.SIGTERM else {-signal.SIGPIPE}
+    assert (b"v", b"") == (first, told)
+    assert process.returncode in codes
     ends = time.monotonic() + GONE_SECONDS
     while _is_there(int(said.read_text())) and time.monotonic() < ends:
         time.sleep(0.01)

@@ -66,7 +66,7 @@ async def test_a_page(api: Api, path: str, content_type: str, text: str) -> None
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 LINKED = {
     *("/docs", "/livez", "/readyz", "/metrics"),
-    *("/api/v1/status", "/api/v1/check", "/api/v1/homes", "/api/v1/pending", "/api/v1/waiting"),
+    *("/api/v1/status", "/api/v1/check", "/api/v1/homes", "/api/v1/pending", "/api/v1/skew", "/api/v1/waiting"),
 }
 
 

@@ -14,7 +14,6 @@ from app.analysis.skew import removed_first, workload_of
 from app.config.profile import Profile
 from app.config.settings import Settings
 from app.kube.core_v1 import Pod
-from app.server import skew as page
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import Api, serving
 from tests.builders import ZONE, JsonObject, constraint, controller, node_object, pod_object
@@ -61,8 +60,8 @@ async def listed(api: Api, query: str = "") -> list[JsonObject]:
 
 
 async def test_a_workload_has_its_pods_by_domain(api: Api) -> None:
-    """The largest excess over maxSkew comes first. A pod without a controller is no workload."""
-    first, second = await listed(api)
+    """They are sorted by name. A pod without a controller is no workload."""
+    second, first = sorted(await listed(api), key=lambda it: it["skew"])
 
     assert {
         "namespace": "default",
@@ -93,27 +92,46 @@ async def test_the_list_can_be_narrowed_and_has_pages(api: Api, monkeypatch: pyt
     assert ["web"] == [it["name"] for it in await listed(api, "?above=true")]
     assert ["db"] == [it["name"] for it in await listed(api, "?kind=StatefulSet&name=db")]
     assert [] == await listed(api, "?namespace=other")
-    monkeypatch.setattr(page, "MOST_LISTED", 1)
+    monkeypatch.setattr(skew, "MOST_LISTED", 1)
     answer = await api.get("/api/v1/skew")
-    assert (1, 2, 0) == (answer["next"], answer["total"], answer["leftOut"])
+    assert (1, 2) == (answer["next"], answer["total"])
     assert ["db"] == [it["name"] for it in await listed(api, "?start=1")]
 
 
-async def test_one_list_is_computed_for_all_readers(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_workloads_are_counted_once_for_all_readers(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await listed(api)
-    monkeypatch.setattr(skew, "workload_of", None)  # a second computation would fail
+    monkeypatch.setattr(skew, "workload_of", None)  # a second count would fail
 
     assert 2 == len(await listed(api))
 
 
-async def test_workloads_beyond_the_bound_are_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skew, "MOST_WORKLOADS", 1)
-    monkeypatch.setattr(skew, "FRESH_SECONDS", -1.0)
-    monkeypatch.setattr(skew, "PAUSE_FACTOR", -1.0)
+@pytest.mark.parametrize(
+    ("placed", "more", "expected"),
+    [
+        ((3, 1, 0), {}, {"web"}),
+        ((2, 1, 1), {}, set()),
+        ((1, 1, 1), {"min_domains": 4}, set()),
+        ((2, 2, 2), {"min_domains": 4}, {"web"}),
+        ((2, 0, 0), {"match_label_keys": ["pod-template-hash"]}, {"web"}),
+        ((2, 0, 0), {"selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}, {"web"}),
+        ((2, 0, 0), {"selector": None}, set()),
+        ((2, 0, 0), {"affinity_policy": "Honor", "taints_policy": "Honor"}, {"web"}),
+    ],
+)
+async def test_the_estimate_misses_no_workload_above_its_max_skew(
+    placed: tuple[int, ...], more: JsonObject, expected: set[str], tmp_path: Path
+) -> None:
+    spread = [constraint(**{"app": "web", **more})]
+    pods = [web(10 * zone + number, f"n{zone}") for zone, numbers in enumerate(placed) for number in range(numbers)]
+    for pod in pods:
+        pod["spec"]["topologySpreadConstraints"] = spread
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*NODES, *pods]}))
+    async with serving(Settings(cluster=str(path)), SHIPPED, DEFAULT_WEIGHTS) as api:
+        every = await listed(api)
+        above = await listed(api, "?above=true")
 
-    answer = await api.get("/api/v1/skew")
-
-    assert (1, 1) == (len({(it["kind"], it["name"]) for it in answer["items"]}), answer["leftOut"])
+    assert expected == {it["name"] for it in every if it["above"]} == {it["name"] for it in above}
 
 
 async def test_the_metric_has_the_workloads_above_their_max_skew(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

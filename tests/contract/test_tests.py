@@ -35,7 +35,6 @@ ELSEWHERE: Final = {
     "tests/api/test_explain_command.py": [
         "app/commands/explain.py",
         "app/commands/question_flags.py",
-        "app/commands/questions.py",
     ],
     "tests/api/test_homes_command.py": ["app/commands/home_list.py", "app/commands/service.py"],
     "tests/api/test_saved_option.py": ["app/commands/dump.py", "app/commands/in_process.py"],

@@ -87,7 +87,7 @@ class TestService:
         [
             pytest.param(
                 lambda asked: refusal(403, "services is forbidden") if asked.path == "/api/v1/services" else None,
-                "no Service of Homeport: services is forbidden (403)",
+                "no Service of Homeport: services is forbidden (403) (--homeport-namespace searches one namespace)",
                 id="not allowed to list",
             ),
             pytest.param(
