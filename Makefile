@@ -23,7 +23,7 @@ CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test test-all $(STAGES) $(MORE_STAGES) control-plane oracle chart-docs live soak kept bench loadtest refusals attempts lock format clean wheel image release
+.PHONY: help setup run test test-all $(STAGES) $(MORE_STAGES) control-plane oracle chart-docs live soak kept bench loadtest refusals attempts lock format clean wheel krew image release
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-18s %s\n", $$1, $$2 }'
@@ -122,12 +122,15 @@ format: $(READY) ## rewrite the code in house format
 wheel: $(READY) ## build the wheel into dist/
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist
 
+krew: $(READY) ## build the kubectl plugin for krew and its manifest into dist/ (URL=)
+	@$(BIN)/python -m tests.krew $(if $(URL),--url '$(URL)')
+
 image: $(READY) ## build the image with buildah, podman or docker (IMAGE=, BASE=, MEASURE=1)
 	@$(BIN)/python -m tests.cluster.image $(if $(IMAGE),--image '$(IMAGE)') $(if $(BASE),--base '$(BASE)') \
 	    $(if $(MEASURE),--measure)
 
-release: $(READY) ## build wheel, sdist, chart, image, bill of materials and checksums into dist/, no registry needed (BASE=)
-	@$(BIN)/python -m tests.release $(if $(BASE),--base '$(BASE)')
+release: $(READY) ## build wheel, sdist, chart, image, krew plugin, bill of materials and checksums into dist/, no registry needed (BASE=, URL=)
+	@$(BIN)/python -m tests.release $(if $(BASE),--base '$(BASE)') $(if $(URL),--url '$(URL)')
 
 cluster-test: $(READY) ## as root: the image and the chart on a cluster of three real nodes (ONLY="drain or restart")
 	@$(BIN)/python -m tests.cluster $(if $(ONLY),-k '$(ONLY)')

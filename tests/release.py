@@ -3,7 +3,8 @@
     make release
     make release BASE=localhost/homeport-base:trixie    # a base image made of Debian's packages, as root, no registry
 
-Files: sdist, wheel, chart, image (an OCI archive), bill of materials (CycloneDX) and SHA256SUMS.
+Files: sdist, wheel, chart, image (an OCI archive), plugin for krew with its manifest, bill of materials (CycloneDX) and
+SHA256SUMS.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final
 
 import yaml
 
+from tests import krew
 from tests.cluster import image, images
 from tests.cluster.image import Engine, ImageError, default_image, version
 from tests.controlplane import tools
@@ -51,6 +53,8 @@ def files() -> dict[str, str]:
         "wheel": f"homeport-{number}-py3-none-any.whl",
         "chart": f"homeport-{number}.tgz",
         "image": f"homeport-image-{number}.tar",
+        "krew plugin": krew.archive_name(),
+        "krew manifest": krew.MANIFEST.name,
         "bill of materials": f"homeport-{number}.cdx.json",
     }
 
@@ -78,8 +82,11 @@ def missing(base: str) -> list[str]:
     return [*found, *(f"{program}, {purpose}" for program, purpose in needed.items() if not shutil.which(program))]
 
 
-def build(base: str) -> None:
-    """Build all files into ``dist/``. Raises ``ReleaseError``, ``BuildError`` and ``ImageError``."""
+def build(base: str, url: str) -> None:
+    """Build all files into ``dist/``. ``url``: where the plugin for krew will be.
+
+    Raises ``ReleaseError``, ``BuildError`` and ``ImageError``.
+    """
     if lacking := missing(base):
         raise ReleaseError("\n".join(["not installed:", *(f"- {sentence}" for sentence in lacking)]))
     if len(set(versions().values())) > 1:
@@ -92,6 +99,7 @@ def build(base: str) -> None:
     _build_python()
     _run(str(tools.helm("helm-3")), "package", str(CHART), f"--destination={DIST}")
     _build_image(base)
+    krew.build(DIST, url)
     _run(
         *(sys.executable, "-m", "cyclonedx_py", "requirements", LOCK, "--pyproject=pyproject.toml"),
         *("--mc-type=application", "--output-reproducible", f"--output-file={DIST / files()['bill of materials']}"),
@@ -135,8 +143,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return 1, with the cause on standard error, if a file could not be built."""
     parser = argparse.ArgumentParser("python -m tests.release", description="Build every file of a release into dist/.")
     parser.add_argument("--base", default=image.BASE, help="the image that ours is built on (default: %(default)s)")
+    parser.add_argument("--url", default=krew.URL, help="where the plugin for krew will be (default: %(default)s)")
+    given = parser.parse_args(arguments)
     try:
-        build(parser.parse_args(arguments).base)
+        build(given.base, given.url)
     except (ReleaseError, BuildError, ImageError) as error:
         _say(f"error: {error}")
         return 1

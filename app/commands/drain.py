@@ -1,20 +1,20 @@
 """``homeport homes drain NODE --dry-run``: lists homes on a node, where each pod would go, and which pods would wait.
 
 The running Homeport computes the plan. It places the pods one after the other, and each placed pod takes resources of
-its node.
+its node. Like ``home_list``, this module is part of the kubectl plugin for krew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.commands import table
-from app.commands.homes import PATH, Json, Output, name_of, named
+from app.commands.home_list import PATH, Json, Output, name_of, named
 from app.commands.output import structured
-from app.commands.service import Pages
+
+if TYPE_CHECKING:
+    from app.commands.service import Pages
 
 _SHOWN: Final = 3
 _COMPLETE: Final = "complete"
@@ -22,7 +22,7 @@ _ROOM: Final = "NodeResourcesFit"
 _MOST_OTHERS: Final = 10
 
 
-class PrintedDrain(Struct, frozen=True):
+class PrintedDrain(NamedTuple):
     """``text``: what to print. ``node_exists``: false if no node has the name. ``waits``: true if a pod would wait.
 
     ``suggestion``: text that names similar nodes, for a node that does not exist.

@@ -1,4 +1,4 @@
-"""``homeport homes``: lists homes, and lets a user move, release and keep them.
+"""``homeport homes``: lets a user move, release and keep homes (``home_list`` lists them).
 
 A home is the node on which Homeport places a pod again when the pod is recreated. The node's name is stored in an
 annotation of the pod's owner. The commands read homes, and the kinds of owners that can have homes, from a running
@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from app.commands import table
-from app.commands.output import structured
+from app.commands.home_list import PATH, Json, homes
 from app.commands.service import CommandError, Pages, UsageError
 from app.homes import by_hand
 from app.homes.by_hand import AnnotationTarget, ByHandError
@@ -25,14 +24,7 @@ from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_segment, is_subdomain, shown
 
 HOME: Final = f"{ANNOTATION_DOMAIN}home"
-PATH: Final = "/api/v1/homes"
-
-Output = Literal["table", "wide", "json", "yaml", "name"]
-Json = dict[str, Any]
 T = TypeVar("T")
-
-_MOST: Final = "500"
-"""Maximum number of homes that one request returns: value of the query parameter ``limit``."""
 
 _SHORT: Final = {
     "vm": "virtualmachine",
@@ -48,8 +40,6 @@ _ORDINAL: Final = re.compile("[0-9]+(-[0-9]+)?")
 """Ordinal of a pod. In a LeaderWorkerSet it is ``GROUP-WORKER``: the group's number and the worker's index in it."""
 
 _PARTS: Final = 3
-_COLUMNS: Final = ("namespace", "owner", "node", "state", "machine", "policy")
-_MORE: Final = ("because", "since", "by", "pod", "on", "contradiction")
 
 
 class OwnerArgument(Struct, frozen=True):
@@ -74,97 +64,10 @@ class OwnerArgument(Struct, frozen=True):
         return AnnotationTarget(self.api_version, self.kind, self.namespace, self.name, annotation, self.slot)
 
 
-class HomeSelection(Struct, frozen=True):
-    """Criteria that listed homes must all match. An empty ``namespace`` or ``node`` matches every home."""
-
-    namespace: str = ""
-    node: str = ""
-    orphaned: bool = False
-    away: bool = False
-    contradictory: bool = False
-
-    @property
-    def narrows(self) -> bool:
-        """True if the selection has a criterion besides the namespace."""
-        return bool(self.query.keys() - {"namespace"})
-
-    @property
-    def query(self) -> dict[str, str]:
-        texts = {"namespace": self.namespace, "node": self.node}
-        flags = {name: "true" for name in ("orphaned", "away", "contradictory") if getattr(self, name)}
-        return {name: value for name, value in texts.items() if value} | flags
-
-
-def listing(server: Pages, selection: HomeSelection, output: Output, *, headers: bool = True) -> str:
-    """Return the text to print about the selected homes. A table without rows is empty. Raises ``CommandError``."""
-    items = list(homes(server, selection.query))
-    text = structured({"items": items}, output)
-    if text is not None:
-        return text
-    if output == "name":
-        return "\n".join(name_of(it["owner"]) for it in items)
-    return "\n".join(_rows(items, selection, wide=output == "wide", headers=headers)) if items else ""
-
-
-def homes(server: Pages, query: Mapping[str, str]) -> Iterator[Json]:
-    """Yield all homes that match the query, with as many requests as needed. Raises ``CommandError``."""
-    token = ""
-    while True:
-        page = server.get(PATH, {**query, "limit": _MOST} | ({"continue": token} if token else {}))
-        yield from page["items"]
-        token = page["continue"]
-        if not token:
-            return
-
-
 def keepers(server: Pages) -> list[Json]:
     """Return the kinds of owners that can have homes. Raises ``CommandError``."""
     kinds: list[Json] = server.get(PATH, {"limit": "1"})["keepers"]
     return kinds
-
-
-def name_of(owner: Json) -> str:
-    """Return an owner in kubectl's format, with the ordinal if it has one: ``virtualmachine.kubevirt.io/db01``."""
-    group, slash, _ = owner["apiVersion"].rpartition("/")
-    return f"{owner['kind'].lower()}{f'.{group}' if slash else ''}/{named(owner)}"
-
-
-def named(owner: Json) -> str:
-    """Return the owner's name; if it has an ordinal, followed by a slash and the ordinal."""
-    return f"{owner['name']}/{owner['slot']}" if owner["slot"] else str(owner["name"])
-
-
-def _rows(items: Sequence[Json], selection: HomeSelection, *, wide: bool, headers: bool) -> list[str]:
-    columns = list(_COLUMNS)
-    if selection.namespace:
-        columns.remove("namespace")
-    if wide:
-        columns += _MORE
-    elif selection.contradictory:
-        columns.append("contradiction")
-    return table.lines(columns, [[cells[it] for it in columns] for cells in map(_cells, items)], headers=headers)
-
-
-def _cells(home: Json) -> dict[str, str]:
-    cells = {
-        "namespace": home["owner"]["namespace"],
-        "owner": f"{home['owner']['kind']}/{named(home['owner'])}",
-        "node": home["node"],
-        "state": _words(home["state"]),
-        "because": home["mark"],
-        "machine": _words(home["machine"]),
-        "policy": home["policy"],
-        "by": home["policySource"],
-        "since": home["since"],
-        "pod": home["pod"],
-        "on": home["podNode"],
-        "contradiction": home["contradiction"],
-    }
-    return {column: cell or "-" for column, cell in cells.items()}
-
-
-def _words(word: str) -> str:
-    return word.replace("_", " ")
 
 
 def owner_of(server: Pages, namespace: str, text: str) -> OwnerArgument:

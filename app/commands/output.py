@@ -8,8 +8,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
-import yaml
-
 BAD: Final = "31"
 GOOD: Final = "32"
 BOLD: Final = "1"
@@ -20,6 +18,8 @@ def structured(answer: Mapping[str, Any], output: str) -> str | None:
     if output == "json":
         return json.dumps(answer, indent=2)
     if output == "yaml":
+        import yaml  # here, because the kubectl plugin for krew has only the standard library, and not this format
+
         return str(yaml.safe_dump(dict(answer), sort_keys=False, allow_unicode=True)).rstrip("\n")
     return None
 

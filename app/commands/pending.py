@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from app.commands import table
 from app.commands.output import structured
-from app.commands.service import Pages, all_pages
+from app.commands.paging import all_pages
+
+if TYPE_CHECKING:
+    from app.commands.service import Pages
 
 PATH: Final = "/api/v1/pending"
 _COLUMNS: Final = ("namespace", "name", "waits", "nodes", "reason")

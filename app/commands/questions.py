@@ -10,12 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
-from urllib.parse import quote
 
-from app.commands import drain, explain, homes, pending, skew
+from app.commands import drain, explain, home_list, homes, pending, skew
 from app.commands.output import structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
+from app.commands.targets import KINDS, TargetError, explained
 from app.kube.names import is_label, shown
 
 WAITS: Final = 1
@@ -23,39 +23,10 @@ WAITS: Final = 1
 
 _WATCH_SECONDS: Final = 2.0
 
-_PODS: Final = ("pod", "pods", "po")
-"""Names that kubectl accepts for the kind Pod."""
-
-_KINDS: Final = {
-    "deploy": "Deployment",
-    "deployment": "Deployment",
-    "deployments": "Deployment",
-    "sts": "StatefulSet",
-    "statefulset": "StatefulSet",
-    "statefulsets": "StatefulSet",
-    "job": "Job",
-    "jobs": "Job",
-    "rs": "ReplicaSet",
-    "replicaset": "ReplicaSet",
-    "replicasets": "ReplicaSet",
-    "ds": "DaemonSet",
-    "daemonset": "DaemonSet",
-    "daemonsets": "DaemonSet",
-    "rc": "ReplicationController",
-    "replicationcontroller": "ReplicationController",
-    "vm": "VirtualMachine",
-    "vms": "VirtualMachine",
-    "virtualmachine": "VirtualMachine",
-    "virtualmachines": "VirtualMachine",
-}
-"""Kinds of workloads by the names that kubectl accepts."""
-
 Ask = Callable[[], Pages]
 
 
 def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
-    if bool(arguments.target) == bool(arguments.selector):
-        raise UsageError("explain needs a POD or -l SELECTOR, and not both")
     path, query = _explained(arguments)
     answer = ask().get(path, query)
     explanations = [answer] if "items" not in answer else [it["explanation"] for it in answer["items"]]
@@ -70,24 +41,12 @@ def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
 
 
 def _explained(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
-    """Return the path and the query for the target of ``explain``."""
-    query = {"node": arguments.node} if arguments.node else {}
-    target = arguments.target or ""
-    first, slash, name = target.rpartition("/")
-    if arguments.selector or (slash and first.lower() in _KINDS):
-        if query:
-            raise UsageError("--node is for one pod")
-        of = (
-            {"labelSelector": arguments.selector}
-            if arguments.selector
-            else {"kind": _KINDS[first.lower()], "name": name}
-        )
-        return f"/api/v1/explain/{quote(_namespace(arguments), safe='')}", of
-    if slash and first.lower() not in _PODS:
-        if arguments.namespace not in (None, first):
-            raise UsageError(f"{shown(target)} is in another namespace than -n {arguments.namespace}")
-        arguments.namespace = first
-    return f"/api/v1/explain/{quote(_namespace(arguments), safe='')}/{quote(name, safe='')}", query
+    """Return the path and the query for the target of ``explain``. Raises ``UsageError``."""
+    given = arguments.target or "", arguments.selector, arguments.node, arguments.namespace
+    try:
+        return explained(*given, lambda: _namespace(arguments))
+    except TargetError as error:
+        raise UsageError(str(error)) from error
 
 
 def run_pending(arguments: argparse.Namespace, ask: Ask) -> int:
@@ -111,7 +70,7 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
     if arguments.workload and (not slash or not name):
         raise UsageError(f"{shown(arguments.workload)} is not a workload: use KIND/NAME, such as deploy/web")
     if slash:
-        query |= {"kind": _KINDS.get(kind.lower(), kind), "name": name}
+        query |= {"kind": KINDS.get(kind.lower(), kind), "name": name}
     answer = skew.workloads(ask(), query)
     if slash and not answer["items"]:
         raise CommandError(f"no spread constraint of {arguments.workload} {_where(namespace)} has a skew to show")
@@ -127,7 +86,7 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
 
 
 def run_homes_list(arguments: argparse.Namespace, ask: Ask) -> int:
-    selection = homes.HomeSelection(
+    selection = home_list.HomeSelection(
         "" if arguments.all_namespaces else _namespace(arguments),
         arguments.node,
         orphaned=arguments.orphaned,
@@ -137,7 +96,7 @@ def run_homes_list(arguments: argparse.Namespace, ask: Ask) -> int:
     server = ask()
 
     def listed(*, headers: bool) -> tuple[str, int]:
-        text = homes.listing(server, selection, arguments.output, headers=headers)
+        text = home_list.listing(server, selection, arguments.output, headers=headers)
         return text, len(text)
 
     what = "no such homes" if selection.narrows else "no homes"
@@ -196,7 +155,8 @@ def run_keep(arguments: argparse.Namespace, ask: Ask) -> int:
 
 def run_drain(arguments: argparse.Namespace, ask: Ask) -> int:
     planned = drain.plan(ask(), arguments.node, arguments.output, headers=not arguments.no_headers)
-    print(planned.text)  # noqa: T201  # the answer of the command
+    if planned.text:
+        print(planned.text)  # noqa: T201  # the answer of the command
     if not planned.node_exists:
         raise CommandError(f"there is no node {shown(arguments.node)}{planned.suggestion}")
     return WAITS if planned.waits else 0

@@ -47,17 +47,6 @@ class Pages(Protocol):
         ...
 
 
-def all_pages(server: Pages, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return a list with the items of all its pages, without ``next``. Raises ``CommandError``."""
-    answer = server.get(path, query)
-    following = answer["next"]
-    while following is not None:
-        page = server.get(path, {**query, "start": str(following)})
-        answer["items"] += page["items"]
-        following = page["next"]
-    return {name: value for name, value in answer.items() if name != "next"}
-
-
 class Server(Struct, frozen=True):
     """Implementation of ``Pages`` by a running Homeport at a URL. Raises ``PageNotServed`` if it does not serve a page.
 

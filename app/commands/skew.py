@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from app.commands import table
 from app.commands.output import BAD, BOLD, coloured, structured
-from app.commands.service import Pages, all_pages
+from app.commands.paging import all_pages
+from app.commands.service import Pages
 
 PATH: Final = "/api/v1/skew"
 _COLUMNS: Final = ("namespace", "workload", "key", "skew", "allowed", "domains")

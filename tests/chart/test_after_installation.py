@@ -90,6 +90,14 @@ def test_notes_of_a_service(plane: ControlPlane, helm: str) -> None:
     assert "WARNING" not in notes
 
 
+@pytest.mark.parametrize("mode", ["scheduler", "service"])
+def test_notes_say_who_reads_the_pages_where_there_is_a_service_of_them(plane: ControlPlane, mode: str) -> None:
+    operator = {"enabled": True, "apiServerCIDRs": ["192.0.2.10/32"]}
+
+    assert "bound to the role homeport-operator" in notes_of(plane, {"mode": mode, "operatorService": operator})
+    assert "homeport-operator" not in notes_of(plane, {"mode": mode})
+
+
 def test_files_are_copied_as_the_notes_say(plane: ControlPlane, tmp_path: Path) -> None:
     """Into a folder that need not be there, for nobody else to read; the shell goes on as it was."""
     notes = notes_of(plane, {"mode": "service"})

@@ -128,6 +128,25 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
         {**SERVICE, "networkPolicy": {"enabled": True}},
         "networkPolicy.schedulers is empty: say who may call the verbs of mode service",
     ),
+    "pages for everybody": (
+        {"operatorService": {"enabled": True}},
+        "operatorService.apiServerCIDRs is empty: set the addresses from which the API server connects to pods.",
+    ),
+    "pages for every address": (
+        {"operatorService": {"enabled": True, "apiServerCIDRs": ["192.0.2.10/32", "0.0.0.0/0"]}},
+        "operatorService.apiServerCIDRs: 0.0.0.0/0 contains every address.",
+    ),
+    "pages that are open by themselves": (
+        {"operatorService": {"enabled": True, "apiServerCIDRs": ["::1/128"]}, "config": {"openReads": True}},
+        "config.openReads is not to be set: it follows from other values of this chart.",
+    ),
+    "metrics that nobody gets to": (
+        {
+            "operatorService": {"enabled": True, "apiServerCIDRs": ["192.0.2.10/32"]},
+            "monitoring": {"podMonitor": {"enabled": True, "renderMode": "alwaysRender"}},
+        },
+        "networkPolicy.scrapers is empty, and operatorService.enabled closes the port of metrics",
+    ),
     "scraped twice": ({"monitoring": TWICE}, "monitoring: podMonitor and serviceMonitor are both on"),
 }
 
@@ -176,6 +195,10 @@ MISFITS: Final[dict[str, tuple[Values, str]]] = {
     "a label of the chart's own": (
         {"commonLabels": {"app.kubernetes.io/component": "other"}},
         "at '/commonLabels/app.kubernetes.io~1component': false schema",
+    ),
+    "an address that is no range": (
+        {"operatorService": {"apiServerCIDRs": ["192.0.2.10"]}},
+        "at '/operatorService/apiServerCIDRs/0': '192.0.2.10' does not match pattern",
     ),
     "no mode": ({"mode": None}, "missing property 'mode'"),
 }
@@ -242,7 +265,9 @@ def test_other_flags_of_kube_scheduler_are_let_through() -> None:
 def test_a_service_that_begins_with_a_digit(helm: str) -> None:
     """Before 1.36 the API server refuses it, after the rest was made. Nothing else has to begin with a letter."""
     sentence = '"1st-homeport" is no name of a Service, which begins with a letter'
-    for values in (SERVICE, {"monitoring": {"serviceMonitor": {"enabled": True, "renderMode": "alwaysRender"}}}):
+    operator = {"operatorService": {"enabled": True, "apiServerCIDRs": ["192.0.2.10/32"]}}
+    monitor = {"monitoring": {"serviceMonitor": {"enabled": True, "renderMode": "alwaysRender"}}}
+    for values in (SERVICE, monitor, operator):
         with pytest.raises(RefusedError) as refused:
             rendered(values, helm=helm, release="1st")
         assert sentence in str(refused.value)

@@ -11,6 +11,8 @@ from typing import Final
 
 import pytest
 
+from app.commands.cluster_pages import PORT
+from app.commands.cluster_pages import SERVICES as LABEL
 from tests.chart.rendering import CI_VALUES, NAMESPACE, RELEASES, files, of_kind, pod_of, rendered, rendered_once, the
 from tests.controlplane import objects
 from tests.controlplane.client import Json
@@ -38,7 +40,7 @@ def test_roles_are_what_homeport_prints_for_its_configuration(
     flags = [f"--namespace={namespace}", f"--service-account={account}", "--output=json"]
     printed = json.loads(subprocess.run([*command, *flags], capture_output=True, check=True, text=True).stdout)["items"]
 
-    own = [it for it in found if not _is_the_schedulers(it)]
+    own = [it for it in found if not _is_the_schedulers(it) and not _is_for_callers(it)]
     assert _rights(printed) == _rights(own)
     assert _bound(printed) == _bound(own)
 
@@ -49,7 +51,8 @@ def test_every_rule_of_a_role_is_bound_to_the_pods_account(values: Path) -> None
     namespace = the(found, "Deployment")["metadata"]["namespace"]
     account = {"kind": "ServiceAccount", "name": pod_of(found)["spec"]["serviceAccountName"], "namespace": namespace}
     bindings = [*of_kind(found, "ClusterRoleBinding"), *of_kind(found, "RoleBinding")]
-    roles = {(it["kind"], it["metadata"]["name"]) for kind in ("ClusterRole", "Role") for it in of_kind(found, kind)}
+    own = [it for kind in ("ClusterRole", "Role") for it in of_kind(found, kind) if not _is_for_callers(it)]
+    roles = {(it["kind"], it["metadata"]["name"]) for it in own}
 
     assert [[account]] * len(bindings) == [it["subjects"] for it in bindings]
     assert roles <= {(it["roleRef"]["kind"], it["roleRef"]["name"]) for it in bindings}
@@ -97,6 +100,27 @@ def test_roles_can_be_left_to_others() -> None:
         for it in [each["serviceAccount"] for each in rule["subjects"]]
     }
     assert (NAMESPACE, "theirs") == subject
+
+
+@pytest.mark.parametrize("mode", ["scheduler", "service"])
+def test_callers_of_the_operator_service_can_read_its_pages_and_no_other_service(mode: str) -> None:
+    """``kubectl homeport`` searches the Service by its label, then asks the proxy for the name with scheme and port."""
+    found = rendered({"mode": mode, "operatorService": {"enabled": True, "apiServerCIDRs": ["192.0.2.10/32"]}})
+    (role,) = [it for it in of_kind(found, "Role") if _is_for_callers(it)]
+    (service,) = [it for it in of_kind(found, "Service") if "homeport.dev/pages" in it["metadata"]["labels"]]
+    (port,) = service["spec"]["ports"]
+    name = f"http:{service['metadata']['name']}:{port['name']}"
+
+    assert LABEL == f"homeport.dev/pages={service['metadata']['labels']['homeport.dev/pages']}"
+    assert (NAMESPACE, PORT) == (service["metadata"]["namespace"], port["targetPort"])
+    assert {
+        (NAMESPACE, "list", "", "services", ""),
+        *((NAMESPACE, verb, "", "services/proxy", name) for verb in ("get", "create")),
+    } == _rights([role])
+
+
+def _is_for_callers(thing: Json) -> bool:
+    return bool(thing["kind"] == "Role" and thing["metadata"]["name"].endswith("-operator"))
 
 
 def _is_the_schedulers(thing: Json) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-MODULES: Final = sorted(it for folder in ("app", "plugins", "homeport") for it in (ROOT / folder).rglob("*.py"))
+MODULES: Final = sorted(it for folder in ("app", "plugins", "homeport", "krew") for it in (ROOT / folder).rglob("*.py"))
 PAGES: Final = sorted(
     [
         *ROOT.glob("*.md"),

@@ -1,5 +1,6 @@
 """The wheel is complete, and an installed Homeport runs its own code or none."""
 
+import configparser
 import os
 import subprocess
 import sys
@@ -87,6 +88,29 @@ def test_the_wheel_says_under_which_licence_it_is_and_brings_its_text(wheel: Pat
     assert [] == [line for line in head if line.startswith("Classifier: License")]
     assert (ROOT / "LICENSE").read_bytes() == text
     assert b"Apache License\n                           Version 2.0, January 2004" in text
+
+
+def test_the_wheel_has_the_program_the_plugin_of_kubectl_and_its_completion(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        text = packed.read(f"homeport-{VERSION}.dist-info/entry_points.txt").decode()
+    scripts = configparser.ConfigParser()
+    scripts.optionxform = str  # type: ignore[assignment,method-assign]  # names as they are written
+    scripts.read_string(text)
+
+    assert {
+        "homeport": "homeport:main",
+        "kubectl-homeport": "homeport:kubectl",
+        "kubectl_complete-homeport": "homeport:kubectl_complete",
+    } == dict(scripts["console_scripts"])
+
+
+def test_the_installed_plugin_and_its_completion_run(venv: Path, tmp_path: Path) -> None:
+    plugin = _in(venv, "kubectl-homeport", "--help", cwd=tmp_path)
+    completion = _in(venv, "kubectl_complete-homeport", "ex", cwd=tmp_path)
+
+    assert (0, "") == (plugin.returncode, plugin.stderr)
+    assert plugin.stdout.startswith("usage: kubectl homeport ")
+    assert (0, "explain") == (completion.returncode, completion.stdout.split()[0])
 
 
 def test_the_console_script_does_not_care_where_it_is_started(venv: Path, decoy: Decoy) -> None:

@@ -20,6 +20,9 @@
 {{- else -}}
 {{- $own = merge $own (dict "host" .Values.listenAddress "allowedNames" (list .Values.certificates.clientName)) -}}
 {{- end -}}
+{{- if (.Values.operatorService).enabled -}}
+{{- $own = merge $own (dict "openReads" true) -}}
+{{- end -}}
 {{- if eq .Values.certificates.source "selfSigned" -}}
 {{- $made := dict
       "secretNamespace" $namespace

@@ -1,0 +1,75 @@
+"""Pods and workloads as the user names them for ``explain``, in kubectl's formats.
+
+Like ``home_list``, this module is part of the kubectl plugin for krew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote
+
+from app.kube.names import is_label, shown
+
+_PODS: Final = ("pod", "pods", "po")
+"""Names that kubectl accepts for the kind Pod."""
+
+KINDS: Final = {
+    "deploy": "Deployment",
+    "deployment": "Deployment",
+    "deployments": "Deployment",
+    "sts": "StatefulSet",
+    "statefulset": "StatefulSet",
+    "statefulsets": "StatefulSet",
+    "job": "Job",
+    "jobs": "Job",
+    "rs": "ReplicaSet",
+    "replicaset": "ReplicaSet",
+    "replicasets": "ReplicaSet",
+    "ds": "DaemonSet",
+    "daemonset": "DaemonSet",
+    "daemonsets": "DaemonSet",
+    "rc": "ReplicationController",
+    "replicationcontroller": "ReplicationController",
+    "vm": "VirtualMachine",
+    "vms": "VirtualMachine",
+    "virtualmachine": "VirtualMachine",
+    "virtualmachines": "VirtualMachine",
+}
+"""Kinds of workloads by the names that kubectl accepts."""
+
+
+class TargetError(Exception):
+    """Raised if the arguments of ``explain`` do not fit together. The message is printed for the user."""
+
+
+def explained(
+    target: str, selector: str, node: str, namespace: str | None, default: Callable[[], str]
+) -> tuple[str, dict[str, str]]:
+    """Return path and query of the page that explains the target. Raises ``TargetError``.
+
+    ``target``: NAME, pod/NAME, KIND/NAME or NAMESPACE/NAME; empty with a ``selector``. ``namespace``: value of
+    ``--namespace``, ``None`` without it. ``default``: function that returns the namespace of the context.
+    """
+    if bool(target) == bool(selector):
+        raise TargetError("explain needs a POD or -l SELECTOR, and not both")
+    first, slash, name = target.rpartition("/")
+    kind = KINDS.get(first.lower())
+    if slash and kind is None and first.lower() not in _PODS:
+        if namespace not in (None, first):
+            raise TargetError(f"{shown(target)} is in another namespace than -n {namespace}")
+        namespace = first
+    path = f"/api/v1/explain/{namespace_of(namespace, default)}"
+    if kind is None and not selector:
+        return f"{path}/{quote(name, safe='')}", {"node": node} if node else {}
+    if node:
+        raise TargetError("--node is for one pod")
+    return path, {"labelSelector": selector} if selector else {"kind": kind or "", "name": name}
+
+
+def namespace_of(given: str | None, default: Callable[[], str]) -> str:
+    """Return the namespace given by ``--namespace``, else the default one. Raises ``TargetError`` if it is invalid."""
+    namespace = default() if given is None else given
+    if not is_label(namespace):
+        raise TargetError(f"{shown(namespace)} cannot be the name of a namespace")
+    return namespace
