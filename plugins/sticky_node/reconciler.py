@@ -66,8 +66,8 @@ _LATER_SECONDS: Final = 10.0
 class Reconciler:
     """Runs the corrections of recorded homes in rounds.
 
-    ``is_off``: returns whether the policy of an owner with that pod is ``off``. If so, nothing is recorded for its
-    virtual machine.
+    ``is_off``: function from an owner and one of its pods; returns whether their policy is ``off``. If so, nothing is
+    recorded for the owner's virtual machine.
     """
 
     def __init__(
