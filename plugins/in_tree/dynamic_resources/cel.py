@@ -252,7 +252,7 @@ def _is_constant(node: Any) -> bool:
 
 
 def _typed(constant: Any) -> tuple[bool, Any]:
-    """Return a key that is equal for equal constants. The keys of ``true`` and ``1`` differ."""
+    """Return a key for a constant. Equal constants have equal keys, but the keys of ``true`` and ``1`` differ."""
     return (isinstance(constant, bool), constant)
 
 

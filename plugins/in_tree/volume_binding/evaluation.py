@@ -120,8 +120,8 @@ class ClaimsEvaluation:
     Long computations run in steps. ``reasons`` and ``pod_volumes`` raise ``Unprepared`` after
     ``MAX_STEPS_PER_EVALUATION`` steps; the results so far are kept. The results depend on ``inputs``, on nodes, and on
     volumes and storage capacities. Changes of the last two are checked by ``is_current``. Later evaluations can reuse
-    the results while ``inputs`` are equal. ``stamp`` returns a key that changes whenever any of these might have
-    changed.
+    the results while ``inputs`` are equal. ``stamp`` returns a key that changes whenever ``inputs``, volumes or storage
+    capacities might have changed.
 
     A claim in ``waiting`` with a ``selected_node`` is assigned to that node. If several volumes of the pod use one
     claim, the claim is evaluated once. While the claim is unassigned, it takes one PersistentVolume for each of these
