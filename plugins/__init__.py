@@ -65,7 +65,7 @@ SHIPPED: Final[tuple[PluginSpec[Any], ...]] = (
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}
 """Plugins with weights that a profile enables at ``multiPoint`` by default (preset ``delegated``).
 
-The other plugins run in the preset ``complete``, or in profiles that enable them. The preset ``complete`` is
-kube-scheduler's default profile plus these plugins. By default the others are not enabled, because kube-scheduler runs
-its own equivalents before it calls Homeport.
+Other plugins run only in profiles that enable them, or that use the preset ``complete``: kube-scheduler's default
+plugins plus StickyNode. The preset ``delegated`` leaves them out, because kube-scheduler runs its own equivalents
+before it calls Homeport.
 """

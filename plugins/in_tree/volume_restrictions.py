@@ -110,7 +110,7 @@ class _PodDisks:
         return self
 
     def conflicts_on(self, node: NodeInfo) -> bool:
-        """Return whether a pod on the node shares a disk, and one of the two pods writes to it.
+        """Return whether a pod on the node uses one of these disks, and at least one of the two pods writes to it.
 
         Raises ``_StepLimitReached``.
         """

@@ -1,7 +1,7 @@
 """Annotations that hold homes: their format, their owner, and the claims of pods.
 
-A first bind writes the home onto the pod, in the Binding itself, so that a crash cannot separate the two. Homeport then
-copies the home to the owner, together with the UID of the pod:
+The first bind writes the home onto the pod, in the Binding itself, so a crash cannot cause one without the other.
+Homeport then copies the home to the owner, together with the UID of the pod:
 
     on the owner   homeport.dev/home          the node                              (homeport.dev/home.3: ordinal 3)
                    homeport.dev/home-pod      UID of the pod recorded last          (homeport.dev/home-pod.3)
@@ -11,11 +11,11 @@ copies the home to the owner, together with the UID of the pod:
                    homeport.dev/home-after    ``home-pod`` of its owner at the time; absent if there was none
                    homeport.dev/home-replaces home of its owner at the time; absent if there was none
 
-A pod's claim is open while its owner still has the ``home-pod`` that the claim names. So only one of the pods bound
-under the same ``home-pod`` is recorded, and only once. A claim replaces only the home that existed when its pod was
-bound. A newer edit by a user takes precedence and closes the claim. A home that a user removed does not come back:
-``home-pod`` remains, and older claims name another value. The source pod of a migration will be deleted, so the target
-pod carries the open claim of the source pod, with the source pod's node.
+The annotations on a pod are its claim. It is open while the owner still has the ``home-pod`` that the claim names. So
+only one of the pods bound under the same ``home-pod`` is recorded, and only once. A claim replaces only the home that
+existed when its pod was bound. A newer edit by a user takes precedence and closes the claim. A home that a user removed
+does not come back: ``home-pod`` remains, and older claims name another value. The source pod of a migration will be
+deleted, so the target pod carries the open claim of the source pod, with the source pod's node.
 
 Clones and restores copy annotations. So home annotations are ignored if ``home-owner`` has the UID of another object.
 The exception is a home that differs from the node in ``home-owner``, because a user has changed it since. A home
@@ -68,7 +68,7 @@ class ClaimSource(StrEnum):
 
 
 class Claim(Struct, frozen=True):
-    """Claim of a pod that ``node`` becomes its home. ``replaces``: the home recorded when the pod was bound.
+    """Claim of a pod: ``node`` becomes the owner's home. ``replaces``: the home recorded when the pod was bound.
 
     ``after``: the owner's ``home-pod`` at that time · ``decides``: true if the pod was the virtual machine's active pod
     when last checked · ``replaces`` is empty if there was no home.
@@ -341,7 +341,7 @@ class PendingHomes:
         return next((it for it in claims if it.pod.uid != pod.uid and it.decides and it.makes(owner)), None)
 
     def is_made(self, pod: Pod) -> bool:
-        """Return whether the pod's bind has made its home, although the home is not recorded yet."""
+        """Return whether the pod's bind has made a home that is not recorded on the owner yet."""
         return pod.uid in self._made
 
     def made(self) -> Collection[Claim]:

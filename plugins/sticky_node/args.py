@@ -218,7 +218,7 @@ class StickyNodeArgs(PluginArgs):
     def _each_keeper_alike(self) -> Self:
         """Require that all rules for one kind have equal ``policy``, ``perOrdinal`` and ``remember``.
 
-        The reason is that background tasks know only an owner's kind, not the rule by which it was found.
+        Otherwise a background task could not choose: it knows only an owner's kind, not the rule that found the owner.
         """
         first: dict[tuple[str, str], OwnerRule] = {}
         for rule in self.owners:

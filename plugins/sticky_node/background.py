@@ -184,7 +184,7 @@ class WriteBudget:
             self._causes.clear()
 
     def may_remember(self) -> bool:
-        """Return false for a while after the API server did not serve the Home kind."""
+        """Return whether Homes may be written: false for a while after the API server did not serve the kind."""
         return self._clock() >= self._remembers_from
 
     async def of_owner(self, key: str, work: Callable[[], Awaitable[bool | None]]) -> bool:

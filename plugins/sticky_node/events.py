@@ -93,7 +93,7 @@ def state_changed(
     """Report the state of a home by a log line and an Event, if it differs from ``before``. The state depends only on
     the node.
 
-    ``is_given``: the home is new, or was moved. If its node does not exist, the home was written by mistake.
+    ``is_given``: true if the home is new or was moved. If its node does not exist, a user wrote the home by mistake.
     """
     machine, node, state = str(owner), readable(home), home_state.state
     if state in (before, State.NONE) or (state is State.USABLE and before is State.NONE):
@@ -313,7 +313,7 @@ class StateReporter:
             self._unwritten[home.owner.key] = home.home_state.state
 
     def settled(self, homes: HomesBySlot) -> None:
-        """Report the return of homes whose earlier state was reported but could not be written."""
+        """Report homes that are usable again, if their unusable state was reported but could not be written."""
         for home in homes.values():
             told = self._unwritten.pop(home.owner.key, None)
             if told is not None and home.home_state.state is State.USABLE:

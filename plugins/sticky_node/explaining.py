@@ -27,7 +27,7 @@ def explain_missing(owner: Missing) -> Explanation:
 def explain_home(
     owner: Owner, decision: Decision, nodes: Candidates, *, claim: Claim | None, made: bool, cause: str
 ) -> Explanation:
-    """Explain filter's decision. ``claim``: source of a home that is not recorded; ``None`` if it is.
+    """Explain filter's decision. ``claim``: the claim that makes a home that is not recorded yet; otherwise ``None``.
 
     ``made``: true if the claim's pod is bound · ``cause``: why its home could not be written.
     """
@@ -67,8 +67,8 @@ def _facts(owner: Owner, decision: Decision, *, recorded: bool) -> HomeFacts:
 def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | None, *, tried: bool) -> Explanation:
     """Explain why a usable home rejects its pod. ``verdict``: result of the in-tree filters for the home.
 
-    ``verdict`` is ``None`` if other filters of the profile reject the pod there, which are listed per node. ``tried``:
-    the scheduler found no node, so an unknown rejection is mentioned, too.
+    ``verdict`` is ``None`` if other filters of the profile reject the pod there; these rejections are listed per node.
+    ``tried``: the scheduler found no node, so an unknown rejection is mentioned, too.
     """
     home, tables = readable(decision.home), tuple[Table, ...]()
     if verdict is None:

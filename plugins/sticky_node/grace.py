@@ -66,7 +66,7 @@ class _ObservedHome(Struct, frozen=True):
 
 
 class _LastRequest(Struct, frozen=True):
-    """Last request of a pod for its home's grace period. ``home``: empty once the home is usable again."""
+    """Last time that a pod needed the grace period of ``home``, or that the home became usable (``home`` is empty)."""
 
     home: str
     time: float

@@ -32,7 +32,7 @@ from plugins.sticky_node.pods import MIGRATION_JOB, BoundVolumes, is_target
 KINDS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
 
 PARTS: Final = (Part.NODE_STATE, Part.PENDING_VOLUMES)
-"""Optional parts of objects that deriving a home's state reads."""
+"""Optional parts of objects that are read to derive a home's state."""
 
 SCHEDULABLE: Final = "kubevirt.io/schedulable"
 """Node label: ``true`` if KubeVirt can start virtual machines on the node."""

@@ -1,4 +1,4 @@
-"""Mapping from a pod to the object that keeps its home: by controller references, otherwise by the pod's claims."""
+"""Finds the object that keeps the home of a pod: by controller references, otherwise by the pod's claims."""
 
 from __future__ import annotations
 

@@ -209,11 +209,10 @@ class StickyNode(
         return FilterResult((), lambda: dict.fromkeys(passed, NOT_HOME))
 
     def _is_tried(self, pod: Pod, home: str) -> bool:
-        """Return whether the pod's attempt for a home missing from the request has ended. Begin the attempt if there
-        was none.
+        """Return whether the attempt to nominate the pod to its home has ended; if there was none, begin it.
 
-        If a nominated pod is offered other nodes, an in-tree filter rejected the home, or preemption freed another
-        node.
+        Call this only if the request lacks the home. If a nominated pod is offered other nodes, an in-tree filter
+        rejected the home, or preemption freed another node.
         """
         if self._handle.is_asked() or self._attempts.is_over(pod.uid, home):
             return True

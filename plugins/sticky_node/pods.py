@@ -60,7 +60,7 @@ def slots(annotations: Mapping[str, str], *of: str, per_ordinal: bool) -> list[s
 
 
 MOST_OTHERS: Final = 64
-"""Maximum number of other pods of a claim examined for each of its pods, because a claim can have thousands."""
+"""Maximum number of other pods of a claim that are examined for one pod, because thousands of pods can use a claim."""
 
 _OF_ONE_NODE: Final = frozenset({"ReadWriteOnce", READ_WRITE_ONCE_POD})
 _SERVED: Final = frozenset({("v1", "Pod"), ("v1", PERSISTENT_VOLUME_CLAIMS.kind)})
@@ -267,8 +267,8 @@ def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: M
     (``CurrentVMIPod`` of ``pkg/controller/controller.go``). If two pods were created in the same second, KubeVirt can
     take either one; Homeport chooses by UID.
 
-    A virtual machine without a node cannot migrate. If it has a migration target, the watch of virtual machine
-    instances lags behind.
+    A virtual machine without a node cannot migrate. So if it has a migration target, the instance in the snapshot is
+    outdated.
     """
     where = machine.node_name
     if where and where != node_name:

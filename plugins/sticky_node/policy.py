@@ -252,7 +252,10 @@ class Decider:
         return Decision(home, applied, home_state, cell.then, Reason.NOT_HOME, since, ends_at, over=True)
 
     def holds(self, owner: Owner, home: str, applied: AppliedPolicy, state: State) -> bool:
-        """Return whether a pod waits if its home is unusable, now or in the future. Does not start a grace period."""
+        """Return whether a pod waits for an unusable home, or would wait if a usable home became unusable.
+
+        Starts no grace period.
+        """
         if applied.policy is Policy.OFF or not home or self._is_released(applied, state):
             return False
         cell = TABLE[State.AWAY if state is State.USABLE else state][applied.policy]

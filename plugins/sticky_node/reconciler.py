@@ -1,4 +1,4 @@
-"""Corrects recorded homes outside of binds, and keeps homes of deleted owners.
+"""Corrects recorded homes independently of binds, and keeps homes of deleted owners.
 
 A home written by a user, or by an earlier release, has no UID beside it. The reconciler adds the owner's UID, so that a
 copy on another object can be recognized. A copied home is removed, so that a home that appears there later is known to
@@ -66,8 +66,8 @@ _LATER_SECONDS: Final = 10.0
 class Reconciler:
     """Runs the corrections of recorded homes in rounds.
 
-    ``is_off``: returns whether the policy of an owner with that pod is ``off``. If so, nothing is recorded for its
-    virtual machine.
+    ``is_off``: function from an owner and one of its pods; returns whether their policy is ``off``. If so, nothing is
+    recorded for the owner's virtual machine.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class MigratedHomes:
         return complete
 
     def _is_settled(self, machine: VirtualMachineInstance) -> bool:
-        """Return whether virtual machine and owner are unchanged since a check that found nothing to do."""
+        """Return whether the virtual machine and its owner are unchanged since a check that found nothing to do."""
         known, owner = self._settled.get(machine.uid, (None, None))
         if known is not machine or owner is None:
             return False

@@ -94,7 +94,7 @@ class HomeRefusalReporter:
         self._of_namespace: Counter[str] = Counter()
 
     def knows(self, pod: Pod) -> bool:
-        """Return whether the pod is queried."""
+        """Return whether the pod is among those whose refusals are reported."""
         return pod.uid in self._pods
 
     def note(self, pod: Pod) -> None:
@@ -158,7 +158,7 @@ class HomeRefusalReporter:
 class _WaitingPod(Struct):
     """Pod that filter was called for. ``verdict``: filter's first verdict, or the verdict of the last wake-up.
 
-    ``answered``: last verdict since the comparison. ``new_until``: on the monotonic clock. ``told``: the last report.
+    ``answered``: filter's latest verdict. ``new_until``: on the monotonic clock. ``told``: the last report.
     """
 
     pod: Pod
@@ -225,7 +225,7 @@ class PodWaker:
             await self._handle.timing.sleep(TICK_SECONDS)
 
     async def begin(self) -> None:
-        """Restart as the new leader: queue waiting pods with an owner for activation, those without a home first."""
+        """Restart as the new leader: queue all waiting pods with an owner, those not restricted to a home first."""
         self._forget_all()
         steps = Steps(self._handle.timing.sleep)
         self._stamp, self._searched_at = self._stamp_now(), self._handle.timing.clock()

@@ -45,16 +45,16 @@ _NO_PRIORITY_BELOW: Final = 1 << 31
 _INT32: Final = 2**31 - 1
 
 _MOST_COUNTS: Final = 8
-"""Maximum number of attempts on a node whose pods change while their budgets are evaluated.
+"""Maximum number of attempts to evaluate the budgets of a node's pods, if the pods change meanwhile.
 
-After that, the search skips the node.
+After the last attempt, the search skips the node.
 """
 
 
 class DefaultPreemptionArgs(PluginArgs):
     """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
-    A search stops early after finding a number of candidates, which are nodes with victims. The number is
+    A candidate is a node with victims. A search stops once it has found enough candidates:
     ``minCandidateNodesPercentage`` of the nodes or ``minCandidateNodesAbsolute``, whichever is larger.
     """
 
@@ -275,7 +275,7 @@ def _by_importance(pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _unspared(dry_run: DryRun, pods: Iterable[Pod]) -> list[Pod]:
-    """Reprieve, in order, each pod beside which the incoming pod still fits. Return the pods that remain removed."""
+    """Add back, in order, each pod beside which the incoming pod still fits. Return the other pods."""
     victims: list[Pod] = []
     for victim in pods:
         dry_run.add_pod(victim)

@@ -87,7 +87,7 @@ class AllocatedDevices:
                 del self._pools[pool_id]
 
     def of(self, pool: PoolID) -> PoolAllocations:
-        """Return the allocated devices of a pool. The result is equal until these change."""
+        """Return the allocated devices of a pool. Repeated calls return equal results until an allocation changes."""
         of_pool = self._pools.get(pool)
         if of_pool is None:
             return NO_ALLOCATIONS

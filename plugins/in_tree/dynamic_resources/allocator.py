@@ -125,7 +125,7 @@ NO_ALLOCATIONS: Final = PoolAllocations()
 
 
 class NoSolution(Struct, frozen=True):
-    """The search found no solution. ``reason`` says that the node has invalid pools, or is empty."""
+    """The search found no solution. ``reason``: set if the node has invalid pools; otherwise empty."""
 
     reason: str = ""
 
@@ -326,9 +326,9 @@ class AllocationSearch:
     def _allocate(self, claim: int, number: int, position: int, taken: int, *, alternative: bool, start: int) -> bool:
         """Take devices for a request, and for all requests and claims after it. Return whether that is possible.
 
-        ``position``: index of the alternative. ``alternative``: whether it is one of several alternatives and has been
-        chosen. ``taken``: number of devices that the request already has. ``start``: position of the first device to
-        try; no set of devices is tried in two orders. Raises ``_TooManyResults``.
+        ``position``: index of the alternative. ``alternative``: true if the caller has chosen one of several
+        alternatives of the request. ``taken``: number of devices that the request already has. ``start``: position of
+        the first device to try; no set of devices is tried in two orders. Raises ``_TooManyResults``.
         """
         self._step()
         if claim >= len(self._claims):

@@ -85,8 +85,8 @@ class _OutcomesBySpec(Struct):
     """Outcomes by node, for pods whose claims have the same ``specs``. The cache key is the identity of the spec
     objects.
 
-    ``evaluation``: number of the last evaluation that used these outcomes. A pod can need different specs on different
-    nodes, if device plugins of some nodes provide its extended resources.
+    ``evaluation``: number of the last evaluation that used these outcomes. One evaluation can use outcomes of several
+    specs, if device plugins of some nodes provide the pod's extended resources.
     """
 
     specs: tuple[ClaimSpec, ...]

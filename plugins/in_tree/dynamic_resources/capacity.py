@@ -1,4 +1,4 @@
-"""Consumable capacity: computes the amounts that a request takes of a device, and checks that the device has enough.
+"""Consumable capacity: computes the amounts that a request takes from a device, and checks that the device has enough.
 
 Source of the rules: ``structured/internal/incubating/consumable_capacity.go`` of Kubernetes 1.36. Amounts are integers
 in billionths of a unit. Steps of a policy are counted in whole units, rounded up.

@@ -4,8 +4,8 @@ No CEL library both limits its work and returns kube-scheduler's error texts (``
 rules: ``k8s.io/dynamic-resource-allocation/cel`` and ``k8s.io/apiserver/pkg/cel/library`` of Kubernetes 1.36. The API
 server has checked the types of stored expressions; this evaluator checks them at run time.
 
-Besides true and false, an evaluation can raise ``CelError`` with kube-scheduler's text, or ``Unsupported`` for language
-features that are not implemented and for evaluations that exceed a limit.
+An evaluation returns true or false, or raises an exception. ``CelError`` has kube-scheduler's text. ``Unsupported``
+means that a language feature is not implemented, or that the evaluation exceeds a limit.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _list_of(parts: tuple[Evaluate, ...]) -> Evaluate:
 
 
 def _logic(terms: tuple[Evaluate, ...], *, decides: bool) -> Evaluate:
-    """Compile ``&&`` or ``||``. ``decides``: value of any operand that is the result, even if others raise errors."""
+    """Compile ``&&`` or ``||``. An operand equal to ``decides`` is the result, even if others raise errors."""
 
     def evaluate(scope: Scope) -> Any:
         fault: CelError | None = None
@@ -252,13 +252,13 @@ def _is_constant(node: Any) -> bool:
 
 
 def _typed(constant: Any) -> tuple[bool, Any]:
-    """Return a key that is equal for equal constants. The keys of ``true`` and ``1`` differ."""
+    """Return a key for a constant. Equal constants have equal keys, but the keys of ``true`` and ``1`` differ."""
     return (isinstance(constant, bool), constant)
 
 
 def _in_constants(item: Evaluate, of: frozenset[tuple[bool, Any]]) -> Evaluate:
-    """Compile ``in`` with a list of constants as a look-up in a set. As in kube-scheduler, a semantic version as the
-    item raises an error.
+    """Compile ``in`` with a list of constants as a look-up in a set. As in kube-scheduler, an error is raised if the
+    item is a semantic version.
     """
 
     def evaluate(scope: Scope) -> bool:

@@ -22,7 +22,7 @@ class QuantityValue(Struct, frozen=True, order=True):
 class Semver(Struct, frozen=True):
     """Semantic version without build metadata.
 
-    ``before``: pre-release identifiers, each as (whether it is a text, number, text).
+    ``before``: pre-release identifiers, each as a tuple (whether the identifier is a text, its number, its text).
     """
 
     numbers: tuple[int, int, int]

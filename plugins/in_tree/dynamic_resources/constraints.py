@@ -56,7 +56,7 @@ class _AttributeConstraint:
     def lookup(self, driver: str, device: Device) -> tuple[bool, AttributeValue]:
         """Return whether the device has the attribute, and its value.
 
-        The device's name of the attribute can omit the domain if the domain is the driver's.
+        In the device, the name of an attribute can omit the domain if the domain is the driver's name.
         """
         name = self._attribute
         if name in device.attributes:

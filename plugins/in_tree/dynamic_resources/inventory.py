@@ -124,7 +124,7 @@ class Inventory:
         return self._objects.version(DEVICE_CLASSES)
 
     def slices_for(self, node: str) -> tuple[tuple[ResourceSlice, ...], tuple[ResourceSlice, ...]]:
-        """Return the node's own slices and the slices of several nodes. The tuples are identical until they change."""
+        """Return the node's own slices and those of several nodes. A tuple is identical until its slices change."""
         return self._on_node.of(node) if node else (), self._on_node.of(_EVERYWHERE)
 
     def slices_of_pool(self, pool: PoolID) -> Sequence[ResourceSlice]:
@@ -138,7 +138,7 @@ class Inventory:
     def pool_states(self, slices: Iterable[ResourceSlice]) -> PoolStates:
         """Return the allocations and slices of each pool of ``slices``.
 
-        The result is equal until an allocation or slice changes.
+        Repeated calls return equal results until an allocation or slice changes.
         """
         return {it: (self.allocations(it), self.slices_of_pool(it)) for it in {each.pool_id for each in slices}}
 

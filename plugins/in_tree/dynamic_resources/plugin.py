@@ -214,7 +214,7 @@ class DynamicResources(
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> tuple[Any, ...] | None:
-        """Return a key of the devices and the pod's claims; ``None`` if the verdict also depends on the time."""
+        """Return a key that changes with the pod's claims, the devices or the nodes; ``None`` if time matters, too."""
         if CLAIMS in pod.spec.oversized:
             return pod.spec.oversized
         claims = pod.spec.claims
@@ -232,8 +232,8 @@ class DynamicResources(
     def post_filter(self, state: CycleState, pod: Pod, rejected: Mapping[str, Status]) -> PostFilterSteps:
         """Return a rejection. Claims are deallocated by the scheduler that calls Homeport, not by this plugin.
 
-        If an earlier plugin rejected the pod at PreFilter, there is no state. kube-scheduler returns an error in this
-        case.
+        If an earlier plugin rejected the pod at PreFilter, there is no state. Homeport then returns a rejection,
+        although kube-scheduler returns an error.
         """
         yield from ()
         try:
@@ -278,7 +278,7 @@ class DynamicResources(
     # Bind.
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, float]:
-        """Let the pod wait until the snapshot, which can lag behind the scheduler, shows its claims as reserved."""
+        """Let the pod wait until the snapshot, which can be outdated, shows the pod's claims as reserved."""
         if self._has_own_claims(pod, node_name):
             return SUCCESS, 0.0
         return _WAIT, MAX_WAIT_SECONDS

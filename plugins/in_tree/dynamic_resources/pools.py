@@ -173,7 +173,9 @@ class PoolBuilder:
         return resource_slice.per_device and self._facts_of(resource_slice).reach(node)
 
     def _pool(self, pool_id: PoolID, slices: list[ResourceSlice], *, keep: bool) -> _CachedPool | None:
-        """Return the pool; ``None`` if slices of a newer generation exist, because they are about to replace it."""
+        """Return the pool; ``None`` if slices of a newer generation exist, because these are about to replace
+        ``slices``.
+        """
         other_slices: Sequence[ResourceSlice] = ()
         generation, count = slices[0].generation, slices[0].count
         if len(slices) != count:

@@ -107,11 +107,11 @@ class Occupied:
 class RequiredState:
     """Domains of the pods that matter for Filter, as computed by PreFilter.
 
-    ``own``: resolved terms of the incoming pod. ``newcomer``: the pod's namespace and labels. ``matches_itself``:
-    whether the pod matches its own required affinity terms. ``affinity``: domains of the pods that match all these
-    terms, one entry per topology key. ``anti_affinity``: for each required anti-affinity term, the pods that it matches
-    and their domains. ``existing``: domains of existing pods whose required anti-affinity terms match the incoming pod,
-    by topology key.
+    ``own``: resolved terms of the incoming pod. ``newcomer``: the incoming pod's namespace and labels.
+    ``matches_itself``: whether the pod matches its own required affinity terms. ``affinity``: domains of the pods that
+    match all these terms, one entry per topology key. ``anti_affinity``: for each required anti-affinity term, the pods
+    that it matches and their domains. ``existing``: domains of existing pods whose required anti-affinity terms match
+    the incoming pod, by topology key.
     """
 
     __slots__ = ("affinity", "anti_affinity", "existing", "matches_itself", "newcomer", "own")
@@ -223,7 +223,10 @@ class RequiredState:
         return SUCCESS if self.matches_itself and alike and self._are_all(places) else AFFINITY
 
     def _are_all(self, places: Sequence[Sequence[str | None]]) -> bool:
-        """Return whether only pods in flight match the required affinity. ``places``: their domains by topology key."""
+        """Return whether only pods in flight match the required affinity terms.
+
+        ``places``: for each of these pods, its domains in the order of the topology keys.
+        """
         for index, occupied in enumerate(self.affinity):
             in_flight = [place[index] for place in places]
             if any(occupied.count(value) > in_flight.count(value) for value in occupied.values()):

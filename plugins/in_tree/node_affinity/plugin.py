@@ -121,7 +121,7 @@ def _unread(pod: Pod) -> Status | None:
 
 
 def _compiled(preferred: PreferredNodeAffinity) -> Preferences:
-    """Return the compiled terms, for a Score without PreScore. Raises ``InvalidTerm``."""
+    """Return the compiled terms, for a Score that runs without PreScore. Raises ``InvalidTerm``."""
     if preferred.invalid:
         raise InvalidTerm(preferred.invalid)
     return preferred.compiled()

@@ -58,7 +58,7 @@ class _IncomingVolumes:
         self.attachments_read = False
 
     def volumes(self, *, has_csi_node: bool) -> VolumeDrivers | Status:
-        """Return the volumes for nodes with, or without, a CSINode; or the status that rejects all these nodes."""
+        """Return the volumes for nodes that have, or lack, a CSINode; or the status that rejects all such nodes."""
         volumes = self._volumes.get(has_csi_node)
         if volumes is None:
             volumes = self._volumes[has_csi_node] = self._resolve(has_csi_node)

@@ -95,9 +95,9 @@ class _NodesByObject:
 class VolumeResolver:
     """Resolves the volumes of pods, and tracks the nodes whose counts depend on each object.
 
-    The volume of a claim that several nodes share is cached. These nodes are counted again only if the claim gets
-    another volume. Without this rule, a tenant who keeps changing a claim could cause many nodes to be counted
-    repeatedly.
+    The volume of a claim that several nodes share is cached. The volumes of these nodes are counted again only if the
+    claim gets another volume. Without this rule, a tenant who keeps changing a claim could cause many nodes to be
+    counted repeatedly.
     """
 
     def __init__(self, objects: Objects) -> None:

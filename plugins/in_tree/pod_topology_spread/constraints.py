@@ -20,7 +20,7 @@ from app.kube.node_affinity import AFFINITY
 from app.kube.selectors import EVERYTHING, IN, Requirement, Selector
 
 NOTHING: Final = Selector((Requirement("", IN, ()),))
-"""Selector that matches no pod. It counts the pods of constraints with a null or empty selector: 0 in each domain."""
+"""Selector that matches no pod. Constraints with a null or empty selector count with it, so each domain has 0 pods."""
 
 
 class InvalidConstraint(ValueError):

@@ -31,8 +31,8 @@ _MOST_LACKING: Final = 5
 def explained(pod: Pod, hard: Sequence[Constraint], soft: Sequence[Constraint], counts: Counts) -> Explanation:
     """Return a table for each constraint, hard ones first, and a sentence for each domain with too many pods.
 
-    Only the first constraints and the fullest domains are shown, to limit the size and the run time. ``limits`` has all
-    domains of the hard constraints that are shown.
+    Only the first constraints and the fullest domains are shown, to limit the size and the run time. ``limits`` of the
+    result has all domains of the hard constraints that are shown.
     """
     shown = (*hard, *soft)[:_MOST_TABLES]
     constraints = hard_state(pod, hard, counts).constraints[:_MOST_TABLES]

@@ -70,11 +70,14 @@ class HardConstraint:
         return self.domains.minimum(deltas)
 
     def limit(self, deltas: Mapping[str, int]) -> int:
-        """Return the largest number of pods in a domain that fits: skew = number + ``self_match`` - ``minimum``."""
+        """Return the largest number of pods that a domain can have so that the incoming pod still fits there.
+
+        The skew is this number + ``self_match`` - ``minimum``.
+        """
         return self.constraint.max_skew + self.minimum(deltas) - self.self_match
 
     def stamp(self) -> int:
-        """Return a number that changes whenever the limit or the set of domains with more pods changes."""
+        """Return a number that changes whenever the limit or the set of domains above the limit changes."""
         return self.domains.stamp(self.limit(self.deltas))
 
     def shift(self, other: Pod, node_name: str, delta: int) -> None:

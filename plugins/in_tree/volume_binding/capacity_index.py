@@ -41,14 +41,14 @@ class CapacityIndex:
         return storage_class.provisioner not in ("", _NO_PROVISIONER)
 
     def catch_up(self) -> None:
-        """Process the changed capacities. Raises ``Unprepared`` if there are too many for one step."""
+        """Process changed CSIStorageCapacity objects. Raises ``Unprepared`` if there are too many for one step."""
         self._following.catch_up()
 
     def max_size(self, storage_class: StorageClass, labels: Mapping[str, str]) -> Work[int]:
         """Return the size in bytes of the largest volume that the class's driver can provision for a node.
 
-        The size is ``UNLIMITED`` if the driver does not publish capacities, and ``NOTHING`` if no capacity is for this
-        node.
+        The size is ``UNLIMITED`` if the driver does not publish CSIStorageCapacity objects, and ``NOTHING`` if none of
+        them applies to the node.
         """
         index = self._of(storage_class)
         if index is None:
@@ -76,7 +76,7 @@ class CapacityIndex:
         return () if index is None else index.keys
 
     def _of(self, storage_class: StorageClass) -> LabelIndex[CSIStorageCapacity] | None:
-        """Return the capacities of a class; ``None`` if its driver does not publish any."""
+        """Return the CSIStorageCapacity objects of a class; ``None`` if its driver does not publish any."""
         driver = self._objects.get(CSI_DRIVERS, "", storage_class.provisioner)
         if driver is None or not driver.storage_capacity:
             return None

@@ -19,8 +19,8 @@ class ClassChange(Struct, frozen=True):
     """A volume or storage capacity of a class was added or removed.
 
     ``number``: position among the changes of all classes. ``topologies``: each affected node matches at least one of
-    them. If empty, any node might be affected; if ``None``, no node is. ``claim``: namespace and name of the claim that
-    the volume is reserved for. If set, only this claim is affected, on all nodes.
+    them. An empty collection means that any node might be affected; ``None`` means that no node is. ``claim``:
+    namespace and name of the claim that the volume is reserved for. If set, only this claim is affected, on all nodes.
     """
 
     number: int

@@ -104,7 +104,7 @@ _Part = tuple[Hashable, Callable[[], Work[Any]], int]
 _BOUND: Final = "bound"
 _MATCHES: Final = "stock"
 _UNBOUNDED: Final = 1 << 62
-"""Maximum number of steps passed for parts that have other limits."""
+"""Maximum number of steps of parts whose work is limited in another way."""
 _STEPS_BETWEEN_PAUSES: Final = 4 * STEPS_BETWEEN_YIELDS
 """Number of steps (about 1 ms) between two yields of ``_precompute``, so that other requests can run."""
 
@@ -118,9 +118,10 @@ class ClaimsEvaluation:
     """Evaluation of the claims of one pod on all nodes, each part computed once.
 
     Long computations run in steps. ``reasons`` and ``pod_volumes`` raise ``Unprepared`` after
-    ``MAX_STEPS_PER_EVALUATION`` steps; the results so far are kept. ``inputs`` holds everything that the results depend
-    on, except nodes, and volumes and capacities, which ``is_current`` checks. Later evaluations can reuse the results
-    while ``inputs`` are equal. ``stamp`` returns a key that changes whenever any of these might have changed.
+    ``MAX_STEPS_PER_EVALUATION`` steps; the results so far are kept. The results depend on ``inputs``, on nodes, and on
+    volumes and storage capacities. Changes of the last two are checked by ``is_current``. Later evaluations can reuse
+    the results while ``inputs`` are equal. ``stamp`` returns a key that changes whenever ``inputs``, volumes or storage
+    capacities might have changed.
 
     A claim in ``waiting`` with a ``selected_node`` is assigned to that node. If several volumes of the pod use one
     claim, the claim is evaluated once. While the claim is unassigned, it takes one PersistentVolume for each of these
@@ -178,7 +179,9 @@ class ClaimsEvaluation:
         self._stamp_at_begin = self._stamp()
 
     def is_current(self) -> bool:
-        """Return whether no volume and no capacity of the claims' classes has changed since this object was created."""
+        """Return whether no volume or storage capacity of the claims' classes has changed since creation of this
+        object.
+        """
         return self._seen_numbers == self._current_numbers()
 
     def reuse_results(self, earlier: ClaimsEvaluation) -> None:
@@ -329,7 +332,7 @@ class ClaimsEvaluation:
     def _reset(self) -> None:
         """Drop all results, because the snapshot has changed since the evaluation began.
 
-        Raises ``Unprepared`` if many volumes or capacities have changed.
+        Raises ``Unprepared`` if many volumes or storage capacities have changed.
         """
         self.inputs = ()
         self._results.clear()

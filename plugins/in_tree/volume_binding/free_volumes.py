@@ -215,7 +215,7 @@ def _matcher_of(selector: Selector) -> NodeMatcher:
 
 
 def parts_of(selector: Selector) -> int:
-    """Return the size of a selector: one for each requirement, plus one for every ``PARTS_PER_STEP`` of its values."""
+    """Return the size of a selector: 1 for each requirement, plus 1 for every ``PARTS_PER_STEP`` values."""
     return sum(1 + len(it.values) // PARTS_PER_STEP for it in selector.requirements)
 
 
