@@ -1,8 +1,8 @@
-"""Snapshot and plugins by which explain judges pods: those of the decisions, or with ``explain: complete`` its own.
+"""Snapshot and plugins of explain: those of the decisions, or with ``explain: complete`` separate ones.
 
-The own snapshot has all parts and kinds that kube-scheduler's default filters read. It is filled by a feed of its own,
-after that of the decisions is complete. Nothing of it is read by a verb, by ``/readyz`` or by a metric. So a kind that
-only explain reads cannot disturb a decision: ``not_judged`` names it instead.
+The separate snapshot has all fields and kinds that kube-scheduler's default filters read. A second feed fills it, after
+the feed of the decisions is complete. No verb, metric or ``/readyz`` reads the separate snapshot. So a kind that only
+explain reads cannot disturb a decision: ``not_judged`` has the filters that need a missing kind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from app.telemetry.background import Background
 from app.verbs.unserved import printable
 
 ONLY_PROFILE: Final = "explain judges only the filters of the profile: set explain: complete"
-"""Reason why a default filter is not judged: with ``explain: profile``, only filters of the profile are."""
+"""Reason why a default filter is not judged with ``explain: profile``, if the profile does not run the filter."""
 
 _MOST_NAMED: Final = 3
 """Maximum number of unreadable objects of a kind that are named."""
@@ -33,7 +33,7 @@ _MOST_NAMED: Final = 3
 NOT_HERE: Final = "this Homeport does not have the plugin"
 
 Judge: TypeAlias = Literal["Homeport", "kube-scheduler", "both"]
-"""Process whose verdict a filter's is. ``both``: the scheduler filters with it, and Homeport checks it at bind."""
+"""Program that runs a filter. ``both``: kube-scheduler runs it, and Homeport checks it again at bind."""
 
 
 class ExplainedProfile(Struct, frozen=True):
@@ -49,7 +49,7 @@ class ExplainedProfile(Struct, frozen=True):
 
     @classmethod
     def of(cls, profile: ResolvedProfile, *, complete: bool) -> ExplainedProfile:
-        """Describe a profile. ``complete``: true if also filters are judged that the profile does not run."""
+        """Describe a profile. ``complete``: true if explain also judges filters that the profile does not run."""
         merged = profile.with_default_filters()
         ours = {ref.name for point in DECIDING for ref in profile.at(point)}
         at_bind = {ref.name for point in DECIDING for ref in profile.added_at_bind(point)}
@@ -108,11 +108,11 @@ class ExplainSnapshot:
 
     @property
     def is_own(self) -> bool:
-        """True if this snapshot is another one than that of the decisions."""
+        """True if explain has a separate snapshot."""
         return self.cluster is not self._deciding
 
     async def start(self) -> None:
-        """Begin to fill an own snapshot once that of the decisions is complete, and return without waiting."""
+        """Begin to fill a separate snapshot once that of the decisions is complete; return without waiting for it."""
         if self.is_own:
             self._background.begin("explain snapshot", self._fill)
 
@@ -126,7 +126,7 @@ class ExplainSnapshot:
             await self._feed.stop()
 
     def by(self, profile: str) -> Mapping[str, Judge]:
-        """Return whose verdict that of each filter is, by plugin name; also of filters that are not judged."""
+        """Return the program that runs each filter, by plugin name; also for filters that are not judged."""
         return self._profiles[profile].judges
 
     def not_judged(self, profile: str) -> Mapping[str, str]:
@@ -134,7 +134,7 @@ class ExplainSnapshot:
         known = self._profiles[profile]
         reasons = dict(known.never_judged)
         if not self.is_own and not self.cluster.unreadable:
-            return reasons  # without a feed of its own, what is behind or forbidden stops the decisions too
+            return reasons  # with one feed for both, data that is late or forbidden stops the decisions too
         states = self._feed.states() if self.is_own else {}
         for plugin, kinds in known.kinds.items():
             problems = (self._problem_of(kind, states.get(repr(kind))) for kind in kinds)

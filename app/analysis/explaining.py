@@ -1,6 +1,6 @@
-"""Explains a pod: judges it on all nodes, groups nodes by their reasons, and proves what would open more nodes.
+"""Explains a pod: judges it on all nodes, groups nodes by their reasons, and tries changes that would open nodes.
 
-An explanation is read-only, and works in short steps, each on the snapshot of its time.
+An explanation is read-only. It works in short steps, and each step reads the snapshot as it is then.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from app.verbs.stepwise import decide_prepared, run_stepwise, yield_to_loop
 from app.verbs.unserved import printable
 
 MOST_SECONDS: Final = 1.0
-"""Maximum processor time of one explanation, in seconds. After it, remedies that were not judged yet are left out."""
+"""Maximum processor time of one explanation, in seconds. After that, no further remedies are tried."""
 
 _FIT: Final = "NodeResourcesFit"
 _GATED: Final = unresolvable("waiting for scheduling gates").by("SchedulingGates")
@@ -53,7 +53,7 @@ class RejectedNodes(Struct, frozen=True):
 
 
 class ResourceNeed(Struct, frozen=True):
-    """A requested resource: amount ``requested``, sum that is ``free`` on all nodes, and the most on one ``node``.
+    """A requested resource: amount ``requested``, sum that is ``free`` on all nodes, and the most free on one ``node``.
 
     Amounts are in the units of ``ResourceList``.
     """
@@ -146,7 +146,7 @@ class Explainer:
                 raise VerbFailure("fault", fault.status.message) from fault
 
     async def _no_node(self, name: str) -> str:
-        """Return why a node cannot be explained, with similar names."""
+        """Return the error text for an unknown node, with similar names."""
         shown = printable(name)
         if not self._cluster.misses_node(name):
             return f'node "{shown}" cannot be decoded'
@@ -210,9 +210,9 @@ class Explainer:
         return lambda ignored: Judge(framework, self._cluster, {*ignored, *unknown}, in_flight)
 
     def _explain_plugins(self, deciding: Framework, pod: Pod, failing: Container[str]) -> Mapping[str, Explanation]:
-        """Return the facts of the profile's plugins: of the instances that decide, on the snapshot of decisions.
+        """Return the explanations of the profile's plugins: the deciding instances, on the snapshot of decisions.
 
-        ``failing``: plugins that are left out if they fail, because they gave no verdict either.
+        ``failing``: plugins that gave no verdict. If one of them also fails here, it is left out.
         """
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
@@ -253,7 +253,7 @@ class Explainer:
 
 
 class _Limited(Iterator[None]):
-    """Steps that end when the thread's processor time reaches ``until``. ``ended_early``: true if it ended them."""
+    """Steps that end when the thread's processor time reaches ``until``. ``ended_early``: true if so."""
 
     def __init__(self, steps: Iterator[None], until: float) -> None:
         self._steps = steps

@@ -1,4 +1,4 @@
-"""Sentences on what cannot work for a pod that fits no node: bounds that no node, count or wait can change.
+"""Sentences on demands of a pod that the cluster cannot meet, such as a request larger than every node.
 
 A sentence about nodes holds for the nodes of the snapshot. Not here: changes that help (``app.analysis.remedies``).
 """
@@ -72,7 +72,7 @@ class Impossibilities:
     def _too_few_domains(
         self, pod: Pod, judgement: Judgement, constraint: TopologySpreadConstraint, wanted: int, sentences: list[str]
     ) -> Iterator[None]:
-        """Count the domains of the constraint. With fewer than ``minDomains``, each holds ``maxSkew`` pods."""
+        """Count the domains of the constraint. If there are fewer than ``minDomains``, each takes ``maxSkew`` pods."""
         keys = [it.topology_key for it in pod.spec.spread if it.when_unsatisfiable == DO_NOT_SCHEDULE]
         domains: set[str] = set()
         for number, name in enumerate(tuple(self._cluster.nodes)):

@@ -1,7 +1,7 @@
 """Judges a pod on every node with every filter, also after the first rejection.
 
 A decision stops at the first plugin that rejects a node. An explanation shows all rejections, so this module runs each
-filter on all nodes. It works in short steps, each on the snapshot of its time: no decision depends on the result.
+filter on all nodes. It works in short steps, each on the snapshot as it is then: no decision depends on the result.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Judgement(Struct):
         return len(self.rejected) + len(self.feasible)
 
     def share(self, status: Status) -> Status:
-        """Return the one object for equal statuses, so that nodes can be grouped by the identity of theirs."""
+        """Return the same object for equal statuses, so that nodes can be grouped by the identity of their statuses."""
         return self._shared.setdefault(status, status)
 
     def by_reasons(self) -> dict[tuple[Status, ...], list[str]]:
@@ -125,15 +125,15 @@ class Judge:
 
     @contextmanager
     def _seen(self, pod: Pod, without: Sequence[Pod] = (), nodes: Sequence[Node] = ()) -> Iterator[None]:
-        """Show the snapshot with the added pods and changed nodes, and without some others and the judged pod."""
+        """Show the snapshot with ``nodes`` and the added pods, but without the judged pod and ``without``."""
         shown = self._cluster.overlay(without=without, with_=self._added, nodes=nodes)
         with shown, self._cluster.without(pod.uid, pod.key):
             yield
 
     def fits_on(self, pod: Pod, node: Node) -> bool:
-        """Return true if the pod passes all filters on ``node``, which can differ from the snapshot's node.
+        """Return true if the pod passes all filters on ``node``, which can be a changed copy of a node.
 
-        Also plugins that look up the node see the changed one. Raises ``PluginError`` or ``Unprepared``.
+        Plugins that look up the node in the snapshot get the copy. Raises ``PluginError`` or ``Unprepared``.
         """
         judgement = Judgement()
         with self._seen(pod, nodes=(node,)):
@@ -163,7 +163,7 @@ class Judge:
             shared = {key: judgement.share(status) for key, status in distinct(rejected.values()).items()}
             allowed_by_it = prepared.allowed.get(slot.name, candidates.name_set)
             for name, status in rejected.items():
-                if name in allowed_by_it:  # for all others, PreFilter of this plugin has given its reason
+                if name in allowed_by_it:  # for all other nodes, PreFilter of this plugin has already given a reason
                     rejections[name].append(shared[id(status)])
         self._judge_nominated(prepared, state, pod, candidates, rejections, judgement)
         judgement.everywhere = prepared.everywhere
@@ -211,7 +211,7 @@ class Judge:
         rejections: dict[str, list[Status]],
         judgement: Judgement,
     ) -> None:
-        """Judge nodes with nominated pods again, as if these pods ran there: like kube-scheduler, both must pass."""
+        """Judge nodes with nominated pods again, as if these pods ran there. Like in kube-scheduler, both must pass."""
         nominated_nodes = self._filters.nominations.nominated_nodes
         for name in candidates.names if nominated_nodes else ():
             if name not in nominated_nodes or not (pods := self._filters.nominated_to(name, pod)):
@@ -256,7 +256,7 @@ def _next_size(size: int, taken: float) -> int:
 
 
 def _leave_out(fault: PluginError, judgement: Judgement) -> None:
-    """Record the fault of a plugin, which then gives no further verdict. Raises ``fault`` if that did not help."""
+    """Record the fault of a plugin, whose verdicts are then left out. Raises ``fault`` if it was recorded before."""
     plugin = fault.status.plugin
     if not plugin or plugin in judgement.faults:
         raise fault

@@ -1,7 +1,7 @@
 """Lists the pods that wait for a node, each with the reason that matters most.
 
-The reason that matters most is that of the plugin without which the most nodes would fit. Pods with equal inputs are
-judged once. A page judges a limited number of such groups; other pods show what was found out about them last.
+The reason that matters most is that of the plugin that alone rejects the most nodes. Pods with equal inputs are
+judged once. A page judges a limited number of such groups; for other pods it shows their last verdict.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Inputs = tuple[object, ...]
 
 
 class MainReason(Struct, frozen=True):
-    """Verdict on a pod in short. ``feasible`` and ``total``: numbers of nodes.
+    """Summary of the verdict on a pod. ``feasible`` and ``total``: numbers of nodes.
 
-    ``plugin`` and ``reasons``: the plugin without which the most nodes would fit, and what it says of the most nodes.
-    ``opens``: number of these nodes. ``plugin`` is empty if no node is rejected, or if the pod cannot be judged; then
-    ``reasons`` says why. ``judged_at``: seconds since 1970.
+    ``plugin`` and ``reasons``: the plugin that alone rejects the most nodes, and the reasons that it gives most often.
+    ``opens``: number of nodes that it alone rejects. ``plugin`` is empty if no node is rejected, or if the pod cannot
+    be judged; then ``reasons`` says why. ``judged_at``: seconds since 1970.
     """
 
     feasible: int
@@ -67,7 +67,7 @@ class WaitingForNode(Struct, frozen=True):
 
 
 class PendingPage(Struct, frozen=True):
-    """Page of the list, the longest wait first. ``total``: number of all pods that wait."""
+    """Page of the pods that wait, the longest wait first. ``total``: number of all pods that wait."""
 
     items: Sequence[WaitingForNode]
     total: int
@@ -83,7 +83,7 @@ class PendingPods:
         self._known = Newest[Inputs, MainReason](_MOST_REMEMBERED)
 
     async def page(self, namespace: str = "", start: int = 0) -> PendingPage:
-        """Return the pods from number ``start`` on; of one namespace if it is not empty. Raises ``VerbFailure``."""
+        """Return the pods from number ``start`` on; all of ``namespace``, if given. Raises ``VerbFailure``."""
         require_snapshot(self._context.problem)
         waiting = PodSelection(
             lambda it: not it.node_name and not it.terminating, lambda it: (waits_since(it), it.namespace, it.name)
@@ -136,8 +136,8 @@ def waits_since(pod: Pod) -> str:
 def inputs_of(pod: Pod) -> Inputs:
     """Return the inputs of the verdicts on a pod. Specs of equal pods are one object.
 
-    Annotations are those of Homeport's domain, for example a policy. The ordinal at the end of a pod's name is an
-    input, because a controller can keep a home for each ordinal. Pods of a ReplicaSet have none.
+    Of the annotations, only those of Homeport's domain are inputs, for example a policy. The ordinal at the end of a
+    pod's name is an input, because a controller can keep a home for each ordinal. Pods of a ReplicaSet have none.
     """
     owner, ordinal = pod.owner, ""
     if owner is not None and owner.kind != REPLICA_SETS.kind:

@@ -30,7 +30,7 @@ class PodsByLabels:
     def by_domain(
         self, namespace: str, constraint: TopologySpreadConstraint, labels: LabelSet, domain_of: Mapping[str, str]
     ) -> Counter[str]:
-        """Return the number of pods that a constraint selects, by domain. ``labels``: of the pod that has it."""
+        """Return the number of pods that the constraint of a pod with ``labels`` selects, by domain."""
         counts: Counter[str] = Counter()
         if constraint.selector is None:
             return counts
@@ -44,7 +44,7 @@ class PodsByLabels:
         return counts
 
     def _candidates(self, namespace: str, selector: Selector) -> Iterable[LabelSet]:
-        """Return the label sets that can match: those with the first label that must have one value, else all."""
+        """Return the label sets that can match: those with the first label that needs a certain value, else all."""
         for requirement in selector.requirements:
             if requirement.operator == IN and len(requirement.values) == 1:
                 return self._with.get((namespace, requirement.key, requirement.values[0]), ())

@@ -36,7 +36,7 @@ MOST_TRIED: Final = 24
 _MOST_TRIED_OF_A_SORT: Final = 4
 _MOST_NAMED: Final = 10
 _MOST_PODS: Final = 5000
-"""Maximum number of pods of a namespace that are searched for those that a constraint counts."""
+"""Maximum number of pods of a namespace that are searched for pods that a constraint counts."""
 
 _NODES_PER_STEP: Final = 128
 _PODS_PER_STEP: Final = 512
@@ -56,7 +56,7 @@ class Remedy(Struct, frozen=True):
     """One change after which nodes fit. ``change``: what to do. ``opens``: number of nodes that fit then.
 
     ``nodes``: the first of these nodes. ``sort``: constant name of the sort of change, for programs. ``pods``: names of
-    the pods that it deletes, in the pod's namespace.
+    the pods that the change deletes, in the namespace of the explained pod.
     """
 
     sort: str
@@ -67,7 +67,7 @@ class Remedy(Struct, frozen=True):
 
 
 class _Change(Struct, frozen=True):
-    """Change to try. ``pod``: the pod after it. ``without``: pods that it deletes. ``node``: the node that it changes.
+    """Change to try, and the ``pod`` after it. ``without``: pods that it deletes. ``node``: the node that it changes.
 
     ``names``: nodes that can fit after it. ``others``: nodes that can fit too, and are judged only if some of ``names``
     fit. ``ignores``: plugins that reject no node after it. ``reads``: in-tree plugins that read what it changes.
@@ -131,7 +131,7 @@ class Remedies:
         for ignored in self._rounds(change):
             after = Judgement()
             yield from self._judge(ignored).steps(change.pod, after, left, without=change.without)
-            left = [] if after.faults else after.feasible  # without a verdict of each plugin, it is not proved
+            left = [] if after.faults else after.feasible  # without a verdict of each plugin, a change is not proved
         return left
 
     def _rounds(self, change: _Change) -> Iterator[Collection[str]]:
@@ -173,7 +173,7 @@ class Remedies:
 
     def _uncordon(self, pod: Pod, names: Sequence[str]) -> Iterator[_Change]:
         if _reads_taints(pod):
-            return  # a node without its taint would count for the pod's constraints, and counts are not changed here
+            return  # without its taint, a node could count for the constraints, but the counts are not changed here
         nodes = (self._cluster.nodes[name].node for name in names if name in self._cluster.nodes)
         for node in islice((it for it in nodes if it.unschedulable), _MOST_TRIED_OF_A_SORT):
             taints = tuple(it for it in node.taints if it.key != UNSCHEDULABLE.key)
@@ -256,7 +256,7 @@ class Remedies:
                     yield _Change(sort, text, _with_spec(pod, spread=spread), names, reads=_SPREAD)
 
     def _tolerate(self, pod: Pod, names: Sequence[str], counted: Sequence[str]) -> Iterator[_Change]:
-        """Tolerate a taint. ``counted``: nodes that only constraints reject, or also taints."""
+        """Tolerate a taint. ``counted``: nodes that constraints reject, and perhaps taints, but no other plugin."""
         tolerance = Tolerance(pod.spec.tolerations)
         tainted: dict[Taint, list[str]] = {}
         for name in names:
@@ -294,15 +294,15 @@ class Remedies:
 
 
 def best(remedies: Iterable[Remedy]) -> list[Remedy]:
-    """Return at most ``MOST_SHOWN`` remedies, best first: those that open the most nodes, among equals the first.
+    """Return at most ``MOST_SHOWN`` remedies, first those that open the most nodes; equal ones keep their order.
 
-    A soft constraint comes last, because it opens all nodes and gives up what the constraint is for.
+    The change to a soft constraint comes last, because it opens all nodes and gives up the purpose of the constraint.
     """
     return sorted(remedies, key=lambda it: (it.sort == _SOFT, -it.opens))[:MOST_SHOWN]
 
 
 def free_on(info: NodeInfo, resources: Iterable[str]) -> dict[str, int]:
-    """Return how much of each resource is free on a node, in the units of ``ResourceList``; 0 if it has too little.
+    """Return how much of each resource is free on a node, in the units of ``ResourceList``; never less than 0.
 
     Raises ``NotDecoded``.
     """
@@ -319,7 +319,7 @@ def _nodes_by_plugins(judgement: Judgement) -> Mapping[frozenset[str], list[str]
 
 
 def _nodes_within(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str]) -> tuple[str, ...]:
-    """Return the nodes that none but these plugins reject, sorted: the same changes are tried in each process."""
+    """Return the nodes that only these plugins reject, sorted, so that each process tries the same changes."""
     return tuple(sorted(name for key, names in by_plugins.items() if key <= plugins for name in names))
 
 
@@ -329,7 +329,7 @@ def _tied(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str
 
 
 def _with_spec(pod: Pod, **changes: Any) -> Pod:
-    """Return the pod with some fields of its spec replaced, without its nomination."""
+    """Return the pod with some fields of its spec replaced, and without its nomination."""
     spec: PodSpec = replace(pod.spec, **changes)
     return replace(pod, spec=spec)
 

@@ -13,13 +13,13 @@ from app.kube.core_v1 import Pod
 
 _AVAILABLE: Final = re.compile(r"(\d+)/(\d+) nodes are available: ")
 _END: Final = ". "
-"""Between the reasons and the messages of PostFilter plugins, such as preemption."""
+"""Separates the reasons from the messages of PostFilter plugins, such as preemption."""
 
 _REASON: Final = re.compile(r"(\d+) (.+?)(?=, \d+ |$)", re.DOTALL)
 
 
 class SchedulerReason(Struct, frozen=True):
-    """Reason of kube-scheduler, and the number of nodes for which it gives it."""
+    """Reason in the message of kube-scheduler, and the number of nodes for which the message gives it."""
 
     count: int
     reason: str
@@ -28,8 +28,8 @@ class SchedulerReason(Struct, frozen=True):
 class SchedulerMessage(Struct, frozen=True):
     """Message of kube-scheduler on a pod. ``since``: RFC 3339; since when the pod is unschedulable.
 
-    ``nodes``: number of nodes that the message speaks of; 0 if it has another form. ``differences``: sentences on what
-    is different from the judgement now.
+    ``nodes``: number of nodes in the message; 0 if the message has another form. ``differences``: sentences on what
+    differs from the present judgement.
     """
 
     since: str
@@ -42,8 +42,8 @@ class SchedulerMessage(Struct, frozen=True):
 def compared(pod: Pod, judgement: Judgement, not_judged: int) -> SchedulerMessage | None:
     """Return the message on the pod, compared with a judgement; ``None`` if kube-scheduler has written none.
 
-    ``not_judged``: number of filters without a verdict in the judgement. kube-scheduler gives the first reason of each
-    node only, and can be older than the judgement.
+    ``not_judged``: number of filters without a verdict in the judgement. The message has only the first reason
+    of each node, and can be older than the judgement.
     """
     message = pod.waiting.message
     if not message:
@@ -55,10 +55,10 @@ def compared(pod: Pod, judgement: Judgement, not_judged: int) -> SchedulerMessag
 
 
 def split(message: str) -> tuple[int, list[SchedulerReason]]:
-    """Return the number of nodes in the message, and its reasons, without those of PostFilter plugins.
+    """Return the number of nodes in the message, and its reasons, without the messages of PostFilter plugins.
 
-    A reason without a number is PreFilter's and holds for all nodes. A message of another form has no reasons. The last
-    reason of a truncated message can be incomplete.
+    A reason without a number is one of PreFilter, and is true for all nodes. A message of another form has no reasons.
+    The last reason of a truncated message can be incomplete.
     """
     available = _AVAILABLE.match(message)
     if available is None:

@@ -1,4 +1,4 @@
-"""Topology skew of all workloads: for each spread constraint, the pods of each domain, and what comes next.
+"""Topology skew of all workloads: for each spread constraint, the pods of each domain, and where the next pod can go.
 
 A workload is the owner of pods with the same constraints: a Deployment, StatefulSet, Job, VirtualMachine or any other
 controller. The counts are those of PodTopologySpread, in short steps.
@@ -43,13 +43,13 @@ MOST_DOMAINS: Final = 50
 
 FRESH_SECONDS: Final = 15.0
 PAUSE_FACTOR: Final = 50.0
-"""A count is used again for ``FRESH_SECONDS``, or this many times its processor time, so that it takes at most 2 %."""
+"""A count is used for ``FRESH_SECONDS``, or this many times its processor time, so that counting takes at most 2 %."""
 
 REFRESH_SECONDS: Final = 60.0
 """Seconds between two counts of the background task, for the metric."""
 
 LONGEST_AGE: Final = 300.0
-"""Maximum age in seconds of a count from which the metric is made."""
+"""Maximum age in seconds of a count that the metric shows."""
 
 MOST_SERIES: Final = 200
 """Maximum number of workloads and topology keys in the metric, those with the largest excess."""
@@ -115,7 +115,7 @@ class SkewPage(Struct, frozen=True):
 class _Counted(Struct, frozen=True):
     """Workloads with constraints by key, and the skews that are larger than ``maxSkew``, the largest excess first.
 
-    ``computed_at`` is a time of the service's clock, and ``seconds`` the processor time that this took.
+    ``computed_at``: time of the count by the service's clock. ``seconds``: processor time that the count took.
     """
 
     workloads: Mapping[Key, Sequence[Pod]]
@@ -127,8 +127,8 @@ class _Counted(Struct, frozen=True):
 class Skews:
     """Computes skews. ``context``: that of the verbs. ``snapshot``: that of explain.
 
-    PodTopologySpread counts the pods of a workload only if somebody asks about it, or if an estimate says that its skew
-    is above ``maxSkew``: all workloads together would take seconds, and fill the caches of the decisions.
+    PodTopologySpread counts the pods of a workload only if a request names the workload, or if an estimate says that
+    its skew is above ``maxSkew``. To count all workloads would take seconds, and fill the caches of the decisions.
     """
 
     def __init__(self, context: VerbContext, snapshot: ExplainSnapshot, clock: Clock) -> None:
@@ -153,7 +153,7 @@ class Skews:
         return skews
 
     async def run(self) -> None:
-        """Count again and again, for the metric, until cancelled."""
+        """Count repeatedly, for the metric, until cancelled."""
         while True:
             with suppress(VerbFailure):  # without a usable snapshot there is no count
                 await self._current()
@@ -218,7 +218,7 @@ class Skews:
     ) -> Iterator[None]:
         """Add the workloads whose skew can be larger than ``maxSkew``, at most ``MOST_CANDIDATES``.
 
-        The estimate counts all domains of the cluster. The plugin counts those that the pod can use, so that the
+        The estimate counts all domains of the cluster, but the plugin counts only domains that the pod can use. So the
         estimate is never smaller than the skew.
         """
         domain_of: dict[str, dict[str, str]] = {}

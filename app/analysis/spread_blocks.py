@@ -1,7 +1,7 @@
-"""Finds what keeps a pod waiting whose topology spread constraints reject nodes, for the Event on the pod.
+"""Finds why topology spread constraints keep a pod waiting, for the Event on the pod.
 
-The numbers are those that the decisions use. For the domains that take the pod, the other filters of explain give the
-reason why no node there does. Only nodes of these domains are judged.
+The numbers of pods are those that the decisions use. For the domains that the constraints allow, the other filters of
+explain give the reason why no node takes the pod. Only nodes in these domains are judged.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ MOST_LIMITS: Final = 3
 """Maximum number of constraints in a note."""
 
 MOST_DOMAINS: Final = 6
-"""Maximum number of domains that a note names for a constraint, those with the fewest pods."""
+"""Maximum number of domains that a note names for a constraint: those with the fewest pods."""
 
 MOST_REASONS: Final = 3
 """Maximum number of reasons, and of domains for each, that a note gives for a constraint."""
 
 LONGEST_REASON: Final = 100
 LONGEST_NOTE: Final = 900
-"""Maximum lengths in characters. An Event can have 1,024 bytes."""
+"""Maximum length of a note in characters. The note of an Event can have 1,024 bytes."""
 
 _STEP: Final = 1024
 _SELECTION: Final = frozenset({"NodeAffinity", "NodeName"})
 _WELL_KNOWN: Final = ("topology.kubernetes.io/", "kubernetes.io/")
-"""Prefixes of label keys that a note leaves out."""
+"""Prefixes that a note omits from label keys."""
 
 
 class SpreadBlock(Struct, frozen=True):
-    """Constraints that keep a pod waiting. ``verdict``: they and other reasons, without numbers. ``note``: as text."""
+    """What keeps a pod waiting. ``verdict``: constraints and other reasons, without numbers. ``note``: as text."""
 
     verdict: Hashable
     note: str
 
 
 class MainReasonInDomain(Struct, frozen=True):
-    """Reason that rejects the most nodes of a domain without a feasible node: ``count`` of its ``total`` nodes."""
+    """Most frequent reason in a domain without a feasible node: that of ``count`` of its ``total`` nodes."""
 
     reason: str
     count: int
@@ -71,7 +71,7 @@ class MainReasonInDomain(Struct, frozen=True):
 
 _Rejections = tuple[Status, ...]
 Reasons = Mapping[str, MainReasonInDomain]
-"""Reason by domain, for domains of one constraint."""
+"""Main reason by domain, for the domains of one constraint."""
 
 
 class SpreadBlocks:
@@ -84,8 +84,7 @@ class SpreadBlocks:
     async def of(self, pod: Pod) -> SpreadBlock | None:
         """Return what keeps the pod waiting; ``None`` if no constraint rejects a domain, or if a node fits.
 
-        A node that fits only by the filters that are judged does not count, unless all are judged. Raises
-        ``VerbFailure`` and ``PluginError``.
+        If a filter gave no verdict, no node counts as fitting. Raises ``VerbFailure`` and ``PluginError``.
         """
         require_snapshot(self._context.problem)
         require_snapshot(self._snapshot.problem)
@@ -123,7 +122,7 @@ class SpreadBlocks:
         return SpreadBlock(verdict, note_of(blocking, reasons))
 
     async def _judged(self, framework: Framework, pod: Pod, names: Sequence[str]) -> tuple[Judgement, bool]:
-        """Judge some nodes with the filters of explain. Return true if not all filters gave a verdict."""
+        """Judge some nodes with the filters of explain. Return true if some filters gave no verdict."""
         judgement, name = Judgement(), framework.scheduler_name
         cluster, unknown = self._snapshot.cluster, self._snapshot.not_judged(name)
         whole = cluster.pod(*pod.key)
@@ -135,7 +134,7 @@ class SpreadBlocks:
 
 
 def _open_nodes(limits: Sequence[DomainLimit], values: Sequence[Mapping[str, str]], names: list[str]) -> Iterator[None]:
-    """Add the nodes whose domains take the pod by all limits. ``values``: for each limit the domain of each node."""
+    """Add the nodes in domains that all ``limits`` allow. ``values``: for each limit, the domain of each node."""
     first, *others = zip(limits, values, strict=True)
     passed = [name for name, value in first[1].items() if value not in first[0].full]
     for limit, domain_of in others:
@@ -190,9 +189,9 @@ def _reasons_by_domain(
 
 
 def _main_reason(groups: Sequence[tuple[_Rejections, int]]) -> MainReasonInDomain | None:
-    """Return the reason of the most nodes; ``None`` if spread alone rejects them. ``groups``: with numbers of nodes.
+    """Return the most frequent reason; ``None`` if only spread rejects. ``groups``: rejections and numbers of nodes.
 
-    Nodes that the pod's own selection excludes do not count, unless there are no others.
+    Nodes that the pod's own node selection excludes do not count, unless there are no other nodes.
     """
     selected = [it for it in groups if _SELECTION.isdisjoint(status.plugin for status in it[0])] or groups
     nodes_by_reason = Counter[str]()

@@ -30,7 +30,7 @@ LONGEST_SECONDS: Final = 5.0
 """Time limit for one read of a pod or a node, including the wait for earlier reads."""
 
 MOST_WAITING: Final = 8
-"""Maximum number of reads that run or wait. With more, the verdict is unknown at once."""
+"""Maximum number of reads that run or wait. A further read is not made: its verdict is unknown at once."""
 
 PAUSE_SECONDS: Final = 0.1
 """Minimum seconds between two reads of nodes, because Homeport and the API server need milliseconds for each."""
@@ -61,8 +61,8 @@ class InTreeVerdictReader:
     """Gets the pods and nodes for the in-tree filters of all profiles, from the snapshot or the API server.
 
     ``reader``: reads from the API server; ``None`` without an API server, so that only the snapshot is used.
-    ``extras``: parts in the snapshot that are used. Those that it has for explain alone are not, because a nomination
-    must not depend on explain.
+    ``extras``: optional fields of the snapshot that are used. Fields that only explain needs are not used, because a
+    nomination must not depend on explain.
     """
 
     def __init__(

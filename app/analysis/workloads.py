@@ -31,7 +31,7 @@ _HASH: Final = "pod-template-hash"
 _DEPLOYMENT: Final = "Deployment"
 
 _INSTANCES: Final = {"VirtualMachine": "VirtualMachineInstance"}
-"""Kind of the object with the same name that owns the pods of a workload of this kind."""
+"""Kind of the object that owns the pods, by kind of the workload. Both objects have the same name."""
 
 
 class ExplainedPods(Struct, frozen=True):
@@ -44,7 +44,7 @@ class ExplainedPods(Struct, frozen=True):
 class ExplainedWorkload(Struct, frozen=True):
     """Explanations of some pods, first of those without a node. ``total``: number of all pods that match.
 
-    ``omitted``: number of those that are not explained, because they are more than ``MOST_PODS``.
+    ``omitted``: number of matching pods that are not explained, because at most ``MOST_PODS`` are.
     """
 
     items: Sequence[ExplainedPods]
@@ -73,7 +73,7 @@ class WorkloadExplainer:
         return await self._explained(selection)
 
     async def selected(self, namespace: str, selector: Selector) -> ExplainedWorkload:
-        """Explain the pods of a namespace that a selector matches; there can be none. Raises ``VerbFailure``."""
+        """Explain the pods of a namespace that a selector matches. The answer can be empty. Raises ``VerbFailure``."""
         return await self._explained(await self._selected(namespace, lambda pod: selector.matches(pod.labels)))
 
     async def _selected(self, namespace: str, wanted: Callable[[Pod], bool]) -> PodSelection:
@@ -119,7 +119,7 @@ def workload_of(pod: Pod) -> tuple[str, str]:
 
 
 def workloads_of(pod: Pod) -> Iterator[tuple[str, str]]:
-    """Yield kind and name of each workload that the pod belongs to: its controller, and what the controller is of."""
+    """Yield kind and name of each workload that the pod belongs to: its controller, and the controllers above that."""
     owner = pod.owner
     if owner is None:
         return
