@@ -1,9 +1,9 @@
-"""``kubectl homeport`` of the krew plugin: reads the pages of the Homeport that runs in the cluster, through kubectl.
+"""Plugin ``kubectl homeport`` for krew: reads the pages of the Homeport in the cluster, through kubectl.
 
-kubectl has the user's contexts and credentials. The API server's proxy forwards each request to the operator Service of
-Homeport's chart. Without this Service the plugin has no answer.
+kubectl sends the requests with the user's contexts and credentials. The API server's proxy forwards each request to the
+operator Service of Homeport's chart. Without this Service the plugin cannot answer.
 
-The plugin uses the standard library alone. ``tests/krew.py`` packs it together with the modules of ``app`` that it
+The plugin uses only the standard library. ``tests/krew.py`` packs it together with the modules of ``app`` that it
 imports.
 """
 
@@ -51,12 +51,12 @@ class AskError(Exception):
 
 @dataclass(frozen=True)
 class Kubectl:
-    """The kubectl in PATH, with the user's flags."""
+    """The kubectl in PATH, run with the flags that the user gave."""
 
     flags: tuple[str, ...]
 
     def run(self, *arguments: str, body: str | None = None) -> str:
-        """Return the output of kubectl. ``body``: its standard input. Raises ``AskError`` if it fails."""
+        """Return the output of kubectl. ``body``: its standard input. Raises ``AskError`` if kubectl fails."""
         command = ["kubectl", *arguments, *self.flags]
         try:
             done = subprocess.run(command, input=body, capture_output=True, text=True, check=False)  # noqa: S603
@@ -68,14 +68,14 @@ class Kubectl:
 
 
 def _error(told: str) -> str:
-    """Return what kubectl says on standard error, without its log and without the names of the servers."""
+    """Return kubectl's text on standard error, without log lines and without prefixes such as ``error:``."""
     text = "\n".join(line for line in told.strip().splitlines() if not _LOG_LINE.match(line))
     return _ERROR.sub("", text, count=1).removeprefix("homeport: ")
 
 
 @dataclass(frozen=True)
 class ServicePages:
-    """Pages of Homeport at the path of a Service in the API server's proxy."""
+    """Pages of Homeport behind a Service. ``path``: path of the Service in the API server's proxy."""
 
     kubectl: Kubectl
     path: str
@@ -169,7 +169,7 @@ def _text(answer: Json, arguments: argparse.Namespace, lines: Iterable[str]) -> 
 
 
 def _print(text: str) -> None:
-    """Print the answer. If the reader of a pipe is gone, the process ends like other Unix commands."""
+    """Print the answer. If the reader of a pipe is gone, SIGPIPE ends the process, as it ends other Unix commands."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if text:
         print(text, flush=True)  # noqa: T201  # the answer of the command
@@ -244,7 +244,7 @@ def main(version: str, argv: Sequence[str] | None = None) -> int:
         try:
             return kubectl.run("config", "view", "--minify", "-o", "jsonpath={..namespace}") or "default"
         except AskError:
-            return "default"  # without a current context, for example in a pod; kubectl does the same
+            return "default"  # no current context, for example in a pod; kubectl uses the same namespace
 
     try:
         return int(arguments.run(arguments, namespace, ask))

@@ -49,7 +49,7 @@ _WELL_KNOWN: Final = ("topology.kubernetes.io/", "kubernetes.io/")
 
 
 class SpreadBlock(Struct, frozen=True):
-    """What keeps a pod waiting. ``verdict``: constraints and other reasons, without numbers. ``note``: as text."""
+    """Cause that keeps a pod waiting. ``verdict``: constraints and other reasons, no numbers. ``note``: as text."""
 
     verdict: Hashable
     note: str

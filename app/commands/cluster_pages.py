@@ -103,19 +103,19 @@ _JSON: Final = Decoder[dict[str, Any]](dict[str, Any])
 
 
 class ClusterConnection:
-    """Connection to the API server of a cluster, used by one synchronous command."""
+    """Connection to the API server of a cluster, for a single command without an event loop."""
 
     def __init__(self, login: Login) -> None:
         """Check the credentials. Raises ``CredentialsError``."""
         self.login: Final = login
-        self._credentials = login.credentials()  # read once, because that can run an exec plugin
+        self._credentials = login.credentials()  # called only once, because it can run an exec plugin
 
     def get(self, path: str, query: Mapping[str, str]) -> bytes:
         """Return the answer to a GET. Raises ``KubeError``."""
         return self._answer(lambda client: client.read(path, query, timeout=_ANSWER_SECONDS))
 
     def read(self, path: str, query: Mapping[str, str]) -> bytes:
-        """Return the answer to a GET of the API server itself.
+        """Return the answer of the API server itself, not of a proxied Service, to a GET.
 
         Raises ``ApiError`` if it refuses, and ``CommandError`` if it does not answer or rejects the credentials.
         """
@@ -141,7 +141,7 @@ class ClusterConnection:
 
 
 def _end_on_sigterm() -> None:
-    """Let SIGTERM end this process by ``SystemExit``, which also ends its port-forward."""
+    """Let SIGTERM raise ``SystemExit``, so that this process also ends its port-forward."""
     if current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(_SIGNALLED + number))
 
@@ -152,7 +152,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 class ServiceProxy:
-    """Implementation of ``Pages`` by a Service, through the API server's proxy for services."""
+    """Implementation of ``Pages`` with a Service, through the API server's proxy for Services."""
 
     def __init__(self, connection: ClusterConnection, service: _Service, port: _Port) -> None:
         self._connection = connection
@@ -173,7 +173,7 @@ class ServiceProxy:
 
 @contextmanager
 def _user_errors() -> Iterator[None]:
-    """Convert errors of the API server, or of Homeport behind its proxy, into ``CommandError``."""
+    """Convert errors of the API server, or of Homeport behind the API server's proxy, into ``CommandError``."""
     try:
         yield
     except ApiError as error:
@@ -208,10 +208,10 @@ def by_service(connection: ClusterConnection, namespace: str, missed: list[str])
 
 
 class PortForward:
-    """Implementation of ``Pages`` by ``kubectl port-forward`` to one pod, which ends with this object."""
+    """Implementation of ``Pages`` with ``kubectl port-forward`` to one pod. The port-forward ends with this object."""
 
     def __init__(self, login: Login, namespace: str, pod: str) -> None:
-        """Start kubectl. Raises ``CommandError`` if it is missing or does not forward within ten seconds."""
+        """Start kubectl. Raises ``CommandError`` if kubectl is missing, or does not forward within ten seconds."""
         kubectl = shutil.which("kubectl")
         if kubectl is None:
             raise CommandError("kubectl is not in PATH")
@@ -234,14 +234,14 @@ class PortForward:
         return self._server.post(path, body)
 
     def _port(self) -> str:
-        """Return the local port, which kubectl prints. Raises ``CommandError``."""
+        """Return the local port, which kubectl prints. Raises ``CommandError`` if kubectl prints no port."""
         timer = Timer(_FORWARD_SECONDS, self._process.kill)
         timer.start()
         printed: list[str] = []
         try:
             for line in self._process.stdout or ():
                 if forwarding := _FORWARDING.search(line):
-                    Thread(target=self._process.communicate, daemon=True).start()  # reads a line for each connection
+                    Thread(target=self._process.communicate, daemon=True).start()  # else a full pipe blocks kubectl
                     return forwarding[1]
                 printed.append(line.strip())
         finally:

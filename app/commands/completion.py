@@ -1,7 +1,7 @@
 """Completion of ``kubectl homeport``, by the protocol of cobra that kubectl's shell scripts use.
 
-kubectl calls ``kubectl_complete-homeport`` with the words typed so far, the last one possibly empty, and reads one
-completion a line, then a directive.
+kubectl calls ``kubectl_complete-homeport`` with the words typed so far, of which the last can be empty. It reads one
+completion per line, and then a directive.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 from app.commands.arguments import kubectl_parser
 
 _NO_FILES: Final = ":4"
-"""Directive of cobra: the shell must not complete names of files."""
+"""Directive of cobra: the shell must not offer names of files."""
 
 _LIST: Final = "list"
-"""Action of ``homes`` if none is given."""
+"""Action of ``homes`` if the user gives no action."""
 
 
 def completions(words: Sequence[str]) -> list[str]:
@@ -29,7 +29,7 @@ def completions(words: Sequence[str]) -> list[str]:
 
 
 def _known(parser: argparse.ArgumentParser, before: str, last: str) -> Iterable[str]:
-    """Return the words that can follow: values of the flag ``before``, flags, or commands."""
+    """Return the words that can stand for ``last``: values of the flag ``before``, flags, or commands."""
     commands = _commands(parser)
     if last.startswith("-"):
         return _flags(commands.get(_LIST, parser))

@@ -1,7 +1,7 @@
 """``homeport homes drain NODE --dry-run``: lists homes on a node, where each pod would go, and which pods would wait.
 
 The running Homeport computes the plan. It places the pods one after the other, and each placed pod takes resources of
-its node. Like ``home_list``, this module is part of the kubectl plugin for krew.
+its node. The kubectl plugin for krew contains this module.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PrintedDrain(NamedTuple):
 
 
 def plan(server: Pages, node: str, output: Output, *, headers: bool = True) -> PrintedDrain:
-    """Return what a drain of the node would do. Raises ``CommandError`` if the service fails.
+    """Return what a drain of the node would do. Raises ``CommandError`` if the request fails.
 
     A deleted node can be given too, because it can still be the home of pods.
     """

@@ -20,7 +20,7 @@ from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
 
 _WHOLE: Final = Profile(scheduler_name=ANY, preset="complete")
-"""Profile with the largest preset. Its kinds are dumped too, so that the file can be used with every preset."""
+"""Profile with the largest preset. Its kinds are dumped, so that the file can be used with every preset."""
 
 
 def run(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], path: Path) -> str:

@@ -15,13 +15,13 @@ _WIDTH: Final = 100
 
 _RELEASE: Final = "ReleaseHome"
 _MOST_NAMED: Final = 8
-"""Number of nodes of a group that are named; the formats wide, json and yaml have all of them."""
+"""Maximum number of nodes that are named for a group; the formats wide, json and yaml name all nodes."""
 
 _COLOURS: Final = {"Fits": GOOD, "Bound": GOOD, "Gated": BAD, "NoNodeFits": BAD}
 
 
 def lines(answer: dict[str, Any], output: str) -> Iterator[str]:
-    """Yield the lines to print for an explanation of one pod, or for those of several pods."""
+    """Yield the lines to print for the explanation of one pod, or for the explanations of several pods."""
     if "items" not in answer:
         yield from (
             [f"pod/{answer['pod'].partition('/')[2]}"] if output == "name" else render(answer, wide=output == "wide")
@@ -95,7 +95,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _bound(bound: dict[str, Any]) -> Iterator[str]:
-    """Yield what each plugin says of a bound pod's node."""
+    """Yield the lines about each plugin's verdict on the node of a bound pod."""
     if bound["verdicts"]:
         satisfied = " ".join(it["plugin"] for it in bound["verdicts"] if it["code"] == "Success") or "none"
         yield from _wrapped(f"satisfied on {_safe(bound['name'])}: {satisfied}")
@@ -107,7 +107,7 @@ def _bound(bound: dict[str, Any]) -> Iterator[str]:
 
 
 def _scheduler(condition: dict[str, Any]) -> Iterator[str]:
-    """Yield the reasons in the pod's condition PodScheduled, and the differences from Homeport's verdict."""
+    """Yield the lines about the condition PodScheduled: reasons, and differences from Homeport's verdict."""
     yield ""
     yield f"kube-scheduler says (unschedulable since {_safe(condition['since']) or 'an unknown time'}):"
     if condition["reasons"]:
@@ -119,7 +119,7 @@ def _scheduler(condition: dict[str, Any]) -> Iterator[str]:
 
 
 def _safe(text: str) -> str:
-    """Return a text from a pod; quoted and escaped if it has characters that a terminal could interpret."""
+    """Return a text from a pod; quoted and escaped if it contains characters that a terminal could interpret."""
     return text if text.isprintable() else ascii(text)
 
 
@@ -171,7 +171,7 @@ def _reasons(reasons: Sequence[dict[str, Any]]) -> str:
 
 
 def _named(names: Sequence[str], total: int | None = None, *, most: int = _MOST_NAMED) -> str:
-    """Return the first names, and the number of others. ``total``: number of all names, if the list has only some."""
+    """Return the first names, and the number of other names. ``total``: number of all names, if more than given."""
     more = (len(names) if total is None else total) - len(names[:most])
     return " ".join(names[:most]) + (f" and {more} more" if more else "")
 

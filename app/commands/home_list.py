@@ -1,6 +1,7 @@
 """``homeport homes list``: formats homes for people.
 
-The kubectl plugin for krew contains this module, so it imports only the standard library and modules that do the same.
+The kubectl plugin for krew contains this module. So the module imports only the standard library, and modules that also
+import nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MORE: Final = ("because", "since", "by", "pod", "on", "contradiction")
 
 @dataclass(frozen=True)
 class HomeSelection:
-    """Criteria that listed homes must all match. An empty ``namespace`` or ``node`` matches every home."""
+    """Criteria that each listed home must match. An empty ``namespace`` or ``node`` matches every home."""
 
     namespace: str = ""
     node: str = ""

@@ -1,4 +1,4 @@
-"""Homeport's pages by a service in this process: about a saved cluster, or about a cluster that it lists itself."""
+"""Homeport's pages from a service in this process, about a saved cluster or a cluster that the process lists."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BASE: Final = "http://homeport"
 
 
 class InProcess:
-    """Implementation of ``Pages`` by a Homeport in this process. It opens no port and starts no background tasks."""
+    """Implementation of ``Pages`` with a Homeport in this process, which opens no port and runs no background tasks."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class InProcess:
         Raises ``SavedClusterError`` if the file cannot be used, ``ProfileErrors`` if the profiles are invalid, and
         whatever ``load`` raises.
         """
-        self._runner = asyncio.Runner()  # keeps one event loop, because all requests must use the same
+        self._runner = asyncio.Runner()  # keeps one event loop, because all requests must use the same event loop
         finalize(self, self._runner.close)
         self._web = HomeportService(settings, specs, defaults, version=version, load=load).web()
 
@@ -64,7 +64,7 @@ class InProcess:
 def of_file(
     settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], path: Path, *, version: str
 ) -> InProcess:
-    """Return the pages about a saved cluster. ``settings``: its profiles are used. Raises as ``InProcess``."""
+    """Return the pages about a saved cluster. ``settings``: have the profiles. Raises the errors of ``InProcess``."""
     saved = Settings(cluster=str(path), profiles=settings.profiles)
     return InProcess(saved, specs, defaults, version=version)
 
@@ -80,7 +80,7 @@ def of_cluster(
 ) -> InProcess:
     """List the cluster of ``login``, and return the pages about it. Nothing is written to the cluster.
 
-    ``settings``: its profiles are used. Raises ``CommandError``, ``CredentialsError`` and ``ProfileErrors``.
+    ``settings``: have the profiles. Raises ``CommandError``, ``CredentialsError`` and ``ProfileErrors``.
     """
 
     def load(cluster: Cluster, kinds: Collection[Kind[Any]], optional: Collection[Kind[Any]]) -> int:

@@ -35,7 +35,7 @@ _YELLOW: Final = "33"
 
 
 def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> int:
-    """Print the findings, and return the exit code: 0 without any, 1 with some, 3 if something could not be read.
+    """Print the findings, and return the exit code: 0 for no findings, 1 for findings, 3 if an object cannot be read.
 
     ``registry``: all plugins. Raises ``CommandError``, ``CredentialsError`` and ``SavedClusterError``.
     """
@@ -78,7 +78,7 @@ def _remarks(report: LintReport, notes: list[str]) -> Iterator[str]:
 
 
 def _namespace(arguments: argparse.Namespace) -> str:
-    """Return the namespace of ``-n``; without it, that of the context for a cluster, and none for manifests."""
+    """Return the namespace of ``-n``; else that of the context for a cluster, and an empty one for manifests."""
     namespace: str | None = arguments.namespace
     if namespace is None:
         namespace = "" if arguments.paths or arguments.all_namespaces else login_of(arguments).namespace()

@@ -18,7 +18,7 @@ def structured(answer: Mapping[str, Any], output: str) -> str | None:
     if output == "json":
         return json.dumps(answer, indent=2)
     if output == "yaml":
-        import yaml  # here, because the kubectl plugin for krew has only the standard library, and not this format
+        import yaml  # imported here, because the kubectl plugin for krew has neither this package nor the format YAML
 
         return str(yaml.safe_dump(dict(answer), sort_keys=False, allow_unicode=True)).rstrip("\n")
     return None

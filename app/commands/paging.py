@@ -1,6 +1,6 @@
-"""Reader of lists that a page of Homeport returns in parts.
+"""Reads lists that Homeport returns in several answers.
 
-Like ``home_list``, this module is part of the kubectl plugin for krew.
+The kubectl plugin for krew contains this module.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def all_pages(server: Pages, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return a list with the items of all its pages, without ``next``. Raises ``CommandError``."""
+    """Return the whole list at ``path``: the items of all answers, without ``next``. Raises ``CommandError``."""
     answer = server.get(path, query)
     following = answer["next"]
     while following is not None:

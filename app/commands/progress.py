@@ -1,4 +1,4 @@
-"""Progress of long work on standard error, so that standard output has the result alone."""
+"""Shows the progress of long work on standard error, so that standard output has only the result."""
 
 from __future__ import annotations
 

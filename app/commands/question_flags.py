@@ -203,7 +203,7 @@ def _add_lint(commands: Any, prog: str) -> None:
 
 
 def _add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that choose a cluster which this process lists itself."""
+    """Add the flags that choose the cluster that this process lists."""
     cluster = parser.add_argument_group("the cluster")
     one = cluster.add_mutually_exclusive_group()
     one.add_argument("--saved", metavar="FILE", help="use this saved cluster (homeport dump)")

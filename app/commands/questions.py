@@ -1,6 +1,6 @@
 """Commands that ask about a cluster. Each prints the answer and returns the exit code.
 
-The exit code is 0 if all is well, 1 if something is blocked, and for lists 0.
+The exit code of ``explain`` and ``drain`` is 1 if a pod waits or would wait, else 0. That of lists is 0.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _where(namespace: str) -> str:
 
 
 def _print_list(arguments: argparse.Namespace, listed: Callable[..., tuple[str, int]], none: str) -> None:
-    """Print a list; with ``--watch`` print afterwards what is new or changed, until the user ends it."""
+    """Print a list. With ``--watch``, then print new and changed lines until the user ends the command."""
     text, number = listed(headers=not arguments.no_headers)
     if text:
         print(text, flush=True)  # noqa: T201  # the answer of the command

@@ -25,7 +25,7 @@ _SOMEWHERE: Final = "127.0.0.1:1"
 
 Object = dict[str, Any]
 Guesses = Mapping[tuple[str, str], str]
-"""Explanations for plurals of kinds that are guessed, by API group and plural."""
+"""Explanations of the plurals that are guessed from a kind, by API group and plural."""
 
 
 class Account(Struct, frozen=True):

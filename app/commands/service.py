@@ -1,4 +1,4 @@
-"""HTTP client with which commands read the pages of a running Homeport."""
+"""HTTP client by which commands read the pages of a running Homeport."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVERS: Final = ("http://127.0.0.1:8888", "http://127.0.0.1:8889")
 
 _PREFIX: Final = "homeport: "
 WHERE: Final = "use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
-"""Advice for a user whose question no Homeport answers."""
+"""Advice for a user if no Homeport answers the question."""
 
 
 class CommandError(Exception):
@@ -28,7 +28,7 @@ class CommandError(Exception):
 
 
 class PageNotServed(CommandError):
-    """Raised if no server answers at a URL, or if it is not a Homeport server that has the page."""
+    """Raised if no server answers at a URL, or if the server there is not a Homeport that has the page."""
 
 
 class UsageError(Exception):
@@ -36,7 +36,7 @@ class UsageError(Exception):
 
 
 class Pages(Protocol):
-    """Interface to the pages of Homeport: of a running server, or of a service in this process."""
+    """Interface to the pages of a Homeport, which is a running server or a service in this process."""
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
@@ -48,7 +48,7 @@ class Pages(Protocol):
 
 
 class Server(Struct, frozen=True):
-    """Implementation of ``Pages`` by a running Homeport at a URL. Raises ``PageNotServed`` if it does not serve a page.
+    """Implementation of ``Pages`` with a running Homeport at a URL. Raises ``PageNotServed`` if that lacks a page.
 
     ``authority``, ``certificate`` and ``key``: paths of PEM files for HTTPS.
     """

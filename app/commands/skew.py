@@ -40,7 +40,7 @@ def listing(answer: Mapping[str, Any], namespace: str, output: str, *, headers: 
 
 
 def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines about a single workload: for each constraint a bar for each domain, and what comes next."""
+    """Yield the lines about one workload: for each constraint, a bar for each domain, and where the next pod can go."""
     for number, item in enumerate(answer["items"]):
         if number:
             yield ""
@@ -86,7 +86,7 @@ def _cells(item: Mapping[str, Any], most: int) -> dict[str, str]:
 
 
 def _next(item: Mapping[str, Any]) -> str:
-    """Return the first domains that take the next pod, and the number of others among those that are listed."""
+    """Return some domains that take the next pod, and the number of other listed domains that take it."""
     names = [it["name"] for it in item["domains"] if it["takes"]]
     more = len(names) - _MOST_DOMAINS
     return " ".join(names[:_MOST_DOMAINS]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Choice of the Homeport that answers a command: a URL, a file, one in the cluster, or this process."""
+"""Chooses the source that answers a command: a URL, a file, the Homeport in the cluster, or this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def login_of(arguments: argparse.Namespace) -> Login:
 def source_of(
     arguments: argparse.Namespace, of_file: OfFile, of_cluster: OfCluster, *, nearby: Sequence[str] = ()
 ) -> Pages:
-    """Return the pages that answer, and say on standard error which they are.
+    """Return the pages that answer, and name their source on standard error.
 
     The order is: ``--server``, ``--saved``, a Homeport at one of the URLs ``nearby``, the operator Service through the
     API server, a port-forward to a pod, this process. A ``--config`` rules out a running Homeport, which has its own.
@@ -76,7 +76,7 @@ def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Pages, str] | None:
 
 
 def _of_cluster(arguments: argparse.Namespace, of_cluster: OfCluster, *, judges_here: bool) -> Pages:
-    """Return the pages of the Homeport in the cluster; without one, or if ``judges_here``, those of this process."""
+    """Return the pages of the Homeport in the cluster; if none, or if ``judges_here``, those of this process."""
     login, missed = login_of(arguments), ""
     if not judges_here:
         pages, missed = _in_cluster(login, arguments.homeport_namespace)

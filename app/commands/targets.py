@@ -1,6 +1,6 @@
-"""Pods and workloads as the user names them for ``explain``, in kubectl's formats.
+"""Parses the pods and workloads that the user names for ``explain``, in kubectl's formats.
 
-Like ``home_list``, this module is part of the kubectl plugin for krew.
+The kubectl plugin for krew contains this module.
 """
 
 from __future__ import annotations

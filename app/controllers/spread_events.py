@@ -33,11 +33,11 @@ REASON: Final = "SpreadBlocked"
 ACTION: Final = "Filtering"
 
 TICK_SECONDS: Final = 1.0
-"""Minimum seconds between two judgements, each of them for all equal pods."""
+"""Minimum seconds between two judgements. One judgement is for all equal pods."""
 
 PAUSE_FACTOR: Final = 50.0
 LONGEST_PAUSE: Final = 10.0
-"""The pause after a judgement is at least this many times its processor time, to use 2 %, and at most so many seconds.
+"""A pause is ``PAUSE_FACTOR`` times the processor time of a judgement, to use 2 %, at most ``LONGEST_PAUSE`` seconds.
 
 A judgement of all nodes takes some 30 ms for 5,000 nodes.
 """
@@ -46,24 +46,24 @@ SEARCH_SECONDS: Final = 5.0
 """Seconds between two searches for refused pods."""
 
 FIRST_SECONDS: Final = 5.0
-"""Seconds from the search that finds a pod to its first judgement: most refused pods are bound before."""
+"""Seconds from the search that finds a pod to its first judgement. Most refused pods are bound before that."""
 
 AGAIN_SECONDS: Final = 15.0
 LONGEST_AGAIN_SECONDS: Final = 480.0
-"""Minimum and maximum seconds between two judgements of a pod. They double, because most verdicts never change."""
+"""First and longest delay in seconds between two judgements of a pod. It doubles, as most verdicts never change."""
 
 REST_SECONDS: Final = IDLE_SECONDS + 1.0
-"""Minimum seconds between two Events on a pod. An earlier one would join the series of the last, with its old note."""
+"""Minimum seconds between two Events on a pod. An earlier one would join the series, which keeps its first note."""
 
 MOST: Final = 1024
 MOST_OF_NAMESPACE: Final = 128
-"""Maximum number of pods that are judged, in all and for each namespace, so that a tenant leaves room for others."""
+"""Maximum numbers of pods to judge, in all and in one namespace, so that one tenant leaves room for others."""
 
 _STEP: Final = 512
 
 
 class _SpreadRefusal(Struct):
-    """Pod that spread refused. ``not_before``: time of its next judgement. ``told``: verdict of the last Event."""
+    """Pod that spread refused. ``not_before``: time of its next judgement. ``told``: verdict of its last Event."""
 
     key: ObjectKey
     not_before: float
@@ -91,7 +91,7 @@ class SpreadEvents:
         self._pods: dict[str, _SpreadRefusal] = {}
 
     async def run(self) -> None:
-        """Judge refused pods and write Events until cancelled. Each run begins without memory of the last one."""
+        """Judge refused pods and write Events until cancelled. Each run begins without the pods of the last run."""
         self._pods = {}
         searched_at, taken = self._clock(), 0.0
         while True:
@@ -104,7 +104,7 @@ class SpreadEvents:
             taken = thread_time() - began
 
     def _search(self) -> Iterator[None]:
-        """Add the pods that spread refused lately, and forget those that no longer wait for it, in short steps."""
+        """Add the pods that spread refused lately, and forget others and pods that no longer wait, in short steps."""
         refused: dict[str, ObjectKey] = {}
         yield from self._refused().find(SPREAD, refused)
         self._pods = {uid: it for uid, it in self._pods.items() if uid in refused and self._waiting(uid, it.key)}
@@ -122,7 +122,7 @@ class SpreadEvents:
             self._pods[uid] = _SpreadRefusal(key, not_before)
 
     async def _judge_next(self) -> None:
-        """Judge the pod that is due, those without a judgement first, and with it all due pods with equal inputs."""
+        """Judge one due pod, first those never judged; the verdict is used for all due pods with equal inputs."""
         now = self._clock()
         due = {uid: it for uid, it in self._pods.items() if it.not_before <= now}
         waiting = (self._waiting(uid, due[uid].key) for uid in sorted(due, key=self._order))
@@ -133,11 +133,11 @@ class SpreadEvents:
         try:
             block = await self._block_of(first)
         except (PluginError, VerbFailure):
-            block = None  # the guard has logged a fault, and a snapshot can be incomplete for a while
+            block = None  # no Event: the guard has logged the fault, or the snapshot is incomplete for now
         self._tell(equal, block)
 
     def _equals(self, pod: Pod, uid: str, key: ObjectKey) -> bool:
-        """Return true if another waiting pod has the same inputs."""
+        """Return true if the other pod waits and has the same inputs."""
         other = self._waiting(uid, key) if key[0] == pod.namespace else None
         return other is not None and inputs_of(other) == inputs_of(pod)
 

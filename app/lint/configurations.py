@@ -1,4 +1,4 @@
-"""Rules about configurations of kube-scheduler and of Homeport, and about the pair of them."""
+"""Rules about a configuration of kube-scheduler or of Homeport, and about two configurations that belong together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SPREAD: Final = "PodTopologySpread"
 _STICKY: Final = "StickyNode"
 _GROUP: Final = "kubescheduler.config.k8s.io/"
 _VERBS: Final[Mapping[str, str]] = {"filter": "filterVerb", "score": "prioritizeVerb"}
-"""Verb of an extender by the extension point at which Homeport then runs."""
+"""Field of an extender with the verb that Homeport needs for an extension point, by extension point."""
 
 _EVERYWHERE: Final = "multiPoint"
 _POINTS: Final = (_EVERYWHERE, "preFilter", "filter", "preScore", "score")
@@ -95,7 +95,7 @@ class Pairing(Struct, frozen=True):
 
 
 def pairings(schedulers: Sequence[ManifestObject], homeports: Sequence[ManifestObject]) -> Iterator[Pairing]:
-    """Yield each scheduler with the only Homeport of its file, or the only one of all files."""
+    """Yield each scheduler with the only Homeport in the same file; if it has none, with the only one of all."""
     for scheduler in schedulers:
         beside = [it for it in homeports if it.file == scheduler.file] or homeports
         if len(beside) == 1:
@@ -148,7 +148,7 @@ def _compared(name: str, place: Place, theirs: set[str], ours: set[str]) -> Iter
 
 
 def _extender(pairing: Pairing) -> Mapping[str, Any] | None:
-    """Return the extender that is Homeport: its URL has this name, or the port of Homeport's configuration."""
+    """Return the extender that is Homeport: its URL has the word homeport, or the port of Homeport's configuration."""
     extenders = pairing.scheduler.value.get("extenders")
     port = pairing.homeport.value.get("port", Settings().port)
     for extender in extenders if isinstance(extenders, list) else ():
@@ -204,7 +204,7 @@ def _known(plugin_set: Any, registry: Registry) -> Any:
 
 
 def _with_required(everywhere: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return ``multiPoint`` with the plugins that a profile must have. The scheduler's own can be at other points."""
+    """Return ``multiPoint`` with the plugins that a profile must have. The original can have them at other points."""
     enabled = [it for it in _named(everywhere, "enabled") if it["name"] not in _REQUIRED]
     disabled = [it for it in _named(everywhere, "disabled") if it["name"] not in _REQUIRED]
     return {"enabled": [*enabled, *({"name": it} for it in _REQUIRED)], "disabled": disabled}

@@ -1,4 +1,4 @@
-"""Facts about a cluster that the rules need: domains, counts of pods, volumes and schedulers. All from the snapshot."""
+"""Facts about a cluster that the rules need, from the snapshot: domains, counts of pods, volumes and schedulers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ClusterFacts:
         return len(set(self._values(key).values()))
 
     def domains(self, pod: Pod, constraint: TopologySpreadConstraint) -> DomainCounts:
-        """Return the counts of the pods that the constraint selects in the domains that it counts for ``pod``."""
+        """Return the domains that the constraint of ``pod`` counts, with the counts of the pods that it selects."""
         keys = frozenset(it.topology_key for it in pod.spec.spread if it.is_hard)
         inclusion = inclusion_of(
             pod.spec, honours_affinity=constraint.honours_affinity, honours_taints=constraint.honours_taints
@@ -54,8 +54,8 @@ class ClusterFacts:
     def usable_hosts(self, pod: Pod, key: str) -> Mapping[str, int]:
         """Return the number of hosts by domain of ``key``, of the nodes that the pod can use.
 
-        These are the nodes that its node affinity and tolerations allow, with the labels of all hard constraints.
-        Taints that controllers add for some time, and cordons, do not count.
+        The pod can use a node if node affinity and tolerations allow it, and if the node has the labels of all hard
+        constraints. Cordons, and taints that controllers add for some time, are ignored.
         """
         keys = frozenset(it.topology_key for it in pod.spec.spread if it.is_hard)
         of = (pod.spec.affinity, pod.spec.tolerations, keys, key)

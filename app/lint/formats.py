@@ -22,7 +22,7 @@ Paint = Callable[[str, Severity], str]
 
 
 def formatted(report: LintReport, output: str, version: str, paint: Paint) -> str:
-    """Return the report in one of ``FORMATS``; empty for no findings as text or as GitHub's commands."""
+    """Return the report in one of ``FORMATS``. Without findings, the formats text and github are empty."""
     if output == "json":
         return json.dumps(_as_json(report), indent=2)
     if output == "sarif":
@@ -101,7 +101,7 @@ def _command(level: str, properties: dict[str, str], text: str) -> str:
 
 
 def _escaped(text: str, also: str = "") -> str:
-    """Escape a text like GitHub's toolkit: percent signs, line ends, and in properties colons and commas."""
+    """Escape percent signs and line ends like GitHub's toolkit, and the characters in ``also``."""
     for character in f"%\r\n{also}":
         text = text.replace(character, f"%{ord(character):02X}")
     return text

@@ -26,7 +26,7 @@ T = TypeVar("T")
 class LintReport(Struct, frozen=True):
     """Result of a run.
 
-    ``broken``: parts of manifests that cannot be judged. ``notes``: ids in comments and annotations that are no rules.
+    ``broken``: parts of the input that cannot be judged. ``notes``: unknown ids in comments and annotations.
     ``skipped``: rules that were not applied, because an input is missing. ``objects``: number of judged objects.
     ``ignored``: number of mistakes that comments and annotations ignore.
     """
@@ -42,7 +42,7 @@ class LintReport(Struct, frozen=True):
 class Linter:
     """Collects the findings of one run. ``registry``: all plugins of Homeport. ``facts``: ``None`` without a cluster.
 
-    ``namespace``: that of manifests without one, for counts of pods in the cluster.
+    ``namespace``: namespace in which pods are counted for manifests that have no namespace.
     """
 
     def __init__(self, registry: Registry, facts: ClusterFacts | None, namespace: str = "") -> None:
@@ -86,7 +86,7 @@ class Linter:
                 self._add(mistake, names, workload.ignored, file, 0)
 
     def add_manifests(self, manifests: Sequence[ManifestObject]) -> None:
-        """Judge the objects of all files together."""
+        """Judge the objects of all files together, because some rules need two objects."""
         schedulers = [it for it in manifests if is_scheduler(it.value)]
         homeports = [it for it in manifests if is_homeport(it.value)]
         for scheduler in schedulers:

@@ -34,11 +34,11 @@ def _decoder(api_version: str, kind: str) -> Kind[LintedWorkload]:
 
 
 WORKLOADS: Final = tuple(_decoder(*pair) for pair in KINDS if pair != (PODS.api_version, PODS.kind))
-"""Kinds of all objects with a pod template, decoded for the rules. Not for snapshots that plugins read."""
+"""Kinds of all objects with a pod template, decoded for the rules. A snapshot for plugins must not have them."""
 
 
 def workloads_in(cluster: Cluster, namespace: str) -> Iterator[LintedWorkload]:
-    """Yield what is judged in a namespace, or in all if it is empty: objects without a listed controller, and pods.
+    """Yield the workloads of a namespace, or of all if it is empty: objects without a listed controller, and pods.
 
     Pods of one owner are one workload, named like the owner. Old ReplicaSets, without pods, are left out.
     """

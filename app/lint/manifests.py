@@ -1,6 +1,6 @@
 """Reader of manifests: Kubernetes objects with the lines of their fields, and comments that ignore rules.
 
-A file is split at its ``---`` lines first. So a document that is not YAML does not hide the others.
+A file is first split at its ``---`` lines, so that a document that is not YAML does not hide the other documents.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_BYTES: Final = 64 << 20
 
 _FAST_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST: Final = 500
-"""Nesting above which the loader in Python is used, because libyaml's overflows the stack of the process."""
+"""Nesting above which the loader in Python is used, because that of libyaml overflows the stack of the process."""
 
 _SEPARATOR: Final = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
 _DIRECTIVE: Final = re.compile(r"^%.*$", re.MULTILINE)
@@ -60,7 +60,7 @@ class ManifestObject(Struct, frozen=True):
     within: ManifestObject | None = None
 
     def line_of(self, place: Place) -> int:
-        """Return the line of a field, or of its innermost parent that the file has."""
+        """Return the line of a field; if the file lacks the field, that of its innermost parent in the file."""
         full = (*self.place, *place)
         while len(full) > len(self.place):
             if full in self.lines:
@@ -120,7 +120,7 @@ def _read_part(part: str, file: str, above: int, read: ReadManifests) -> None:
 
 
 def _loader(text: str) -> Any:
-    """Return the loader in C, unless the text is perhaps nested so deeply that it would crash."""
+    """Return the loader in C, unless the text could be nested so deeply that this loader would crash."""
     depth = deepest = 0
     for bracket in re.findall(r"[\[\]{}]", text):
         depth = depth + 1 if bracket in "[{" else max(0, depth - 1)

@@ -24,7 +24,7 @@ from app.lint.workloads import LintedWorkload
 
 _MOST_SHOWN: Final = 5
 _MOST_REPLICAS: Final = 10_000
-"""Maximum number of replicas whose claims are looked up."""
+"""Maximum number of replicas whose PersistentVolumeClaims are looked up."""
 
 
 def of_placement(workload: LintedWorkload, facts: ClusterFacts) -> Iterator[Mistaken]:
@@ -42,7 +42,7 @@ def of_placement(workload: LintedWorkload, facts: ClusterFacts) -> Iterator[Mist
 
 
 def of_scheduler(workload: LintedWorkload, schedulers: Collection[str]) -> Iterator[Mistaken]:
-    """Yield a mistake if none of ``schedulers`` serves the pods."""
+    """Yield a mistake if the schedulerName of the pods is not in ``schedulers``."""
     name = workload.pod.spec.scheduler_name if workload.pod is not None else ""
     if name and name not in schedulers:
         yield Mistaken(
@@ -143,7 +143,7 @@ def most_replicas(hosts: Mapping[str, int], skew: int, host_skew: int, enough: i
 
     ``hosts``: number of hosts by domain. ``skew`` and ``host_skew``: maxSkew of the constraint over the domains and of
     the one over hosts. With ``level`` pods on the emptiest host, no host has more than ``level + host_skew``. The
-    smallest domain then bounds the others. The level rises only if each domain can hold ``level + 1`` pods per host.
+    smallest domain then limits the others. The level rises only if each domain can take ``level + 1`` pods per host.
     """
     if not hosts or min(skew, host_skew) < 1:
         return enough
@@ -180,10 +180,10 @@ def _volumes(
 
 
 def _held(workload: LintedWorkload, pod: Pod, key: str, facts: ClusterFacts) -> tuple[Mapping[str, int], int]:
-    """Return the number of pods by the domain in which volumes hold them, and the number of other pods.
+    """Return the number of pods that volumes bind to a domain, by domain, and the number of other pods.
 
-    Pods that share a claim which several domains reach are spread evenly over these. A pod whose own claim is reached
-    from several domains counts as free.
+    Pods that share a claim are spread evenly over the domains that reach its volume. If several domains reach the
+    volume of a pod's own claim, the pod counts among the other pods.
     """
     replicas = min(workload.replicas or 0, _MOST_REPLICAS)
     held: dict[str, int] = defaultdict(int)

@@ -1,6 +1,6 @@
 """Catalogue of the rules: their ids, severities, short descriptions, and the inputs that they need.
 
-``docs/lint.md`` has one entry for each id. An id is a word and never changes, so that an ignored id explains itself.
+``docs/lint.md`` has one entry for each id. An id never changes, and names the mistake in words.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Severity(StrEnum):
     """Pods wait, or the setting has no effect."""
 
     WARNING = "warning"
-    """The setting does less than it says, or pods wait under further conditions."""
+    """The setting has less effect than it seems to have, or pods wait only under further conditions."""
 
 
 class Need(StrEnum):

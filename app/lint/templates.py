@@ -24,7 +24,7 @@ _ADDED_BY: Final = {
     "CronJob": {"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"},
     "VirtualMachine": {"kubevirt.io/created-by", "kubevirt.io/domain", "vm.kubevirt.io/name"},
 }
-"""Labels of pods that their controller adds to those of the template, by kind of the controller."""
+"""Labels that a controller adds to those of the pod template, by kind of the controller."""
 
 _HASH: Final = "pod-template-hash"
 
@@ -38,7 +38,7 @@ def of_template(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def selects_own(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> bool:
-    """Return true if the selector matches the workload's own pods, or depends on a label that a controller adds."""
+    """Return true if the selector matches the workload's pods; labels that a controller adds count as matching."""
     if constraint.selector is None or workload.pod is None:
         return False
     return _known_part(workload, constraint.selector).matches(workload.pod.labels)
@@ -72,7 +72,7 @@ def _mismatches(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def _lacking(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> str:
-    """Return the first requirement that the labels do not meet, as text."""
+    """Return the first requirement of the selector that the labels of the template do not meet, as text."""
     labels = {} if workload.pod is None else workload.pod.labels
     for requirement in () if constraint.selector is None else _known_part(workload, constraint.selector).requirements:
         if not requirement.matches(labels):

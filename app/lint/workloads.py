@@ -1,4 +1,4 @@
-"""Objects with a pod template, decoded by the models of ``app.kube``."""
+"""Decodes objects with a pod template, with the models of ``app.kube``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IGNORE: Final = f"{ANNOTATION_DOMAIN}ignore"
 """Annotation of an object with the ids of rules that must not be applied to it, separated by commas."""
 
 CORE: Final = core_v1({Extra.VOLUMES})
-"""Decoders of pods and nodes with all parts that the rules read."""
+"""Decoders of pods and nodes with all fields that the rules read."""
 
 _TEMPLATE: Final = ("spec", "template")
 _TEMPLATES: Final[Mapping[tuple[str, str], Place]] = {
@@ -59,13 +59,13 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "object": dict,
     "null": type(None),
 }
-"""Python types by the names that msgspec has for the types of JSON."""
+"""Python types by the names of JSON types in msgspec's messages."""
 
 _MAPPING: Final = "must be a mapping"
 
 
 class BadField(ValueError):
-    """The field at ``place`` of an object has a value that Kubernetes does not accept."""
+    """Raised if the field at ``place`` of an object has a value that Kubernetes does not accept."""
 
     def __init__(self, place: Place, message: str) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ class LintedWorkload(Struct, frozen=True):
     """Object with a pod template, or a group of pods with the same owner.
 
     ``pod``: the template, decoded as a pod; ``None`` if the object has no template, as in saved clusters.
-    ``template``: path of the template. ``replicas``: ``None`` if the number depends on the nodes. ``rolls``: true if
+    ``template``: path of the template. ``replicas``: ``None`` if their number depends on the nodes. ``rolls``: true if
     pods of two revisions run side by side during a rollout. ``claims``: names of ``volumeClaimTemplates``.
     ``policies``: home policies by the paths of their annotations. ``controller``: kind and name of the controller,
     if any. ``ignored``: ids in annotations.
@@ -106,7 +106,7 @@ class LintedWorkload(Struct, frozen=True):
 
     @property
     def hard(self) -> tuple[tuple[int, TopologySpreadConstraint], ...]:
-        """Hard constraints, each with its number among all constraints."""
+        """Hard constraints, each with its index among all constraints."""
         return tuple((number, it) for number, it in enumerate(self.constraints) if it.is_hard)
 
     def constraint_place(self, number: int, *field: str) -> Place:
@@ -186,7 +186,7 @@ def _launcher_volumes(spec: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _explained(error: str, pod: Mapping[str, Any]) -> tuple[Place, str]:
-    """Return the path in a pod and the text of a decoder's message."""
+    """Return the path of the wrong field in a pod, and the text, from the message of a decoder."""
     parts = _ERROR.fullmatch(error)
     if parts is None:
         return (), error
@@ -202,7 +202,7 @@ def _explained(error: str, pod: Mapping[str, Any]) -> tuple[Place, str]:
 def _search(value: Any, steps: list[str | int], wanted: Any, *, deeper: bool = False) -> Place | None:
     """Return the first path that ends with ``steps`` at a value of the ``wanted`` type.
 
-    The step ``...`` stands for any key or index. With ``deeper``, the steps can begin at any level.
+    The step ``...`` means any key or index. With ``deeper``, ``steps`` can begin at any level of ``value``.
     """
     if not steps:
         return () if wanted is None or type(value) is wanted else None
