@@ -39,8 +39,8 @@ Judge: TypeAlias = Literal["Homeport", "kube-scheduler", "both"]
 class ExplainedProfile(Struct, frozen=True):
     """Filters of one profile and of kube-scheduler's default profile, in the order in which they are judged.
 
-    ``judges``: by plugin name. ``kinds``: kinds that each plugin reads besides pods and nodes. ``never_judged``:
-    reasons that do not change, by plugin name.
+    ``judges``: program that runs each filter. ``kinds``: kinds that each plugin reads besides pods and nodes.
+    ``never_judged``: why a filter can never be judged. All three by plugin name.
     """
 
     judges: Mapping[str, Judge]
@@ -181,7 +181,7 @@ class ExplainSnapshot:
     def in_flight(self) -> list[Pod]:
         """Return the pods that are on a node only in the snapshot of the decisions, each with that node.
 
-        These are binds in flight, and pods that wait at Permit. To judge like the verbs, add them with
+        These pods are binds in flight, and pods that wait at Permit. To judge like the verbs, add these pods with
         ``cluster.overlay(with_=…)``.
         """
         if not self.is_own:

@@ -77,12 +77,12 @@ class NodeAnswer(Struct, frozen=True):
 class Explained(Struct, frozen=True):
     """Explanation of a pod.
 
-    ``by``: whose verdict that of each filter is, by plugin: Homeport, kube-scheduler or both. ``gate``: rejection of
+    ``by``: program that runs each filter, by plugin: Homeport, kube-scheduler or both. ``gate``: rejection of
     PreEnqueue, which keeps the pod out of the queue; Success if there is none. ``groups``: all nodes that do not fit,
     the largest group first. ``impossible``: sentences on what cannot work, if no node fits. ``not_judged``: reason for
     each filter of kube-scheduler's default profile without a verdict, by plugin. ``incomplete``: true if the time did
     not suffice for all remedies. ``scheduler``: what kube-scheduler wrote on the pod; ``None`` if it wrote nothing.
-    ``bound``: node of a bound pod. ``home``: of a pod that has or gets one.
+    ``bound``: node of a bound pod. ``home``: the pod's home, if the pod has or gets one.
     """
 
     profile: str
@@ -109,7 +109,7 @@ class Explained(Struct, frozen=True):
 
 
 class Explainer:
-    """Explains pods with the snapshot of explain. ``context``: that of the verbs, which look up missing objects."""
+    """Explains pods with the snapshot of explain. ``context``: context of the verbs, which look up missing objects."""
 
     def __init__(self, context: VerbContext, snapshot: ExplainSnapshot) -> None:
         self._context = context
@@ -219,7 +219,7 @@ class Explainer:
             return deciding.explain(pod, Candidates.of(cluster.nodes), failing)
 
     def _needs(self, pod: Pod, framework: Framework, needs: list[ResourceNeed]) -> Iterator[None]:
-        """Add up what is free of each resource that the pod requests, if the profile judges resources."""
+        """Add up the free amount of each resource that the pod requests, if the profile judges resources."""
         if _FIT not in framework.plugins:
             return
         try:

@@ -26,7 +26,7 @@ _NODES_PER_STEP: Final = 128
 
 
 class Impossibilities:
-    """Finds what cannot work for pods of one profile on one snapshot. Each method must be used in short steps."""
+    """Finds demands that cannot be met, for pods of one profile on one snapshot. Its methods work in short steps."""
 
     def __init__(self, cluster: Cluster, judge: Callable[[Collection[str]], Judge]) -> None:
         """``judge``: returns a judge that leaves out the given plugins."""
@@ -120,7 +120,7 @@ def _counts(constraint: TopologySpreadConstraint, rejecting: Collection[str]) ->
 
 
 def _several_plugins(judgement: Judgement) -> Iterator[str]:
-    """Yield a sentence about the nodes that the fewest plugins reject, if these are several plugins."""
+    """Yield a sentence about the nodes with the fewest rejecting plugins, if each has at least two."""
     nodes: dict[tuple[str, ...], int] = {}
     for statuses, names in judgement.by_reasons().items():
         plugins = tuple(sorted({status.plugin for status in statuses}))

@@ -71,8 +71,8 @@ class Judgement(Struct):
 class _Prepared(Struct, frozen=True):
     """Filters that can judge nodes after PreFilter, and the rejections of PreFilter.
 
-    ``allowed``: nodes to which PreFilter of a plugin restricts the search, by plugin. ``outside``: rejection of a node
-    that is not one of them.
+    ``allowed``: nodes to which PreFilter of a plugin restricts the search, by plugin. ``outside``: rejection of all
+    other nodes.
     """
 
     active: Sequence[PluginSlot]
@@ -87,7 +87,7 @@ class Judge:
     def __init__(
         self, framework: Framework, cluster: Cluster, ignored: Collection[str] = (), added: Sequence[Pod] = ()
     ) -> None:
-        """``ignored``: plugins whose verdict is left out, because objects that they need are not known.
+        """``ignored``: plugins that give no verdict, because objects that they need are not known.
 
         ``added``: pods that are on a node, although the snapshot does not have them there yet.
         """

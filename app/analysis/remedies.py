@@ -85,7 +85,7 @@ class _Change(Struct, frozen=True):
 
 
 class Remedies:
-    """Finds the remedies for pods of one profile on one snapshot. Each method must be used in short steps."""
+    """Finds the remedies for pods of one profile on one snapshot. Its methods work in short steps."""
 
     def __init__(self, cluster: Cluster, judge: Callable[[Collection[str]], Judge]) -> None:
         """``judge``: returns a judge that leaves out the given plugins."""
@@ -137,8 +137,8 @@ class Remedies:
     def _rounds(self, change: _Change) -> Iterator[Collection[str]]:
         """Yield the plugins to ignore in each round of judging a change.
 
-        First only ``change.reads`` judge, and all plugins that are not kube-scheduler's. The other plugins pass on
-        these nodes, and read nothing of what the change replaces. If the change deletes pods, all judge in a second
+        In the first round, ``change.reads`` and all plugins that are not in-tree judge. The other plugins accept these
+        nodes, and read nothing that the change replaces. If the change deletes pods, all plugins judge in a second
         round.
         """
         yield change.ignores | (_IN_TREE - change.reads)
@@ -271,7 +271,7 @@ class Remedies:
             yield _Change("Tolerate", text, tolerant, tainted[taint], counted, reads=_CORDON | _SPREAD)
 
     def _request_less(self, pod: Pod, names: tuple[str, ...]) -> Iterator[_Change | None]:
-        """Request as much of one resource as is free on the best of the nodes, if that is more than nothing."""
+        """Lower the request for one resource to the amount that is free on the best of the nodes, unless that is 0."""
         try:
             resources = pod.spec.resources
             requests = resources.requests

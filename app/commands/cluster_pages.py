@@ -37,7 +37,7 @@ _ANSWER_SECONDS: Final = 65.0
 _FORWARD_SECONDS: Final = 10.0
 _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]+)")
 _SIGNALLED: Final = 128
-"""A shell shows this exit code plus the number of a signal."""
+"""After a signal, a shell shows this number plus the number of the signal as exit code."""
 
 _STATUS: Final = "/api/v1/status"
 _UNAUTHORIZED: Final = 401

@@ -64,7 +64,7 @@ class InProcess:
 def of_file(
     settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], path: Path, *, version: str
 ) -> InProcess:
-    """Return the pages about a saved cluster. ``settings``: have the profiles. Raises the errors of ``InProcess``."""
+    """Return the pages about a saved cluster. ``settings``: contain the profiles. Raises like ``InProcess``."""
     saved = Settings(cluster=str(path), profiles=settings.profiles)
     return InProcess(saved, specs, defaults, version=version)
 
@@ -80,7 +80,7 @@ def of_cluster(
 ) -> InProcess:
     """List the cluster of ``login``, and return the pages about it. Nothing is written to the cluster.
 
-    ``settings``: have the profiles. Raises ``CommandError``, ``CredentialsError`` and ``ProfileErrors``.
+    ``settings``: contain the profiles. Raises ``CommandError``, ``CredentialsError`` and ``ProfileErrors``.
     """
 
     def load(cluster: Cluster, kinds: Collection[Kind[Any]], optional: Collection[Kind[Any]]) -> int:

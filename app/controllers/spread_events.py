@@ -1,8 +1,8 @@
 """Writes the Event ``SpreadBlocked`` on pods that topology spread constraints keep waiting, with the numbers.
 
 A pod gets one Event for each verdict: the constraints that reject domains, and why the other domains do not take the
-pod. A number that changes is no new verdict. No verb waits for this task: it looks at the pods that filter refused
-lately, one judgement a second.
+pod. A changed number of pods makes no new verdict. No verb waits for this task, which judges pods that filter refused
+lately, with at most one judgement a second.
 """
 
 from __future__ import annotations
