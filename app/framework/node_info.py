@@ -41,6 +41,11 @@ class NodeInfo:
         """Sum of the requests of its pods (``Part.RESOURCES``). The number of pods is ``len(pods)``."""
         return self.totals.requested
 
+    def free(self, resources: Iterable[str]) -> dict[str, int]:
+        """Return how much of each resource is free (``Part.RESOURCES``); 0 if the pods request more than there is."""
+        allocatable, requested = self.allocatable, self.requested
+        return {name: max(0, allocatable.get(name, 0) - requested.get(name, 0)) for name in resources}
+
     @property
     def non_zero_requested(self) -> ResourceList:
         """Like ``requested`` for cpu and memory, with default requests for containers that have none."""
