@@ -196,8 +196,9 @@ class Remedies:
         for constraint in pod.spec.spread if names or crowded else ():
             if constraint.when_unsatisfiable != DO_NOT_SCHEDULE or constraint.selector is None:
                 continue
-            domains = self._by_domain(names, constraint.topology_key)
-            for domain in self._by_domain(crowded, constraint.topology_key):
+            domains: dict[str, list[str]] = {}
+            yield from self._by_domain(names, constraint.topology_key, domains)
+            for domain in {self._domain(it, constraint.topology_key) for it in crowded}:
                 domains.setdefault(domain, [])
             yield None
             counted: dict[str, list[Pod]] = {}
@@ -234,11 +235,11 @@ class Remedies:
         for pods in counted.values():
             pods.sort(key=lambda it: it.created, reverse=True)
 
-    def _by_domain(self, names: Iterable[str], key: str) -> dict[str, list[str]]:
-        domains: dict[str, list[str]] = {}
-        for name in names:
+    def _by_domain(self, names: Iterable[str], key: str, domains: dict[str, list[str]]) -> Iterator[None]:
+        for number, name in enumerate(names):
             domains.setdefault(self._domain(name, key), []).append(name)
-        return domains
+            if number % _PODS_PER_STEP == _PODS_PER_STEP - 1:
+                yield None
 
     def _domain(self, name: str, key: str) -> str:
         info = self._cluster.nodes.get(name)
