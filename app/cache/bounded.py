@@ -108,7 +108,10 @@ class Bounded(Generic[K, V]):
         return True
 
     def weigh(self, part: int = 1) -> None:
-        """Estimate the size of at least 1/``part`` of the entries again, of others at each call; evict if needed."""
+        """Estimate the size of at least 1/``part`` of the entries again, and evict entries if needed.
+
+        Successive calls estimate different entries.
+        """
         if not self._unweighed:
             self._unweighed = list(self._entries)
         for _ in range(min(len(self._unweighed), _AT_LEAST + len(self._entries) // part)):
