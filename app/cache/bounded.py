@@ -101,7 +101,7 @@ class Bounded(Generic[K, V]):
             self.bytes -= self._weights.pop(key)
 
     def evict(self, key: K) -> bool:
-        """Evict an entry. Return false if it is pinned, and so is not evicted, or if it is not cached."""
+        """Evict an entry. Return false if nothing was evicted, because the entry is pinned or not cached."""
         if key in PINS.keys or key not in self._entries:
             return False
         self._evict(key)

@@ -1,7 +1,7 @@
 """Counts of pods by selector, by node and by topology domain, updated with every event.
 
-The counts are cached in levels, each derived from the levels above it. One look-up finds all counts that a pod event
-changes, independent of the number of constraints. No query iterates over pods.
+The counts are cached in levels; Selection, Topology and Domains are derived from levels above them. One look-up finds
+all counts that a pod event changes, independent of the number of constraints. No query iterates over pods.
 
     Group        (namespace, label set)               -> node -> pods       updated by pod events
     Selection    (namespace, selector)                -> node -> pods       updated by the groups that it matches
@@ -18,8 +18,8 @@ the steps update the partial entry. Selections, topologies and domains each have
 exceeded, the least recently used entries are evicted. Groups have no maximum: each exists as long as it has pods.
 
 The entries for a single pod can exceed the maximum of a level, for example 16 selections of tens of thousands of label
-sets each. So such decisions run one at a time (``decide_prepared``), and their entries are pinned until the decision is
-made. A level then exceeds its maximum by the entries of one pod: one for each of its at most 16 constraints.
+sets each. So decisions that need such entries run one at a time (``decide_prepared``), and the entries are pinned until
+the decision is made. A level then exceeds its maximum only by the entries of one pod: one for each of 16 constraints.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class HomeFacts(Struct, frozen=True, rename="camel"):
 class Explanation(Struct, frozen=True):
     """Facts behind a plugin's verdict, with the names and numbers that a reason must not contain.
 
-    ``unblock``: hints, each at one change that would make the plugin accept a node. ``later``: function for slow
+    ``unblock``: hints, each with one change that would make the plugin accept a node. ``later``: function for slow
     additions, for example the verdicts of ``handle.profile.why``. It is called with the names of the nodes that pass
     the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds. ``limits``: topology
     spread constraints, if the plugin is PodTopologySpread. The Event ``SpreadBlocked`` and the list of skews show them.
