@@ -19,7 +19,7 @@ exceeded, the least recently used entries are evicted. Groups have no maximum: e
 
 The entries for a single pod can exceed the maximum of a level, for example 16 selections of tens of thousands of label
 sets each. So decisions that need such entries run one at a time (``decide_prepared``), and the entries are pinned until
-the decision is made. A level then exceeds its maximum only by the entries of one pod: one for each of 16 constraints.
+the decision is made. A level then exceeds its maximum only by the entries of one pod: at most 16, one per constraint.
 """
 
 from __future__ import annotations

@@ -301,7 +301,7 @@ class DrainPlacement:
         return Candidates(list(filter(self._cluster.has_node, names)), self._cluster.nodes.__getitem__)
 
     def _overlaid(self, *, alone: bool) -> AbstractContextManager[None]:
-        """Overlay the snapshot: remove the leaving pods, and add the placed ones, except if ``alone``."""
+        """Show the snapshot without the leaving pods, but (unless ``alone``) with placed pods on their new nodes."""
         placed = {} if alone else self._placed
         gone = [it for it in self._leaving if it.key not in placed]
         return self._cluster.overlay(without=gone, with_=placed.values())

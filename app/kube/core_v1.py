@@ -67,7 +67,7 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 
     @property
     def honours_taints(self) -> bool:
-        """True if the constraint counts only nodes with taints that the pod tolerates."""
+        """True if the constraint counts only nodes whose taints the pod tolerates."""
         return self.node_taints_policy == HONOR
 
 
