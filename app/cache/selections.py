@@ -25,7 +25,7 @@ indexed for all namespaces.
 """
 
 EVERYWHERE: Final = ""
-"""Scope that includes all namespaces. It cannot be mistaken for one, because no namespace has an empty name."""
+"""Scope that includes all namespaces. It is not the name of a namespace, because no such name is empty."""
 
 Scope = str | frozenset[str]
 """One namespace, a set of namespaces, or ``EVERYWHERE``."""

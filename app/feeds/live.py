@@ -70,7 +70,7 @@ _LOOK_SECONDS: Final = 0.01
 _PATIENCE_SECONDS: Final = 0.1
 _LONG_PATIENCE_SECONDS: Final = 1.0
 _LIST_PATIENCE_SECONDS: Final = 10.0
-"""The three limits of ``catch_up``, in seconds: for events, then for lists of small kinds, then of large kinds."""
+"""The three limits of ``catch_up``, in seconds: for events, for lists of small kinds, and for lists of large kinds."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
