@@ -18,7 +18,7 @@ from app.analysis.bound import BoundNode, bound_node, verdicts_on
 from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.impossible import Impossibilities
 from app.analysis.judging import Judge, Judgement
-from app.analysis.remedies import Remedies, Remedy, best, free_on
+from app.analysis.remedies import Remedies, Remedy, best
 from app.analysis.scheduler_message import SchedulerMessage, compared
 from app.framework.cycle_state import CycleState
 from app.framework.explanation import Explanation, HomeFacts
@@ -166,6 +166,7 @@ class Explainer:
         judgement = Judgement()
         await run_stepwise(self._judge(framework, unknown)(()).steps(pod, judgement))
         failing = {*unknown, *judgement.faults}
+        await yield_to_loop()
         plugins = await decide_prepared(partial(self._explain_plugins, deciding, known, failing))
         plugins = await deciding.explain_later(plugins, judgement.feasible)
         remedies: list[Remedy] = []
@@ -229,7 +230,7 @@ class Explainer:
         free, most = dict.fromkeys(requests, 0), dict.fromkeys(requests, (0, ""))
         for number, node in enumerate(tuple(self._cluster.nodes)):
             info = self._cluster.nodes.get(node)
-            for name, left in free_on(info, requests).items() if info is not None else ():
+            for name, left in info.free(requests).items() if info is not None else ():
                 free[name] += left
                 if left > most[name][0]:
                     most[name] = (left, node)
@@ -253,7 +254,7 @@ class Explainer:
 
 
 class _Limited(Iterator[None]):
-    """Steps that end when the thread's processor time reaches ``until``. ``ended_early``: true if so."""
+    """Steps that end when the thread's processor time reaches ``until``; ``ended_early`` is then true."""
 
     def __init__(self, steps: Iterator[None], until: float) -> None:
         self._steps = steps

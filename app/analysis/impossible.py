@@ -38,9 +38,9 @@ class Impossibilities:
         if all(any(it.plugin == _FIT for it in statuses) for statuses in judgement.by_reasons()):
             yield from self._too_large(pod, sentences)
         hard = [it for it in pod.spec.spread if it.when_unsatisfiable == DO_NOT_SCHEDULE]
-        for constraint in hard:
-            if constraint.min_domains:
-                yield from self._too_few_domains(pod, judgement, constraint, constraint.min_domains, sentences)
+        limited = [it for it in hard if it.min_domains]
+        if limited:
+            yield from self._too_few_domains(judgement, hard, limited, sentences)
         if has_remedy or sentences:
             return
         if len(hard) > 1:
@@ -70,25 +70,35 @@ class Impossibilities:
                 sentences.append(f"no node is large enough: {asks}, and {has}")
 
     def _too_few_domains(
-        self, pod: Pod, judgement: Judgement, constraint: TopologySpreadConstraint, wanted: int, sentences: list[str]
+        self,
+        judgement: Judgement,
+        hard: Sequence[TopologySpreadConstraint],
+        limited: Sequence[TopologySpreadConstraint],
+        sentences: list[str],
     ) -> Iterator[None]:
-        """Count the domains of the constraint. If there are fewer than ``minDomains``, each takes ``maxSkew`` pods."""
-        keys = [it.topology_key for it in pod.spec.spread if it.when_unsatisfiable == DO_NOT_SCHEDULE]
-        domains: set[str] = set()
+        """Count domains of the constraints ``limited``. With fewer than ``minDomains``, each takes ``maxSkew`` pods.
+
+        ``hard``: all hard constraints, because only nodes with all their keys count.
+        """
+        keys = {it.topology_key for it in hard}
+        domains: list[set[str]] = [set() for _ in limited]
         for number, name in enumerate(tuple(self._cluster.nodes)):
             info = self._cluster.nodes.get(name)
-            rejecting = {status.plugin for status in judgement.rejected.get(name, ())}
             labels = {} if info is None else info.node.labels
-            if all(key in labels for key in keys) and _counts(constraint, rejecting):
-                domains.add(labels[constraint.topology_key])
+            if keys <= labels.keys():
+                rejecting = {status.plugin for status in judgement.rejected.get(name, ())}
+                for constraint, known in zip(limited, domains, strict=True):
+                    if _counts(constraint, rejecting):
+                        known.add(labels[constraint.topology_key])
             if number % _NODES_PER_STEP == _NODES_PER_STEP - 1:
                 yield
-        if len(domains) < wanted:
-            most = len(domains) * constraint.max_skew
-            sentences.append(
-                f"at most {most} pods that the constraint over {constraint.topology_key} selects can be placed: "
-                f"minDomains is {wanted}, and the pod can use {len(domains)}"
-            )
+        for constraint, known in zip(limited, domains, strict=True):
+            if len(known) < (constraint.min_domains or 0):
+                most = len(known) * constraint.max_skew
+                sentences.append(
+                    f"at most {most} pods that the constraint over {constraint.topology_key} selects can be placed: "
+                    f"minDomains is {constraint.min_domains}, and the pod can use {len(known)}"
+                )
 
     def _contradiction(
         self, pod: Pod, judgement: Judgement, hard: Sequence[TopologySpreadConstraint], sentences: list[str]

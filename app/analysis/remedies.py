@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from app.analysis.judging import Judge, Judgement
 from app.cache.cluster import Cluster
 from app.framework.counts import Unprepared
-from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import DO_NOT_SCHEDULE, HONOR, SCHEDULE_ANYWAY, Node, Pod, PodSpec, TopologySpreadConstraint
 from app.kube.extras import NotDecoded
 from app.kube.node_affinity import ANY_NODE
@@ -149,7 +148,7 @@ class Remedies:
         return node.name in self._cluster.nodes and self._judge(()).fits_on(pod, node)
 
     def _changes(
-        self, pod: Pod, by_plugins: Mapping[frozenset[str], list[str]], remedies: Sequence[Remedy]
+        self, pod: Pod, by_plugins: Mapping[frozenset[str], list[str]], remedies: list[Remedy]
     ) -> Iterator[_Change | None]:
         """Yield the changes to try, those of the cluster before those of the pod; ``None`` after a long search.
 
@@ -160,7 +159,7 @@ class Remedies:
         yield None
         spread = _nodes_within(by_plugins, _SPREAD)
         yield from self._fewer_pods(pod, spread, _tied(by_plugins, _CROWDED), remedies)
-        yield from self._policies(pod, spread)
+        yield from self._policies(pod, spread, remedies)
         counted = (*spread, *_tied(by_plugins, _CORDON)) if _reads_taints(pod) else ()
         yield from self._tolerate(pod, _nodes_within(by_plugins, _CORDON), counted)
         yield from self._request_less(pod, _nodes_within(by_plugins, _FIT))
@@ -185,7 +184,7 @@ class Remedies:
             yield _Change("ReleaseHome", "release the home", pod, names, ignores=_HOME)
 
     def _fewer_pods(
-        self, pod: Pod, names: Sequence[str], crowded: Sequence[str], remedies: Sequence[Remedy]
+        self, pod: Pod, names: Sequence[str], crowded: Sequence[str], remedies: list[Remedy]
     ) -> Iterator[_Change | None]:
         """Delete one pod that a hard constraint counts, else two or three, in each of the domains with the most nodes.
 
@@ -197,22 +196,28 @@ class Remedies:
         for constraint in pod.spec.spread if names or crowded else ():
             if constraint.when_unsatisfiable != DO_NOT_SCHEDULE or constraint.selector is None:
                 continue
-            domains = self._by_domain(names, constraint.topology_key)
-            for domain in self._by_domain(crowded, constraint.topology_key):
+            domains: dict[str, list[str]] = {}
+            yield from self._by_domain(names, constraint.topology_key, domains)
+            for domain in {self._domain(it, constraint.topology_key) for it in crowded}:
                 domains.setdefault(domain, [])
             yield None
             counted: dict[str, list[Pod]] = {}
             yield from self._count_pods(pod, constraint, constraint.selector, counted)
             for domain in sorted(domains, key=lambda it: (-len(domains[it]), it))[:_MOST_TRIED_OF_A_SORT]:
                 pods = counted.get(domain, ())
-                for number in range(1, min(3, len(pods)) + 1) if domain else ():
+                most, proved = min(3, len(pods)) if domain else 0, len(remedies)
+                for number in sorted(
+                    range(1, most + 1), key=lambda it: (it != most, it)
+                ):  # most first: else none helps
                     deleted = tuple(pods[:number])
                     emptier = {it.node_name for it in deleted}.intersection(crowded)
                     inside, others = (*domains[domain], *emptier), names if several else ()
                     text = f"{_fewer(number)} in {constraint.topology_key}={domain}"
-                    proved = len(remedies)
                     yield _Change("FewerPods", text, pod, inside, others, deleted, reads=_SPREAD)
-                    if len(remedies) > proved:
+                    if len(remedies) == proved:
+                        break
+                    if len(remedies) > proved + 1:
+                        del remedies[proved]  # fewer pods do
                         break
 
     def _count_pods(
@@ -230,28 +235,34 @@ class Remedies:
         for pods in counted.values():
             pods.sort(key=lambda it: it.created, reverse=True)
 
-    def _by_domain(self, names: Iterable[str], key: str) -> dict[str, list[str]]:
-        domains: dict[str, list[str]] = {}
-        for name in names:
+    def _by_domain(self, names: Iterable[str], key: str, domains: dict[str, list[str]]) -> Iterator[None]:
+        for number, name in enumerate(names):
             domains.setdefault(self._domain(name, key), []).append(name)
-        return domains
+            if number % _PODS_PER_STEP == _PODS_PER_STEP - 1:
+                yield None
 
     def _domain(self, name: str, key: str) -> str:
         info = self._cluster.nodes.get(name)
         return "" if info is None else info.node.labels.get(key, "")
 
-    def _policies(self, pod: Pod, names: tuple[str, ...]) -> Iterator[_Change]:
+    def _policies(self, pod: Pod, names: tuple[str, ...], remedies: Sequence[Remedy]) -> Iterator[_Change]:
+        """Change a field of a constraint. If no node fits even with a soft constraint, no other change can help."""
         for number, constraint in enumerate(pod.spec.spread if names else ()):
             if constraint.when_unsatisfiable != DO_NOT_SCHEDULE:
                 continue
             where = f"in the constraint over {constraint.topology_key}"
+            proved = len(remedies)
             for sort, text, changed in (
-                ("TaintsPolicy", f"nodeTaintsPolicy: Honor {where}", replace(constraint, node_taints_policy=HONOR)),
-                ("MaxSkew", f"maxSkew: {constraint.max_skew + 1} {where}", _wider(constraint)),
-                ("MinDomains", f"no minDomains {where}", replace(constraint, min_domains=None)),
                 (_SOFT, f"whenUnsatisfiable: ScheduleAnyway {where}", _soft(constraint)),
+                ("TaintsPolicy", f"nodeTaintsPolicy: Honor {where}", replace(constraint, node_taints_policy=HONOR)),
+                (
+                    "MaxSkew",
+                    f"maxSkew: {constraint.max_skew + 1} {where}",
+                    replace(constraint, max_skew=constraint.max_skew + 1),
+                ),
+                ("MinDomains", f"no minDomains {where}", replace(constraint, min_domains=None)),
             ):
-                if changed != constraint:
+                if changed != constraint and (sort == _SOFT or len(remedies) > proved):
                     spread = (*pod.spec.spread[:number], changed, *pod.spec.spread[number + 1 :])
                     yield _Change(sort, text, _with_spec(pod, spread=spread), names, reads=_SPREAD)
 
@@ -280,7 +291,7 @@ class Remedies:
         most = dict.fromkeys(requests, 0)
         for number, node in enumerate(names):
             info = self._cluster.nodes.get(node)
-            for name, left in free_on(info, requests).items() if info is not None else ():
+            for name, left in info.free(requests).items() if info is not None else ():
                 most[name] = max(most[name], left)
             if number % _NODES_PER_STEP == _NODES_PER_STEP - 1:
                 yield None
@@ -299,15 +310,6 @@ def best(remedies: Iterable[Remedy]) -> list[Remedy]:
     The change to a soft constraint comes last, because it opens all nodes and gives up the purpose of the constraint.
     """
     return sorted(remedies, key=lambda it: (it.sort == _SOFT, -it.opens))[:MOST_SHOWN]
-
-
-def free_on(info: NodeInfo, resources: Iterable[str]) -> dict[str, int]:
-    """Return how much of each resource is free on a node, in the units of ``ResourceList``; never less than 0.
-
-    Raises ``NotDecoded``.
-    """
-    allocatable, requested = info.allocatable, info.requested
-    return {name: max(0, allocatable.get(name, 0) - requested.get(name, 0)) for name in resources}
 
 
 def _nodes_by_plugins(judgement: Judgement) -> Mapping[frozenset[str], list[str]]:
@@ -336,10 +338,6 @@ def _with_spec(pod: Pod, **changes: Any) -> Pod:
 
 def _reads_taints(pod: Pod) -> bool:
     return any(it.node_taints_policy == HONOR for it in pod.spec.spread)
-
-
-def _wider(constraint: TopologySpreadConstraint) -> TopologySpreadConstraint:
-    return replace(constraint, max_skew=constraint.max_skew + 1)
 
 
 def _soft(constraint: TopologySpreadConstraint) -> TopologySpreadConstraint:

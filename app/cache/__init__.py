@@ -2,7 +2,7 @@
 
 The snapshot changes only through a few methods. In whatever order events arrive, it equals a snapshot that is built
 from the resulting objects. kube-scheduler copies its cache to a snapshot for each cycle. Homeport needs no copy,
-because no update can be applied while a pod is evaluated: that code does not await.
+because the evaluation of a pod does not await, so no update can be applied during it.
 
 Not here: sources of the objects (``app.feeds``), writes to the cluster (``app.writes``), and plugins.
 """

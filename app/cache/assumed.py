@@ -62,7 +62,7 @@ class AssumedPods:
         return tuple(pod for table in tables for pod in table.values())
 
     def put(self, pod: Pod) -> None:
-        """Replace an assumed pod by a newer version and keep its state; add a pod that is not assumed as in flight."""
+        """Replace an assumed pod by a newer version and keep its state, or add a new pod in flight."""
         known = (table for table in (self._reserved, self._accepted, self._unclear) if pod.uid in table)
         next(known, self._in_flight)[pod.uid] = pod
 

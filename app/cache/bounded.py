@@ -101,14 +101,17 @@ class Bounded(Generic[K, V]):
             self.bytes -= self._weights.pop(key)
 
     def evict(self, key: K) -> bool:
-        """Evict an entry. Return false if it is pinned, and so is not evicted, or if it is not cached."""
+        """Evict an entry. Return false if nothing was evicted, because the entry is pinned or not cached."""
         if key in PINS.keys or key not in self._entries:
             return False
         self._evict(key)
         return True
 
     def weigh(self, part: int = 1) -> None:
-        """Estimate the size of at least 1/``part`` of the entries again, of others at each call; evict if needed."""
+        """Estimate the size of at least 1/``part`` of the entries again, and evict entries if needed.
+
+        Successive calls estimate different entries.
+        """
         if not self._unweighed:
             self._unweighed = list(self._entries)
         for _ in range(min(len(self._unweighed), _AT_LEAST + len(self._entries) // part)):

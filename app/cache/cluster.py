@@ -49,8 +49,7 @@ class Cluster:
 
     ``counts`` implements ``framework.Counts``, and ``terms`` implements ``framework.PodTerms``. ``others``: objects
     that are neither nodes nor pods. ``unreadable``: objects that cannot be decoded. ``node_changes``: log of changed
-    nodes.
-    ``pod_changes``: log of nodes whose pods changed.
+    nodes. ``pod_changes``: log of nodes whose pods changed.
     """
 
     def __init__(self, core: CoreV1 = PLAIN) -> None:
@@ -101,7 +100,7 @@ class Cluster:
 
     @property
     def terms(self) -> PodTerms:
-        """Counts of pods by affinity terms. Queries raise ``NotDecoded`` if no plugin declares the part."""
+        """Counts of pods by affinity terms. Queries raise ``NotDecoded`` without ``Part.POD_AFFINITY``."""
         return NO_POD_TERMS if self._terms is None else self._terms
 
     @property
@@ -407,7 +406,7 @@ class Cluster:
         self._move(pod, None)
 
     def assume(self, pod: Pod, node_name: str) -> None:
-        """Assume a pending pod on a node. It is counted there while its bind is in flight, although this can fail."""
+        """Assume a pending pod on a node: count it there while its bind is in flight. The bind can still fail."""
         self._changes += 1
         known = self.pod(pod.namespace, pod.name)
         if known is not None and known.uid != pod.uid:
@@ -469,10 +468,10 @@ class Cluster:
     ) -> AbstractContextManager[None]:
         """Omit some pods, add others and change known ``nodes`` during an evaluation. The block must not await.
 
-        Inside the block, all queries return the results of a snapshot with exactly these pods. Changed nodes are only
-        in node infos: counts of pods by their labels or taints do not show them. Cached data does not change. An added
-        pod replaces a pod of the same name. A nested overlay extends the outer overlay. Results of earlier queries do
-        not include the overlay, so the overlay must be opened before PreFilter.
+        Inside the block, all queries return the results of a snapshot with exactly these pods. Only node infos show
+        the changed nodes: counts by domain, indexes and aggregates do not. Cached data does not change. An added pod
+        replaces a pod of the same name. A nested overlay extends the outer overlay. Results of earlier queries do not
+        include the overlay, so the overlay must be opened before PreFilter.
         """
         outer = Overlay({}) if self._overlay is None else self._overlay
         moves, replaced = dict(outer.moves), {**outer.replaced, **{it.name: it for it in nodes}}

@@ -1,7 +1,7 @@
 """Counts of pods by selector, by node and by topology domain, updated with every event.
 
-The counts are cached in levels, each derived from the levels above it. One look-up finds all counts that a pod event
-changes, independent of the number of constraints. No query iterates over pods.
+The counts are cached in levels; Selection, Topology and Domains are derived from levels above them. One look-up finds
+all counts that a pod event changes, independent of the number of constraints. No query iterates over pods.
 
     Group        (namespace, label set)               -> node -> pods       updated by pod events
     Selection    (namespace, selector)                -> node -> pods       updated by the groups that it matches
@@ -14,12 +14,12 @@ them too, each of thousands of hostname constraints would need an entry for ever
 
 A missing entry is built in steps. The first step runs at once and is usually the only one. If more steps are needed,
 the query raises ``Unprepared`` with the remaining steps, which run between other requests. Events that arrive between
-the steps update the partial entry. Each level has a maximum of estimated bytes; if it is exceeded, the least recently
-used entries are evicted.
+the steps update the partial entry. Selections, topologies and domains each have a maximum of estimated bytes. If it is
+exceeded, the least recently used entries are evicted. Groups have no maximum: each exists as long as it has pods.
 
 The entries for a single pod can exceed the maximum of a level, for example 16 selections of tens of thousands of label
-sets each. So such decisions run one at a time (``decide_prepared``), and their entries are pinned until the decision is
-made. A level then exceeds its maximum by the entries of one pod: one for each of its at most 16 constraints.
+sets each. So decisions that need such entries run one at a time (``decide_prepared``), and the entries are pinned until
+the decision is made. A level then exceeds its maximum only by the entries of one pod: at most 16, one per constraint.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MOST_DOMAINS_BYTES: Final = 96 << 20
 """Maximum estimated bytes of all entries of each level, unless the cluster is so large that ``_limit`` is higher."""
 
 _LARGEST_SHAPE: Final = 32
-"""Minimum number of entries with all nodes that fit into each level. The entries of one pod are fewer."""
+"""Each level has room for at least this number of entries that include all nodes. One pod needs fewer entries."""
 
 _PIECE: Final = 384
 """Number of nodes, counts by node, or requirements that one step handles, in some tenths of a millisecond."""
@@ -68,7 +68,7 @@ _WEIGH_EVERY: Final = 64
 """Number of pod events after which the size of some entries is estimated again, because pod events make them grow."""
 
 _ROUND: Final = 128
-"""Divisor: each time, the size of 1/128 of the entries of each level is estimated again."""
+"""Divisor: after ``_WEIGH_EVERY`` pod events, the size of 1/128 of each level's entries is estimated again."""
 
 _MOST_OF_A_GROUP: Final = 128
 _MOST_OF_A_SELECTION: Final = 32
@@ -282,7 +282,7 @@ class Counters:
             eligibility.update(name, new)
 
     def _touched(self, old: Node | None, new: Node | None) -> Iterable[Eligibility]:
-        """Return the eligibilities that read a changed label or the taints, because their topologies can change."""
+        """Return the eligibilities that read a changed label or changed taints; all if the node is new or deleted."""
         if old is None or new is None:
             return self._eligibilities.values()
         touched = dict(self._by_taints) if old.taints != new.taints else {}

@@ -10,7 +10,7 @@ from app.cache.changes import NodeChanges
 class Expiries:
     """Time of the earliest expiry of a verdict, for each node and plugin.
 
-    Only the earliest time of a node and a plugin is stored. When it expires, the node is evaluated again, and that
+    Only the earliest time of a node and a plugin is stored. When it is reached, the node is evaluated again, and that
     evaluation adds the next time.
     """
 

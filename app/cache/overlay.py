@@ -67,7 +67,7 @@ class Overlaid(Mapping[str, V]):
 class OverlaidDomains:
     """Cached counts by domain, changed by ``deltas``. Implements ``framework.DomainCounts``.
 
-    The set of domains does not change, because an overlay does not change nodes.
+    The set of domains does not change, because counts by domain ignore the nodes that an overlay changes.
     """
 
     __slots__ = ("_cached", "_counts", "_deltas", "_minimum", "_stamps")

@@ -25,7 +25,7 @@ indexed for all namespaces.
 """
 
 EVERYWHERE: Final = ""
-"""Scope that includes all namespaces. It cannot be mistaken for one, because no namespace has an empty name."""
+"""Scope that includes all namespaces. It is not the name of a namespace, because no such name is empty."""
 
 Scope = str | frozenset[str]
 """One namespace, a set of namespaces, or ``EVERYWHERE``."""
@@ -82,7 +82,7 @@ class Selection:
         self.is_cached = True
 
     def weight(self) -> int:
-        """Return the estimated bytes, increased for the time that comparisons with each new label set take."""
+        """Return the estimated bytes, plus an allowance for the time of comparisons with new label sets."""
         requirements = sum(_REQUIREMENT_BYTES + NODE_BYTES * len(it.values) for it in self.selector.requirements)
         key = requirements + NODE_BYTES * len(self.namespace)
         return ENTRY_BYTES + key + COUNT_BYTES * (len(self.nodes) + len(self.groups))

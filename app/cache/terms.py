@@ -44,7 +44,7 @@ _WEIGH_EVERY: Final = 64
 """Number of pod events after which the size of some matches is estimated again, because pod events make them grow."""
 
 _ROUND: Final = 128
-"""Divisor: each time, the size of 1/128 of the matches is estimated again."""
+"""Divisor: after ``_WEIGH_EVERY`` pod events, the size of 1/128 of the matches is estimated again."""
 
 _MOST_FAN_OUT: Final = 2048
 """Maximum number of counts that a change of one pod updates, which takes up to two milliseconds.

@@ -1,4 +1,4 @@
-"""Control of Python's garbage collection: it is disabled during first lists, and kept short afterwards."""
+"""Control of Python's garbage collection: it is disabled during initial lists, and kept short afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def bulk_load() -> Iterator[None]:
     """Disable garbage collection inside the block, or until the last of several concurrent blocks ends.
 
     Then exclude all existing objects from later collections, because the snapshot exists until the process ends.
-    Without ``bulk_load``, collections took 20 s of a first list of 24 s.
+    Without ``bulk_load``, collections took 20 s of an initial list that took 24 s.
     """
     if _Loads.in_progress == 0:
         _Loads.was_enabled = gc.isenabled()

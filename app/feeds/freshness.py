@@ -4,7 +4,7 @@ If a watch sends nothing, either nothing has changed, or the connection has brok
 requests the newest version from the API server (a *probe*). If that version is newer than the last version from the
 watch, Homeport opens a short watch from the last version. The API server sends a bookmark with the current version
 shortly before a watch ends. So within seconds, a short watch sends all missing changes, or shows that no change is
-missing. A long watch gets a bookmark only once a minute.
+missing. A long watch gets a bookmark only every minute or two.
 
 Not here: lists and watches (``app.feeds.reflector``).
 """
@@ -59,14 +59,14 @@ class Watch(Protocol):
         ...
 
     async def newest_version(self) -> int | None:
-        """Request the API server's newest resource version, over all kinds. Return ``None`` before the first list.
+        """Request the API server's newest resource version, over all kinds.
 
-        Raises ``KubeError``.
+        Return ``None`` before the initial list. Raises ``KubeError``.
         """
         ...
 
     def reopen(self, *, broken_off: bool) -> None:
-        """End the watch, and open it again from the last version. ``broken_off``: it might have been disconnected."""
+        """End the watch, and open it again from the last version. ``broken_off``: see ``Freshness.open_again``."""
         ...
 
     def start_over(self) -> None:
@@ -198,10 +198,10 @@ class Freshness:
         return ("fresh" if self.fresh_as_of >= began else "newer"), 0.0
 
     def _reopen_if_stale(self, result: _ProbeResult) -> None:
-        """Open the watch again if it might be disconnected, which costs one request.
+        """Open the watch again if it might be disconnected. Opening it costs one request.
 
         Reopen it if the API server has a newer version, except if the watch is short and ends soon. Also reopen it
-        after failed probes, but only once a probe has succeeded.
+        after failed probes, but only once a later probe succeeds.
         """
         if result == "failed":
             self._suspect = True

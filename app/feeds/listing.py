@@ -1,4 +1,4 @@
-"""One listing of a live cluster into a snapshot, for commands that judge in their own process.
+"""One listing of a live cluster into a snapshot, for commands that evaluate pods in their own process.
 
 Nothing is watched, so the snapshot shows the cluster at the time of the listing.
 """
@@ -26,10 +26,10 @@ MOST_PODS: Final = 200_000
 """Maximum number of pods. The process then uses some 220 MB; 150,000 pods took 181 MB."""
 
 _ATTEMPTS: Final = 3
-"""Maximum number of attempts at a list that the API server no longer knows (410), and at a page that it throttles."""
+"""Maximum number of attempts at a list that has expired (410), and at a page that the API server throttles (429)."""
 
 _LONGEST_PAUSE: Final = 10.0
-"""Maximum seconds between two attempts at a page. The API server says how many it wants (429)."""
+"""Maximum seconds between two attempts at a page, even if ``Retry-After`` of the API server is longer."""
 
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403

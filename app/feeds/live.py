@@ -70,13 +70,13 @@ _LOOK_SECONDS: Final = 0.01
 _PATIENCE_SECONDS: Final = 0.1
 _LONG_PATIENCE_SECONDS: Final = 1.0
 _LIST_PATIENCE_SECONDS: Final = 10.0
-"""The three limits of ``catch_up``, in seconds: for events, then for lists of small kinds, then of large kinds."""
+"""The three limits of ``catch_up``, in seconds: for events, for lists of small kinds, and for lists of large kinds."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
 
 class _FailedRead(Struct, frozen=True):
-    """Failed read, not repeated before ``until``. ``cause``: error to raise again; empty for a missing object."""
+    """Failed read, not repeated before ``until``. ``cause``: error to raise again; empty if none is raised."""
 
     until: float
     cause: str
@@ -255,7 +255,7 @@ class LiveFeed:
             self._cluster.others.upsert_read(kind, obj)
 
     def _remember_miss(self, kind: Kind[Any], namespace: str, name: str, cause: str) -> None:
-        """Cache a failed read. A pod can be evaluated many times before its owner exists, with a read each time."""
+        """Cache a failed read. Otherwise each evaluation of a pod whose owner is missing would repeat the read."""
         self._missed.put((kind, namespace, name), _FailedRead(monotonic() + _MISS_SECONDS, cause))
 
     async def fetch_pod(self, namespace: str, name: str) -> None:

@@ -74,8 +74,8 @@ class PageSize:
 class RequestThrottle:
     """Computes the delay before each throttled request.
 
-    Three kinds of requests are throttled: the first page of a list, the opening of a watch, and a page of a list that
-    follows a page without a new object. At most ``_A_SECOND`` such requests are sent per second.
+    Three kinds of requests are throttled: the first page of a list, the opening of a watch, and each page that follows
+    a page without a new object. At most ``_A_SECOND`` such requests are sent per second.
 
     A request is *fruitless* if it leads neither to a new version of an object nor to a watch that stays open. After
     ``_FREE`` consecutive fruitless requests, a back-off begins and grows to one request a minute. A new version or a

@@ -51,7 +51,7 @@ _LOG: Final = structlog.get_logger(__name__)
 State = Literal["starting", "listing", "watching", "retrying", "forbidden", "not_served"]
 
 FIRST_PAGE_BYTES: Final = 4 << 20
-"""Target bytes of a page of a first list: about 1,000 usual pods.
+"""Target bytes of a page of the initial list: about 1,000 usual pods.
 
 Larger pages save no time. Smaller pages cost time: each additional page takes 1.5 ms.
 """
@@ -120,11 +120,11 @@ class Reflector(Generic[T]):
 
     Other code must not change the attributes:
 
-    ``synced``: true once a first list has been applied completely, or if the API server does not serve the kind.
+    ``synced``: true once the initial list has been applied completely, or if the API server does not serve the kind.
     ``last_contact``: time of the last event, bookmark or list, or of the last probe with a version that was reached.
     After a gap, only a probe or a list counts, because the first events are old.
-    ``fresh_as_of``: all changes before this time are in the snapshot. Both times are times of ``clock``, and ``-inf``
-    before the first list.
+    ``fresh_as_of``: all changes before this time are in the snapshot. Like ``last_contact``, it is a time of ``clock``,
+    and ``-inf`` before the initial list.
     ``cause``: explanation of ``state`` for users; empty if the state is normal.
     ``quiet``: seconds without contact after which ``keep_fresh`` probes.
     ``unreadable``: keys of the objects that exist but cannot be decoded or stored. The empty key stands for all objects
@@ -157,7 +157,7 @@ class Reflector(Generic[T]):
         ``decode``: decodes one object; if it raises any exception, this object is skipped. ``key_of``: returns
         ``(namespace, name)``. ``on_synced``: called once, when ``synced`` becomes true. ``on_failure``: called with the
         error of a list, a watch or a probe. ``on_answer``: called when one of these is answered. ``beside``: true if
-        decisions are made during the first list, so that its pages must be small.
+        decisions are made during the initial list, so that its pages must be small.
         """
         self.resource = resource if isinstance(resource, Resource) else None
         self._is_resolved = self.resource is not None
@@ -233,7 +233,7 @@ class Reflector(Generic[T]):
         await self._opened.wait()
 
     async def newest_version(self) -> int | None:
-        """Request the newest resource version; return ``None`` before the first list. Raises ``KubeError``."""
+        """Request the newest resource version; return ``None`` before the initial list. Raises ``KubeError``."""
         if self.resource is None or not self._fresh.version:
             return None
         # A list without a resourceVersion is consistent: it is not older than this request.

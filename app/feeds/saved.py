@@ -1,4 +1,4 @@
-"""Cluster from a file in the format of ``kubectl get … -o yaml`` or ``-o json``. Writes change only the memory."""
+"""Cluster from a file in the format of ``kubectl get … -o yaml`` or ``-o json``. Writes change only the snapshot."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Store(Protocol[T_contra]):
         ...
 
     def keys(self) -> Iterator[ObjectKey]:
-        """Yield the keys of all objects at the beginning of a list.
+        """Yield the keys of all objects that are known when a list begins.
 
         Of these objects, the reflector deletes those that are not in the list. The snapshot can change between two
         yields.

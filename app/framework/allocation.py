@@ -106,7 +106,7 @@ class Comparison:
     ) -> None:
         """Create a comparison by ``resources`` for a pod with these ``requests``.
 
-        ``classes`` can be ``None`` if no DeviceClass can back one of the resources.
+        ``classes`` can be ``None`` if no DeviceClass can back any of the resources.
         """
         self._each = tuple(
             (it.name, requests.get(it.name, 0), it.weight, classes is not None and classes.backs(it.name))

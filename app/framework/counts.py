@@ -49,7 +49,7 @@ ALL_NODES: Final = Inclusion()
 def inclusion_of(spec: PodSpec, *, honours_affinity: bool, honours_taints: bool) -> Inclusion:
     """Return the inclusion for the node inclusion policies of a constraint of a pod.
 
-    Without node affinity, its policy is omitted, so that more pods share cached counts.
+    If the pod has no node affinity, ``nodeAffinityPolicy`` is ignored, so that more pods share cached counts.
     """
     affinity = spec.affinity
     restricts = bool(affinity.node_selector) or affinity.terms is not None
@@ -131,9 +131,9 @@ class DomainCounts(Protocol):
 class Counts(Protocol):
     """Pod counts that the snapshot maintains, so that no plugin iterates over pods on the hot path.
 
-    Bound pods are counted, and assumed pods, for which the Binding is not confirmed yet. Finished and terminating pods
-    are not counted. The first query with new arguments can raise ``Unprepared``. A plugin with several queries should
-    pass them to ``all_prepared``.
+    Bound and assumed pods are counted; the Binding of an assumed pod is not confirmed yet. Finished and terminating
+    pods are not counted. The first query with new arguments can raise ``Unprepared``. A plugin with several queries
+    should pass them to ``all_prepared``.
     """
 
     def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:

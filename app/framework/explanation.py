@@ -34,7 +34,7 @@ class DomainLimit(Struct, frozen=True):
 
 
 class HomeKeeper(Struct, frozen=True, rename="camel"):
-    """Object that keeps a home. ``slot``: ordinal of the pod, if each of its pods has a home; else empty."""
+    """Object that keeps a home. ``slot``: ordinal of the pod if each pod of the object has its own home; else empty."""
 
     api_version: str
     kind: str
@@ -47,8 +47,9 @@ class HomeKeeper(Struct, frozen=True, rename="camel"):
 class HomeFacts(Struct, frozen=True, rename="camel"):
     """Home of a pod, as the decision about this pod sees it.
 
-    ``annotation``: key on the owner that records the home. ``node``: empty if there is no home yet. ``state``: state of
-    the home, and its ``cause``. ``policy_source``: origin of the policy. ``effect``: what the plugin does, as text.
+    ``annotation``: key of the owner's annotation that records the home. ``node``: empty if there is no home yet.
+    ``cause``: why the home has this ``state``. ``policy_source``: origin of the policy. ``effect``: what the plugin
+    does, as text.
     ``waits``: true if the pod waits for its home. ``since`` and ``until``: start and end of the grace period, in RFC
     3339; empty without one, or before it starts. ``recorded``: false for a home that is still being made.
     """
@@ -70,7 +71,7 @@ class HomeFacts(Struct, frozen=True, rename="camel"):
 class Explanation(Struct, frozen=True):
     """Facts behind a plugin's verdict, with the names and numbers that a reason must not contain.
 
-    ``unblock``: hints, each at one change that would make the plugin accept a node. ``later``: function for slow
+    ``unblock``: hints, each with one change that would make the plugin accept a node. ``later``: function for slow
     additions, for example the verdicts of ``handle.profile.why``. It is called with the names of the nodes that pass
     the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds. ``limits``: topology
     spread constraints, if the plugin is PodTopologySpread. The Event ``SpreadBlocked`` and the list of skews show them.

@@ -33,13 +33,18 @@ class NodeInfo:
 
     @property
     def allocatable(self) -> ResourceList:
-        """Allocatable resources (``Part.RESOURCES``); ``pods`` is the maximum number of pods."""
+        """Allocatable resources (``Part.RESOURCES``). The resource ``pods`` is the maximum number of pods."""
         return self.node.allocatable
 
     @property
     def requested(self) -> ResourceList:
-        """Sum of the requests of its pods (``Part.RESOURCES``). The number of pods is ``len(pods)``."""
+        """Sum of the requests of the node's pods (``Part.RESOURCES``). The number of pods is ``len(pods)``."""
         return self.totals.requested
+
+    def free(self, resources: Iterable[str]) -> dict[str, int]:
+        """Return how much of each resource is free (``Part.RESOURCES``); 0 if the pods request more than there is."""
+        allocatable, requested = self.allocatable, self.requested
+        return {name: max(0, allocatable.get(name, 0) - requested.get(name, 0)) for name in resources}
 
     @property
     def non_zero_requested(self) -> ResourceList:
@@ -48,7 +53,7 @@ class NodeInfo:
 
     @property
     def ports(self) -> HostPorts:
-        """Host ports that its pods use (``Part.PORTS``)."""
+        """Host ports that the node's pods use (``Part.PORTS``)."""
         return self.totals.ports
 
     @property
@@ -68,13 +73,13 @@ class NodeInfo:
 
     @property
     def totals(self) -> Totals:
-        """Totals of its pods for the declared parts; computed at the first access if none are stored."""
+        """Totals of the node's pods for the declared parts; computed at the first access if none are stored."""
         if self._totals is None:
             self._totals = Totals(self.node.parts.extras, self.pods.values())
         return self._totals
 
     def keep(self, totals: Totals) -> None:
-        """Store the totals of its pods. From then on, code that changes ``pods`` must update these totals, too."""
+        """Store the totals of the node's pods. Code that later changes ``pods`` must update these totals, too."""
         self._totals = totals
 
     def with_node(self, node: Node) -> NodeInfo:

@@ -42,7 +42,7 @@ class HostPorts:
         self.add(ports)
 
     def add(self, ports: Iterable[HostPort], times: int = 1) -> None:
-        """Add the ``ports`` of one pod (1) or remove them (-1)."""
+        """Add the ``ports`` of one pod (``times`` 1) or remove them (-1)."""
         for port in ports:
             ips = self._taken.setdefault((port.protocol, port.port), {})
             add({port.ip: 1}, ips, times)
@@ -50,7 +50,7 @@ class HostPorts:
                 del self._taken[port.protocol, port.port]
 
     def conflicts(self, ports: Iterable[HostPort]) -> bool:
-        """Return True if one of ``ports`` is in use on the same address, or if either port is for all addresses."""
+        """Return True if one of ``ports`` is in use on the same address. ``ANY_IP`` equals every address."""
         return bool(self._taken) and any(map(self._is_taken, ports))
 
     def _is_taken(self, port: HostPort) -> bool:
@@ -114,7 +114,7 @@ class Totals:
             self.add(pod)
 
     def add(self, pod: Pod, times: int = 1) -> None:
-        """Add a pod (1) or remove it (-1)."""
+        """Add a pod (``times`` 1) or remove it (-1)."""
         if Extra.RESOURCES in self._extras:
             resources = pod.spec.resources
             add(resources.requested, self._requested, times)

@@ -1,11 +1,10 @@
-"""Plan of a drain: the pods that leave the node, a node for each on which all fit together, and the pods that wait.
+"""Plan of a drain: the pods that leave the node, new nodes on which they all fit together, and the pods that wait.
 
 The pods are placed one after the other. For each, the profile's filters see a snapshot in which all these pods have
-left the node and earlier ones are on their new nodes. So resources, spread and other inputs of the filters add up. Pods
-that can start elsewhere at once are placed first, then pods that wait for their home during their grace period. Within
-each group the order is by priority, then by age, like in the scheduling queue. Pods that wait for their home forever
-take no capacity elsewhere. Plugins that keep homes do not filter nodes here; their policies only decide when a pod can
-start elsewhere.
+left the node and earlier ones are on their new nodes. So the filters count all pods placed before. Pods that can start
+elsewhere at once are placed first, then pods that wait for their home during their grace period. Within each group the
+order is by priority, then by age, like in the scheduling queue. Pods that wait for their home forever take no capacity
+elsewhere. Plugins that keep homes do not filter nodes here; their policies only decide when a pod can start elsewhere.
 
 Computing a plan writes nothing, records no Event and changes no cache. Each pod is evaluated on the snapshot of that
 moment.

@@ -200,7 +200,7 @@ class EvictedPods:
         self.more_others = max(0, others - MOST_PODS)
 
     def _other(self, pod: Pod) -> EvictedPod:
-        """Return the home of a pod that is not in the list of homes, together with the pod.
+        """Return a pod that the list of homes does not name, together with its home.
 
         The list has only one pod per home, so the pod's profile is queried for the home.
         """

@@ -13,7 +13,7 @@ from app.runtime.read_only import read_only, read_only_steps
 from app.runtime.slots import declares
 
 _POINT: Final = "Homes"
-"""Name of these calls in metrics and messages."""
+"""Name of the calls of ``HomesPlugin`` methods in metrics and messages."""
 
 
 class HomeLists:

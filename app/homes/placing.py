@@ -301,7 +301,7 @@ class DrainPlacement:
         return Candidates(list(filter(self._cluster.has_node, names)), self._cluster.nodes.__getitem__)
 
     def _overlaid(self, *, alone: bool) -> AbstractContextManager[None]:
-        """Overlay the snapshot, so that it shows the pods as placed."""
+        """Show the snapshot without the leaving pods, but (unless ``alone``) with placed pods on their new nodes."""
         placed = {} if alone else self._placed
         gone = [it for it in self._leaving if it.key not in placed]
         return self._cluster.overlay(without=gone, with_=placed.values())

@@ -153,7 +153,7 @@ class Home(Struct, frozen=True, gc=False):
 
 
 class HomesPlugin(Protocol):
-    """Plugin that keeps homes and lists them. No verb calls these methods."""
+    """Plugin that keeps homes and lists them. Requests of kube-scheduler never call these methods."""
 
     @abstractmethod
     def homes(self) -> Iterator[Home | None]:

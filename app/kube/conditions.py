@@ -47,7 +47,7 @@ def condition_of(conditions: Raw, type_: str) -> ConditionObject:
 
 
 def unschedulable(conditions: Raw) -> tuple[str, str]:
-    """Return the time (RFC 3339) since which PodScheduled is False, and its message; both empty if it is not False.
+    """Return since when (RFC 3339) the condition PodScheduled is False, and its message; both empty if it is not False.
 
     The time is also empty if it is unset or too long. Both are empty for a pod with scheduling gates, because the
     condition of such a pod is False although kube-scheduler has not tried to place the pod.

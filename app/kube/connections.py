@@ -211,7 +211,7 @@ class Connections:
             self._slots.release()
 
     async def connect(self, protocol: Callable[[], P], seconds: float = CONNECT_SECONDS) -> P:
-        """Open a connection outside the pool within ``seconds``. Raises ``NotConnected``."""
+        """Open a new connection within ``seconds``, without a slot of the pool. Raises ``NotConnected``."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):
@@ -225,7 +225,7 @@ class Connections:
         return connection
 
     def close(self) -> None:
-        """Close every connection; requests in flight fail."""
+        """Close every connection of the pool; requests in flight fail."""
         self.close_idle()
         for connection in self._busy:
             connection.close()

@@ -62,12 +62,12 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 
     @property
     def honours_affinity(self) -> bool:
-        """True if only the nodes count that the pod's required node affinity matches."""
+        """True if the constraint counts only nodes that match the pod's required node affinity."""
         return self.node_affinity_policy in (None, HONOR)
 
     @property
     def honours_taints(self) -> bool:
-        """True if only the nodes count whose taints the pod tolerates."""
+        """True if the constraint counts only nodes whose taints the pod tolerates."""
         return self.node_taints_policy == HONOR
 
 

@@ -80,10 +80,11 @@ def load(
     impersonated: str = "",
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Credentials:
-    """Return credentials from the first source that exists, after a check. Raises ``CredentialsError``.
+    """Return credentials after a check. Raises ``CredentialsError``.
 
-    The sources are ``kubeconfig``, ``$KUBECONFIG``, the service account and ``~/.kube/config``. ``kubeconfig`` can be a
-    list of files like ``$KUBECONFIG``. ``context``: name of its context; empty for the current one. ``impersonated``:
+    The source is ``kubeconfig`` if it is given, else ``$KUBECONFIG`` if it is set. Otherwise it is the service account,
+    unless there is none or a ``context`` is given; then it is ``~/.kube/config``. ``kubeconfig`` can be a list of files
+    like ``$KUBECONFIG``. ``context``: name of a context in the kubeconfig; empty for the current one. ``impersonated``:
     user as whom requests are sent. Exec plugins do not run before the first request.
     """
     source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account, context)
@@ -96,9 +97,9 @@ def namespace_in_use(
 ) -> str:
     """Return the default namespace like kubectl: the namespace of the context, or of the pod.
 
-    The sources are those of ``load``. Without credentials, or without a namespace in them, ``default`` is returned.
-    Cluster and user of the context need not exist. Raises ``CredentialsError`` if the given ``kubeconfig`` does not
-    exist, or if a file cannot be read.
+    The source is that of ``load``. Without credentials, or without a namespace in them, ``default`` is returned.
+    Cluster and user of the context need not exist. Raises ``CredentialsError`` if a given ``kubeconfig`` or ``context``
+    does not exist, or if a file cannot be read.
     """
     source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account, context)
     return source.namespace(required=bool(kubeconfig or context)) or "default"

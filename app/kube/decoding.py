@@ -67,7 +67,7 @@ class Decoder(Generic[T]):
             raise msgspec.DecodeError(str(error)) from None
 
     def at_once(self, raw: Document) -> T:
-        """Decode without cutting, which blocks the event loop for 30 ms per megabyte. Raises ``TooDeep`` if needed."""
+        """Decode without cutting, which blocks the event loop for 30 ms per megabyte. Can raise ``TooDeep``."""
         try:
             return self._decode(raw)
         except RecursionError:

@@ -31,7 +31,7 @@ PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
 MOST_PORTS: Final = 256
 MOST_IMAGES: Final = 128
-"""Maximum number of images of one pod. If a pod has more, none is read. The same applies to ``MOST_PORTS``."""
+"""Maximum number of images of one pod. If a pod has more, none is read. ``MOST_PORTS`` limits host ports likewise."""
 
 ANY_IP: Final = "0.0.0.0"
 _TCP: Final = "TCP"

@@ -27,7 +27,7 @@ async def whole_answer(response: httpx.Response, most: float = inf) -> HttpRespo
     """Read the whole response, then close it. Raises ``AnswerTooLong`` for a body of more than ``most`` bytes.
 
     The body is not stored in httpx's response, because such a response is a reference cycle. Garbage collection is
-    disabled during first lists, so the bodies of all pages would stay in memory: 600 MB for 150,000 pods.
+    disabled during initial lists, so the bodies of all pages would stay in memory: 600 MB for 150,000 pods.
     """
     chunks: list[bytes] = []
     try:

@@ -20,7 +20,7 @@ ObjectKey = tuple[str, str]
 ANNOTATION_DOMAIN: Final = "homeport.dev/"
 """Prefix of Homeport's annotations.
 
-Models of pods and owners contain no other annotations: no code reads these, and they are most of a pod's bytes.
+Models of pods and owners contain no other annotations: no code reads others, and they are most of a pod's bytes.
 """
 
 ACTIVATED: Final = f"{ANNOTATION_DOMAIN}activated"

@@ -65,7 +65,7 @@ class NodeSelectorTerm(Struct, frozen=True, gc=False):
         return bool(self.expressions or self.fields) and all(it.well_formed for it in self.expressions)
 
     def names(self) -> frozenset[str] | None:
-        """Return the node names that all In requirements on ``metadata.name`` allow; ``None`` if there are none."""
+        """Return the node names that all In requirements on ``metadata.name`` allow; ``None`` if the term has none."""
         named = [frozenset(it.values) for it in self.fields if it.key == NAME_FIELD and it.operator == IN]
         return frozenset.intersection(*named) if named else None
 
@@ -90,8 +90,8 @@ class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
     def names(self) -> frozenset[str] | None:
         """Return the node names in ``matchFields``. No other node can match.
 
-        Return ``None`` if a term names no node, or if there are no terms. The set is empty if, in each term, the fields
-        contradict each other.
+        Return ``None`` if a term has no In requirement on the name, or if there are no terms. The set is empty if, in
+        each term, the fields contradict each other.
         """
         names: frozenset[str] = frozenset()
         for term in self.terms or ():

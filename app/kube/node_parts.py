@@ -17,7 +17,7 @@ from app.kube.node_state import NO_NODE_ANNOTATIONS, NodeState, annotations_of_n
 from app.kube.requests import ResourceList, allocatable_of
 
 _LARGEST_IMAGES: Final = 1 << 20
-"""Maximum bytes of ``status.images``, twenty times the bytes that a kubelet reports by default. More are not read."""
+"""Maximum bytes of ``status.images``, twenty times what a kubelet reports by default. A longer list counts as empty."""
 
 
 class NodeParts(Struct, frozen=True):

@@ -241,7 +241,7 @@ _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
 def round_amount(resource: str, amount: int) -> int:
     """Round an amount of a resource down to a readable one: whole multiples of 10 millicores, or of one MiB.
 
-    ``amount``: in the units of ``ResourceList``. An amount below one MiB is not rounded.
+    ``amount``: in the units of ``ResourceList``. Bytes below one MiB, and resources like GPUs, are not rounded.
     """
     step = 10 if resource == "cpu" else _MI if resource.startswith(_BYTES) and amount >= _MI else 1
     return amount - amount % step

@@ -65,7 +65,7 @@ class DeviceToleration(Struct, frozen=True, gc=False):
 
 
 class DeviceTaint(Struct, frozen=True, gc=False):
-    """Taint of a device. A claim gets the device only if it tolerates the taint."""
+    """Taint of a device. With NoSchedule or NoExecute, only requests that tolerate the taint get the device."""
 
     key: str
     value: str

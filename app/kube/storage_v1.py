@@ -63,7 +63,7 @@ class CSINode(Struct, frozen=True, gc=False):
 
 
 class CSIDriver(Struct, frozen=True, gc=False):
-    """CSIDriver. If ``storage_capacity`` is true, the scheduler must check the capacities that the driver publishes."""
+    """CSIDriver. If ``storage_capacity`` is true, the scheduler must check the driver's CSIStorageCapacity objects."""
 
     name: str
     uid: str

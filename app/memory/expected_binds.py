@@ -1,11 +1,13 @@
 """Delays a decision briefly for an expected bind.
 
-kube-scheduler sends the next pod while the bind of the last one is still in flight. A decision that ignores this bind
-can fail at its own bind, and the pod then waits seconds in back-off. Scores that ignore the bind put too many pods on
-one node. A bind is *expected* if Homeport returned nodes for the pod a moment ago and the pod is not bound yet. A
-filter request waits for an expected bind if a hard constraint of its pod depends on the bind's node. A prioritize
-request waits if a score of its pod depends on it. A filter request also waits if a node passes now, but would not pass
-with the pods that can still be bound to it (ADR 41).
+kube-scheduler sends the next pod while the bind of the last one is still in flight. If the decision about the next pod
+ignores that bind, the bind of the next pod can fail. This pod then waits for seconds in back-off. Scores that ignore
+the bind put too many pods on one node.
+
+A bind is *expected* if Homeport returned nodes for the pod a moment ago and the pod is not bound yet. A filter request
+waits for an expected bind if a hard constraint of its pod depends on the node of that bind. A prioritize request waits
+if a score of its pod depends on that node. A filter request also waits if a node passes now, but would not pass with
+the pods that can still be bound to it (ADR 41).
 
 A bind is expected for longer than any request waits. A bind that does not arrive during a wait is no longer expected.
 The next waits are then half as long, until binds arrive in time again. For example, kube-scheduler binds a pod seconds
@@ -29,7 +31,7 @@ _EXPECTED_SECONDS: Final = 1.0
 """Seconds for which a bind is expected."""
 
 _LEAST_SHARE: Final = 1 / 16
-"""Minimum fraction of ``wait_seconds`` for the maximum wait, which is halved after each bind that did not arrive."""
+"""Smallest maximum wait, as a fraction of ``wait_seconds``. A wait in vain halves the maximum wait, down to this."""
 
 _MOST_BESIDE: Final = 8
 """Maximum number of pods that ``wait`` returns. The decision then assumes these pods on their possible nodes.

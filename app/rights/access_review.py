@@ -1,7 +1,7 @@
 """Checks with the API server that this process has its permissions, and reports missing ones with their reasons.
 
-It creates SelfSubjectAccessReviews (``authorization.k8s.io/v1``), which the ClusterRole ``system:basic-user`` allows
-every authenticated user to do. The check runs in the background, so no verb waits for the result.
+It creates SelfSubjectAccessReviews (``authorization.k8s.io/v1``). The ClusterRole ``system:basic-user`` allows every
+authenticated user to create them. The check runs in the background, so no verb waits for the result.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tests.observability.files import expressions
 from tests.observability.promql import Asked, asked, family
 
 EXPRESSIONS: Final = [pytest.param(expr, id=where) for where, expr in expressions()]
-TARGET: Final = frozenset({"namespace", "pod", "instance"})
+TARGET: Final = frozenset({"namespace", "pod", "instance", "exported_namespace"})  # the last: a metric's own namespace
 """Labels that Prometheus adds to what it scrapes."""
 
 FOREIGN: Final = {"leader_election_master_status": frozenset({"name"})}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -145,17 +146,21 @@ def _unblock(hard: HardConstraint, domain_limit: DomainLimit) -> Iterator[str]:
         needed = "1 more domain is" if missing == 1 else f"{missing} more domains are"
         yield f"{key}: {needed} needed, until then the minimum counts as 0"
     full = [name for name in counts if name in domain_limit.full]
+    ordered = sorted(counts.values())
     for domain in full[:_MOST_SENTENCES]:
         excess = counts[domain] - limit
         fewer = f"{key}={domain} takes the pod with {excess} matching pod{'s'[: excess > 1]} fewer"
-        yield fewer if missing > 0 else f"{fewer}, or with {_filled(counts, hard.minimum({}) + excess)}"
+        yield fewer if missing > 0 else f"{fewer}, or with {_filled(counts, ordered, hard.minimum({}) + excess)}"
     if len(full) > _MOST_SENTENCES:
         yield f"{key}: so do {len(full) - _MOST_SENTENCES} other domains"
 
 
-def _filled(counts: Mapping[str, int], minimum: int) -> str:
-    """Return a text that lists the domains with fewer than ``minimum`` pods, and how many pods each of them lacks."""
+def _filled(counts: Mapping[str, int], ordered: Sequence[int], minimum: int) -> str:
+    """Return a text that lists the domains with fewer than ``minimum`` pods, and how many pods each of them lacks.
+
+    ``ordered``: the sorted counts.
+    """
     lacking = ((name, minimum - count) for name, count in counts.items() if count < minimum)
     shown = ", ".join(f"{more} more in {name}" for name, more in islice(lacking, _MOST_LACKING))
-    others = sum(map(minimum.__gt__, counts.values())) - _MOST_LACKING
+    others = bisect_left(ordered, minimum) - _MOST_LACKING
     return shown + (f" and some in {others} others" if others > 0 else "")
