@@ -66,7 +66,7 @@ def post_seconds(lease_duration: float) -> float:
 
 
 class _Tenure(NamedTuple):
-    """Another process can believe ``until`` this time that it leads. At ``safe_at``, its last Binding has timed out."""
+    """Another process can believe until ``until`` that it leads. By ``safe_at``, its last Binding has timed out."""
 
     until: float = -inf
     safe_at: float = -inf
@@ -109,7 +109,7 @@ class Election:
         self._retry_period = retry_period
         self._clock = clock
         self._known = False  # False if the record can be outdated, so that the Lease must be read before a write.
-        # True if a known Lease was deleted, and no later term of this replica fences off the pods of all schedulers.
+        # True from the deletion of a known Lease until a term of this replica fences off the pods of all schedulers.
         self._deleted = False
         self._heard_at = -inf
         self._retry_at = -inf

@@ -281,14 +281,14 @@ class Replica:
     def _nothing_in_flight(self) -> bool:
         """Return true if no Binding of the previous leader can take effect any more.
 
-        True once all pods are fenced off that such a Binding can reach. If there were none, true once its Bindings have
-        timed out.
+        True once all pods that such a Binding can reach are fenced off. If there are no such pods, true once the
+        previous leader's last Binding has timed out.
         """
         term = self._election.term
         return term is not None and (self._fenced is term or (not term.fence and term.safe_at <= self._clock()))
 
     async def _follow_terms(self) -> None:
-        """Start a take-over for each new term, and cancel the one of the previous term. Runs until cancelled."""
+        """Start a take-over for each new term, and cancel the take-over of the previous term. Runs until cancelled."""
         term: LeadershipTerm | None = None
         taking_over: asyncio.Task[None] | None = None
         try:

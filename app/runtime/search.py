@@ -38,8 +38,8 @@ class SearchResult(FilterResult):
 
 
 class _RequestedNodes(Candidates):
-    """All existing nodes of a search. Names of nodes that do not exist are removed when ``names`` is first read,
-    because few plugins read it.
+    """Requested nodes of a search, without those that do not exist. The latter are removed only when ``names`` is first
+    read, because few plugins read it.
     """
 
     __slots__ = ("_known", "_names")
@@ -143,7 +143,7 @@ class Search:
     _timed_search = timed_point("Filter")(_search)
 
     def _known(self, nodes: Candidates, names: Iterable[str]) -> list[str]:
-        """Return the ``names`` of existing nodes."""
+        """Return those of ``names`` whose nodes exist."""
         known = self._snapshot.nodes
         if not nodes.sent:
             return list(filter(known.__contains__, names))

@@ -45,7 +45,7 @@ DRAIN_SECONDS: Final = 10.0
 _ANSWER_MARGIN: Final = 0.05
 """Fraction of the caller's remaining time. A transaction stops waiting this much earlier than its caller."""
 _MAX_ANSWER_MARGIN_SECONDS: Final = 0.5
-"""Upper limit of that margin, in seconds."""
+"""Maximum seconds by which a transaction stops waiting earlier than its caller."""
 
 _RECHECK_SECONDS: Final = 1.0
 """Seconds between two attempts to reject, at Permit, a bind that a later request replaces.
