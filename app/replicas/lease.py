@@ -154,7 +154,7 @@ class Election:
 
     @property
     def leader(self) -> LeaseRecord | None:
-        """The Lease, if another replica holds it and its tenure has not ended; ``None`` otherwise."""
+        """The Lease, if another replica holds it and that replica's tenure has not ended; ``None`` otherwise."""
         record = self.record
         if record is None or record.holder in ("", self.identity) or self._clock() >= self._holder_tenure.until:
             return None

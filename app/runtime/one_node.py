@@ -29,7 +29,7 @@ from app.runtime.registry import Registry, kube_scheduler_defaults
 from app.runtime.slots import declares
 
 _ALONE: Final = (Reads.NODE, Reads.PODS_ON_NODE)
-"""Declarations of plugins whose verdict depends on a single node."""
+"""Values of ``Reads`` that plugins declare if their verdict depends on a single node."""
 
 
 class _AnyDeviceClass:

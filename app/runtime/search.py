@@ -263,7 +263,7 @@ class Search:
         return frozenset(it.uid for it, places in expected if not full.isdisjoint(places))
 
     def signatures(self, pod: Pod) -> dict[str, Hashable]:
-        """Return a value for each plugin, which stays equal while the plugin's rejections of the pod are valid.
+        """Return, for each plugin, a value that stays equal while the plugin's rejections of the pod are valid.
 
         Plugins without a known signature are absent. ``ALL_PLUGINS`` is present if no plugin is absent. Raises
         ``PluginError`` or ``Unprepared``.

@@ -92,9 +92,10 @@ def allow_open_files(wanted: int) -> None:
 class Listener:
     """Listener that passes requests allowed by ``access`` to ``web``, on at most ``most`` connections.
 
-    Further connections are rejected. With ``gives_way``, a further connection replaces one that waits for its client,
-    so that idle clients cannot block probes. The listener of verbs does not use ``gives_way``, because Go does not
-    resend a POST on a lost connection. ``heads``: cached heads of requests that took the fast path, by request line.
+    Further connections are rejected. But with ``gives_way``, a further connection replaces one that waits for its
+    client, so that idle clients cannot block probes. The listener of verbs does not use ``gives_way``, because Go does
+    not resend a POST on a lost connection. ``heads``: cached heads of requests that took the fast path, by request
+    line.
     """
 
     def __init__(

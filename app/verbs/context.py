@@ -155,9 +155,9 @@ async def decide_beside_pending(
 ) -> T:
     """Call ``decide`` with the pods whose bind is expected (``due``), and return its result.
 
-    If ``decide`` raises ``PendingBindsConflict``, wait for these binds, and call it again with no such pods. So the pod
-    that was filtered first gets the last free resources of a node (ADR 41). No other task runs between the decision and
-    the return.
+    If ``decide`` raises ``PendingBindsConflict``, wait for the binds that it names, and call ``decide`` again with no
+    expected pods. So the pod that was filtered first gets the last free resources of a node (ADR 41). No other task
+    runs between the decision and the return.
     """
     try:
         return await decide_prepared(partial(decide, due))
