@@ -303,7 +303,7 @@ class Authority:
         return pair if pair.certificates else None
 
     def _check_ours(self, pair: Pair) -> None:
-        """Raise ``_ForeignData`` if Homeport must not overwrite the pair, because it did not issue it.
+        """Raise ``_ForeignData`` if Homeport did not issue the pair, and so must not overwrite it.
 
         Accepts certificates that name an authority of Homeport as issuer, or that an authority in ``ca.crt`` issued.
         """

@@ -1,9 +1,9 @@
 """Rules of leader election: what this replica knows about the Lease, and its next step. No I/O.
 
-A tenure is the time for which a holder can believe that it leads. Each replica measures it with its own clock. Another
-holder's tenure ends one lease duration after this replica saw a *change* of the Lease. Its own tenure ends one duration
-after it *sent* the last successful renewal. So a holder stops leading before any other replica takes over, even with
-slow requests or wrong wall clocks.
+A tenure is the time for which a holder can believe that it leads. Each replica measures it with its own clock. For
+another holder, the tenure ends one lease duration after this replica saw a *change* of the Lease. For this replica, the
+tenure ends one duration after it *sent* the last successful renewal. So a holder stops leading before any other replica
+takes over, even with slow requests or wrong wall clocks.
 
 For another holder, the duration in its Lease is used, but at least the configured one and at most ``LONGEST_LEASE``.
 Deleting the Lease does not shorten the wait, because the holder might not notice. A replica that sees the deletion
@@ -130,7 +130,7 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """True if this replica holds the Lease and sent its last renewal less than ``renew_deadline`` ago."""
+        """True if this replica holds the Lease, and sent its last successful renewal within ``renew_deadline``."""
         return self.term is not None and self._clock() < self._renewed_at + self._renew_deadline
 
     def may_post(self, seconds: float) -> str:

@@ -257,8 +257,8 @@ class Replica:
         """Let another replica lead, and wait at most ``SUCCESSOR_SECONDS`` for it.
 
         ``settle`` waits for requests in flight and returns true if all of them have ended. The Lease is released only
-        if ``settle`` returns true and no Binding of the previous leader can still take effect. Otherwise the next leader takes
-        over like after a crash.
+        if ``settle`` returns true and no Binding of the previous leader can still take effect. Otherwise the next
+        leader takes over like after a crash.
         """
         self._retiring = True
         self._election.retire()

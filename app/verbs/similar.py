@@ -20,7 +20,7 @@ _NAMES_PER_STEP: Final = 256
 
 
 class Shortlist:
-    """Known names that have the most letters in common with a name: those at the beginning and those at the end."""
+    """Known names whose beginning and end have the most letters in common with a given name."""
 
     def __init__(self, name: str) -> None:
         self._name = name.lower()
