@@ -153,7 +153,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         """Time since which the connection waits for its client; ``None`` while the answer to a complete request is
         computed or sent.
 
-        It is the time of the accept, or of the first byte of the latest request, if there was one.
+        It is the time of the first byte of the latest request, or of the accept if there was no request.
         """
         is_ours = not self._in_message and self._is_answering() and not self.flow.write_paused
         return None if is_ours else max(self._arrived, self._connected_at)

@@ -1,4 +1,4 @@
-"""Activates waiting pods: writes an annotation to a refused pod, because its change makes kube-scheduler retry the pod.
+"""Activates waiting pods: writes an annotation to a refused pod, because kube-scheduler retries a pod that changes.
 
 An annotation has the fewest side effects: selectors do not match annotations, and the scheduler retries no other pod.
 A nomination would also activate the pod, but costs two scheduling cycles if the pod is refused again. kube-scheduler
