@@ -275,7 +275,7 @@ def _parse_args(
 def _of_args(where: str, at: Place, mistake: Mistake) -> Mistake:
     """Return a mistake in a plugin's arguments with paths that begin at the document, not at the arguments.
 
-    Its message gets ``where`` and the names of the arguments as a prefix. ``at``: path of the arguments.
+    The message gets ``where`` and the names of the arguments as a prefix. ``at``: path of the arguments.
     """
     names = ", ".join(filter(None, map(written, mistake.places)))
     places = tuple((*at, *place) for place in mistake.places) or (at,)

@@ -121,7 +121,7 @@ class VerbContext(Struct, frozen=True):
 async def decode_deep(
     decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest, verb: str
 ) -> T:
-    """Decode a request that ``decode`` refused because it is nested too deeply. Other tasks run between short steps.
+    """Decode a request that ``decode`` refused, if its depth was the reason. Other tasks run between short steps.
 
     Raises ``VerbFailure`` (``bad_request``) if the request was refused for another reason, or is malformed.
     """

@@ -15,8 +15,8 @@ A Binding that could violate a hard constraint is never sent.
          <──────────────── a Status, or a PluginError ───────────────────────────┘
 
 A pod can wait at Permit for minutes, and might never be bound. So another pod is bound only if it fits no matter
-whether the waiting pod is bound later. Otherwise the other pod's bind is rejected at once. It waits only for binds in
-flight, not for pods at Permit.
+whether the waiting pod is bound later. Otherwise the other pod's bind is rejected at once. A bind waits only for binds
+in flight, not for pods at Permit.
 """
 
 from __future__ import annotations
