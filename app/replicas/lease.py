@@ -250,7 +250,10 @@ class Election:
         return LeadershipTerm(self._terms, safe_at, self._inherited(), predecessor, together=self._has_ended_holder())
 
     def _inherited(self) -> Callers:
-        """Return the schedulers that the previous holder recorded; all schedulers if its record is lost."""
+        """Return the schedulers that the previous holder recorded; all schedulers if its record is lost.
+
+        If a released Lease records ``*``, return none, so that single names are recorded again.
+        """
         record = self.record
         if self._deleted:
             return EVERYBODY

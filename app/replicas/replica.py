@@ -232,7 +232,7 @@ class Replica:
             self._background.begin(name, part)
 
     def stalled(self) -> str:
-        """Return the problem of a background task that cannot be restarted; empty if all tasks run."""
+        """Return a message about a background task that fails after every restart; empty if none does."""
         return self._background.problem()
 
     async def stop(self) -> None:

@@ -204,7 +204,7 @@ class Listener:
         self._open.pop(protocol, None)
 
     def stalled(self) -> str:
-        """Return the name of a listener task that fails after every restart; empty if none does."""
+        """Return a message about a listener task that fails after every restart; empty if none does."""
         return self._background.problem()
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ from app.kube.meta_v1 import ACTIVATED, ObjectKey
 _LOG: Final = structlog.get_logger(__name__)
 
 PAUSE_SECONDS: Final = 0.02
-"""Delay in seconds after each write. It limits writes to 50 a second, because each one causes a scheduling cycle."""
+"""Seconds between two writes after a burst of ``MOST_AT_ONCE``: 50 a second, as each causes a scheduling cycle."""
 
 MOST_AT_ONCE: Final = 256
 """Maximum number of pods written without a delay after an idle time.

@@ -202,7 +202,7 @@ class ApiRecorder:
         self._background.begin("series of events", self._look_forever)
 
     def stalled(self) -> str:
-        """Return the problem of a background task that cannot be restarted; empty if all tasks run."""
+        """Return a message about a background task that fails after every restart; empty if none does."""
         return self._background.problem()
 
     async def stop(self) -> None:
