@@ -1,8 +1,8 @@
 """Writes the Event ``SpreadBlocked`` on pods that topology spread constraints keep waiting, with the numbers.
 
 A pod gets one Event for each verdict: the constraints that reject domains, and why the other domains do not take the
-pod. A number that changes is no new verdict. No verb waits for this task: it looks at the pods that filter refused
-lately, one judgement a second.
+pod. A change of the numbers alone is no new verdict. No verb waits for this task: it judges the pods that filter
+refused lately, at most one judgement a second.
 """
 
 from __future__ import annotations
@@ -37,27 +37,33 @@ TICK_SECONDS: Final = 1.0
 
 PAUSE_FACTOR: Final = 50.0
 LONGEST_PAUSE: Final = 10.0
-"""The pause after a judgement is at least this many times its processor time, to use 2 %, and at most so many seconds.
+"""The pause after a judgement is ``PAUSE_FACTOR`` times its processor time, so that judgements take 2 % of the time.
 
-A judgement of all nodes takes some 30 ms for 5,000 nodes.
+It is at least ``TICK_SECONDS`` and at most ``LONGEST_PAUSE`` seconds. With 5,000 nodes, a judgement takes some 30 ms.
 """
 
 SEARCH_SECONDS: Final = 5.0
 """Seconds between two searches for refused pods."""
 
 FIRST_SECONDS: Final = 5.0
-"""Seconds from the search that finds a pod to its first judgement: most refused pods are bound before."""
+"""Seconds from the search that finds a pod to its first judgement. Most refused pods are bound before it."""
 
 AGAIN_SECONDS: Final = 15.0
 LONGEST_AGAIN_SECONDS: Final = 480.0
-"""Minimum and maximum seconds between two judgements of a pod. They double, because most verdicts never change."""
+"""Seconds between two judgements of a pod: first ``AGAIN_SECONDS``, then doubled up to ``LONGEST_AGAIN_SECONDS``,
+because most verdicts never change.
+"""
 
 REST_SECONDS: Final = IDLE_SECONDS + 1.0
-"""Minimum seconds between two Events on a pod. An earlier one would join the series of the last, with its old note."""
+"""Minimum seconds between two Events on a pod. Before that, a new Event would only increase the count of the last one,
+which keeps its old note.
+"""
 
 MOST: Final = 1024
 MOST_OF_NAMESPACE: Final = 128
-"""Maximum number of pods that are judged, in all and for each namespace, so that a tenant leaves room for others."""
+"""Maximum number of judged pods: ``MOST`` in all, and ``MOST_OF_NAMESPACE`` in a namespace, so that one tenant leaves
+room for others.
+"""
 
 _STEP: Final = 512
 
@@ -104,7 +110,7 @@ class SpreadEvents:
             taken = thread_time() - began
 
     def _search(self) -> Iterator[None]:
-        """Add the pods that spread refused lately, and forget those that no longer wait for it, in short steps."""
+        """Add the pods that spread refused lately, and forget those that it no longer keeps waiting, in short steps."""
         refused: dict[str, ObjectKey] = {}
         yield from self._refused().find(SPREAD, refused)
         self._pods = {uid: it for uid, it in self._pods.items() if uid in refused and self._waiting(uid, it.key)}
@@ -122,7 +128,7 @@ class SpreadEvents:
             self._pods[uid] = _SpreadRefusal(key, not_before)
 
     async def _judge_next(self) -> None:
-        """Judge the pod that is due, those without a judgement first, and with it all due pods with equal inputs."""
+        """Judge one due pod, preferably one not judged yet. The result is used for all due pods with equal inputs."""
         now = self._clock()
         due = {uid: it for uid, it in self._pods.items() if it.not_before <= now}
         waiting = (self._waiting(uid, due[uid].key) for uid in sorted(due, key=self._order))
