@@ -56,7 +56,7 @@ def _nested(model: type[BaseModel], at: str, setting: str) -> Iterator[Flag]:
 
 
 def given_by(flags: Iterable[Flag], values: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return the settings that flags set, by field name. A nested setting is a mapping of names in the file.
+    """Return the settings that flags set, by field name. A nested setting is a mapping with the names in the file.
 
     ``values`` maps names of flags to their values; ``None`` if a flag is not given.
     """

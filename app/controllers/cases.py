@@ -114,7 +114,7 @@ class Case:
         return self.effect
 
     def _miss(self, pod: Pod, now: float) -> None:
-        """Process a refusal of the pod: if its request lacks the written nomination, the nomination might be lost.
+        """Process a refusal of the pod: if the refused request lacks the written nomination, the latter might be lost.
 
         The first such request proves nothing, because it might have been sent before the patch. The nomination is lost
         at the second one, or if the first one comes late.

@@ -16,8 +16,8 @@ _MOST: Final = 4096
 class CountedNominations:
     """Nominations that filters count as if the pod ran on the node: all except those by the sampling guard.
 
-    The guard's nominations reserve no capacity. If one fails, other pods would have been rejected for nothing. In any
-    case, bind checks hard constraints against the newest snapshot.
+    The guard's nominations reserve no capacity. Otherwise a nomination that fails would have rejected other pods for
+    nothing. Hard constraints stay safe, because bind checks them against the newest snapshot.
     """
 
     def __init__(self, cluster: Cluster) -> None:

@@ -49,7 +49,7 @@ class RecountController:
                 _LOG.error("snapshot differs from a recount", differences=differences[:_MOST_NAMED])
 
     async def once(self) -> list[str]:
-        """Recount once; return a description of each difference from the cached counts.
+        """Recount once; return a description of each difference from the cached counts, verdicts and scores.
 
         The recount runs in short steps. Requests can be answered between two steps.
         """

@@ -58,7 +58,7 @@ _MOST_CASES: Final = 4096
 """Maximum number of pods that the guard handles at once. Further refused pods wait for the scheduler's retry."""
 
 _WATCHED_SECONDS: Final = 0.25
-"""Seconds between two looks at the cached pod, while it is nominated or the cache does not have it yet."""
+"""Seconds between two looks into the cache for a pod that is nominated, or that the cache does not have yet."""
 
 _LOST_FREE: Final = 3
 """Number of lost nominations of a pod that cause no back-off. Each further lost nomination does."""

@@ -1,7 +1,7 @@
 """Second looks: activates a refused pod if Homeport's snapshot was older than the scheduler's at the refusal.
 
 kube-scheduler can receive an event, activate a pod and call filter before the event reaches Homeport. One event
-activates the pod only once. So a refusal based on the older snapshot would last until another event, or for five
+activates the pod only once. A refusal based on the older snapshot would then last until another event, or for five
 minutes. So Homeport compares its snapshot again after ``DELAY_SECONDS``. If the state behind the refusal has changed,
 and a node passes now, Homeport activates the pod.
 """

@@ -1,8 +1,8 @@
 """Writes the Event ``SpreadBlocked`` on pods that topology spread constraints keep waiting, with the numbers.
 
 A pod gets one Event for each verdict: the constraints that reject domains, and why the other domains do not take the
-pod. A changed number of pods makes no new verdict. No verb waits for this task, which judges pods that filter refused
-lately, with at most one judgement a second.
+pod. A change of the numbers alone is no new verdict. No verb waits for this task: it judges the pods that filter
+refused lately, at most one judgement a second.
 """
 
 from __future__ import annotations
@@ -33,37 +33,43 @@ REASON: Final = "SpreadBlocked"
 ACTION: Final = "Filtering"
 
 TICK_SECONDS: Final = 1.0
-"""Minimum seconds between two judgements. One judgement is for all equal pods."""
+"""Minimum seconds between two judgements, each of them for all equal pods."""
 
 PAUSE_FACTOR: Final = 50.0
 LONGEST_PAUSE: Final = 10.0
-"""A pause is ``PAUSE_FACTOR`` times the processor time of a judgement, to use 2 %, at most ``LONGEST_PAUSE`` seconds.
+"""The pause after a judgement is ``PAUSE_FACTOR`` times its processor time, so that judgements take 2 % of the time.
 
-A judgement of all nodes takes some 30 ms for 5,000 nodes.
+It is at least ``TICK_SECONDS`` and at most ``LONGEST_PAUSE`` seconds. With 5,000 nodes, a judgement takes some 30 ms.
 """
 
 SEARCH_SECONDS: Final = 5.0
 """Seconds between two searches for refused pods."""
 
 FIRST_SECONDS: Final = 5.0
-"""Seconds from the search that finds a pod to its first judgement. Most refused pods are bound before that."""
+"""Seconds from the search that finds a pod to its first judgement. Most refused pods are bound before it."""
 
 AGAIN_SECONDS: Final = 15.0
 LONGEST_AGAIN_SECONDS: Final = 480.0
-"""First and longest delay in seconds between two judgements of a pod. It doubles, as most verdicts never change."""
+"""Seconds between two judgements of a pod: first ``AGAIN_SECONDS``, then doubled up to ``LONGEST_AGAIN_SECONDS``,
+because most verdicts never change.
+"""
 
 REST_SECONDS: Final = IDLE_SECONDS + 1.0
-"""Minimum seconds between two Events on a pod. An earlier one would join the series, which keeps its first note."""
+"""Minimum seconds between two Events on a pod. Before that, a new Event would only increase the count of the last one,
+which keeps its old note.
+"""
 
 MOST: Final = 1024
 MOST_OF_NAMESPACE: Final = 128
-"""Maximum numbers of pods to judge, in all and in one namespace, so that one tenant leaves room for others."""
+"""Maximum number of judged pods: ``MOST`` in all, and ``MOST_OF_NAMESPACE`` in a namespace, so that one tenant leaves
+room for others.
+"""
 
 _STEP: Final = 512
 
 
 class _SpreadRefusal(Struct):
-    """Pod that spread refused. ``not_before``: time of its next judgement. ``told``: verdict of its last Event."""
+    """Pod that spread refused. ``not_before``: time of its next judgement. ``told``: verdict of the last Event."""
 
     key: ObjectKey
     not_before: float
@@ -91,7 +97,7 @@ class SpreadEvents:
         self._pods: dict[str, _SpreadRefusal] = {}
 
     async def run(self) -> None:
-        """Judge refused pods and write Events until cancelled. Each run begins without the pods of the last run."""
+        """Judge refused pods and write Events until cancelled. Each run begins without memory of the last one."""
         self._pods = {}
         searched_at, taken = self._clock(), 0.0
         while True:
@@ -104,7 +110,7 @@ class SpreadEvents:
             taken = thread_time() - began
 
     def _search(self) -> Iterator[None]:
-        """Add the pods that spread refused lately, and forget others and pods that no longer wait, in short steps."""
+        """Add the pods that spread refused lately, and forget those that it no longer keeps waiting, in short steps."""
         refused: dict[str, ObjectKey] = {}
         yield from self._refused().find(SPREAD, refused)
         self._pods = {uid: it for uid, it in self._pods.items() if uid in refused and self._waiting(uid, it.key)}
@@ -122,7 +128,7 @@ class SpreadEvents:
             self._pods[uid] = _SpreadRefusal(key, not_before)
 
     async def _judge_next(self) -> None:
-        """Judge one due pod, first those never judged; the verdict is used for all due pods with equal inputs."""
+        """Judge one due pod, preferably one not judged yet. The result is used for all due pods with equal inputs."""
         now = self._clock()
         due = {uid: it for uid, it in self._pods.items() if it.not_before <= now}
         waiting = (self._waiting(uid, due[uid].key) for uid in sorted(due, key=self._order))
@@ -133,11 +139,11 @@ class SpreadEvents:
         try:
             block = await self._block_of(first)
         except (PluginError, VerbFailure):
-            block = None  # no Event: the guard has logged the fault, or the snapshot is incomplete for now
+            block = None  # the guard has logged a fault, and a snapshot can be incomplete for a while
         self._tell(equal, block)
 
     def _equals(self, pod: Pod, uid: str, key: ObjectKey) -> bool:
-        """Return true if the other pod waits and has the same inputs."""
+        """Return true if another waiting pod has the same inputs."""
         other = self._waiting(uid, key) if key[0] == pod.namespace else None
         return other is not None and inputs_of(other) == inputs_of(pod)
 

@@ -62,7 +62,7 @@ class Supervisor:
             self._background.begin(name, run)
 
     def stalled(self) -> str:
-        """Return the problem of a task that cannot be restarted; empty if all tasks run."""
+        """Return a message about a task that fails after every restart; empty if none does."""
         return self._background.problem()
 
     async def stop(self) -> None:

@@ -2,8 +2,8 @@
 
 At its start, a replica creates an authority in memory, so that its listeners can serve TLS at once. Then it reads the
 Secret. If the Secret holds an authority, the replica uses that one. If the Secret is empty, the replica stores its own
-authority there, unless another replica was faster. It repeats this every minute, so that an emptied Secret is filled
-again and a replaced authority comes into use. It also renews certificates after two thirds of their lifetime.
+authority there, unless another replica was faster. The replica repeats this every minute, so that an emptied Secret is
+filled again and a replaced authority comes into use. It also renews certificates after two thirds of their lifetime.
 
 Each replica keeps its serving certificate in memory. Data in a Secret that Homeport did not issue is never
 overwritten. ``ca.crt`` can hold several certificates, so that an authority can be replaced without a gap. The first
@@ -303,7 +303,7 @@ class Authority:
         return pair if pair.certificates else None
 
     def _check_ours(self, pair: Pair) -> None:
-        """Raise ``_ForeignData`` if Homeport must not overwrite the pair, because it did not issue it.
+        """Raise ``_ForeignData`` if Homeport did not issue the pair, and so must not overwrite it.
 
         Accepts certificates that name an authority of Homeport as issuer, or that an authority in ``ca.crt`` issued.
         """

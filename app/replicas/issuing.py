@@ -117,8 +117,8 @@ def new_authority(now: float) -> Pair:
 def issue(authority: Pair, common_name: str, names: Sequence[str], *, seconds: float, now: float) -> Pair:
     """Create a key and issue a client certificate for it. With DNS ``names``, it is a server certificate too.
 
-    It is valid for ``seconds`` from ``now``, but expires no later than the authority. Raises ``BadPair`` for an
-    unusable or expired authority.
+    The certificate is valid for ``seconds`` from ``now``, but expires no later than the authority. Raises ``BadPair``
+    for an unusable or expired authority.
     """
     issuer, issuer_key = _read(authority)
     key = ec.generate_private_key(ec.SECP256R1())

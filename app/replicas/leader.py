@@ -34,7 +34,7 @@ _EVENTS: Final = Decoder[_Event](_Event)
 class Elector:
     """Client of one leader election: while ``run`` runs, it sends the requests that ``election`` decides.
 
-    ``election`` holds the state; ``changed`` waits for a change of it. ``retry_period`` is in seconds.
+    ``election`` holds the state; ``changed`` waits for a change of that state. ``retry_period`` is in seconds.
     ``attempt_seconds`` is the time limit of one request.
     """
 

@@ -15,7 +15,7 @@ from app.writes.writes import MayWrite
 
 
 class Leadership(MayWrite, Protocol):
-    """Role of this process in the leader election. A method that returns a reason can return an empty string."""
+    """Role of this process in the leader election. Methods that return a reason return "" if there is none."""
 
     @property
     def leads(self) -> bool:

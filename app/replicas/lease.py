@@ -1,9 +1,9 @@
 """Rules of leader election: what this replica knows about the Lease, and its next step. No I/O.
 
-A tenure is the time for which a holder can believe that it leads. Each replica measures it with its own clock. Another
-holder's tenure ends one lease duration after this replica saw a *change* of the Lease. Its own tenure ends one duration
-after it *sent* the last successful renewal. So a holder stops leading before any other replica takes over, even with
-slow requests or wrong wall clocks.
+A tenure is the time for which a holder can believe that it leads. Each replica measures it with its own clock. For
+another holder, the tenure ends one lease duration after this replica saw a *change* of the Lease. For this replica, the
+tenure ends one duration after it *sent* the last successful renewal. So a holder stops leading before any other replica
+takes over, even with slow requests or wrong wall clocks.
 
 For another holder, the duration in its Lease is used, but at least the configured one and at most ``LONGEST_LEASE``.
 Deleting the Lease does not shorten the wait, because the holder might not notice. A replica that sees the deletion
@@ -66,7 +66,7 @@ def post_seconds(lease_duration: float) -> float:
 
 
 class _Tenure(NamedTuple):
-    """Another process can believe ``until`` this time that it leads. At ``safe_at``, its last Binding has timed out."""
+    """Another process can believe until ``until`` that it leads. By ``safe_at``, its last Binding has timed out."""
 
     until: float = -inf
     safe_at: float = -inf
@@ -109,7 +109,7 @@ class Election:
         self._retry_period = retry_period
         self._clock = clock
         self._known = False  # False if the record can be outdated, so that the Lease must be read before a write.
-        # True if a known Lease was deleted, and no later term of this replica fences off the pods of all schedulers.
+        # True from the deletion of a known Lease until a term of this replica fences off the pods of all schedulers.
         self._deleted = False
         self._heard_at = -inf
         self._retry_at = -inf
@@ -130,7 +130,7 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """True if this replica holds the Lease and sent its last renewal less than ``renew_deadline`` ago."""
+        """True if this replica holds the Lease, and sent its last successful renewal within ``renew_deadline``."""
         return self.term is not None and self._clock() < self._renewed_at + self._renew_deadline
 
     def may_post(self, seconds: float) -> str:
@@ -154,7 +154,7 @@ class Election:
 
     @property
     def leader(self) -> LeaseRecord | None:
-        """The Lease, if another replica holds it and its tenure has not ended; ``None`` otherwise."""
+        """The Lease, if another replica holds it and that replica's tenure has not ended; ``None`` otherwise."""
         record = self.record
         if record is None or record.holder in ("", self.identity) or self._clock() >= self._holder_tenure.until:
             return None
@@ -250,7 +250,10 @@ class Election:
         return LeadershipTerm(self._terms, safe_at, self._inherited(), predecessor, together=self._has_ended_holder())
 
     def _inherited(self) -> Callers:
-        """Return the schedulers that the previous holder recorded; all schedulers if its record is lost."""
+        """Return the schedulers that the previous holder recorded; all schedulers if its record is lost.
+
+        If a released Lease records ``*``, return none, so that single names are recorded again.
+        """
         record = self.record
         if self._deleted:
             return EVERYBODY

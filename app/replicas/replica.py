@@ -232,7 +232,7 @@ class Replica:
             self._background.begin(name, part)
 
     def stalled(self) -> str:
-        """Return the problem of a background task that cannot be restarted; empty if all tasks run."""
+        """Return a message about a background task that fails after every restart; empty if none does."""
         return self._background.problem()
 
     async def stop(self) -> None:
@@ -257,8 +257,8 @@ class Replica:
         """Let another replica lead, and wait at most ``SUCCESSOR_SECONDS`` for it.
 
         ``settle`` waits for requests in flight and returns true if all of them have ended. The Lease is released only
-        if it returns true and no Binding of the previous leader can still take effect. Otherwise the next leader takes
-        over like after a crash.
+        if ``settle`` returns true and no Binding of the previous leader can still take effect. Otherwise the next
+        leader takes over like after a crash.
         """
         self._retiring = True
         self._election.retire()
@@ -281,14 +281,14 @@ class Replica:
     def _nothing_in_flight(self) -> bool:
         """Return true if no Binding of the previous leader can take effect any more.
 
-        True once all pods are fenced off that such a Binding can reach. If there were none, true once its Bindings have
-        timed out.
+        True once all pods that such a Binding can reach are fenced off. If there are no such pods, true once the
+        previous leader's last Binding has timed out.
         """
         term = self._election.term
         return term is not None and (self._fenced is term or (not term.fence and term.safe_at <= self._clock()))
 
     async def _follow_terms(self) -> None:
-        """Start a take-over for each new term, and cancel the one of the previous term. Runs until cancelled."""
+        """Start a take-over for each new term, and cancel the take-over of the previous term. Runs until cancelled."""
         term: LeadershipTerm | None = None
         taking_over: asyncio.Task[None] | None = None
         try:

@@ -71,7 +71,7 @@ class BindingCycle:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Call ``unreserve`` of all Reserve plugins in reverse order, also if their ``reserve`` did not run. After a
+        """Call ``unreserve`` of all Reserve plugins in reverse order, even if their ``reserve`` did not run. After a
         fault of one plugin, the remaining ones still run.
         """
         for slot in reversed(self.slots["reserve"]):
@@ -81,7 +81,7 @@ class BindingCycle:
                 continue
 
     async def permit(self, state: CycleState, pod: Pod, node_name: str, *, limit: float) -> Status:
-        """Run the Permit plugins, and return Success or a rejection. If a plugin returns Wait, this first waits at most
+        """Run the Permit plugins, and return Success or a rejection. If a plugin returns Wait, the method waits at most
         ``limit`` seconds until the pod is allowed or rejected. Other pods are not blocked meanwhile.
         """
         status, waits = self._permit(state, pod, node_name, limit)

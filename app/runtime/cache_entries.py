@@ -32,11 +32,12 @@ _MOST_AT_ONCE: Final = 8192
 """Maximum number of results that a plugin computes in one step, because they take some milliseconds."""
 
 _LIGHT: Final = 4 << 10
-"""Size in bytes of a pod's parts. Above this size, fewer nodes are evaluated in one step."""
+"""Estimated bytes of a pod's parts up to which the size of a step is not reduced (see ``_BYTES_AT_ONCE``)."""
 
 _BYTES_AT_ONCE: Final = 5 << 20
-"""Maximum product of bytes and nodes in one step if pod parts are larger, for example with hundreds of affinity terms.
-A pod part of 64 KiB is estimated at 400 KiB, and takes up to a millisecond per node.
+"""Limit of a step for pods whose parts exceed ``_LIGHT``, for example with hundreds of affinity terms: the maximum
+product of nodes and estimated bytes. A part of 64 KiB of JSON is estimated at 400 KiB, and takes up to a millisecond
+per node.
 """
 
 _FEWEST_AT_ONCE: Final = 8

@@ -255,7 +255,7 @@ class Filters:
         return rejected
 
     def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        """Run Filter for one node. If pods are nominated to it, it must pass both with them and without them."""
+        """Run Filter for one node. If pods are nominated to the node, it must pass with them and without them."""
         pods = self.nominated_to(node.node.name, pod)
         return self.filter_with_nominated(state, pod, node, pods) if pods else self._filter_one(state, pod, node)
 

@@ -61,8 +61,8 @@ class Framework:
 
     ``slots``: plugins of every extension point in order. ``served``: scheduler names whose nominated pods are
     considered, including names of other profiles. ``snapshot``: source of the changes that invalidate cached verdicts.
-    ``at_most``: maximum number of nodes in an answer below ``/lean``, 0 for all. ``pick``: True if an answer below
-    ``/lean`` names only the best node.
+    ``at_most``: maximum number of nodes in a lean answer (an answer of a path below ``/lean``), 0 for all. ``pick``:
+    True if a lean answer names only the best node.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Framework:
         return {name: _with(explanation, additions.get(name, _NO_MORE)) for name, explanation in explained.items()}
 
     def figures(self) -> Iterator[Figure | None]:
-        """Yield the gauges of all plugins, step by step. A plugin that fails or yields anything else is skipped."""
+        """Yield the gauges of all plugins, step by step. A plugin that fails or yields an invalid gauge is skipped."""
         for name, plugin in self.plugins.items():
             if overrides(type(plugin), Plugin, "figures"):
                 with suppress(PluginError):  # the guard has logged the fault

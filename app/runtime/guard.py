@@ -185,7 +185,7 @@ class Guard:
             started = 0.0
             raise  # not a fault: the caller runs the steps and repeats the evaluation
         except PluginError:
-            raise  # this plugin called another plugin, for example in a dry run, which failed; already logged
+            raise  # fault of another plugin, which this plugin called, for example in a dry run; already logged
         except FaultAtNode as at_node:
             raise self._fault(plugin, point, at_node.fault, args, node=at_node.node) from at_node.fault
         except Exception as fault:  # a plugin can raise anything
@@ -239,7 +239,7 @@ class Guard:
             raise self._fault(plugin, point, fault) from fault
 
     def expect(self, plugin: str, point: str, profile: str = "") -> None:
-        """Create the metric series of a plugin's method at 0. ``profile``: empty unless it is an extension point."""
+        """Create the metric series of a plugin's method at 0. ``profile``: empty if it is no extension point."""
         if (plugin, point, profile) in self._expected:
             return
         self._expected.add((plugin, point, profile))

@@ -1,4 +1,4 @@
-"""In-tree filters for one node at a time, for messages to people.
+"""In-tree filters for one node at a time, for explanations and for the sampling guard.
 
 Only filters that read nothing but the node and its pods are run. Other filters need further objects, which the snapshot
 lacks if the profile does not have these filters.
@@ -29,14 +29,14 @@ from app.runtime.registry import Registry, kube_scheduler_defaults
 from app.runtime.slots import declares
 
 _ALONE: Final = (Reads.NODE, Reads.PODS_ON_NODE)
-"""Declarations of plugins whose verdict depends on a single node."""
+"""Values of ``Reads`` that plugins declare if their verdict depends on a single node."""
 
 
 class _AnyDeviceClass:
     """Partial ``Objects`` in which a DeviceClass backs each resource that the pod requests.
 
     The real DeviceClasses are unknown here. If one backs a resource, DynamicResources decides about nodes that lack the
-    resource. With this class, no filter here rejects such nodes.
+    resource. So with this class, the filters of this module reject no node for a lack of such a resource.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class _AnyDeviceClass:
 
 
 class OneNodeFilters:
-    """In-tree filters for one node, with the profile's arguments if it names the plugin, otherwise with default
+    """In-tree filters for one node. A filter has the profile's arguments for it if there are any, otherwise default
     arguments.
 
     ``core``: decoder of pods and nodes with the parts that these filters need. ``unasked``: in-tree filters that

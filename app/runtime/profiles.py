@@ -45,10 +45,10 @@ class ResolvedProfile(Struct, frozen=True):
     """Checked profile: plugin sets merged with the defaults and arguments parsed, but no plugin created yet.
 
     ``place``: path of the profile in the document. ``absent``: enabled in-tree plugins that run only in the scheduler.
-    ``bind_recheck``: plugins named for the check before a bind. ``at_most``: maximum number of nodes in an answer below
-    ``/lean``, 0 for all. ``pick``: True if such an answer names only the best node. ``not_judged``: filters of
-    kube-scheduler's default profile that this profile does not run. ``lacking``: those plugins of ``not_judged`` that
-    are registered here.
+    ``bind_recheck``: plugins named for the check before a bind. ``at_most``: maximum number of nodes in a lean answer
+    (an answer of a path below ``/lean``), 0 for all. ``pick``: True if a lean answer names only the best node.
+    ``not_judged``: filters of kube-scheduler's default profile that this profile does not run. ``lacking``: those
+    plugins of ``not_judged`` that are registered here.
     """
 
     place: Place
@@ -100,10 +100,10 @@ class ResolvedProfile(Struct, frozen=True):
         return tuple(PluginRef(name=name) for name in names)
 
     def with_default_filters(self) -> ResolvedProfile:
-        """Return the profile with the plugins that only the scheduler runs, or that run only at bind, as filters too.
+        """Return a profile with more filters: the plugins in ``lacking`` and those in ``bind_recheck``.
 
-        The added plugins follow the plugins of the profile, and run at no other extension point. Plugins that the
-        profile does not have get their default arguments.
+        The added plugins run after the profile's own, and only at PreFilter and Filter. Plugins in ``lacking`` get
+        their default arguments.
         """
         specs = {**self.lacking, **self.specs}
         points = dict(self.points)

@@ -273,7 +273,10 @@ def _parse_args(
 
 
 def _of_args(where: str, at: Place, mistake: Mistake) -> Mistake:
-    """Return the mistake with its paths in the whole document, and with the names of the arguments in its sentence."""
+    """Return a mistake in a plugin's arguments with paths that begin at the document, not at the arguments.
+
+    The message gets ``where`` and the names of the arguments as a prefix. ``at``: path of the arguments.
+    """
     names = ", ".join(filter(None, map(written, mistake.places)))
     places = tuple((*at, *place) for place in mistake.places) or (at,)
     return Mistake(places, f"{where}: {names}: {mistake.message}" if names else f"{where}: {mistake.message}")

@@ -32,8 +32,8 @@ _NO_PLUGIN_TOTAL: Final = 1
 class Scores(Struct, frozen=True):
     """Scores of the nodes ``names``. ``of_plugin``: normalized, unweighted scores. ``total``: weighted sums.
 
-    ``weight``: sum of the weights of the plugins that scored. A score outside 0..100 is replaced with 0;
-    ``out_of_range`` has one such original score of each plugin that gave any.
+    ``weight``: sum of the weights of the plugins that scored. A score outside 0..100 is replaced with 0.
+    ``out_of_range`` has, for each plugin that gave such scores, one of them.
     """
 
     names: Sequence[str]
@@ -220,7 +220,7 @@ class Scoring:
         """Return True if cached scores are not valid for the candidates.
 
         That is so if the request sent nodes that differ from the snapshot. It is also so if a candidate is the pod's
-        own node, or differs from its base node.
+        own node, or one of the snapshot's ``overlaid_nodes``.
         """
         places = (self._snapshot.place_of(pod.uid, pod.key), *self._snapshot.overlaid_nodes)
         return bool(nodes.sent) or not nodes.name_set.isdisjoint(places)

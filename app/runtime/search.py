@@ -38,8 +38,8 @@ class SearchResult(FilterResult):
 
 
 class _RequestedNodes(Candidates):
-    """All existing nodes of a search. Names of nodes that do not exist are removed when ``names`` is first read,
-    because few plugins read it.
+    """Requested nodes of a search, without those that do not exist. The latter are removed only when ``names`` is first
+    read, because few plugins read it.
     """
 
     __slots__ = ("_known", "_names")
@@ -143,7 +143,7 @@ class Search:
     _timed_search = timed_point("Filter")(_search)
 
     def _known(self, nodes: Candidates, names: Iterable[str]) -> list[str]:
-        """Return the ``names`` of existing nodes."""
+        """Return those of ``names`` whose nodes exist."""
         known = self._snapshot.nodes
         if not nodes.sent:
             return list(filter(known.__contains__, names))
@@ -263,7 +263,7 @@ class Search:
         return frozenset(it.uid for it, places in expected if not full.isdisjoint(places))
 
     def signatures(self, pod: Pod) -> dict[str, Hashable]:
-        """Return a value for each plugin, which stays equal while the plugin's rejections of the pod are valid.
+        """Return, for each plugin, a value that stays equal while the plugin's rejections of the pod are valid.
 
         Plugins without a known signature are absent. ``ALL_PLUGINS`` is present if no plugin is absent. Raises
         ``PluginError`` or ``Unprepared``.

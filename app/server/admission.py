@@ -29,8 +29,8 @@ the same score.
 """
 
 MOST_LATE_READS: Final = 16
-"""Maximum number of bodies of rejected requests that are read at a time. It bounds their memory, because these requests
-do not count as calls in flight.
+"""Maximum number of bodies of rejected requests that are read at a time. The limit bounds their memory, because these
+requests do not count as calls in flight.
 """
 
 OVERLOADED: Final = "homeport: too many calls in flight"

@@ -55,10 +55,11 @@ def _feed(name: str, state: FeedState) -> ReadinessCheck:
 
 
 def _permissions(check: PermissionCheck) -> Iterator[ReadinessCheck]:
-    """Yield a failed check for each missing permission; if none is missing, yield one successful check.
+    """Yield one check for each missing permission: a successful one if only explain needs it, else a failed one.
 
-    If only explain needs a missing permission, it is the detail of a successful check. Other missing permissions do not
-    make the process unready by themselves. But if a required kind cannot be listed, the check of the snapshot fails.
+    If none is missing, one successful check is yielded. If permissions are unknown, a failed check says so. A missing
+    permission alone does not make the process unready. But if a required kind cannot be listed, the check of the
+    snapshot fails.
     """
     if check.problem:
         yield ReadinessCheck("permissions", f"not checked: {check.problem}")

@@ -98,7 +98,7 @@ def _list_response(workload: ExplainedWorkload, held: Callable[[str], WaitingPod
 
 
 def _explanation(pod: Pod, explained: Explained, held: WaitingPod | None) -> dict[str, Any]:
-    """``held``: the pod if it waits at Permit."""
+    """Return an ``ExplainResponse`` as a mapping for JSON. ``held``: the pod if it waits at Permit."""
     verdict = "HeldAtPermit" if held is not None else _verdict(pod, explained)
     return {
         "apiVersion": API_VERSION,

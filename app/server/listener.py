@@ -92,9 +92,10 @@ def allow_open_files(wanted: int) -> None:
 class Listener:
     """Listener that passes requests allowed by ``access`` to ``web``, on at most ``most`` connections.
 
-    Further connections are rejected. With ``gives_way``, a further connection replaces one that waits for its client,
-    so that idle clients cannot block probes. The listener of verbs does not use ``gives_way``, because Go does not
-    resend a POST on a lost connection. ``heads``: cached heads of requests that took the fast path, by request line.
+    Further connections are rejected. But with ``gives_way``, a further connection replaces one that waits for its
+    client, so that idle clients cannot block probes. The listener of verbs does not use ``gives_way``, because Go does
+    not resend a POST on a lost connection. ``heads``: cached heads of requests that took the fast path, by request
+    line.
     """
 
     def __init__(
@@ -203,7 +204,7 @@ class Listener:
         self._open.pop(protocol, None)
 
     def stalled(self) -> str:
-        """Return the name of a listener task that fails after every restart; empty if none does."""
+        """Return a message about a listener task that fails after every restart; empty if none does."""
         return self._background.problem()
 
     def close(self) -> None:

@@ -37,8 +37,8 @@ def ops_router(
 
     ``problem`` returns why decisions are impossible; empty if they are possible. ``role`` returns the role of the
     replica; empty for a single process. ``checks`` returns the results for ``/readyz?verbose``. ``counting`` returns
-    short steps that update metrics; if a step fails, the last values are exposed. ``stalled`` returns the name of a
-    task that fails after every restart; empty if none does.
+    short steps that update metrics; if a step fails, the last values are exposed. ``stalled`` returns a message
+    about a task that fails after every restart; empty if none does.
     """
     router = APIRouter(tags=["operations"])
     log_at = clock()

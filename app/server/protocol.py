@@ -153,7 +153,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         """Time since which the connection waits for its client; ``None`` while the answer to a complete request is
         computed or sent.
 
-        It is the time of the accept, or of the first byte of the latest request, if there was one.
+        It is the time of the first byte of the latest request, or of the accept if there was no request.
         """
         is_ours = not self._in_message and self._is_answering() and not self.flow.write_paused
         return None if is_ours else max(self._arrived, self._connected_at)
@@ -212,12 +212,12 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             if self.expect_100_continue:
                 self._refuse(self._refusal)
             else:
-                self._wait_for_head()  # on_body discards its body; the time limit is that of a head
+                self._wait_for_head()  # on_body discards the body; the time limit for it is that of a head
             return
         endpoint = self._direct.get(self.url)
         if endpoint is not None and self._can_take_fast_path():
             self._endpoint = endpoint
-            self._cacheable = self.parser.should_keep_alive()  # after the body, the parser no longer knows it
+            self._cacheable = self.parser.should_keep_alive()  # asked now, because the parser forgets it after the body
         else:
             self._begin_cycle()
 

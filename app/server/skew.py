@@ -17,7 +17,7 @@ _MOST: Final = 1_000_000
 
 
 def skew_router(skews: Skews) -> APIRouter:
-    """Create the router. Workloads above their maxSkew are computed once for all readers."""
+    """Create the router. The skews above maxSkew are computed once for all readers."""
     router = APIRouter(prefix="/api/v1/skew", tags=["operator"])
 
     @router.get("", response_model=WorkloadSkewList, responses=FAILURES, summary="Topology skew of all workloads")

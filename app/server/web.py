@@ -47,7 +47,8 @@ If Homeport closed the connection first, a POST sent at that moment would fail, 
 CLOSE_SECONDS: Final = 14.0
 """Seconds from the first signal until unfinished requests are aborted.
 
-After ``leave`` has ended, these requests have at least one second, and at most ``_MOST_CLOSE_SECONDS``.
+Requests that are unfinished when ``leave`` has ended get at least one more second, and at most
+``_MOST_CLOSE_SECONDS``.
 """
 
 _MOST_CLOSE_SECONDS: Final = 10.0
@@ -185,7 +186,7 @@ class _Server(uvicorn.Server):
             )
         self.servers = cast(
             "list[asyncio.Server]", list(self._listeners)
-        )  # uvicorn closes listeners and waits for them like for servers
+        )  # uvicorn closes listeners and waits for their end, as it does for asyncio servers
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

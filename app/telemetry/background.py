@@ -18,7 +18,7 @@ AGAIN_SECONDS: Final = 2.0
 """Delay before a failed task is restarted."""
 
 RECOVERED_SECONDS: Final = 10.0
-"""Seconds after which a restarted task that still runs has recovered from its last exception."""
+"""Seconds after which a restarted task that still runs counts as recovered from its last exception."""
 
 GIVEN_UP_SECONDS: Final = 60.0
 """Seconds after which a task that has not recovered makes ``/livez`` fail, so that the kubelet restarts the container.

@@ -41,7 +41,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # creation times of 
 
 
 class Metrics:
-    """Metrics of one service. Each set has its own registry, so that a test process can create several sets."""
+    """Metrics of one service. Each instance has its own registry, so that a test can create several instances."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -2,8 +2,8 @@
 over HTTP.
 
 Import this module only if the extra ``otlp`` is installed. Sampling is decided before a span is created, so that an
-untraced request costs only one random number. If the collector is slow or unreachable, 2,048 spans are queued, and
-further ones are dropped.
+untraced request costs only one random number. If the collector is slow or unreachable, up to 2,048 spans are queued,
+and further ones are dropped.
 """
 
 from __future__ import annotations

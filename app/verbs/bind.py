@@ -7,8 +7,8 @@ Before the transaction, the pod is looked up in the snapshot, or read from the A
 If the pod is already bound to that node, the bind succeeds. The plugins' ``post_bind`` can run after the response.
 
 A caller waits at most ``time_limit``. A transaction stops waiting a little earlier, so that the caller gets the reason.
-A pod that still waits at Permit at that time is rejected, and its resources become free. It must not be bound later,
-because the scheduler no longer reserves its resources.
+A pod that still waits at Permit at that time is rejected, and its resources become free. The pod must not be bound
+later, because the scheduler no longer reserves its resources.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DRAIN_SECONDS: Final = 10.0
 _ANSWER_MARGIN: Final = 0.05
 """Fraction of the caller's remaining time. A transaction stops waiting this much earlier than its caller."""
 _MAX_ANSWER_MARGIN_SECONDS: Final = 0.5
-"""Upper limit of that margin, in seconds."""
+"""Maximum seconds by which a transaction stops waiting earlier than its caller."""
 
 _RECHECK_SECONDS: Final = 1.0
 """Seconds between two attempts to reject, at Permit, a bind that a later request replaces.

@@ -121,7 +121,7 @@ class VerbContext(Struct, frozen=True):
 async def decode_deep(
     decode: Callable[[bytes], T], body: bytes | memoryview, refused: MalformedRequest, verb: str
 ) -> T:
-    """Decode a request that ``decode`` refused because it is nested too deeply. Other tasks run between short steps.
+    """Decode a request that ``decode`` refused, if its depth was the reason. Other tasks run between short steps.
 
     Raises ``VerbFailure`` (``bad_request``) if the request was refused for another reason, or is malformed.
     """
@@ -155,9 +155,9 @@ async def decide_beside_pending(
 ) -> T:
     """Call ``decide`` with the pods whose bind is expected (``due``), and return its result.
 
-    If ``decide`` raises ``PendingBindsConflict``, wait for these binds, and call it again with no such pods. So the pod
-    that was filtered first gets the last free resources of a node (ADR 41). No other task runs between the decision and
-    the return.
+    If ``decide`` raises ``PendingBindsConflict``, wait for the binds that it names, and call ``decide`` again with no
+    expected pods. So the pod that was filtered first gets the last free resources of a node (ADR 41). No other task
+    runs between the decision and the return.
     """
     try:
         return await decide_prepared(partial(decide, due))

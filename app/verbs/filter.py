@@ -29,7 +29,7 @@ Answered = Callable[[Pod, int, str, Outcome], None]
 class FilterVerb:
     """The filter verb. Rejected nodes are returned in ``FailedAndUnresolvableNodes``.
 
-    Reasons must not change from call to call, because kube-scheduler would then retry the pod in a loop. ``lean``: see
+    Reasons must not change from call to call: if they did, kube-scheduler would retry the pod in a loop. ``lean``: see
     ``AnswerForm``. ``answered``: called after each answer about a pod that has a profile here.
     """
 

@@ -59,10 +59,10 @@ class AnswerForm(Struct, frozen=True):
         return randomly_rotated(items) if self.lean else items
 
     def chosen(self, passed: Sequence[str], pod: Pod, request: bytes) -> Sequence[str]:
-        """Return the nodes of a lean answer: a sample that includes the pod's nominated node if that node passes.
+        """Return the nodes of a lean answer, in random order: all passing nodes, or ``most`` of them if there are more.
 
-        All passing nodes are returned for a pod with preferred affinity terms, because a sample could miss the
-        preferred nodes.
+        Such a sample includes the pod's nominated node if that node passes. A pod with preferred affinity terms always
+        gets all passing nodes, because a sample could miss the preferred ones.
         """
         if self.most and len(passed) > self.most and _PREFERS not in request:
             return random_sample(passed, self.most, pod.nominated_node_name)

@@ -20,7 +20,7 @@ _NAMES_PER_STEP: Final = 256
 
 
 class Shortlist:
-    """Known names that share the most letters with a name, at its beginning and at its end."""
+    """Known names whose beginning and end have the most letters in common with a given name."""
 
     def __init__(self, name: str) -> None:
         self._name = name.lower()
@@ -28,7 +28,7 @@ class Shortlist:
         self._best: list[tuple[int, str]] = []
 
     def steps(self, known: Iterable[str]) -> Iterator[None]:
-        """Compare with each known name, in short steps."""
+        """Compare the name with each of the ``known`` names, in short steps."""
         for number, other in enumerate(known, start=1):
             lower = other.lower()
             entry = (_shared(self._name, lower) + _shared(self._back, lower[::-1]), other)
@@ -40,7 +40,7 @@ class Shortlist:
                 yield
 
     def suggestion(self, kind: str = "") -> str:
-        """Return text that suggests the most similar names; empty if none is similar. ``kind``: word before them."""
+        """Return text that suggests the most similar names; empty if none is. ``kind``: word before the names."""
         by_lower = {other.lower(): other for _, other in sorted(self._best, reverse=True)}
         close = [by_lower[it] for it in get_close_matches(self._name, by_lower, n=_MOST_OFFERED, cutoff=_CUTOFF)]
         if not close:

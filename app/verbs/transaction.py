@@ -15,8 +15,8 @@ A Binding that could violate a hard constraint is never sent.
          <──────────────── a Status, or a PluginError ───────────────────────────┘
 
 A pod can wait at Permit for minutes, and might never be bound. So another pod is bound only if it fits no matter
-whether the waiting pod is bound later. Otherwise the other pod's bind is rejected at once. It waits only for binds in
-flight, not for pods at Permit.
+whether the waiting pod is bound later. Otherwise the other pod's bind is rejected at once. A bind waits only for binds
+in flight, not for pods at Permit.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Transaction:
         """Check the node and assume the pod on it, without an ``await`` in between.
 
         After each wait, the pod is looked up again and the node is checked again. The check counts pods at Permit like
-        bound pods, because this pod might have to wait there together with them. It is checked again after Permit.
+        bound pods, because this pod might have to wait there together with them. After Permit, the check is repeated.
         """
         while True:
             pod, state = await decide_prepared(self._recheck_pending)
@@ -149,7 +149,7 @@ class Transaction:
             await self._settlements.wait_next(self._seconds_left())
 
     def _recheck_pending(self) -> tuple[Pod, CycleState | None]:
-        """Return the pod, and the result of ``_recheck`` if each of the binds in flight can succeed or fail.
+        """Return the pod, and the result of ``_recheck`` with the pods of all binds in flight as ``uncertain``.
 
         Raises ``NotBound``, also if the pod is already bound.
         """

@@ -1,4 +1,4 @@
-"""Activates waiting pods: writes an annotation to a refused pod, because its change makes kube-scheduler retry the pod.
+"""Activates waiting pods: writes an annotation to a refused pod, because kube-scheduler retries a pod that changes.
 
 An annotation has the fewest side effects: selectors do not match annotations, and the scheduler retries no other pod.
 A nomination would also activate the pod, but costs two scheduling cycles if the pod is refused again. kube-scheduler
@@ -28,7 +28,7 @@ from app.kube.meta_v1 import ACTIVATED, ObjectKey
 _LOG: Final = structlog.get_logger(__name__)
 
 PAUSE_SECONDS: Final = 0.02
-"""Delay in seconds after each write. It limits the rate to 50 pods a second, because each causes a scheduling cycle."""
+"""Seconds between two writes after a burst of ``MOST_AT_ONCE``: 50 a second, as each causes a scheduling cycle."""
 
 MOST_AT_ONCE: Final = 256
 """Maximum number of pods written without a delay after an idle time.

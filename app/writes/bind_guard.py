@@ -58,7 +58,7 @@ class NotYet(Exception):
 
 
 class BindClearance(Struct):
-    """Permission to bind the pod with this ``uid`` to this ``node``, if ``check`` passes and ``over`` is false."""
+    """Permission to bind the pod ``uid`` to ``node`` if ``check`` passes. ``over``: true once the bind has ended."""
 
     uid: str
     node: str

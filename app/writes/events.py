@@ -202,7 +202,7 @@ class ApiRecorder:
         self._background.begin("series of events", self._look_forever)
 
     def stalled(self) -> str:
-        """Return the problem of a background task that cannot be restarted; empty if all tasks run."""
+        """Return a message about a background task that fails after every restart; empty if none does."""
         return self._background.problem()
 
     async def stop(self) -> None:
@@ -249,7 +249,7 @@ class ApiRecorder:
         self._queue_unwritten(it for it in self._series.values() if now - it.written_at >= WRITE_AGAIN_SECONDS)
 
     def _end(self, series: Series) -> None:
-        """Queue the series if its count is not written; forget it, so that the next such Event begins a new series."""
+        """End the series, so that the next such Event begins a new one. If its last count is not written, queue it."""
         self._queue_unwritten((series,))
         if self._series.get(series.kind) is series:
             del self._series[series.kind]
