@@ -130,7 +130,7 @@ class Remedies:
         for ignored in self._rounds(change):
             after = Judgement()
             yield from self._judge(ignored).steps(change.pod, after, left, without=change.without)
-            left = [] if after.faults else after.feasible  # without a verdict of each plugin, a change is not proved
+            left = [] if after.faults else after.feasible  # a plugin that failed gave no verdict, which proves nothing
         return left
 
     def _rounds(self, change: _Change) -> Iterator[Collection[str]]:

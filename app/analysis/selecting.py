@@ -22,7 +22,7 @@ class PodSelection:
         self._order = order
 
     def steps(self, every: Iterable[Pod], start: int, most: int) -> Iterator[None]:
-        """Fill ``pods`` with at most ``most`` pods, from number ``start`` of the accepted pods on."""
+        """Skip the first ``start`` accepted pods, and fill ``pods`` with at most ``most`` of the next ones."""
         runs: list[list[Pod]] = []
         pods = iter(every)
         while some := list(islice(pods, _PODS_PER_STEP)):

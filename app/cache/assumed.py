@@ -42,7 +42,10 @@ class AssumedPods:
         self._on_lost: list[Callable[[str], None]] = []
 
     def on_settled(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` when a pod in flight is accepted, reserved or removed, or an unclear pod is removed."""
+        """Call ``listener`` when a pod in flight is accepted, reserved or removed.
+
+        It is also called when a pod is removed whose bind had an unknown outcome.
+        """
         self._on_settled.append(listener)
 
     def on_lost(self, listener: Callable[[str], None]) -> None:

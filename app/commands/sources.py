@@ -31,10 +31,11 @@ def login_of(arguments: argparse.Namespace) -> Login:
 def source_of(
     arguments: argparse.Namespace, of_file: OfFile, of_cluster: OfCluster, *, nearby: Sequence[str] = ()
 ) -> Pages:
-    """Return the pages that answer, and name their source on standard error.
+    """Choose who answers the command, and name this source on standard error.
 
     The order is: ``--server``, ``--saved``, a Homeport at one of the URLs ``nearby``, the operator Service through the
-    API server, a port-forward to a pod, this process. A ``--config`` rules out a running Homeport, which has its own.
+    API server, a port-forward to a pod, this process. With ``--config``, no running Homeport is asked, because a running
+    Homeport has its own configuration.
     Raises ``UsageError``, ``CommandError`` and ``CredentialsError``.
     """
     judges_here = bool(arguments.saved or arguments.local or arguments.config)

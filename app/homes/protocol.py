@@ -62,7 +62,7 @@ class State(StrEnum):
     """The state depends on something that cannot be read."""
 
     OWNER_GONE = "owner_gone"
-    """Remembered home of an owner that no longer exists, in any state of its node."""
+    """The owner of the home no longer exists, and the home is remembered. The state of the node does not matter."""
 
     @property
     def words(self) -> str:

@@ -167,7 +167,7 @@ class RefusalCache:
         self._entries: dict[str, _Entries] = {}
 
     def find(self, request: SplitArgs) -> RefusedPod | None:
-        """Return the pod of a filter request that was refused before, perhaps with other names; else ``None``.
+        """Return the request's pod if filter refused it before, perhaps on other nodes; else ``None``.
 
         The request is not decoded.
         """

@@ -101,7 +101,7 @@ class SoftState:
     def _summed(self, keys: Sequence[Sequence[Any]]) -> list[int]:
         """Return the raw score of each node.
 
-        This function is used for many constraints. Few nodes then have equal credit keys, so classes would not pay off.
+        Used if a pod has many constraints: few nodes then have equal credit keys, so classes would not pay off.
         """
         totals = [0.0] * len(keys[0])
         for constraint, of_constraint in zip(self.constraints, keys, strict=True):
