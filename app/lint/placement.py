@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from itertools import count
 from typing import Final
 
 from app.kube.core_v1 import Pod, TopologySpreadConstraint
@@ -143,16 +142,18 @@ def most_replicas(hosts: Mapping[str, int], skew: int, host_skew: int, enough: i
 
     ``hosts``: number of hosts by domain. ``skew`` and ``host_skew``: maxSkew of the constraint over the domains and of
     the one over hosts. With ``level`` pods on the emptiest host, no host has more than ``level + host_skew``. The
-    smallest domain then limits the others. The level rises only if each domain can take ``level + 1`` pods per host.
+    smallest domain then limits the others. The level rises only if each domain can take ``level + 1`` pods per host, so
+    it stops at the first level with ``least * (level + host_skew) + skew < size * (level + 1)`` for any domain. If all
+    domains have equal sizes, it never stops.
     """
     if not hosts or min(skew, host_skew) < 1:
         return enough
-    for level in count():
-        room = {it: size * (level + host_skew) for it, size in hosts.items()}
-        allowed = {it: min(most, min(room.values()) + skew) for it, most in room.items()}
-        if sum(allowed.values()) >= enough or any(allowed[it] < size * (level + 1) for it, size in hosts.items()):
-            return sum(allowed.values())
-    raise AssertionError
+    least = min(hosts.values())
+    larger = [it for it in hosts.values() if it > least]
+    if not larger:
+        return enough
+    level = max(0, min((least * host_skew + skew - it) // (it - least) + 1 for it in larger))
+    return sum(min(it * (level + host_skew), least * (level + host_skew) + skew) for it in hosts.values())
 
 
 def _volumes(

@@ -172,6 +172,16 @@ def test_the_bound_of_zone_and_host_is_that_of_the_plugin(sizes: list[int], skew
     assert placed(world, spread) == min(15, bound)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "skew", "expected"),
+    [((2, 2), 1, 2**31 - 1), ((2, 3), 2**31 - 1, 2**31 - 1), ((1, 2), 10, 32), ((), 1, 2**31 - 1)],
+)
+def test_many_replicas_take_no_longer(sizes: tuple[int, ...], skew: int, expected: int) -> None:
+    bound = most_replicas({f"z{zone}": size for zone, size in enumerate(sizes)}, skew, 1, 2**31 - 1)
+
+    assert expected == min(bound, 2**31 - 1)
+
+
 def volumes(*zones: str) -> list[JsonObject]:
     """Claims of the ordinals of StatefulSet web, with volumes in these zones; ``?`` is not bound yet."""
     objects = []
