@@ -15,20 +15,15 @@ from msgspec import Struct
 
 from app.config.document import YamlReader
 from app.config.mistakes import Place, written
+from app.config.yaml_loader import loader_for
 
 MOST_BYTES: Final = 64 << 20
 """Maximum size of a manifest. A larger one would take minutes and gigabytes, because the line of each field is kept."""
 
-_FAST_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DEEPEST: Final = 500
-"""Nesting above which the loader in Python is used, because that of libyaml overflows the stack of the process."""
-
 _SEPARATOR: Final = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
 _DIRECTIVE: Final = re.compile(r"^%.*$", re.MULTILINE)
-_INDICATORS: Final = re.compile(r"(?:[-?][ \t]+){50}")
 _IGNORE: Final = re.compile(r"(?:^|\s)#+\s*homeport\.dev/ignore:\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
 _NO_CONTENT: Final = re.compile(r"\s*(?:#.*)?")
-_TEMPLATE: Final = re.compile(r"\{\{.*\}\}")
 _CONFIGURATIONS: Final = re.compile(r"^kind:\s*[\"']?(?:KubeScheduler|Homeport)Configuration\b", re.MULTILINE)
 
 
@@ -101,7 +96,7 @@ def _read_part(part: str, file: str, above: int, read: ReadManifests) -> None:
     if not text.strip():
         return
     try:
-        for root in yaml.compose_all(text, Loader=_loader(text)):
+        for root in yaml.compose_all(text, Loader=loader_for(text)):
             reader = YamlReader(above)
             value = reader.read(root, ())
             read.broken += (BrokenManifest(file, line, message) for line, message in reader.repeated)
@@ -119,17 +114,9 @@ def _read_part(part: str, file: str, above: int, read: ReadManifests) -> None:
         read.broken.append(BrokenManifest(file, above + 1, "is nested too deeply"))
 
 
-def _loader(text: str) -> Any:
-    """Return the loader in C, unless the text could be nested so deeply that this loader would crash."""
-    depth = deepest = 0
-    for bracket in re.findall(r"[\[\]{}]", text):
-        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
-        deepest = max(deepest, depth)
-    return yaml.SafeLoader if deepest > _DEEPEST or _INDICATORS.search(text) else _FAST_LOADER
-
-
 def _hint(text: str) -> str:
-    return "; it looks like a Helm template: lint the output of helm template" if _TEMPLATE.search(text) else ""
+    is_template = "{{" in text and "}}" in text
+    return "; it looks like a Helm template: lint the output of helm template" if is_template else ""
 
 
 def _objects(

@@ -78,6 +78,8 @@ POD = "---\napiVersion: v1\nkind: Pod\n"
         ("a: \x07\n", "f.yaml:1: is not YAML: "),
         ("[" * 200_000 + "\n", "f.yaml:1: is nested too deeply"),
         ("- " * 200_000 + "\n", "f.yaml:1: is nested too deeply"),
+        ("".join(" " * 98 * it + "- " * 49 + "\n" for it in range(650)), "f.yaml:1: is nested too deeply"),
+        ("{{" * 50_000 + "\n", "f.yaml:1: is nested too deeply"),
     ],
 )
 def test_a_broken_document_hides_no_other(text: str, told: str) -> None:
