@@ -19,8 +19,8 @@ _TEMPLATES: Final = "templates"
 def read_paths(paths: Sequence[str]) -> tuple[ReadManifests, list[str]]:
     """Read all manifests below ``paths``, and return notes about what was left out.
 
-    ``-`` is standard input. In a folder, files that end with .yaml, .yml or .json are read; hidden files, and the
-    templates of Helm charts, are left out. A file in ``paths`` without any Kubernetes object is broken.
+    ``-`` is standard input. In a folder, regular files that end with .yaml, .yml or .json are read; hidden files, and
+    the templates of Helm charts, are left out. A file in ``paths`` without any Kubernetes object is broken.
     """
     read, notes = ReadManifests([], []), list[str]()
     for name in paths:
@@ -43,7 +43,8 @@ def _files_in(folder: Path, notes: list[str]) -> Iterator[Path]:
             folders.remove(_TEMPLATES)
             notes.append(f"{at}: a Helm chart, whose templates are not read: lint the output of helm template")
         folders[:] = sorted(it for it in folders if not it.startswith("."))
-        yield from (Path(at, it) for it in sorted(names) if it.endswith(_SUFFIXES) and not it.startswith("."))
+        chosen = (Path(at, it) for it in sorted(names) if it.endswith(_SUFFIXES) and not it.startswith("."))
+        yield from (it for it in chosen if it.is_file() or not it.exists())  # no FIFO, which would block
 
 
 def _read(name: str) -> ReadManifests:

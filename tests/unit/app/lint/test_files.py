@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,17 @@ def test_a_folder(tmp_path: Path) -> None:
 
     assert ["a.yaml", "b.yml", "sub/d.json"] == [str(Path(it.file).relative_to(tmp_path)) for it in read.objects]
     assert ([], []) == (read.broken, notes)
+
+
+def test_only_regular_files_of_a_folder_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(POD)
+    (tmp_path / "b.yaml").symlink_to(tmp_path / "none")
+    os.mkfifo(tmp_path / "c.yaml")
+
+    read, _ = read_paths([str(tmp_path)])
+
+    assert [str(tmp_path / "a.yaml")] == [it.file for it in read.objects]
+    assert [str(tmp_path / "b.yaml")] == [it.file for it in read.broken]
 
 
 def test_templates_of_a_chart_are_left_out(tmp_path: Path) -> None:
