@@ -106,7 +106,7 @@ class Linter:
         self._objects += 1
         try:
             workload = workload_of(manifest.value)
-        except BadField as error:
+        except Exception as error:  # noqa: BLE001  # one object must not hide the others
             self._break(manifest, error)
             return
         self._note_unknown(workload.ignored, manifest.file, manifest.line)
@@ -156,18 +156,20 @@ class Linter:
         )
 
     def _taken(self, manifest: ManifestObject, values: Iterable[T]) -> list[T]:
-        """Return the values up to the first field that cannot be read, and report that field."""
+        """Return the values up to the first error, and report the error."""
         taken: list[T] = []
         try:
             taken.extend(values)
-        except BadField as error:
+        except Exception as error:  # noqa: BLE001  # one object must not hide the others
             self._break(manifest, error)
         return taken
 
-    def _break(self, manifest: ManifestObject, error: BadField) -> None:
+    def _break(self, manifest: ManifestObject, error: Exception) -> None:
+        place = error.place if isinstance(error, BadField) else ()
+        text = str(error) if isinstance(error, BadField) else f"cannot be judged: {type(error).__name__}: {error}"
         named = f"{manifest.value['kind']} {_name(manifest)}"
-        message = f"{named}: {written(error.place)}: {error}" if error.place else f"{named}: {error}"
-        broken = BrokenManifest(manifest.file, manifest.line_of(error.place), message)
+        message = f"{named}: {written(place)}: {text}" if place else f"{named}: {text}"
+        broken = BrokenManifest(manifest.file, manifest.line_of(place), message)
         if broken not in self._broken:
             self._broken.append(broken)
 

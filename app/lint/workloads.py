@@ -177,7 +177,10 @@ def _pod(document: Mapping[str, Any], template: Place, kind: str, name: str, nam
 
 def _launcher_volumes(spec: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the volumes of a VirtualMachine. A DataVolume has a claim of the same name."""
-    for volume in spec.get("volumes") or ():
+    volumes = spec.get("volumes")
+    if not isinstance(volumes, list | None):
+        raise BadField((*_TEMPLATE, "spec", "volumes"), "must be a list")
+    for volume in volumes or ():
         source = volume.get("dataVolume") if isinstance(volume, dict) else None
         if isinstance(source, dict):
             yield {"name": volume.get("name"), "persistentVolumeClaim": {"claimName": source.get("name")}}
@@ -254,7 +257,12 @@ def _replicas(document: Mapping[str, Any], kind: str) -> int | None:
     if kind == "DaemonSet":
         return None
     place = _REPLICAS.get(kind)
-    return 1 if place is None else _number(document, place, 1)
+    if place is None:
+        return 1
+    replicas = _number(document, place, 1)
+    if place[-1] == "parallelism":  # a Job runs no more pods at once than it needs completions
+        return min(replicas, _number(document, (*place[:-1], "completions"), replicas))
+    return replicas
 
 
 def _rolls(document: Mapping[str, Any], kind: str) -> bool:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.lint import linting
 from app.lint.facts import ClusterFacts
 from app.lint.linting import Linter
 from app.lint.live import workloads_in
 from app.lint.manifests import ManifestObject
 from app.lint.rules import RULES, LintRule, Need
+from app.lint.workloads import LintedWorkload, workload_of
 from tests.builders import JsonObject, constraint, node_object, pod_object
 from tests.unit.app.lint.examples import REGISTRY, cluster_of, linted, workload
 
@@ -74,6 +77,19 @@ def test_an_object_that_cannot_be_decoded_hides_no_other() -> None:
     place = "spec.template.spec.topologySpreadConstraints[0].maxSkew"
     assert [f"web.yaml:10: Deployment web: {place}: expected int, got str"] == [str(it) for it in report.broken]
     assert ([16, 21], 2) == ([it.line for it in report.findings], report.objects)
+
+
+def test_an_unexpected_error_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(document: JsonObject) -> LintedWorkload:
+        if document["metadata"]["name"] == "bad":
+            raise TypeError("unexpected")
+        return workload_of(document)
+
+    monkeypatch.setattr(linting, "workload_of", fail)
+    report = linted(f"{WRONG.replace('name: web', 'name: bad')}---\n{WRONG}")
+
+    assert ["web.yaml:1: Deployment bad: cannot be judged: TypeError: unexpected"] == [str(it) for it in report.broken]
+    assert [16, 21] == [it.line for it in report.findings]
 
 
 def test_workloads_of_a_cluster() -> None:

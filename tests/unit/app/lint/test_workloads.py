@@ -19,12 +19,19 @@ CRON: JsonObject = {
 }
 
 
+def job(**spec: int) -> JsonObject:
+    return {**workload(*SPREAD, replicas=None, more=spec), "apiVersion": "batch/v1", "kind": "Job"}
+
+
 @pytest.mark.parametrize(
     ("obj", "replicas", "place"),
     [
         (workload(*SPREAD), 3, "spec.template"),
         (workload(*SPREAD, kind="StatefulSet", replicas=None), 1, "spec.template"),
         (workload(*SPREAD, kind="DaemonSet"), None, "spec.template"),
+        (job(parallelism=4), 4, "spec.template"),
+        (job(parallelism=4, completions=2), 2, "spec.template"),
+        (job(parallelism=2, completions=4), 2, "spec.template"),
         (CRON, 4, "spec.jobTemplate.spec.template"),
         ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {}}, 1, ""),
     ],
@@ -80,6 +87,11 @@ T = "spec.template"
         (workload(tolerations={}), f"{T}.spec.tolerations", "expected array, got object"),
         (workload(more={"replicas": "3"}), "spec.replicas", "must be a whole number, 0 or more"),
         (workload(more={"template": []}), T, "must be a mapping"),
+        (
+            {**workload(volumes=3), "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"},
+            f"{T}.spec.volumes",
+            "must be a list",
+        ),
         ({**workload(), "metadata": {"name": 3}}, "metadata.name", "must be a string"),
         ({**workload(), "metadata": {}}, "metadata.name", "is missing"),
         ({**workload(), "metadata": "web"}, "metadata", "must be a mapping"),
