@@ -22,7 +22,7 @@ MOST_BYTES: Final = 64 << 20
 
 _SEPARATOR: Final = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
 _DIRECTIVE: Final = re.compile(r"^%.*$", re.MULTILINE)
-_IGNORE: Final = re.compile(r"(?:^|\s)#+\s*homeport\.dev/ignore:\s*([\w-]+(?:\s*,\s*[\w-]+)*)")
+_IGNORE: Final = re.compile(r"(?:^|\s)#+\s*homeport\.dev/ignore:[ \t]*([\w-]+(?:[ \t]*,[ \t]*[\w-]+)*)")
 _NO_CONTENT: Final = re.compile(r"\s*(?:#.*)?")
 _CONFIGURATIONS: Final = re.compile(r"^kind:\s*[\"']?(?:KubeScheduler|Homeport)Configuration\b", re.MULTILINE)
 

@@ -55,6 +55,12 @@ def test_comments_belong_to_their_object() -> None:
     assert [set(), {"min-domains"}] == [it.ignored for it in read_manifests(before, "f").objects]
 
 
+def test_a_comment_without_ids_ends_with_its_line() -> None:
+    text = "# homeport.dev/ignore:\nkind: Pod\napiVersion: v1\n# homeport.dev/ignore: min-domains,\n"
+
+    assert [{"min-domains"}] == [it.ignored for it in read_manifests(text, "f").objects]
+
+
 def test_a_typed_list_and_json() -> None:
     text = '{"apiVersion": "apps/v1", "kind": "DeploymentList", "items": [{"metadata": {"name": "a"}}]}'
 
