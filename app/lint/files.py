@@ -27,7 +27,7 @@ def read_paths(paths: Sequence[str]) -> tuple[ReadManifests, list[str]]:
         path = Path(name)
         is_folder = name != STDIN and path.is_dir()
         before = len(read.objects) + len(read.broken)
-        for file in _files_in(path, notes) if is_folder else (path,):
+        for file in _files_in(path, notes, read.broken) if is_folder else (path,):
             part = _read(name if name == STDIN else str(file))
             read.objects += part.objects
             read.broken += part.broken
@@ -37,8 +37,11 @@ def read_paths(paths: Sequence[str]) -> tuple[ReadManifests, list[str]]:
     return read, notes
 
 
-def _files_in(folder: Path, notes: list[str]) -> Iterator[Path]:
-    for at, folders, names in os.walk(folder):
+def _files_in(folder: Path, notes: list[str], broken: list[BrokenManifest]) -> Iterator[Path]:
+    def add(error: OSError) -> None:
+        broken.append(BrokenManifest(str(error.filename), 0, f"cannot be read: {error.strerror}"))
+
+    for at, folders, names in os.walk(folder, onerror=add):
         if _CHART in names and _TEMPLATES in folders:
             folders.remove(_TEMPLATES)
             notes.append(f"{at}: a Helm chart, whose templates are not read: lint the output of helm template")

@@ -37,6 +37,23 @@ def test_only_regular_files_of_a_folder_are_read(tmp_path: Path) -> None:
     assert [str(tmp_path / "b.yaml")] == [it.file for it in read.broken]
 
 
+def test_folders_that_cannot_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.yaml").write_text(POD)
+    (tmp_path / "sub").mkdir()
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path).endswith("sub"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)  # root can read any folder
+    read, _ = read_paths([str(tmp_path)])
+
+    assert [str(tmp_path / "a.yaml")] == [it.file for it in read.objects]
+    assert [f"{tmp_path / 'sub'}: cannot be read: Permission denied"] == [str(it) for it in read.broken]
+
+
 def test_templates_of_a_chart_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "templates").mkdir()
     (tmp_path / "templates" / "a.yaml").write_text("a: {{ .Values.a }}")
