@@ -71,7 +71,9 @@ def _unknown_keys(workload: LintedWorkload, facts: ClusterFacts) -> Iterator[Mis
 def _min_domains(
     workload: LintedWorkload, pod: Pod, number: int, constraint: TopologySpreadConstraint, facts: ClusterFacts
 ) -> Iterator[Mistaken]:
-    wanted = constraint.min_domains or 1
+    wanted = constraint.min_domains
+    if wanted is None:
+        return
     every, usable = facts.all_domains(constraint.topology_key), facts.domains(pod, constraint).size()
     if usable >= wanted:
         return
@@ -98,12 +100,14 @@ def _tainted(
     if not usable or not closed:
         return
     most = len(usable) * constraint.max_skew
+    if (workload.replicas or 0) <= most:
+        return
     taints = sorted({taint for it in closed for taint in facts.taints_in(key, it)})
     if not taints:
         return
     yield Mistaken(
         TAINTED_DOMAINS,
-        Severity.ERROR if (workload.replicas or 0) > most else Severity.WARNING,
+        Severity.ERROR,
         workload.constraint_place(number),
         f"the pods do not tolerate the taint {', '.join(taints)} of {key} {_listed(closed)}, which counts as a domain "
         f"without pods: at most {most} pods fit",

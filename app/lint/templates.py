@@ -44,6 +44,13 @@ def selects_own(workload: LintedWorkload, constraint: TopologySpreadConstraint) 
     return _known_part(workload, constraint.selector).matches(workload.pod.labels)
 
 
+def _has_match_label_key(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> bool:
+    """Return true if the pods have a label in matchLabelKeys, because it is then merged into the selector."""
+    labels = () if workload.pod is None else workload.pod.labels
+    added = _ADDED_BY.get(workload.kind, set())
+    return any(it in labels or it in added for it in constraint.match_label_keys)
+
+
 def _known_part(workload: LintedWorkload, whole: Selector) -> Selector:
     """Return the selector without the requirements on labels that a controller adds."""
     added = _ADDED_BY.get(workload.kind, set())
@@ -55,7 +62,7 @@ def _mismatches(workload: LintedWorkload) -> Iterator[Mistaken]:
         over = f"the constraint over {constraint.topology_key}"
         if constraint.selector is None:
             problem = f"{over} has no labelSelector, which matches no pods"
-        elif constraint.selector == EVERYTHING:
+        elif constraint.selector == EVERYTHING and not _has_match_label_key(workload, constraint):
             problem = f"{over} has an empty labelSelector, for which kube-scheduler counts no pods"
         elif selects_own(workload, constraint):
             continue

@@ -55,6 +55,11 @@ def test_labels_that_a_controller_adds_are_not_missed(kind: str, key: str) -> No
     assert ["selector-mismatch"] == ids([workload(spread, kind=other)])
 
 
+@pytest.mark.parametrize(("key", "expected"), [("pod-template-hash", []), ("app", []), ("tier", ["selector-mismatch"])])
+def test_match_label_keys_are_merged_into_an_empty_selector(key: str, expected: list[str]) -> None:
+    assert expected == ids([workload(constraint(soft=True, selector={}, match_label_keys=[key]))])
+
+
 def test_labels_of_a_virtual_machine() -> None:
     machine = workload(constraint(soft=True, selector={"matchLabels": {"kubevirt.io": "virt-launcher", "app": "web"}}))
     machine |= {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"}
