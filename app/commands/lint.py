@@ -20,7 +20,7 @@ from app.kube.kinds import Kind
 from app.kube.names import is_label, shown
 from app.lint.facts import FACTS, ClusterFacts
 from app.lint.files import read_paths
-from app.lint.formats import formatted
+from app.lint.formats import formatted, printable
 from app.lint.linting import Linter, LintReport
 from app.lint.live import WORKLOADS, workloads_in
 from app.lint.manifests import BrokenManifest
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> i
     if text:
         print(text)  # noqa: T201  # the answer of the command
     for line in (*map(str, report.broken), *(() if arguments.quiet else _remarks(report, notes))):
-        print(f"homeport: {line}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
+        print(f"homeport: {printable(line)}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
     if report.broken:
         return INCOMPLETE
     return FINDINGS if report.findings else 0

@@ -15,6 +15,7 @@ from app.lint.rules import RULES, LintFinding, Severity
 FORMATS: Final = ("text", "json", "sarif", "github")
 """Names of the formats. The first is the default."""
 
+_LINE_ENDS: Final = "\r\n"
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 Paint = Callable[[str, Severity], str]
@@ -31,13 +32,18 @@ def formatted(report: LintReport, output: str, version: str, paint: Paint) -> st
     return "\n".join(lines)
 
 
+def printable(text: str, also: str = "") -> str:
+    """Return the text with unprintable characters escaped, except those in ``also``: a terminal would act on them."""
+    return "".join(it if it.isprintable() or it in also else ascii(it)[1:-1] for it in text)
+
+
 def _text(report: LintReport, paint: Paint) -> Iterator[str]:
     for finding in report.findings:
-        where = f"{finding.file}{f':{finding.line}' if finding.line else ''}: " if finding.file else ""
+        where = f"{printable(finding.file)}{f':{finding.line}' if finding.line else ''}: " if finding.file else ""
         level = paint(finding.severity.value, finding.severity)
-        yield f"{where}{level} {finding.id}: {finding.object_name}: {finding.message}"
-        yield f"    field: {finding.field}"
-        yield f"    fix:   {finding.fix}"
+        yield f"{where}{level} {finding.id}: {printable(f'{finding.object_name}: {finding.message}')}"
+        yield f"    field: {printable(finding.field)}"
+        yield f"    fix:   {printable(finding.fix)}"
 
 
 def _as_json(report: LintReport) -> dict[str, Any]:
@@ -101,7 +107,8 @@ def _command(level: str, properties: dict[str, str], text: str) -> str:
 
 
 def _escaped(text: str, also: str = "") -> str:
-    """Escape percent signs and line ends like GitHub's toolkit, and the characters in ``also``."""
-    for character in f"%\r\n{also}":
+    """Escape unprintable characters, percent signs and line ends like GitHub's toolkit, and characters in ``also``."""
+    text = printable(text, _LINE_ENDS)
+    for character in f"%{_LINE_ENDS}{also}":
         text = text.replace(character, f"%{ord(character):02X}")
     return text

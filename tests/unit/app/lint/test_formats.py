@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
 from app.lint.formats import formatted
 from app.lint.linting import LintReport
 from app.lint.manifests import BrokenManifest
@@ -33,8 +36,7 @@ def plain(text: str, _severity: Severity) -> str:
 
 def test_text() -> None:
     assert formatted(REPORT, "text", "1", plain).splitlines() == [
-        "a b.yaml:7: warning min-domains: Deployment shop/web: 100% wrong,",
-        "really",
+        "a b.yaml:7: warning min-domains: Deployment shop/web: 100% wrong,\\nreally",
         "    field: spec.x",
         "    fix:   mend: it",
         "error unknown-key: Pod a: no node",
@@ -42,6 +44,18 @@ def test_text() -> None:
         "    fix:   label",
     ]
     assert "" == formatted(NOTHING, "text", "1", plain) == formatted(NOTHING, "github", "1", plain)
+
+
+@pytest.mark.parametrize("output", ["text", "github"])
+def test_unprintable_characters_are_escaped(output: str) -> None:
+    bad = "\x1b[2J\u202e\udc80é"
+    finding = replace(FINDING, file=bad, name=bad, field=bad, message=bad, fix=bad)
+    report = replace(REPORT, findings=(finding,), broken=(BrokenManifest(bad, 1, bad),))
+
+    told = formatted(report, output, "1", plain)
+
+    assert all(it.isprintable() or it == "\n" for it in told)
+    assert "\\x1b[2J\\u202e\\udc80é" in told
 
 
 def test_json() -> None:
