@@ -82,8 +82,12 @@ class Linter:
             self._objects += 1
             names = (workload.kind, workload.namespace, workload.name)
             self._note_unknown(workload.ignored, file, 0)
-            for mistake in self._of_workload(workload):
-                self._add(mistake, names, workload.ignored, file, 0)
+            try:
+                for mistake in self._of_workload(workload):
+                    self._add(mistake, names, workload.ignored, file, 0)
+            except Exception as error:  # noqa: BLE001  # one object must not hide the others
+                message = f"{workload.kind} {'/'.join(workload.key)}: {_unexpected(error)}"
+                self._broken.append(BrokenManifest(file or "cluster", 0, message))
 
     def add_manifests(self, manifests: Sequence[ManifestObject]) -> None:
         """Judge the objects of all files together, because some rules need two objects."""
@@ -166,7 +170,7 @@ class Linter:
 
     def _break(self, manifest: ManifestObject, error: Exception) -> None:
         place = error.place if isinstance(error, BadField) else ()
-        text = str(error) if isinstance(error, BadField) else f"cannot be judged: {type(error).__name__}: {error}"
+        text = str(error) if isinstance(error, BadField) else _unexpected(error)
         named = f"{manifest.value['kind']} {_name(manifest)}"
         message = f"{named}: {written(place)}: {text}" if place else f"{named}: {text}"
         broken = BrokenManifest(manifest.file, manifest.line_of(place), message)
@@ -182,3 +186,7 @@ class Linter:
 def _name(manifest: ManifestObject) -> str:
     named = (manifest.within or manifest).value.get("metadata")
     return str(named.get("name") or "") if isinstance(named, dict) else ""
+
+
+def _unexpected(error: Exception) -> str:
+    return f"cannot be judged: {type(error).__name__}: {error}"

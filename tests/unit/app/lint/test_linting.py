@@ -14,7 +14,7 @@ from app.lint.facts import ClusterFacts
 from app.lint.linting import Linter
 from app.lint.live import workloads_in
 from app.lint.manifests import ManifestObject
-from app.lint.rules import RULES, LintRule, Need
+from app.lint.rules import RULES, LintRule, Mistaken, Need
 from app.lint.workloads import LintedWorkload, workload_of
 from tests.builders import JsonObject, constraint, node_object, pod_object
 from tests.unit.app.lint.examples import REGISTRY, cluster_of, linted, workload
@@ -90,6 +90,25 @@ def test_an_unexpected_error_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert ["web.yaml:1: Deployment bad: cannot be judged: TypeError: unexpected"] == [str(it) for it in report.broken]
     assert [16, 21] == [it.line for it in report.findings]
+
+
+def test_an_unexpected_error_about_a_workload_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(workload: LintedWorkload, _: ClusterFacts) -> list[Mistaken]:
+        if workload.name == "good":
+            return []
+        raise TypeError("unexpected")
+
+    monkeypatch.setattr(linting, "of_placement", fail)
+    spread = [constraint(app="x")]
+    pods = (pod_object(it, namespace="shop", spread=spread, labels={"app": "y"}) for it in ("bad", "good"))
+    cluster = cluster_of(node_object(zone="a"), *pods)
+    linter = Linter(REGISTRY, ClusterFacts(cluster))
+    linter.add_workloads(workloads_in(cluster, ""))
+
+    assert ["cluster: Pod shop/bad: cannot be judged: TypeError: unexpected"] == [
+        str(it) for it in linter.report().broken
+    ]
+    assert {"bad", "good"} == {it.name for it in linter.report().findings}
 
 
 def test_workloads_of_a_cluster() -> None:
