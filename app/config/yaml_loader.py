@@ -1,4 +1,4 @@
-"""Choice of PyYAML's loader for text that might be nested so deeply that libyaml would crash the process."""
+"""Guards for YAML from untrusted files: nesting that would crash libyaml, and aliases that multiply."""
 
 from __future__ import annotations
 
@@ -28,3 +28,31 @@ def loader_for(text: str) -> Any:
         deepest = max(deepest, depth)
     column = max((it.end() - it.start() for it in _INDENTATION.finditer(text)), default=0)
     return yaml.SafeLoader if deepest + _LEVELS_PER_COLUMN * column > _MOST_NESTED else _FAST_LOADER
+
+
+def check_aliases(document: Any, most: int) -> None:
+    """Check how much larger a document is with its aliases resolved than in memory, where they share their values.
+
+    Raises ``ValueError`` if they add more than ``most`` keys and list items, or if one refers to its own parent.
+    """
+    sizes: dict[int, int] = {}
+    parents: set[int] = set()
+    own = 0
+    pending = [document]
+    while pending:
+        value = pending[-1]
+        parts = [it for it in (value.values() if isinstance(value, dict) else value) if isinstance(it, dict | list)]
+        missing = [it for it in parts if id(it) not in sizes]
+        if id(value) in sizes or not missing:
+            pending.pop()
+            parents.discard(id(value))
+            if id(value) not in sizes:
+                own += len(value)
+                sizes[id(value)] = len(value) + sum(sizes[id(it)] for it in parts)
+        elif any(id(it) in parents or it is value for it in missing):
+            raise ValueError("an alias refers to its own parent")
+        else:
+            parents.add(id(value))
+            pending += missing
+    if sizes[id(document)] - own > most:
+        raise ValueError(f"aliases add more than {most:,} keys and list items")

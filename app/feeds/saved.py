@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,8 @@ from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
 from app.cache.nodes import Nodes
+from app.config.document import MOST_PLACES
+from app.config.yaml_loader import check_aliases, loader_for
 from app.feeds.stores import store_for
 from app.framework.handle import Handle, WaitingPods
 from app.framework.objects import ObjectGone, WriteConflict
@@ -31,7 +34,7 @@ _TRUNCATED: Final = "Input data was truncated"
 """Message of msgspec for JSON that ends too early."""
 
 _NEWLINE: Final = b"\n"
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class SavedClusterError(ValueError):
@@ -156,11 +159,16 @@ def _documents(text: bytes, source: str) -> Iterable[Any]:
         if text.lstrip().startswith(b"{"):
             with suppress(msgspec.DecodeError):  # several JSON documents are read as YAML
                 return [_JSON.decode(text)]
-        return list(yaml.load_all(text, Loader=_LOADER))  # _LOADER is a SafeLoader, in C if available
-    except (yaml.YAMLError, UnicodeDecodeError) as cause:
+        decoded = text.decode("utf-16" if text.startswith(_UTF_16) else "utf-8-sig")
+        documents = list(yaml.load_all(decoded, Loader=loader_for(decoded)))  # a SafeLoader, in C if available
+        for document in documents if "*" in decoded else ():
+            if isinstance(document, dict | list):
+                check_aliases(document, MOST_PLACES)
+    except (yaml.YAMLError, ValueError) as cause:
         raise SavedClusterError(f"{source}: is neither YAML nor JSON: {cause}") from None
     except RecursionError:
         raise SavedClusterError(f"{source}: nested too deeply") from None
+    return documents
 
 
 def _decode(kind: Kind[Any], decode: Callable[[bytes], Any], obj: Mapping[str, Any], where: str) -> Any:

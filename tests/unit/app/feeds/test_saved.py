@@ -33,6 +33,9 @@ MACHINE: JsonObject = {
 }
 MACHINES = owner_kind("kubevirt.io/v1", "VirtualMachine")
 KINDS: list[Kind[Any]] = [SERVICES, MACHINES]
+BOMB = "\n".join(
+    ["a0: &a0 [x, x, x, x, x, x, x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 8)}]" for n in range(1, 9))]
+)
 
 
 def listed(*items: JsonObject, kind: str = "List", api_version: str = "v1") -> JsonObject:
@@ -73,9 +76,14 @@ def loaded(folder: Path, text: str | bytes) -> Cluster:
         pytest.param(yaml.safe_dump_all([listed(NODE, POD), SERVICE, MACHINE]), id="lists and documents"),
         pytest.param("\n---\n".join(map(json.dumps, [NODE, POD, SERVICE, MACHINE])), id="many documents in JSON"),
         pytest.param("# saved\n" + yaml.safe_dump(listed(NODE, POD, SERVICE, MACHINE)), id="a comment first"),
+        pytest.param(yaml.safe_dump(listed(NODE, POD, SERVICE, MACHINE)).encode("utf-16"), id="UTF-16"),
+        pytest.param(
+            yaml.safe_dump(listed(NODE, POD, SERVICE, MACHINE, {"kind": "x", "a": [MACHINE] * 3, "b": {"c": MACHINE}})),
+            id="aliases",
+        ),
     ],
 )
-def test_every_form_gives_the_same_cluster(tmp_path: Path, text: str) -> None:
+def test_every_form_gives_the_same_cluster(tmp_path: Path, text: str | bytes) -> None:
     cluster = loaded(tmp_path, text)
 
     assert make_node("n1", zone="z1") == cluster.nodes["n1"].node
@@ -145,6 +153,13 @@ def test_a_time_that_yaml_reads_as_one_is_a_time(tmp_path: Path) -> None:
         ),
         pytest.param(b"\xff\xfe\x00", "is neither YAML nor JSON: ", id="no text"),
         pytest.param("a: !!python/object:os.system x", "is neither YAML nor JSON: ", id="YAML that would run code"),
+        pytest.param("- " * 200_000, "nested too deeply", id="nested so deeply that libyaml would crash"),
+        pytest.param(
+            BOMB, "is neither YAML nor JSON: aliases add more than 2,000,000 keys", id="aliases that multiply"
+        ),
+        pytest.param("a: &a [*a, *a]", "is neither YAML nor JSON: an alias refers to its own parent", id="a cycle"),
+        pytest.param("a: &a [[b], [*a]]", "is neither YAML nor JSON: an alias refers to its own parent", id="a ring"),
+        pytest.param("a: 2026-02-31", "is neither YAML nor JSON: day is out of range", id="no date"),
         pytest.param("just words", "expected Kubernetes objects with apiVersion and kind", id="words"),
         pytest.param("metadata: {name: x}", "expected Kubernetes objects with apiVersion and kind", id="no kind"),
         pytest.param(
