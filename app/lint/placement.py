@@ -146,9 +146,9 @@ def most_replicas(hosts: Mapping[str, int], skew: int, host_skew: int, enough: i
 
     ``hosts``: number of hosts by domain. ``skew`` and ``host_skew``: maxSkew of the constraint over the domains and of
     the one over hosts. With ``level`` pods on the emptiest host, no host has more than ``level + host_skew``. The
-    smallest domain then limits the others. The level rises only if each domain can take ``level + 1`` pods per host, so
-    it stops at the first level with ``least * (level + host_skew) + skew < size * (level + 1)`` for any domain. If all
-    domains have equal sizes, it never stops.
+    smallest domain then limits the others. The level rises only if each domain can take ``level + 1`` pods per host.
+    It stops once ``least * (level + host_skew) + skew < size * (level + 1)`` in any domain. If all domains have equal
+    sizes, it never stops.
     """
     if not hosts or min(skew, host_skew) < 1:
         return enough
