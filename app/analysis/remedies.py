@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.analysis.judging import Judge, Judgement
+from app.analysis.judging import MOST_ATTEMPTS, Judge, Judgement
 from app.cache.cluster import Cluster
 from app.framework.counts import Unprepared
 from app.kube.core_v1 import DO_NOT_SCHEDULE, HONOR, SCHEDULE_ANYWAY, Node, Pod, PodSpec, TopologySpreadConstraint
@@ -24,6 +24,7 @@ from app.kube.node_affinity import ANY_NODE
 from app.kube.quantity import round_amount, shown_amount
 from app.kube.selectors import Selector
 from app.kube.taints import UNSCHEDULABLE, Taint, Tolerance, Toleration
+from app.runtime.guard import PluginError
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS
 
 MOST_SHOWN: Final = 5
@@ -109,12 +110,15 @@ class Remedies:
     def _prove(self, change: _Change, remedies: list[Remedy]) -> Iterator[None]:
         """Judge a change, and add it to ``remedies`` if nodes fit after it."""
         if change.node is not None:
-            try:
-                fitting = [change.node.name] if self._fits_on(change.pod, change.node) else []
-            except Unprepared as missing:
-                yield from missing.steps
-                yield from self._prove(change, remedies)
-                return
+            fitting: list[str] = []
+            for _ in range(MOST_ATTEMPTS):
+                try:
+                    fitting = [change.node.name] if self._fits_on(change.pod, change.node) else []
+                    break
+                except Unprepared as missing:
+                    yield from missing.steps
+                except PluginError:
+                    break  # a plugin that failed gave no verdict, which proves nothing
         else:
             fitting = yield from self._fitting(change, change.names)
             if fitting and change.others:
@@ -130,7 +134,7 @@ class Remedies:
         for ignored in self._rounds(change):
             after = Judgement()
             yield from self._judge(ignored).steps(change.pod, after, left, without=change.without)
-            left = [] if after.faults else after.feasible  # a plugin that failed gave no verdict, which proves nothing
+            left = [] if after.faults else after.feasible
         return left
 
     def _rounds(self, change: _Change) -> Iterator[Collection[str]]:
@@ -212,7 +216,9 @@ class Remedies:
                     deleted = tuple(pods[:number])
                     emptier = {it.node_name for it in deleted}.intersection(crowded)
                     inside, others = (*domains[domain], *emptier), names if several else ()
-                    text = f"{_fewer(number)} in {constraint.topology_key}={domain}"
+                    text = (
+                        f"{'one pod' if number == 1 else f'{number} pods'} less in {constraint.topology_key}={domain}"
+                    )
                     yield _Change("FewerPods", text, pod, inside, others, deleted, reads=_SPREAD)
                     if len(remedies) == proved:
                         break
@@ -266,11 +272,13 @@ class Remedies:
                     spread = (*pod.spec.spread[:number], changed, *pod.spec.spread[number + 1 :])
                     yield _Change(sort, text, _with_spec(pod, spread=spread), names, reads=_SPREAD)
 
-    def _tolerate(self, pod: Pod, names: Sequence[str], counted: Sequence[str]) -> Iterator[_Change]:
+    def _tolerate(self, pod: Pod, names: Sequence[str], counted: Sequence[str]) -> Iterator[_Change | None]:
         """Tolerate a taint. ``counted``: nodes that constraints reject, and perhaps taints, but no other plugin."""
         tolerance = Tolerance(pod.spec.tolerations)
         tainted: dict[Taint, list[str]] = {}
-        for name in names:
+        for number, name in enumerate(names):
+            if number % _NODES_PER_STEP == _NODES_PER_STEP - 1:
+                yield None
             info = self._cluster.nodes.get(name)
             for taint in () if info is None else info.node.taints:
                 if taint.keeps_out and taint.key != UNSCHEDULABLE.key and not tolerance.tolerates(taint):
@@ -342,7 +350,3 @@ def _reads_taints(pod: Pod) -> bool:
 
 def _soft(constraint: TopologySpreadConstraint) -> TopologySpreadConstraint:
     return replace(constraint, when_unsatisfiable=SCHEDULE_ANYWAY, min_domains=None)
-
-
-def _fewer(number: int) -> str:
-    return "one pod less" if number == 1 else f"{number} pods less"

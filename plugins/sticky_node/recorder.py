@@ -65,7 +65,7 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 class Recorder:
-    """Writes claimed homes to the owner objects: each claim at most once, and only that of the owner's active pod."""
+    """Writes claimed homes to the owners: each claim at most once, and only that of the owner's active pod."""
 
     def __init__(self, owners: Owners, active: ActivePods, pending: PendingHomes, handle: Handle) -> None:
         self._owners = owners
