@@ -71,6 +71,13 @@ class Judgement(Struct):
             groups[key][1].append(name)
         return dict(groups.values())
 
+    def by_plugins(self) -> dict[frozenset[str], list[str]]:
+        """Return the rejected nodes by the set of plugins that reject them."""
+        nodes: dict[frozenset[str], list[str]] = {}
+        for statuses, names in self.by_reasons().items():
+            nodes.setdefault(frozenset(status.plugin for status in statuses), []).extend(names)
+        return nodes
+
 
 class _Prepared(Struct, frozen=True):
     """Filters that can judge nodes after PreFilter, and the rejections of PreFilter.

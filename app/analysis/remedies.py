@@ -8,6 +8,7 @@ Not here: the verdict that the remedies start from (``app.analysis.judging``).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -33,6 +34,7 @@ MOST_SHOWN: Final = 5
 MOST_TRIED: Final = 24
 """Maximum number of changes that are judged for one explanation."""
 
+_MOST_OF_A_SORT: Final = 12
 _MOST_TRIED_OF_A_SORT: Final = 4
 _MOST_NAMED: Final = 10
 _MOST_PODS: Final = 5000
@@ -94,17 +96,19 @@ class Remedies:
 
     def steps(self, pod: Pod, judgement: Judgement, remedies: list[Remedy]) -> Iterator[None]:
         """Try changes, and add those that open nodes to ``remedies``. ``best`` chooses among them."""
-        by_plugins = _nodes_by_plugins(judgement)
+        by_plugins = judgement.by_plugins()
         yield
-        tried = 0
+        tried = Counter[str]()
+        seen: set[tuple[str, tuple[str, ...]]] = set()
         if any(status.plugin in _HOME for status in judgement.everywhere):
             return  # the pod's owner must exist first, and no change of a node or of the pod helps
         for change in self._changes(pod, by_plugins, remedies):
             if isinstance(change, _Change):
-                if tried >= MOST_TRIED:
-                    break
-                tried += 1
-                yield from self._prove(change, remedies)
+                key = (change.text, tuple(it.uid for it in change.without))
+                if key not in seen and tried[change.sort] < _MOST_OF_A_SORT and tried.total() < MOST_TRIED:
+                    seen.add(key)
+                    tried[change.sort] += 1
+                    yield from self._prove(change, remedies)
             yield
 
     def _prove(self, change: _Change, remedies: list[Remedy]) -> Iterator[None]:
@@ -210,9 +214,7 @@ class Remedies:
             for domain in sorted(domains, key=lambda it: (-len(domains[it]), it))[:_MOST_TRIED_OF_A_SORT]:
                 pods = counted.get(domain, ())
                 most, proved = min(3, len(pods)) if domain else 0, len(remedies)
-                for number in sorted(
-                    range(1, most + 1), key=lambda it: (it != most, it)
-                ):  # most first: else none helps
+                for number in (most, *range(1, most)) if most else ():  # if the most do not help, fewer do not either
                     deleted = tuple(pods[:number])
                     emptier = {it.node_name for it in deleted}.intersection(crowded)
                     inside, others = (*domains[domain], *emptier), names if several else ()
@@ -318,14 +320,6 @@ def best(remedies: Iterable[Remedy]) -> list[Remedy]:
     The change to a soft constraint comes last, because it opens all nodes and gives up the purpose of the constraint.
     """
     return sorted(remedies, key=lambda it: (it.sort == _SOFT, -it.opens))[:MOST_SHOWN]
-
-
-def _nodes_by_plugins(judgement: Judgement) -> Mapping[frozenset[str], list[str]]:
-    """Return the rejected nodes by the set of plugins that reject them."""
-    nodes: dict[frozenset[str], list[str]] = {}
-    for statuses, names in judgement.by_reasons().items():
-        nodes.setdefault(frozenset(status.plugin for status in statuses), []).extend(names)
-    return nodes
 
 
 def _nodes_within(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str]) -> tuple[str, ...]:
