@@ -38,7 +38,9 @@ class LintRule(Struct, frozen=True):
     need: Need = Need.NOTHING
 
 
-SELECTOR_MISMATCH: Final = LintRule("selector-mismatch", "a constraint's selector does not match its own pods")
+SELECTOR_MISMATCH: Final = LintRule(
+    "selector-mismatch", "the selector of a constraint does not match the pods that have the constraint"
+)
 DUPLICATE_KEY: Final = LintRule("duplicate-key", "two constraints have the same topology key")
 MATCH_LABEL_KEYS: Final = LintRule(
     "match-label-keys", "a hard constraint with maxSkew 1 counts the pods of the previous revision, too"
